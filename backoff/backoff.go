@@ -1,0 +1,83 @@
+// Package backoff decides how long a message waits before it is delivered again.
+//
+// A policy is a pure function of the redelivery count: 0 gives the delay before the first redelivery, 1 the delay
+// before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
+// and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
+//
+// Every policy here saturates: whatever the count, its delay is between 0 and its maximum, and never overflows.
+package backoff
+
+import (
+	"fmt"
+	"iter"
+	"time"
+)
+
+// RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
+// pulsar.NackBackoffPolicy, so each policy here also serves as one.
+//
+// Next is called from many goroutines at once. A negative delay counts as 0.
+type RedeliveryBackoff interface {
+	// Next returns the delay for a message that has been redelivered redeliveryCount times before.
+	Next(redeliveryCount uint32) time.Duration
+}
+
+// Func is a function that serves as a RedeliveryBackoff. A nil Func delays by 0 and does not pass Validate.
+type Func func(redeliveryCount uint32) time.Duration
+
+// Next returns f(redeliveryCount).
+func (f Func) Next(redeliveryCount uint32) time.Duration {
+	if f == nil {
+		return 0
+	}
+	return f(redeliveryCount)
+}
+
+// Validate returns an error if f is nil.
+func (f Func) Validate() error {
+	if f == nil {
+		return fmt.Errorf("backoff: Func is nil, want a function")
+	}
+	return nil
+}
+
+type fixed time.Duration
+
+// Fixed delays every redelivery by d. A negative d counts as 0 and does not pass validation.
+func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
+
+func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
+
+func (f fixed) Validate() error {
+	if f < 0 {
+		return fmt.Errorf("backoff: Fixed delay is %v, want 0 or more", time.Duration(f))
+	}
+	return nil
+}
+
+// Validate returns the error of a policy that has a Validate method, and an error for a nil policy. Constructors and
+// options call it, so a policy of your own may have a Validate method too.
+func Validate(b RedeliveryBackoff) error {
+	if b == nil {
+		return fmt.Errorf("backoff: policy is nil, want a RedeliveryBackoff")
+	}
+	if v, ok := b.(interface{ Validate() error }); ok {
+		return v.Validate()
+	}
+	return nil
+}
+
+// Schedule yields what b will do to a message that keeps failing, without waiting: the redelivery counts
+// 0 … redeliveries-1, each with its delay. Delays below 0 are yielded as 0.
+func Schedule(b RedeliveryBackoff, redeliveries int) iter.Seq2[uint32, time.Duration] {
+	return func(yield func(uint32, time.Duration) bool) {
+		if b == nil {
+			return
+		}
+		for n := range redeliveries {
+			if !yield(uint32(n), max(0, b.Next(uint32(n)))) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,64 @@
+package backoff
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// The values that zero fields of an Exponential stand for, those of the Java client.
+const (
+	DefaultMin        = time.Second
+	DefaultMax        = 10 * time.Minute
+	DefaultMultiplier = 2.0
+)
+
+// Exponential multiplies the delay with every redelivery, up to a maximum (PIP-106, PIP-130):
+//
+//	Next(n) = min(Max, Min · Multiplierⁿ)
+//
+// The zero value waits 1s, 2s, 4s, 8s … 512s, 10m, 10m …
+type Exponential struct {
+	Min        time.Duration // delay before the first redelivery; 0 means 1s
+	Max        time.Duration // longest delay; 0 means 10m
+	Multiplier float64       // factor from one delay to the next; 0 means 2
+}
+
+func (e Exponential) withDefaults() Exponential {
+	if e.Min == 0 {
+		e.Min = DefaultMin
+	}
+	if e.Max == 0 {
+		e.Max = DefaultMax
+	}
+	if e.Multiplier == 0 {
+		e.Multiplier = DefaultMultiplier
+	}
+	return e
+}
+
+// Next returns the delay for redeliveryCount. It never overflows; a policy that does not pass Validate yields delays
+// between 0 and Max.
+func (e Exponential) Next(redeliveryCount uint32) time.Duration {
+	e = e.withDefaults()
+	d := float64(e.Min) * math.Pow(e.Multiplier, float64(redeliveryCount))
+	if !(d < float64(e.Max)) { // also NaN and +Inf
+		return max(0, e.Max)
+	}
+	return max(0, time.Duration(d))
+}
+
+// Validate returns an error that names the field and its value unless 0 < Min ≤ Max and 1 < Multiplier < ∞, with zero
+// fields standing for their defaults.
+func (e Exponential) Validate() error {
+	d := e.withDefaults()
+	switch {
+	case d.Min < 0:
+		return fmt.Errorf("backoff: Exponential.Min is %v, want more than 0", d.Min)
+	case d.Max < d.Min:
+		return fmt.Errorf("backoff: Exponential.Max is %v, want at least Min, which is %v", d.Max, d.Min)
+	case !(d.Multiplier > 1) || math.IsInf(d.Multiplier, 1):
+		return fmt.Errorf("backoff: Exponential.Multiplier is %v, want a finite number above 1", d.Multiplier)
+	}
+	return nil
+}

@@ -1,0 +1,92 @@
+package backoff
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// DefaultDelayLevels are the delay levels of PIP-94, 18 of them.
+const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
+
+// DelayLevels is a ladder of delays (PIP-94). Level 1 is the first:
+//
+//	Next(n) = level n+1, and past the last level the last
+//
+// With DefaultDelayLevels that is 1s, 5s, 10s … 1h, 2h, 2h, 2h …
+type DelayLevels []time.Duration
+
+var units = []struct {
+	name string
+	unit time.Duration
+}{ // "ms" before "s", which it ends in
+	{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
+}
+
+// ParseDelayLevels reads delay levels as PIP-94 writes them: whole positive numbers with a unit of ms, s, m, h or d
+// (24 hours), separated by white space. The error names the word that is wrong.
+func ParseDelayLevels(s string) (DelayLevels, error) {
+	words := strings.Fields(s)
+	if len(words) == 0 {
+		return nil, fmt.Errorf("backoff: delay levels %q are empty, want at least one, such as %q", s, "1s 5s 10s")
+	}
+	levels := make(DelayLevels, len(words))
+	for i, word := range words {
+		d, err := parseDelay(word)
+		if err != nil {
+			return nil, fmt.Errorf("backoff: delay level %d: %w", i+1, err)
+		}
+		levels[i] = d
+	}
+	return levels, nil
+}
+
+func parseDelay(word string) (time.Duration, error) {
+	for _, u := range units {
+		digits, found := strings.CutSuffix(word, u.name)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(digits, 10, 63)
+		if err != nil || n == 0 {
+			break
+		}
+		if n > uint64(math.MaxInt64/u.unit) {
+			return 0, fmt.Errorf("%q is too long, want at most %v", word, time.Duration(math.MaxInt64))
+		}
+		return time.Duration(n) * u.unit, nil
+	}
+	return 0, fmt.Errorf("%q is not a delay, want a whole positive number and ms, s, m, h or d, such as %q", word, "30s")
+}
+
+// Next returns level redeliveryCount+1, past the last level the last; 0 if there are no levels.
+func (l DelayLevels) Next(redeliveryCount uint32) time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	return max(0, l[min(uint64(redeliveryCount), uint64(len(l)-1))])
+}
+
+// Level returns the delay of a level, from 1 to len(l). Any other level is an error: it is not clamped, since a wrong
+// level is a mistake worth hearing of.
+func (l DelayLevels) Level(level int) (time.Duration, error) {
+	if level < 1 || level > len(l) {
+		return 0, fmt.Errorf("backoff: delay level is %d, want 1 to %d", level, len(l))
+	}
+	return l[level-1], nil
+}
+
+// Validate returns an error if there are no levels or one of them is negative.
+func (l DelayLevels) Validate() error {
+	if len(l) == 0 {
+		return fmt.Errorf("backoff: DelayLevels are empty, want at least one level")
+	}
+	for i, d := range l {
+		if d < 0 {
+			return fmt.Errorf("backoff: delay level %d is %v, want 0 or more", i+1, d)
+		}
+	}
+	return nil
+}
