@@ -1,0 +1,184 @@
+package redelivery_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// broker is a broker under test and a client of it.
+type broker struct {
+	t      testing.TB
+	url    string
+	admin  string
+	client pulsar.Client
+}
+
+// quiet is where the client's own log goes.
+func quiet() plog.Logger {
+	return plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name.
+func newBroker(t testing.TB) *broker {
+	url, admin := os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL")
+	if url == "" || admin == "" {
+		t.Skip("needs a broker: PULSAR_URL and PULSAR_ADMIN_URL, as scripts/pulsar start prints them")
+	}
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return &broker{t, url, admin, client}
+}
+
+// topic returns the name of a new topic with so many partitions; 0 for none.
+func (b *broker) topic(partitions int) string {
+	name := fmt.Sprintf("persistent://public/default/t-%08x", rand.Uint32())
+	if partitions > 0 {
+		b.rest("PUT", name, "/partitions", partitions, nil)
+	} else {
+		b.rest("PUT", name, "", nil, nil)
+	}
+	return name
+}
+
+func (b *broker) rest(method, topic, path string, body, answer any) {
+	b.t.Helper()
+	var in io.Reader
+	if body != nil {
+		data, err := json.Marshal(body)
+		require.NoError(b.t, err)
+		in = bytes.NewReader(data)
+	}
+	req, err := http.NewRequest(method, b.admin+"/admin/v2/"+strings.Replace(topic, "://", "/", 1)+path, in)
+	require.NoError(b.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(b.t, err)
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	require.Less(b.t, resp.StatusCode, 300, "%s %s%s: %s", method, topic, path, text)
+	if answer != nil {
+		require.NoError(b.t, json.Unmarshal(text, answer))
+	}
+}
+
+func (b *broker) unload(topic string) { b.rest("PUT", topic, "/unload", nil, nil) }
+
+// subscription is what the broker's stats say about the tests' subscription.
+type subscription struct {
+	Backlog int `json:"msgBacklog"`
+	Unacked int `json:"unackedMessages"`
+	Out     int `json:"msgOutCounter"`
+}
+
+const sub = "sub"
+
+func (b *broker) stats(topic string, partitions int) (sum subscription) {
+	topics := []string{topic}
+	if partitions > 0 {
+		topics = nil
+		for p := range partitions {
+			topics = append(topics, fmt.Sprintf("%s-partition-%d", topic, p))
+		}
+	}
+	for _, t := range topics {
+		var stats struct{ Subscriptions map[string]subscription }
+		b.rest("GET", t, "/stats", nil, &stats)
+		s := stats.Subscriptions[sub]
+		sum.Backlog += s.Backlog
+		sum.Unacked += s.Unacked
+		sum.Out += s.Out
+	}
+	return sum
+}
+
+// settles asserts that everything gets acknowledged at the broker.
+func (b *broker) settles(topic string, partitions int) {
+	b.t.Helper()
+	require.Eventually(b.t, func() bool {
+		s := b.stats(topic, partitions)
+		return s.Backlog == 0 && s.Unacked == 0
+	}, 10*time.Second, 50*time.Millisecond, "the backlog does not empty: %+v", b.stats(topic, partitions))
+}
+
+// send publishes the payloads "0" … "n-1", in one batch if batched, each with its payload as key.
+func (b *broker) send(topic string, n int, batched bool) {
+	b.t.Helper()
+	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: !batched}
+	if batched {
+		opts.BatchingMaxMessages, opts.BatchingMaxPublishDelay = uint(n), time.Minute
+		// one batch for each partition, whatever the keys
+		opts.MessageRouter = func(m *pulsar.ProducerMessage, meta pulsar.TopicMetadata) int {
+			return int(m.Payload[len(m.Payload)-1]) % int(meta.NumPartitions())
+		}
+	}
+	p, err := b.client.CreateProducer(opts)
+	require.NoError(b.t, err)
+	defer p.Close()
+	for i := range n {
+		payload := fmt.Sprint(i)
+		m := &pulsar.ProducerMessage{Payload: []byte(payload)}
+		if !batched {
+			m.Key = payload
+		}
+		p.SendAsync(context.Background(), m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			if err != nil {
+				b.t.Errorf("send: %v", err)
+			}
+		})
+	}
+	require.NoError(b.t, p.Flush())
+}
+
+func (b *broker) options(topic string, kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
+	return pulsar.ConsumerOptions{
+		Topic: topic, SubscriptionName: sub, Type: kind,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+	}
+}
+
+func (b *broker) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
+	b.t.Helper()
+	c, err := redelivery.Subscribe(b.client, opts, options...)
+	require.NoError(b.t, err)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+// receive returns the next message within five seconds.
+func receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return msg
+}
+
+// nothing asserts that no message comes for d.
+func nothing(t testing.TB, c *redelivery.Consumer, d time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if msg, err := c.Receive(ctx); err == nil {
+		t.Errorf("unexpected message %q, id %v", msg.Payload(), msg.ID())
+	}
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }

@@ -1,0 +1,249 @@
+package redelivery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// inner is embedded under a name of its own, so that the consumer below does not show.
+type inner = pulsar.Consumer
+
+// Consumer is a pulsar.Consumer that redelivers by policy: what the application nacks comes back when the policy's delay
+// for its redelivery count is over, never early and late by little more than the resolution. Subscribe and Wrap make one;
+// any number of goroutines may use it.
+//
+// Methods that are not documented here do what they do on the consumer below. No method panics on a nil or foreign message
+// or id: it returns an error, or, having none to return, logs a warning and counts it in Stats.
+type Consumer struct {
+	inner
+	settings           *settings
+	interceptors       pulsar.ConsumerInterceptors
+	nacksUndecryptable bool
+	retries            bool                          // through upstream's retry router
+	tick               time.Duration                 // of the inner consumer's requests; 0 if unknown
+	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
+	out                chan pulsar.ConsumerMessage   // what Chan returns
+
+	nacks  *nack.Tracker[delivery.Key]
+	turn   chan struct{} // held by who takes messages from the inner consumer: they must enter the table in order
+	wake   chan struct{} // tells the holder of turn to look at the table again, or to let go
+	check  *time.Ticker  // tells the holder of turn to see whether the inner consumer still lives
+	closed chan struct{} // closed when Close has ended
+	feed   sync.Once
+	close  sync.Once
+	work   sync.WaitGroup // feeder and swallower
+
+	// ended is cancelled when Close begins or the inner consumer has closed itself.
+	ended context.Context
+	end   context.CancelFunc
+
+	waiters atomic.Int32 // how many want turn for more than a message
+
+	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
+	table     *delivery.Table
+	epoch     chan struct{} // closed when the table is cleared
+	swallow   []pulsar.ConsumerMessage
+	swallows  bool // a goroutine is at work on swallow
+	lastAsk   time.Time
+	swallowed uint64
+	failed    uint64
+}
+
+// newConsumer starts to drive consumer. p is nil if it was not prepared.
+func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consumer {
+	c := &Consumer{
+		inner:    consumer,
+		settings: s,
+		messages: chanOf(consumer),
+		turn:     make(chan struct{}, 1),
+		wake:     make(chan struct{}, 1),
+		check:    time.NewTicker(time.Second),
+		closed:   make(chan struct{}),
+		epoch:    make(chan struct{}),
+	}
+	c.ended, c.end = context.WithCancel(context.Background())
+	holdLimit, rewinds, inFlight := s.holdLimit, false, delivery.RequestTimeout
+	if c.messages == nil {
+		holdLimit = 0 // who waits for a zero-queue consumer's next message cannot wait for a held one too
+	}
+	var user chan pulsar.ConsumerMessage
+	if p != nil {
+		rewinds, c.tick = p.rewinds(), s.resolution
+		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
+		user, c.retries = p.opts.MessageChannel, p.opts.RetryEnable
+		p.interceptors.outer.Store(c)
+	} else {
+		innerDelay := s.innerDelay
+		if innerDelay == 0 {
+			innerDelay = nack.DefaultDelay
+		}
+		inFlight += innerDelay + innerDelay/3
+	}
+	c.table = delivery.New(rewinds, holdLimit, inFlight)
+	c.nacks = nack.New(s.nackBackoff, c.due)
+	c.out = user
+	if user != nil {
+		c.feed.Do(c.startFeeder)
+	} else {
+		c.out = make(chan pulsar.ConsumerMessage)
+	}
+	return c
+}
+
+// Close closes the consumer. It settles nothing and loses nothing: the broker redelivers what is not acknowledged. When
+// Close returns no goroutine of the Consumer is left. Calling it again does nothing.
+func (c *Consumer) Close() {
+	c.close.Do(func() {
+		c.end()
+		c.nacks.Close()
+		c.check.Stop()
+		c.flush()
+		c.inner.Close()
+		c.work.Wait()
+		c.mu.Lock()
+		c.clear()
+		c.mu.Unlock()
+		close(c.closed)
+	})
+}
+
+// flush waits until the inner consumer has sent what it was asked for: upstream can deadlock when it is closed while it
+// flushes its nacks.
+func (c *Consumer) flush() {
+	c.mu.Lock()
+	wait := time.Until(c.lastAsk.Add(2*c.tick + 20*time.Millisecond))
+	asked := !c.lastAsk.IsZero()
+	c.mu.Unlock()
+	if asked && wait > 0 {
+		time.Sleep(min(wait, time.Second))
+	}
+}
+
+// clear forgets all messages. The caller holds mu.
+func (c *Consumer) clear() {
+	c.table.Clear()
+	c.nacks.Clear()
+	c.swallow = nil
+	close(c.epoch)
+	c.epoch = make(chan struct{})
+}
+
+// Seek resets the subscription to a message id. What was received before is forgotten: nothing of it is redelivered for a
+// nack any more.
+func (c *Consumer) Seek(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if !isPulsarID(id) {
+		return foreign(id) // upstream would stop dispatching until it reconnects
+	}
+	return c.seek(func() error { return c.inner.Seek(id) })
+}
+
+// SeekByTime resets the subscription to a publish time. What was received before is forgotten: nothing of it is
+// redelivered for a nack any more.
+func (c *Consumer) SeekByTime(t time.Time) error {
+	return c.seek(func() error { return c.inner.SeekByTime(t) })
+}
+
+// seek keeps others from taking messages meanwhile: upstream drains its channel and can block against a second reader.
+func (c *Consumer) seek(seek func() error) error {
+	c.waiters.Add(1)
+	c.nudge()
+	c.turn <- struct{}{}
+	c.waiters.Add(-1)
+	defer func() { <-c.turn }()
+	if err := seek(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+	return nil
+}
+
+// Unsubscribe deletes the subscription. What was received before is forgotten.
+func (c *Consumer) Unsubscribe() error { return c.unsubscribe(c.inner.Unsubscribe) }
+
+// UnsubscribeForce deletes the subscription and disconnects its consumers. What was received before is forgotten.
+func (c *Consumer) UnsubscribeForce() error { return c.unsubscribe(c.inner.UnsubscribeForce) }
+
+func (c *Consumer) unsubscribe(unsubscribe func() error) error {
+	if err := unsubscribe(); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.clear()
+	return nil
+}
+
+// Stats is what a Consumer did and has on its hands.
+type Stats struct {
+	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again
+	HeldBytes   int64  // size of the early copies that are held back now
+	Held        uint64 // copies that came early and were held back
+	Dropped     uint64 // copies that came early and did not fit the hold limit; they are asked for when due
+	Redelivered uint64 // messages handed out again
+	Swallowed   uint64 // copies of messages settled already; they were acknowledged again and not handed out
+	Late        uint64 // redeliveries that the broker took over a second for
+	Failed      uint64 // what could not be done and could not be returned as an error either; each is logged
+}
+
+// Stats returns what the Consumer did until now and has on its hands.
+func (c *Consumer) Stats() Stats {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return Stats{
+		Waiting:     c.table.Waiting(),
+		HeldBytes:   c.table.HeldBytes(),
+		Held:        c.table.Held,
+		Dropped:     c.table.Dropped,
+		Redelivered: c.table.Redelivered,
+		Swallowed:   c.swallowed,
+		Late:        c.table.Late,
+		Failed:      c.failed,
+	}
+}
+
+// RedeliveryCount returns how often msg was delivered before, as the policies see it: the larger of the broker's count and
+// the Consumer's own while msg is not settled, so that it grows where the broker's stays 0 (Exclusive, Failover) or is
+// reset. In a batch, where the broker counts the whole batch, it is the Consumer's own from the second delivery on.
+func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
+	id, err := idOf(msg)
+	if err != nil {
+		c.fail("redelivery count", err)
+		return 0
+	}
+	if count, ok := c.count(id); ok {
+		return count
+	}
+	return msg.RedeliveryCount()
+}
+
+func (c *Consumer) count(id pulsar.MessageID) (uint32, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.table.Count(id)
+}
+
+// fail reports what cannot be returned.
+func (c *Consumer) fail(what string, err error, attrs ...any) {
+	c.mu.Lock()
+	c.failed++
+	c.mu.Unlock()
+	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+}
+
+func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
+	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
+		append(attrs, "consumer", c.Name(), "subscription", c.Subscription())...)
+}

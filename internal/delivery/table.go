@@ -1,0 +1,356 @@
+// Package delivery decides what becomes of every message between the consumer it came from and the application.
+//
+// The Table is a state machine: events go in as method calls, actions come out as results. It starts no goroutine, reads
+// no clock, calls no consumer and takes no lock; its owner does. docs/architecture.md has its states and moves as a table.
+package delivery
+
+import (
+	"reflect"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+const (
+	// RequestTimeout is how long a request for redelivery is believed to be under way, once the consumer has sent it.
+	RequestTimeout = 30 * time.Second
+	// Remember is how long a settled entry that was redelivered is remembered, so that a late copy is not handed out
+	// again. It is short, since an operator's cursor reset is swallowed for as long.
+	Remember = 10 * time.Second
+	// What was asked for this often and did not come went to another consumer. Where the broker rewinds there is no
+	// count at the broker to fall back on, so the own one is kept longer.
+	triesShared, triesRewinds = 2, 20
+)
+
+// Table knows every message that was delivered and is not settled. It is not safe for concurrent use.
+type Table struct {
+	rewinds        bool
+	holdLimit      int64
+	requestTimeout time.Duration
+
+	entries   map[entryID]*entry
+	streams   map[string]*stream
+	latest    *stream // the stream of the last arrival, usually that of the next
+	spare     []*entry
+	ready     []Key
+	heldBytes int64
+	states    [acked + 1]int // how many messages are in each
+
+	Redelivered, Held, Dropped, Late uint64 // see redelivery.Stats
+}
+
+// New returns an empty table. rewinds tells that a request for one message makes the broker send everything that is
+// unacknowledged, as it does on Exclusive and Failover. Early copies are held while they have holdLimit bytes together. A
+// request is believed to be under way for requestTimeout.
+func New(rewinds bool, holdLimit int64, requestTimeout time.Duration) *Table {
+	return &Table{
+		rewinds:        rewinds,
+		holdLimit:      holdLimit,
+		requestTimeout: requestTimeout,
+		entries:        make(map[entryID]*entry),
+		streams:        make(map[string]*stream),
+	}
+}
+
+// Verdict says what to do with a message that arrived.
+type Verdict uint8
+
+const (
+	Deliver   Verdict = iota // hand it to the application, which has it from now on
+	Redeliver                // likewise; and the time that was measured for its request is over
+	Hold                     // nothing: it was kept, or dropped, until it is due
+	Swallow                  // acknowledge it again, silently: the application settled it
+)
+
+// Arrive takes a message that the consumer delivered.
+func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
+	id := cm.ID()
+	s := t.stream(cm.Topic(), cm.Consumer)
+	key := KeyOf(id)
+	e := t.entries[key.entryID()]
+	if e == nil {
+		e = t.add(key.entryID(), s)
+	}
+	e.stream = s
+	if s.current != e {
+		if last := s.current; last != nil { // batch-index acks may have filtered its tail out
+			last.run.over = true
+			t.settleEntry(last, false) // if it is to be remembered, that time has begun
+		}
+		s.current = e
+	}
+	e.grow(key.Index, id.BatchSize())
+	r := e.record(key.Index)
+	asked := e.run.arrive(key, e.size())
+	if t.rewinds {
+		asked = s.run.arrive(key, endless)
+	}
+
+	switch r.state {
+	case unseen:
+		e.seen++
+		r.count = cm.RedeliveryCount()
+		t.hand(r, id)
+		return Deliver
+	case acked:
+		return Swallow
+	}
+	e.redelivered = true
+	r.newest = id
+	switch r.state {
+	case due:
+		if !asked.IsZero() && now.Sub(asked) > time.Second {
+			t.Late++
+		}
+		r.count = e.nextCount(r, cm)
+		t.Redelivered++
+		t.hand(r, id)
+		return Redeliver
+	case ready: // its copy waits for the application
+	default:
+		t.keep(r, cm.Message)
+	}
+	return Hold
+}
+
+// Next returns the next message that is due and whose copy is here already; the application has it from now on.
+func (t *Table) Next() (pulsar.ConsumerMessage, bool) {
+	for len(t.ready) > 0 {
+		key := t.ready[0]
+		t.ready = t.ready[1:]
+		e, r := t.find(key)
+		if r == nil || r.state != ready {
+			continue
+		}
+		msg := r.copy
+		t.drop(r)
+		r.count = e.nextCount(r, msg)
+		t.Redelivered++
+		newest := r.newest
+		t.hand(r, msg.ID())
+		r.newest = newest
+		return pulsar.ConsumerMessage{Consumer: e.stream.consumer, Message: msg}, true
+	}
+	t.ready = nil
+	return pulsar.ConsumerMessage{}, false
+}
+
+// HasNext reports whether Next may have a message.
+func (t *Table) HasNext() bool { return len(t.ready) > 0 }
+
+// Count returns the redelivery count of an unsettled message: how often the application had it before.
+func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
+	_, r := t.find(KeyOf(id))
+	if r == nil || r.state == acked {
+		return 0, false
+	}
+	return r.count, true
+}
+
+// Nack moves a message from the application to those that wait for their delay, which its owner then measures: it calls
+// Due lead before the delay is over, and the table asks that much ahead and holds what comes. Nack reports false where the nack changes nothing: a second one, one after the message was settled, or one that names an
+// earlier delivery than the application's newest.
+func (t *Table) Nack(id pulsar.MessageID, lead time.Duration) bool {
+	_, r := t.find(KeyOf(id))
+	if r == nil || r.state != held || r.handed != id && reflect.TypeOf(r.handed) == reflect.TypeOf(id) {
+		return false
+	}
+	t.move(r, waiting)
+	r.lead = lead
+	return true
+}
+
+// Adopt enters a message that the application has although the table did not see it delivered, unless it is known.
+func (t *Table) Adopt(id pulsar.MessageID, topic string, consumer pulsar.Consumer, count uint32) {
+	key := KeyOf(id)
+	if _, r := t.find(key); r != nil {
+		return
+	}
+	e := t.entries[key.entryID()]
+	if e == nil {
+		e = t.add(key.entryID(), t.stream(topic, consumer))
+		e.run.begun, e.run.over = true, true
+	}
+	e.grow(key.Index, id.BatchSize())
+	r := e.record(key.Index)
+	e.seen++
+	r.count = count
+	t.hand(r, id)
+}
+
+// Action says what to do about a message whose time has come.
+type Action struct {
+	Ask   pulsar.Consumer  // if not nil, ask this consumer to redeliver
+	ID    pulsar.MessageID // this message
+	Again time.Duration    // if not 0, call Due again after it
+}
+
+// Due tells that a message's delay, its ack timeout or the time that an earlier Action named is over.
+func (t *Table) Due(key Key, now time.Time) Action {
+	e, r := t.find(key)
+	if r == nil {
+		return Action{}
+	}
+	switch r.state {
+	case held, waiting:
+		if lead := r.lead; lead > 0 {
+			r.lead = 0
+			var a Action
+			if r.copy == nil {
+				a = t.ask(key, e, r, now)
+			}
+			a.Again = lead
+			return a
+		}
+		if r.copy != nil {
+			t.move(r, ready)
+			t.ready = append(t.ready, key)
+			return Action{}
+		}
+		t.move(r, due)
+		return t.ask(key, e, r, now)
+	case due:
+		tries := uint8(triesShared)
+		if t.rewinds {
+			tries = triesRewinds
+		}
+		if r.tries++; r.tries > tries {
+			t.forget(e, r)
+			return Action{}
+		}
+		return t.ask(key, e, r, now)
+	case settling:
+		r.overdue = true
+	case acked:
+		t.settleEntry(e, true)
+	}
+	return Action{}
+}
+
+// ask requests a message, unless it is on its way.
+func (t *Table) ask(key Key, e *entry, r *record, now time.Time) Action {
+	run := t.run(e)
+	if wait := t.requestTimeout - now.Sub(run.asked); !run.asked.IsZero() && wait > 0 {
+		return Action{Again: wait}
+	}
+	if run.willReach(key) && r.tries == 0 {
+		return Action{Again: t.requestTimeout}
+	}
+	run.asked = now
+	e.redelivered = true
+	return Action{Ask: e.stream.consumer, ID: r.newest, Again: t.requestTimeout}
+}
+
+// Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
+type Settling struct {
+	Key      Key
+	Consumer pulsar.Consumer
+	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
+	Waits    bool             // whether a delay or a request is measured for it
+}
+
+// Settle begins to settle a message; Settled must follow. It is final unless Settled reports an error: meanwhile the
+// message is not handed out. ok is false for a message that is unknown, settled or being settled.
+func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
+	key := KeyOf(id)
+	e, r := t.find(key)
+	if r == nil || r.state == settling || r.state == acked {
+		return Settling{}, false
+	}
+	r.before = r.state
+	t.move(r, settling)
+	return Settling{key, e.stream.consumer, r.newest, r.before == waiting || r.before == due}, true
+}
+
+// Knows reports whether the message is in the table, settled ones that are remembered included.
+func (t *Table) Knows(id pulsar.MessageID) bool {
+	_, r := t.find(KeyOf(id))
+	return r != nil
+}
+
+// Outcome is what remains to be done after settling.
+type Outcome struct {
+	Again  pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
+	Due    bool             // settling failed and the message was due meanwhile: call Due now
+	Forget time.Duration    // if not 0, call Due after it
+}
+
+// Settled ends what Settle began. After an error the message is where it was before.
+func (t *Table) Settled(s Settling, err error) (o Outcome) {
+	e, r := t.find(s.Key)
+	if r == nil || r.state != settling {
+		return Outcome{}
+	}
+	if err != nil {
+		t.move(r, r.before)
+		if r.state == ready {
+			t.ready = append(t.ready, s.Key)
+		}
+		o.Due, r.overdue = r.overdue, false
+		return o
+	}
+	if r.newest != s.ID {
+		o.Again = r.newest
+	}
+	if t.settleRecord(e, r) {
+		o.Forget = Remember
+	}
+	return o
+}
+
+// SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
+// It returns the keys of those for which a delay or a request was measured.
+func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key, forget []Key) {
+	to := KeyOf(id)
+	e := t.entries[to.entryID()]
+	if e == nil {
+		return nil, nil // an id that was settled before, or never seen
+	}
+	for _, other := range t.entries {
+		if other.stream != e.stream {
+			continue
+		}
+		for i := range other.size() {
+			key, r := other.id.key(i), other.record(i)
+			if to.before(key) || r.state == unseen || r.state == acked {
+				continue
+			}
+			if r.state == waiting || r.state == due {
+				waits = append(waits, key)
+			}
+			if t.settleRecord(other, r) {
+				forget = append(forget, key)
+			}
+		}
+	}
+	return waits, forget
+}
+
+// Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
+func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) {
+	if e, r := t.find(KeyOf(id)); r != nil {
+		return e.stream.consumer, r.newest
+	}
+	return nil, id
+}
+
+// Clear forgets everything, as after a seek.
+func (t *Table) Clear() {
+	clear(t.entries)
+	clear(t.streams)
+	t.latest, t.ready, t.heldBytes = nil, nil, 0
+	t.states = [acked + 1]int{}
+}
+
+// Waiting returns how many messages are neither with the application nor settled: they wait for their delay, for the
+// broker, or for the application to take them.
+func (t *Table) Waiting() int { return t.states[waiting] + t.states[due] + t.states[ready] }
+
+// Unsettled returns how many messages are not settled.
+func (t *Table) Unsettled() int { return t.Waiting() + t.states[held] + t.states[settling] }
+
+// Len returns how many entries are known.
+func (t *Table) Len() int { return len(t.entries) }
+
+// HeldBytes returns the size of the early copies that are held back.
+func (t *Table) HeldBytes() int64 { return t.heldBytes }

@@ -1,0 +1,172 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// ErrInvalidOption is what errors.Is finds in every error about an option, ours or one of pulsar.ConsumerOptions that
+// does not go with ours. The error names the option, its value and what is allowed.
+var ErrInvalidOption = errors.New("redelivery: invalid option")
+
+const (
+	// DefaultHoldLimit is how many bytes of early copies are held back by default.
+	DefaultHoldLimit = 16 << 20
+	// DefaultResolution is the resolution of redelivery up to 20 partitions; from there it is half a millisecond for each
+	// partition.
+	DefaultResolution = 10 * time.Millisecond
+
+	minResolution, maxResolution = time.Millisecond, time.Minute
+)
+
+// Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it.
+type Option func(*settings) error
+
+// settings is what options and pulsar.ConsumerOptions come to.
+type settings struct {
+	nackBackoff backoff.RedeliveryBackoff
+	nackBy      string // the option that set it
+	resolution  time.Duration
+	innerDelay  time.Duration
+	holdLimit   int64
+	logger      *slog.Logger
+}
+
+func invalid(option string, value any, want string) error {
+	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
+}
+
+// WithNackRedeliveryBackoff makes the delay of a negatively acknowledged message grow with its redelivery count (PIP-106).
+// Default: what pulsar.ConsumerOptions say, or one minute.
+//
+// It does not go together with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
+// EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
+func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
+}
+
+// WithNackRedeliveryDelay delays every negatively acknowledged message by d. Default: what pulsar.ConsumerOptions say, or
+// one minute. 0 is at once.
+//
+// It does not go together with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
+// EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
+func WithNackRedeliveryDelay(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 {
+			return invalid("WithNackRedeliveryDelay", d, "0 or more")
+		}
+		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
+	}
+}
+
+// WithRedeliveryResolution sets how often the consumer flushes requests for redelivery: a redelivery is late by at most
+// this and the broker's time. Default: 10 ms up to 20 partitions, from there half a millisecond for each partition, since
+// every partition has a ticker of this period. From 1 ms to 1 minute.
+func WithRedeliveryResolution(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < minResolution || d > maxResolution {
+			return invalid("WithRedeliveryResolution", d, fmt.Sprintf("%v to %v", minResolution, maxResolution))
+		}
+		s.resolution = d
+		return nil
+	}
+}
+
+// WithInnerNackDelay tells Wrap the NackRedeliveryDelay that a consumer which was not prepared was created with: messages
+// are then asked for that much sooner, and held until they are due. Default: 0, unknown; redeliveries may then be late by
+// up to 4/3 of that delay. On a shared subscription another consumer may get a message that was asked for ahead.
+//
+// It is for Wrap only.
+func WithInnerNackDelay(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return invalid("WithInnerNackDelay", d, "more than 0")
+		}
+		s.innerDelay = d
+		return nil
+	}
+}
+
+// WithHoldLimit sets how many bytes of messages that the broker sent early are held back until they are due. Default: 16
+// MiB. What does not fit is dropped, and asked for again when due; 0 holds nothing.
+func WithHoldLimit(bytes int64) Option {
+	return func(s *settings) error {
+		if bytes < 0 {
+			return invalid("WithHoldLimit", bytes, "0 or more")
+		}
+		s.holdLimit = bytes
+		return nil
+	}
+}
+
+// WithLogger sets where the Consumer reports what it cannot return as an error. Default: slog.Default(). Payloads and
+// properties of messages are never logged.
+func WithLogger(logger *slog.Logger) Option {
+	return func(s *settings) error {
+		if logger == nil {
+			return invalid("WithLogger", "nil", "a *slog.Logger")
+		}
+		s.logger = logger
+		return nil
+	}
+}
+
+func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
+	if err := backoff.Validate(b); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
+	}
+	if s.nackBy != "" && s.nackBy != by {
+		return fmt.Errorf("%w: %s and %s are both set, want one of them", ErrInvalidOption, s.nackBy, by)
+	}
+	s.nackBackoff, s.nackBy = b, by
+	return nil
+}
+
+// adopt takes over what pulsar.ConsumerOptions say about redelivery.
+func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
+	if d := opts.NackRedeliveryDelay; d < 0 {
+		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")
+	} else if d > 0 {
+		if err := s.setNackBackoff("ConsumerOptions.NackRedeliveryDelay", backoff.Fixed(d)); err != nil {
+			return err
+		}
+	}
+	switch { // a policy of one's own wins over the default one, as upstream
+	case opts.NackBackoffPolicy != nil:
+		return s.setNackBackoff("ConsumerOptions.NackBackoffPolicy", opts.NackBackoffPolicy)
+	case opts.EnableDefaultNackBackoffPolicy:
+		return s.setNackBackoff("ConsumerOptions.EnableDefaultNackBackoffPolicy", backoff.Exponential{})
+	}
+	return nil
+}
+
+func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
+	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
+	for i, option := range options {
+		if option == nil {
+			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
+		}
+		if err := option(s); err != nil {
+			return nil, err
+		}
+	}
+	if opts != nil {
+		if err := s.adopt(*opts); err != nil {
+			return nil, err
+		}
+		if s.innerDelay != 0 {
+			return nil, invalid("WithInnerNackDelay", s.innerDelay, "it with Wrap and a consumer that was not prepared only")
+		}
+	}
+	if s.nackBackoff == nil {
+		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)
+	}
+	return s, nil
+}

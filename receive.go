@@ -1,0 +1,225 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+)
+
+// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there
+// is one, ctx is done or the consumer is closed.
+func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	cm, err := c.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return cm.Message, nil
+}
+
+// Chan returns a channel of messages, with this Consumer in each. It is the MessageChannel of pulsar.ConsumerOptions, if
+// there was one. The application has a message when it has taken it from the channel; unlike upstream's, the channel has
+// no buffer of its own. It is never closed, as upstream's is not.
+func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
+	c.feed.Do(c.startFeeder)
+	return c.out
+}
+
+func (c *Consumer) startFeeder() {
+	c.work.Go(func() {
+		for {
+			cm, err := c.next(c.ended)
+			if err != nil {
+				return
+			}
+			c.mu.Lock()
+			epoch := c.epoch
+			c.mu.Unlock()
+			select {
+			case c.out <- cm:
+			case <-epoch: // a seek made the message stale
+			case <-c.ended.Done():
+				return
+			}
+		}
+	})
+}
+
+// next takes the next message for the application.
+func (c *Consumer) next(ctx context.Context) (pulsar.ConsumerMessage, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	select {
+	case c.turn <- struct{}{}:
+	default:
+		select {
+		case c.turn <- struct{}{}:
+		case <-ctx.Done():
+			return pulsar.ConsumerMessage{}, ctx.Err()
+		case <-c.ended.Done():
+			return pulsar.ConsumerMessage{}, c.closedErr(ctx)
+		}
+	}
+	defer func() { <-c.turn }()
+	for {
+		if c.ended.Err() != nil {
+			return pulsar.ConsumerMessage{}, c.closedErr(ctx)
+		}
+		if c.waiters.Load() > 0 { // the turn is first come, first served
+			<-c.turn
+			c.turn <- struct{}{}
+		}
+		c.mu.Lock()
+		cm, ok := c.table.Next()
+		c.mu.Unlock()
+		if !ok {
+			var err error
+			if cm, ok, err = c.fetch(ctx); err != nil {
+				return pulsar.ConsumerMessage{}, err
+			}
+			if !ok || !c.arrive(cm) {
+				continue
+			}
+		}
+		cm.Consumer = c
+		c.interceptors.BeforeConsume(cm)
+		return cm, nil
+	}
+}
+
+var errWoken = errors.New("woken")
+
+// fetch takes the next message from the inner consumer; ok is false if there is something else to look at first. The
+// caller holds turn.
+func (c *Consumer) fetch(ctx context.Context) (cm pulsar.ConsumerMessage, ok bool, err error) {
+	if c.messages == nil {
+		return c.fetchWithoutQueue(ctx)
+	}
+	select {
+	case cm = <-c.messages:
+		return cm, true, nil
+	default:
+	}
+	select {
+	case cm = <-c.messages:
+		return cm, true, nil
+	case <-c.wake:
+		return cm, false, nil
+	case <-c.check.C:
+		return c.probe()
+	case <-ctx.Done():
+		return cm, false, ctx.Err()
+	case <-c.ended.Done():
+		return cm, false, nil
+	}
+}
+
+// fetchWithoutQueue is fetch for a zero-queue consumer, which has no channel.
+func (c *Consumer) fetchWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessage, ok bool, err error) {
+	receiving, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-c.wake:
+		case <-c.ended.Done():
+		case <-receiving.Done():
+		}
+		cancel(errWoken)
+	}()
+	defer cancel(nil)
+	msg, err := c.inner.Receive(receiving)
+	switch {
+	case err == nil:
+		return pulsar.ConsumerMessage{Consumer: c.inner, Message: msg}, true, nil
+	case errors.Is(context.Cause(receiving), errWoken):
+		return cm, false, nil
+	}
+	return cm, false, err
+}
+
+// probe finds out whether the inner consumer has closed itself, as it does when it gives up reconnecting: its channel
+// does not tell. It may find a message instead.
+func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
+	done, cancel := context.WithCancel(context.Background())
+	cancel()
+	msg, err := c.inner.Receive(done)
+	switch {
+	case err == nil:
+		return pulsar.ConsumerMessage{Consumer: c.inner, Message: msg}, true, nil
+	case errors.Is(err, context.Canceled):
+		return cm, false, nil
+	}
+	c.end()
+	return cm, false, err
+}
+
+// closedErr returns the inner consumer's own error for a closed consumer, once it is closed.
+func (c *Consumer) closedErr(ctx context.Context) error {
+	for {
+		if _, err := c.inner.Receive(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// arrive enters a message into the table and reports whether it goes to the application now.
+func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
+	if strings.HasPrefix(cm.Topic(), nonPersistent) {
+		return true
+	}
+	c.mu.Lock()
+	verdict := c.table.Arrive(cm, time.Now())
+	switch verdict {
+	case delivery.Redeliver:
+		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
+	case delivery.Swallow:
+		c.swallowed++
+		c.swallow = append(c.swallow, cm)
+		if !c.swallows {
+			c.swallows = true
+			c.work.Go(c.swallowAll)
+		}
+	}
+	c.mu.Unlock()
+	if verdict != delivery.Deliver && verdict != delivery.Redeliver {
+		return false
+	}
+	if c.nacksUndecryptable && cm.GetEncryptionContext() != nil {
+		c.nack(cm.ID(), nil)
+		return false
+	}
+	return true
+}
+
+// swallowAll acknowledges copies of messages that were settled already. It has a goroutine of its own, since an
+// acknowledgement with response waits for the broker.
+func (c *Consumer) swallowAll() {
+	for {
+		c.mu.Lock()
+		copies := c.swallow
+		c.swallow = nil
+		if len(copies) == 0 || c.ended.Err() != nil {
+			c.swallows = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for _, cm := range copies {
+			if err := cm.Consumer.AckID(cm.ID()); err != nil && c.ended.Err() == nil {
+				c.fail("acknowledging a settled message again", err, "message", cm.ID())
+			}
+		}
+	}
+}
+
+// nudge tells the holder of turn to look at the table again.
+func (c *Consumer) nudge() {
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}

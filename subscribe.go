@@ -1,0 +1,190 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+)
+
+// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options it behaves as
+// client.Subscribe would, but for redelivering at the time that opts ask for instead of up to a third of the delay early
+// or late. opts and what they point to are not changed.
+//
+// NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy are adopted: they mean the same as the options
+// here. Errors are the client's own, or satisfy errors.Is(err, ErrInvalidOption).
+func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
+	if client == nil {
+		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
+	}
+	p, err := prepare(opts, options)
+	if err != nil {
+		return nil, err
+	}
+	if p.settings.resolution == 0 {
+		p.settings.resolution = defaultResolution(client, opts)
+	}
+	inner, err := client.Subscribe(p.consumerOptions())
+	if err != nil {
+		return nil, err
+	}
+	return newConsumer(inner, p.settings, p), nil
+}
+
+// Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap
+// recognises the consumer and applies the options given here, and more if it is given some. The resolution is 10 ms by
+// default whatever the number of partitions.
+//
+// What Prepare returns is for one consumer. A zero-queue consumer cannot be recognised: use Subscribe.
+func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
+	if opts.EnableZeroQueueConsumer {
+		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+
+			"or Subscribe in place of Prepare and Wrap", ErrInvalidOption)
+	}
+	p, err := prepare(opts, options)
+	if err != nil {
+		return pulsar.ConsumerOptions{}, err
+	}
+	if p.settings.resolution == 0 {
+		p.settings.resolution = DefaultResolution
+	}
+	prepared := p.consumerOptions()
+	preparations.Store((<-chan pulsar.ConsumerMessage)(prepared.MessageChannel), p)
+	return prepared, nil
+}
+
+// Wrap takes over consumer and returns it as a Consumer that redelivers by policy; its Close closes consumer. From then on
+// consumer must not be used by itself.
+//
+// A consumer subscribed with options from Prepare is driven at their resolution. Any other redelivers by policy and never
+// early, but up to 4/3 of its own NackRedeliveryDelay late, which Wrap logs: see WithInnerNackDelay. Messages of
+// non-persistent topics, which the broker cannot redeliver, pass through.
+func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
+	if consumer == nil {
+		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
+	}
+	if found, ok := preparations.LoadAndDelete(chanOf(consumer)); ok {
+		p := found.(*preparation)
+		s, err := newSettings(&p.opts, append(p.options, options...))
+		if err == nil && s.resolution != 0 && s.resolution != p.settings.resolution {
+			err = invalid("WithRedeliveryResolution", s.resolution, fmt.Sprintf("the %v of Prepare", p.settings.resolution))
+		}
+		if err != nil {
+			preparations.Store(chanOf(consumer), p)
+			return nil, err
+		}
+		s.resolution = p.settings.resolution
+		return newConsumer(consumer, s, p), nil
+	}
+	s, err := newSettings(nil, options)
+	if err != nil {
+		return nil, err
+	}
+	if s.resolution != 0 {
+		return nil, invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
+	}
+	late := "4/3 of its NackRedeliveryDelay"
+	if s.innerDelay != 0 {
+		late = (s.innerDelay / 3).String()
+	}
+	s.logger.Warn("redelivery: the wrapped consumer was not prepared, so messages may come late",
+		"late by up to", late, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	return newConsumer(consumer, s, nil), nil
+}
+
+// preparations are the consumers' options that Prepare made and Wrap has not seen yet, by the message channel that it
+// gave each: the one thing of a consumer that both can see.
+var preparations sync.Map // of *preparation by <-chan pulsar.ConsumerMessage
+
+// preparation is what is known about a consumer that was subscribed for us.
+type preparation struct {
+	opts         pulsar.ConsumerOptions // as the caller wrote them
+	options      []Option
+	settings     *settings
+	interceptors *interceptors
+}
+
+func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error) {
+	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
+		if strings.HasPrefix(topic, nonPersistent) {
+			return nil, fmt.Errorf("redelivery: topic %q is non-persistent, want a persistent one: "+
+				"the broker keeps no message to redeliver", topic)
+		}
+	}
+	s, err := newSettings(&opts, options)
+	if err != nil {
+		return nil, err
+	}
+	return &preparation{opts, options, s, &interceptors{of: opts.Interceptors}}, nil
+}
+
+const nonPersistent = "non-persistent://"
+
+// requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
+// sends all requests made since the last.
+const requestsAreDueAtOnce = int64(62)
+
+// consumerOptions are what the inner consumer is subscribed with. Its nacks only carry our requests: they go out at the
+// next tick, and its ticks come once per resolution.
+func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
+	opts, bits := p.opts, requestsAreDueAtOnce
+	opts.NackRedeliveryDelay = 3 * p.settings.resolution // of which upstream makes a tick of a third
+	opts.NackPrecisionBit = &bits
+	opts.NackBackoffPolicy = nil
+	opts.EnableDefaultNackBackoffPolicy = false
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10) // as upstream's own
+	opts.Interceptors = pulsar.ConsumerInterceptors{p.interceptors}
+	if opts.Topics != nil {
+		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
+	}
+	if opts.DLQ != nil {
+		policy := *opts.DLQ // upstream fills it in
+		opts.DLQ = &policy
+	}
+	if p.nacksUndecryptable() {
+		// Left to upstream it would be nacked by upstream, and come back every tick.
+		decryption := pulsar.MessageDecryptionInfo{}
+		if opts.Decryption != nil {
+			decryption = *opts.Decryption
+		}
+		decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
+		opts.Decryption = &decryption
+	}
+	return opts
+}
+
+// nacksUndecryptable reports whether a message that cannot be decrypted is to be nacked rather than handed out.
+func (p *preparation) nacksUndecryptable() bool {
+	d := p.opts.Decryption
+	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
+}
+
+// rewinds reports whether the broker answers a request for one message with everything that is unacknowledged.
+func (p *preparation) rewinds() bool {
+	return p.opts.Type == pulsar.Exclusive || p.opts.Type == pulsar.Failover
+}
+
+// defaultResolution counts the partitions, since each costs a ticker. Topics that cannot be looked up, and those of a
+// pattern, count as none: the first is client.Subscribe's error to return.
+func defaultResolution(client pulsar.Client, opts pulsar.ConsumerOptions) time.Duration {
+	topics := opts.Topics
+	if opts.Topic != "" {
+		topics = []string{opts.Topic}
+	}
+	n := 0
+	for _, topic := range topics {
+		partitions, _ := client.TopicPartitions(topic)
+		n += len(partitions)
+	}
+	return max(DefaultResolution, time.Duration(n)*time.Millisecond/2)
+}
+
+// chanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.
+func chanOf(consumer pulsar.Consumer) (ch <-chan pulsar.ConsumerMessage) {
+	defer func() { _ = recover() }()
+	return consumer.Chan()
+}
