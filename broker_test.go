@@ -68,6 +68,7 @@ func (b *broker) rest(method, topic, path string, body, answer any) {
 	req, err := http.NewRequest(method, b.admin+"/admin/v2/"+strings.Replace(topic, "://", "/", 1)+path, in)
 	require.NoError(b.t, err)
 	req.Header.Set("Content-Type", "application/json")
+	req.Close = true
 	resp, err := http.DefaultClient.Do(req)
 	require.NoError(b.t, err)
 	defer resp.Body.Close()
@@ -143,7 +144,7 @@ func (b *broker) send(topic string, n int, batched bool) {
 			}
 		})
 	}
-	require.NoError(b.t, p.Flush())
+	require.NoError(b.t, p.FlushWithCtx(context.Background()))
 }
 
 func (b *broker) options(topic string, kind pulsar.SubscriptionType) pulsar.ConsumerOptions {

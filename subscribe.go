@@ -26,7 +26,9 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 		return nil, err
 	}
 	if p.settings.resolution == 0 {
-		p.settings.resolution = defaultResolution(client, opts)
+		if p.settings.resolution, err = defaultResolution(client, opts); err != nil {
+			return nil, err
+		}
 	}
 	inner, err := client.Subscribe(p.consumerOptions())
 	if err != nil {
@@ -89,10 +91,10 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	late := "4/3 of its NackRedeliveryDelay"
 	if s.innerDelay != 0 {
-		late = (s.innerDelay / 3).String()
+		late = fmt.Sprintf("%v, less the message's own delay but at least %v", s.innerDelay*4/3, s.innerDelay/3)
 	}
 	s.logger.Warn("redelivery: the wrapped consumer was not prepared, so messages may come late",
-		"late by up to", late, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+		"by up to", late, "consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return newConsumer(consumer, s, nil), nil
 }
 
@@ -168,19 +170,24 @@ func (p *preparation) rewinds() bool {
 	return p.opts.Type == pulsar.Exclusive || p.opts.Type == pulsar.Failover
 }
 
-// defaultResolution counts the partitions, since each costs a ticker. Topics that cannot be looked up, and those of a
-// pattern, count as none: the first is client.Subscribe's error to return.
-func defaultResolution(client pulsar.Client, opts pulsar.ConsumerOptions) time.Duration {
+// defaultResolution counts the partitions, since each costs a ticker. The topics of a pattern count as none.
+func defaultResolution(client pulsar.Client, opts pulsar.ConsumerOptions) (time.Duration, error) {
 	topics := opts.Topics
 	if opts.Topic != "" {
 		topics = []string{opts.Topic}
 	}
+	if opts.SubscriptionName == "" {
+		topics = nil // client.Subscribe has an error for it
+	}
 	n := 0
 	for _, topic := range topics {
-		partitions, _ := client.TopicPartitions(topic)
+		partitions, err := client.TopicPartitions(topic)
+		if err != nil {
+			return 0, err
+		}
 		n += len(partitions)
 	}
-	return max(DefaultResolution, time.Duration(n)*time.Millisecond/2)
+	return max(DefaultResolution, time.Duration(n)*time.Millisecond/2), nil
 }
 
 // chanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.

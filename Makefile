@@ -1,0 +1,42 @@
+# `make help` lists the targets. CI runs `make lint`, the README's test command and `make test-broker`.
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: test
+test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a broker too
+	go test -race ./...
+
+.PHONY: test-broker
+test-broker: ## run the tests against a real broker, started for them
+	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m .
+
+.PHONY: quickstart
+quickstart: ## show planned and actual delays of redelivered messages
+	eval "$$(scripts/pulsar start)" && go run ./examples/quickstart
+
+.PHONY: broker
+broker: ## start a real broker and print where it is
+	scripts/pulsar start
+
+.PHONY: lint
+lint: ## check format, go vet, staticcheck and that go.mod is tidy
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	go vet ./...
+	go run $(STATICCHECK) ./...
+	go mod tidy -diff
+
+.PHONY: fuzz
+fuzz: ## fuzz the parser of delay levels for a minute
+	go test -run '^$$' -fuzz FuzzParseDelayLevels -fuzztime 1m ./backoff
+
+.PHONY: bench
+bench: ## benchmark the queue
+	go test -run '^$$' -bench . -benchmem ./internal/...
+
+.PHONY: vulncheck
+vulncheck: ## look for known vulnerabilities (needs the network)
+	go run $(GOVULNCHECK) ./...

@@ -1,0 +1,366 @@
+package redelivery_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"reflect"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"))
+}
+
+// wrapped runs a test with a Consumer around a fake one, in virtual time.
+func wrapped(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake, *bytes.Buffer), options ...redelivery.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFake()
+		var log bytes.Buffer
+		c, err := redelivery.Wrap(inner, append(options,
+			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
+		require.NoError(t, err)
+		log.Reset() // of the warning that the consumer was not prepared
+		defer c.Close()
+		test(t, c, inner, &log)
+	})
+}
+
+func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
+	policy := backoff.Exponential{}
+	type opts = pulsar.ConsumerOptions
+	for _, c := range []struct {
+		opts    opts
+		options []redelivery.Option
+		want    []string
+	}{
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(nil)},
+			[]string{"WithNackRedeliveryBackoff", "policy is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(nil))}, []string{"Func is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 2, Max: 1})},
+			[]string{"WithNackRedeliveryBackoff", "Exponential.Max is 1ns"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Multiplier: math.NaN()})},
+			[]string{"Multiplier is NaN"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(-time.Second)},
+			[]string{"WithNackRedeliveryDelay is -1s", "0 or more"}},
+		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(0)}, []string{"WithRedeliveryResolution is 0s", "1ms to 1m0s"}},
+		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(time.Hour)}, []string{"is 1h0m0s"}},
+		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(-1)}, []string{"WithHoldLimit is -1"}},
+		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(-1)}, []string{"WithInnerNackDelay is -1ns"}},
+		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(time.Second)}, []string{"WithInnerNackDelay", "Wrap"}},
+		{opts{}, []redelivery.Option{redelivery.WithLogger(nil)}, []string{"WithLogger is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(1), nil}, []string{"option 2 is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1), redelivery.WithNackRedeliveryBackoff(policy)},
+			[]string{"WithNackRedeliveryDelay and WithNackRedeliveryBackoff"}},
+		{opts{NackRedeliveryDelay: -1}, nil, []string{"ConsumerOptions.NackRedeliveryDelay is -1ns"}},
+		{opts{NackRedeliveryDelay: 1, NackBackoffPolicy: policy}, nil,
+			[]string{"ConsumerOptions.NackRedeliveryDelay and ConsumerOptions.NackBackoffPolicy"}},
+		{opts{NackRedeliveryDelay: 1, EnableDefaultNackBackoffPolicy: true}, nil, []string{"EnableDefaultNackBackoffPolicy"}},
+		{opts{NackRedeliveryDelay: 1}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(policy)},
+			[]string{"WithNackRedeliveryBackoff and ConsumerOptions.NackRedeliveryDelay"}},
+		{opts{NackBackoffPolicy: policy}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1)},
+			[]string{"ConsumerOptions.NackBackoffPolicy"}},
+		{opts{EnableZeroQueueConsumer: true}, nil, []string{"EnableZeroQueueConsumer"}},
+	} {
+		_, err := redelivery.Prepare(c.opts, c.options...)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		for _, want := range c.want {
+			assert.ErrorContains(t, err, want)
+		}
+	}
+	_, err := redelivery.Wrap(newFake(), redelivery.WithRedeliveryResolution(time.Second))
+	assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	for _, topic := range []opts{{Topic: "non-persistent://public/default/t"},
+		{Topics: []string{"a", "non-persistent://public/default/t"}}, {TopicsPattern: "non-persistent://public/default/t.*"}} {
+		_, err = redelivery.Prepare(topic)
+		assert.ErrorContains(t, err, "non-persistent")
+	}
+	_, err = redelivery.Wrap(nil)
+	assert.ErrorContains(t, err, "consumer is nil")
+	_, err = redelivery.Subscribe(nil, opts{})
+	assert.ErrorContains(t, err, "client is nil")
+}
+
+func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
+	bits := int64(3)
+	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}, Decryption: &pulsar.MessageDecryptionInfo{}}
+	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
+	require.NoError(t, err)
+	assert.Equal(t, ms(60), prepared.NackRedeliveryDelay)
+	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)
+	assert.EqualValues(t, 3, *opts.NackPrecisionBit)
+	assert.NotSame(t, opts.DLQ, prepared.DLQ)
+	assert.NotSame(t, opts.Decryption, prepared.Decryption)
+	prepared.Topics[0] = "changed"
+	assert.Equal(t, []string{"a", "b"}, opts.Topics)
+}
+
+// Upstream's interface grows. A new method would reach the inner consumer unseen, so somebody has to decide about it.
+func TestEveryMethodOfConsumerIsDecidedAbout(t *testing.T) {
+	const ours, inner = "ours", "passed on"
+	decided := map[string]string{
+		"Ack": ours, "AckCumulative": ours, "AckID": ours, "AckIDCumulative": ours, "AckIDList": ours, "AckWithTxn": ours,
+		"Chan": ours, "Close": ours, "GetLastMessageIDs": inner, "Nack": ours, "NackID": ours, "Name": inner,
+		"Receive": ours, "ReconsumeLater": ours, "ReconsumeLaterWithCustomProperties": ours, "Seek": ours,
+		"SeekByTime": ours, "Subscription": inner, "Unsubscribe": ours, "UnsubscribeForce": ours,
+	}
+	upstream := reflect.TypeFor[pulsar.Consumer]()
+	for i := range upstream.NumMethod() {
+		name := upstream.Method(i).Name
+		assert.Contains(t, decided, name, "pulsar.Consumer has a new method")
+		delete(decided, name)
+	}
+	assert.Empty(t, decided, "pulsar.Consumer has lost methods")
+	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
+}
+
+func TestDelaysAreExact(t *testing.T) { // conformance 18
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		start := time.Now()
+		for n, count := range []uint32{5, 0} {
+			id := pulsar.NewMessageID(1, int64(n), 0, 0)
+			inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: id, count: count}}
+			msg := receive(t, c)
+			require.Equal(t, count, c.RedeliveryCount(msg))
+			c.Nack(msg)
+			c.Nack(msg) // a second nack changes nothing
+		}
+		assert.Equal(t, 2, c.Stats().Waiting)
+		time.Sleep(ms(100) - 1)
+		synctest.Wait()
+		require.Empty(t, inner.requests())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+		require.EqualValues(t, 1, inner.requests()[0].EntryID())
+		time.Sleep(ms(3200) - 1 - time.Since(start))
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 2)
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: ms(100), Max: time.Minute, Multiplier: 2}))
+}
+
+func TestAckEndsADelay(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		c.Nack(msg)
+		inner.ackErr = errors.New("no ack today")
+		require.ErrorIs(t, c.Ack(msg), inner.ackErr)
+		require.Equal(t, 1, c.Stats().Waiting, "still waits after an ack that failed")
+		inner.ackErr = nil
+		require.NoError(t, c.Ack(msg))
+		require.NoError(t, c.Ack(msg))
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.requests())
+		require.Zero(t, c.Stats().Waiting)
+	})
+}
+
+func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		start := time.Now()
+		old := receive(t, c)
+		c.Nack(old)
+		newest := inner.deliver(1) // as after an unload
+		msg, err := c.Receive(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, time.Since(start))
+		require.EqualValues(t, 1, c.RedeliveryCount(msg))
+		require.Empty(t, inner.requests(), "the copy was here")
+		require.EqualValues(t, 1, c.Stats().Held)
+		require.NoError(t, c.Ack(old))
+		require.Equal(t, []pulsar.MessageID{newest}, inner.acked, "acknowledged by the id of the newest delivery")
+	})
+}
+
+func TestAnUnansweredRequestIsRepeated(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		c.Nack(receive(t, c))
+		time.Sleep(time.Hour)
+		require.Len(t, inner.requests(), 3)
+		require.Zero(t, c.Stats().Waiting, "what went elsewhere is forgotten")
+	})
+}
+
+func TestCloseRedeliversNothing(t *testing.T) { // conformance 25
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		inner.deliver(2)
+		c.Nack(receive(t, c))
+		msg := receive(t, c)
+		received := make(chan error, 2)
+		go func() { _, err := c.Receive(context.Background()); received <- err }()
+		go func() { _, err := c.Receive(context.Background()); received <- err }()
+		synctest.Wait()
+		c.Close()
+		require.ErrorIs(t, <-received, errFakeClosed)
+		require.ErrorIs(t, <-received, errFakeClosed)
+		_, err := c.Receive(context.Background())
+		require.ErrorIs(t, err, errFakeClosed)
+		c.Close()
+		c.Nack(msg)
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.requests())
+		inner.closed = make(chan struct{})
+	})
+}
+
+func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.Close()
+		for range 2 {
+			_, err := c.Receive(context.Background())
+			require.ErrorIs(t, err, errFakeClosed)
+		}
+		inner.closed = make(chan struct{})
+	})
+}
+
+func TestChanHandsOutTheConsumer(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		cm := <-c.Chan()
+		require.Same(t, c, cm.Consumer)
+		cm.Nack(cm)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+func TestReceiveHonoursItsContext(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, _ *fake, _ *bytes.Buffer) {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		go func() { _, _ = c.Receive(context.Background()) }() // has the turn
+		synctest.Wait()
+		_, err := c.Receive(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	})
+}
+
+// Bad input is answered with an error that names it, or a warning and a count, and never with a panic.
+func TestBadMessagesAndIDs(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, log *bytes.Buffer) {
+		var (
+			nilMsg   pulsar.Message
+			empty    = pulsar.ConsumerMessage{}
+			idless   = message{}
+			other    = message{id: foreignID{pulsar.NewMessageID(7, 7, 0, 0)}}
+			emptyID  = foreignID{}
+			foreign  = other.id
+			failures uint64
+		)
+		for _, msg := range []pulsar.Message{nilMsg, empty, &empty, idless} {
+			assert.ErrorContains(t, c.Ack(msg), "want")
+			assert.ErrorContains(t, c.AckCumulative(msg), "want")
+			assert.ErrorContains(t, c.AckWithTxn(msg, nil), "want")
+			assert.ErrorContains(t, c.NackWithDelay(msg, 0), "want")
+			c.Nack(msg)
+			c.ReconsumeLater(msg, 0)
+			assert.Zero(t, c.RedeliveryCount(msg))
+			failures += 3
+			assert.Equal(t, failures, c.Stats().Failed)
+		}
+		for _, id := range []pulsar.MessageID{nil, emptyID, (*foreignID)(nil)} {
+			assert.ErrorContains(t, c.AckID(id), "want")
+			assert.ErrorContains(t, c.AckIDCumulative(id), "want")
+			assert.ErrorContains(t, c.AckIDList([]pulsar.MessageID{id}), "(1 of 1)")
+			assert.ErrorContains(t, c.Seek(id), "want")
+			c.NackID(id)
+			failures++
+			assert.Equal(t, failures, c.Stats().Failed)
+		}
+		assert.ErrorContains(t, c.NackWithDelay(other, 0), "foreignID")
+		assert.ErrorContains(t, c.Seek(foreign), "foreignID")
+		c.Nack(other)
+		c.NackID(foreign)
+		assert.Equal(t, failures+2, c.Stats().Failed)
+		assert.Contains(t, log.String(), "redelivery: nack failed")
+		assert.Error(t, c.AckWithTxn(other, nil))
+
+		inner.deliver(1)
+		msg := receive(t, c)
+		c.ReconsumeLater(msg, 0) // there is no retry topic: the message is nacked
+		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
+		assert.Equal(t, 1, c.Stats().Waiting)
+	})
+}
+
+func TestForeignMessageAndIDOfAKnownMessage(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		id := inner.deliver(1)
+		receive(t, c)
+		c.Nack(message{id: foreignID{pulsar.NewMessageID(1, 1, 0, 0)}})
+		require.Equal(t, 1, c.Stats().Waiting)
+		require.NoError(t, c.AckID(foreignID{id}))
+		require.Equal(t, []pulsar.MessageID{id}, inner.acked)
+	})
+}
+
+func TestNackIDOfAnUnknownMessage(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		c.NackID(pulsar.NewMessageID(3, 3, 0, 0))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1, "by the policy, not at once")
+		inner.deliver(3)
+		time.Sleep(time.Hour)
+		require.Zero(t, c.Stats().Failed)
+	})
+}
+
+func TestSeekForgets(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		c.Nack(receive(t, c))
+		go func() { _, _ = c.Receive(context.Background()) }() // gives way
+		synctest.Wait()
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		require.Zero(t, c.Stats().Waiting)
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.requests())
+	})
+}
+
+func (f *fake) Seek(pulsar.MessageID) error { return nil }
+
+func TestCumulativeAckEndsDelays(t *testing.T) { // conformance 24
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		var msgs []pulsar.Message
+		for n := range int64(5) {
+			inner.deliver(n)
+			msgs = append(msgs, receive(t, c))
+			c.Nack(msgs[n])
+		}
+		other := pulsar.NewMessageID(2, 0, 0, 1)
+		inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: other, topic: "other"}}
+		c.Nack(receive(t, c))
+		require.NoError(t, c.AckCumulative(msgs[3]))
+		require.Equal(t, 2, c.Stats().Waiting)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.ElementsMatch(t, []pulsar.MessageID{msgs[4].ID(), other}, inner.requests())
+	})
+}

@@ -1,0 +1,99 @@
+package redelivery_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// fake is a consumer without a broker: it delivers what the test sends to it and notes what it is asked to do.
+type fake struct {
+	pulsar.Consumer // of a kind that the tests do not call
+	ch              chan pulsar.ConsumerMessage
+	closed          chan struct{}
+
+	mu     sync.Mutex
+	acked  []pulsar.MessageID
+	asked  []pulsar.MessageID
+	ackErr error
+}
+
+func newFake() *fake {
+	return &fake{ch: make(chan pulsar.ConsumerMessage, 100), closed: make(chan struct{})}
+}
+
+var errFakeClosed = errors.New("fake: closed")
+
+func (f *fake) Name() string                           { return "fake" }
+func (f *fake) Subscription() string                   { return sub }
+func (f *fake) Chan() <-chan pulsar.ConsumerMessage    { return f.ch }
+func (f *fake) Close()                                 { close(f.closed) }
+func (f *fake) Ack(m pulsar.Message) error             { return f.AckID(m.ID()) }
+func (f *fake) AckIDCumulative(pulsar.MessageID) error { return nil }
+
+func (f *fake) AckID(id pulsar.MessageID) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.ackErr == nil {
+		f.acked = append(f.acked, id)
+	}
+	return f.ackErr
+}
+
+func (f *fake) AckIDList(ids []pulsar.MessageID) error {
+	for _, id := range ids {
+		_ = f.AckID(id)
+	}
+	return nil
+}
+
+func (f *fake) AckWithTxn(m pulsar.Message, _ pulsar.Transaction) error { return f.AckID(m.ID()) }
+
+func (f *fake) NackID(id pulsar.MessageID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked = append(f.asked, id)
+}
+
+func (f *fake) Receive(ctx context.Context) (pulsar.Message, error) {
+	select {
+	case <-f.closed:
+		return nil, errFakeClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (f *fake) requests() []pulsar.MessageID {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]pulsar.MessageID(nil), f.asked...)
+}
+
+// deliver sends entry n, unbatched, as it would come for the first or another time.
+func (f *fake) deliver(n int64) pulsar.MessageID {
+	id := pulsar.NewMessageID(1, n, 0, 0)
+	f.ch <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id}}
+	return id
+}
+
+// message is as much of a message as the tests need.
+type message struct {
+	pulsar.Message
+	id    pulsar.MessageID
+	count uint32
+	topic string
+}
+
+func (m message) ID() pulsar.MessageID                            { return m.id }
+func (m message) RedeliveryCount() uint32                         { return m.count }
+func (m message) Payload() []byte                                 { return []byte("payload") }
+func (m message) Topic() string                                   { return m.topic }
+func (m message) PublishTime() time.Time                          { return time.Time{} }
+func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
+
+// foreignID is a message id of somebody's own.
+type foreignID struct{ pulsar.MessageID }
