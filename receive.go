@@ -173,6 +173,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	}
 	c.mu.Lock()
 	verdict := c.table.Arrive(cm, time.Now())
+	c.forget()
 	switch verdict {
 	case delivery.Redeliver:
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))

@@ -78,9 +78,7 @@ func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.Message
 	if err == nil && s.Waits {
 		c.nacks.Untrack(s.Key)
 	}
-	if o.Forget > 0 {
-		c.nacks.TrackFor(s.Key, o.Forget)
-	}
+	c.forget()
 	wake := c.table.HasNext()
 	c.mu.Unlock()
 	if wake {
@@ -187,14 +185,19 @@ func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	waits, forget := c.table.SettleTo(id)
-	for _, key := range waits {
+	for _, key := range c.table.SettleTo(id) {
 		c.nacks.Untrack(key)
 	}
-	for _, o := range forget {
-		c.nacks.TrackFor(o, delivery.Remember)
-	}
+	c.forget()
 	return nil
+}
+
+// forget has the table reminded of what it only remembers for a while. The caller holds mu.
+func (c *Consumer) forget() {
+	for _, key := range c.table.Forget {
+		c.nacks.TrackFor(key, delivery.Remember)
+	}
+	c.table.Forget = c.table.Forget[:0]
 }
 
 // Nack tells that the application failed on a message: it comes back when the nack policy's delay for its redelivery count

@@ -96,7 +96,9 @@ type entry struct {
 	one         record   // of an entry that is not a batch
 	batch       []record // of one that is
 	seen, acked int32
-	redelivered bool // it was asked for, or came more than once
+	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
+	redelivered bool   // a message of it was nacked or asked for, or came more than once
+	remembered  bool   // it is in Table.Forget, or was
 }
 
 func (e *entry) size() int32 {
@@ -111,6 +113,16 @@ func (e *entry) record(index int32) *record {
 		return &e.batch[index]
 	}
 	return &e.one
+}
+
+// anyKey returns the key of a settled message.
+func (e *entry) anyKey() Key {
+	for i := range e.size() {
+		if e.record(i).state == acked {
+			return e.id.key(i)
+		}
+	}
+	return e.id.key(0)
 }
 
 // grow makes room for a batch of size, and at least for index.
@@ -219,30 +231,28 @@ func (t *Table) drop(r *record) {
 	}
 }
 
-// settleRecord marks a message settled. It reports whether its entry is to be remembered for a while.
-func (t *Table) settleRecord(e *entry, r *record) (remembered bool) {
+// settleRecord marks a message settled.
+func (t *Table) settleRecord(e *entry, r *record) {
 	t.drop(r)
 	t.move(r, acked)
 	r.overdue = false
 	e.acked++
-	return t.settleEntry(e, false)
+	t.settleEntry(e)
 }
 
-// settleEntry lets go of an entry that has nothing unsettled and whose run is over, at once or, if it was redelivered,
-// when its time to be remembered is over. It reports whether that time begins.
-func (t *Table) settleEntry(e *entry, now bool) (remembered bool) {
+// settleEntry lets go of an entry that has nothing unsettled and whose run is over. If late copies of it are to be
+// expected it is remembered for a while: one that was redelivered, and a batch of which not all messages were seen, since
+// the broker may have filtered them, or may be about to send all again.
+func (t *Table) settleEntry(e *entry) {
 	switch {
-	case e.acked < e.seen:
-		return false
-	case now:
-	case e.redelivered:
-		return true
-	case !e.run.over && e.stream.current == e: // more of the batch is about to arrive
-		return false
+	case e.acked < e.seen, e.remembered:
+	case e.redelivered, e.run.over && e.seen < e.size():
+		e.remembered = true
+		t.Forget = append(t.Forget, e.anyKey())
+	case !e.run.over: // more of the batch is about to arrive
+	default:
+		t.release(e)
 	}
-	t.states[acked] -= int(e.acked)
-	t.release(e)
-	return false
 }
 
 // forget lets go of a message that went elsewhere.
@@ -250,11 +260,15 @@ func (t *Table) forget(e *entry, r *record) {
 	t.drop(r)
 	t.states[r.state]--
 	*r = record{}
-	e.seen--
-	t.settleEntry(e, true)
+	if e.seen--; e.seen == 0 {
+		t.release(e)
+		return
+	}
+	t.settleEntry(e)
 }
 
 func (t *Table) release(e *entry) {
+	t.states[acked] -= int(e.acked)
 	delete(t.entries, e.id)
 	if e.stream.current == e {
 		e.stream.current = nil

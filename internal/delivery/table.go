@@ -36,6 +36,9 @@ type Table struct {
 	heldBytes int64
 	states    [acked + 1]int // how many messages are in each
 
+	// Forget has the keys for which Due is to be called after Remember. Whoever calls a method takes them out.
+	Forget []Key
+
 	Redelivered, Held, Dropped, Late uint64 // see redelivery.Stats
 }
 
@@ -75,7 +78,7 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
 	if s.current != e {
 		if last := s.current; last != nil { // batch-index acks may have filtered its tail out
 			last.run.over = true
-			t.settleEntry(last, false) // if it is to be remembered, that time has begun
+			t.settleEntry(last)
 		}
 		s.current = e
 	}
@@ -88,8 +91,11 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
 
 	switch r.state {
 	case unseen:
+		if e.seen == 0 {
+			e.base = cm.RedeliveryCount()
+		}
 		e.seen++
-		r.count = cm.RedeliveryCount()
+		r.count = min(e.base, cm.RedeliveryCount())
 		t.hand(r, id)
 		return Deliver
 	case acked:
@@ -151,11 +157,12 @@ func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
 // Due lead before the delay is over, and the table asks that much ahead and holds what comes. Nack reports false where the nack changes nothing: a second one, one after the message was settled, or one that names an
 // earlier delivery than the application's newest.
 func (t *Table) Nack(id pulsar.MessageID, lead time.Duration) bool {
-	_, r := t.find(KeyOf(id))
+	e, r := t.find(KeyOf(id))
 	if r == nil || r.state != held || r.handed != id && reflect.TypeOf(r.handed) == reflect.TypeOf(id) {
 		return false
 	}
 	t.move(r, waiting)
+	e.redelivered = true
 	r.lead = lead
 	return true
 }
@@ -222,7 +229,9 @@ func (t *Table) Due(key Key, now time.Time) Action {
 	case settling:
 		r.overdue = true
 	case acked:
-		t.settleEntry(e, true)
+		if e.remembered = false; e.acked == e.seen {
+			t.release(e)
+		}
 	}
 	return Action{}
 }
@@ -270,9 +279,8 @@ func (t *Table) Knows(id pulsar.MessageID) bool {
 
 // Outcome is what remains to be done after settling.
 type Outcome struct {
-	Again  pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
-	Due    bool             // settling failed and the message was due meanwhile: call Due now
-	Forget time.Duration    // if not 0, call Due after it
+	Again pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
+	Due   bool             // settling failed and the message was due meanwhile: call Due now
 }
 
 // Settled ends what Settle began. After an error the message is where it was before.
@@ -292,19 +300,17 @@ func (t *Table) Settled(s Settling, err error) (o Outcome) {
 	if r.newest != s.ID {
 		o.Again = r.newest
 	}
-	if t.settleRecord(e, r) {
-		o.Forget = Remember
-	}
+	t.settleRecord(e, r)
 	return o
 }
 
 // SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
 // It returns the keys of those for which a delay or a request was measured.
-func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key, forget []Key) {
+func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key) {
 	to := KeyOf(id)
 	e := t.entries[to.entryID()]
 	if e == nil {
-		return nil, nil // an id that was settled before, or never seen
+		return nil // an id that was settled before, or never seen
 	}
 	for _, other := range t.entries {
 		if other.stream != e.stream {
@@ -318,12 +324,10 @@ func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key, forget []Key) {
 			if r.state == waiting || r.state == due {
 				waits = append(waits, key)
 			}
-			if t.settleRecord(other, r) {
-				forget = append(forget, key)
-			}
+			t.settleRecord(other, r)
 		}
 	}
-	return waits, forget
+	return waits
 }
 
 // Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
@@ -338,7 +342,7 @@ func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) 
 func (t *Table) Clear() {
 	clear(t.entries)
 	clear(t.streams)
-	t.latest, t.ready, t.heldBytes = nil, nil, 0
+	t.latest, t.ready, t.Forget, t.heldBytes = nil, nil, nil, 0
 	t.states = [acked + 1]int{}
 }
 
