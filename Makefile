@@ -34,8 +34,8 @@ fuzz: ## fuzz the parser of delay levels for a minute
 	go test -run '^$$' -fuzz FuzzParseDelayLevels -fuzztime 1m ./backoff
 
 .PHONY: bench
-bench: ## benchmark the queue
-	go test -run '^$$' -bench . -benchmem ./internal/...
+bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs with a plain one
+	go test -run '^$$' -bench . -benchmem ./... -timeout 30m
 
 .PHONY: vulncheck
 vulncheck: ## look for known vulnerabilities (needs the network)
