@@ -14,7 +14,6 @@ import (
 type endlessConsumer struct {
 	pulsar.Consumer
 	ch chan pulsar.ConsumerMessage
-	id int64
 }
 
 func (e *endlessConsumer) Name() string                        { return "endless" }
