@@ -9,6 +9,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/internal/delivery"
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
@@ -16,9 +17,9 @@ import (
 // inner is embedded under a name of its own, so that the consumer below does not show.
 type inner = pulsar.Consumer
 
-// Consumer is a pulsar.Consumer that redelivers by policy: what the application nacks comes back when the policy's delay
-// for its redelivery count is over, never early and late by little more than the resolution. Subscribe and Wrap make one;
-// any number of goroutines may use it.
+// Consumer is a pulsar.Consumer that redelivers by policy: what the application nacks, or does not settle before its ack
+// timeout, comes back when the policy's delay for its redelivery count is over, never early and late by little more than
+// the resolution. Subscribe and Wrap make one; any number of goroutines may use it.
 //
 // Methods that are not documented here do what they do on the consumer below. No method panics on a nil or foreign message
 // or id: it returns an error, or, having none to return, logs a warning and counts it in Stats.
@@ -32,7 +33,9 @@ type Consumer struct {
 	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
 	out                chan pulsar.ConsumerMessage   // what Chan returns
 
-	nacks  *nack.Tracker[delivery.Key]
+	nacks    *nack.Tracker[delivery.Key]       // of messages that wait: for their delay, or for what was asked for
+	timeouts *acktimeout.Tracker[delivery.Key] // of messages that the application has; nil without an ack timeout
+
 	turn   chan struct{} // held by who takes messages from the inner consumer: they must enter the table in order
 	wake   chan struct{} // tells the holder of turn to look at the table again, or to let go
 	check  *time.Ticker  // tells the holder of turn to see whether the inner consumer still lives
@@ -89,6 +92,9 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	}
 	c.table = delivery.New(rewinds, holdLimit, inFlight)
 	c.nacks = nack.New(s.nackBackoff, c.due)
+	if s.ackTimeout != nil {
+		c.timeouts = acktimeout.New(0, s.ackTimeout, c.due)
+	}
 	c.out = user
 	if user != nil {
 		c.feed.Do(c.startFeeder)
@@ -104,6 +110,9 @@ func (c *Consumer) Close() {
 	c.close.Do(func() {
 		c.end()
 		c.nacks.Close()
+		if c.timeouts != nil {
+			c.timeouts.Close()
+		}
 		c.check.Stop()
 		c.flush()
 		c.inner.Close()
@@ -131,6 +140,9 @@ func (c *Consumer) flush() {
 func (c *Consumer) clear() {
 	c.table.Clear()
 	c.nacks.Clear()
+	if c.timeouts != nil {
+		c.timeouts.Clear()
+	}
 	c.swallow = nil
 	close(c.epoch)
 	c.epoch = make(chan struct{})

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
@@ -31,12 +32,15 @@ type Option func(*settings) error
 
 // settings is what options and pulsar.ConsumerOptions come to.
 type settings struct {
-	nackBackoff backoff.RedeliveryBackoff
-	nackBy      string // the option that set it
-	resolution  time.Duration
-	innerDelay  time.Duration
-	holdLimit   int64
-	logger      *slog.Logger
+	nackBackoff    backoff.RedeliveryBackoff
+	nackBy         string // the option that set it
+	timeout        time.Duration
+	timeoutBackoff backoff.RedeliveryBackoff
+	ackTimeout     backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
+	resolution     time.Duration
+	innerDelay     time.Duration
+	holdLimit      int64
+	logger         *slog.Logger
 }
 
 func invalid(option string, value any, want string) error {
@@ -63,6 +67,34 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 			return invalid("WithNackRedeliveryDelay", d, "0 or more")
 		}
 		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
+	}
+}
+
+// WithAckTimeout redelivers a message that the application does not settle within d after it took it: after Receive
+// returned, or the send on Chan completed. Default: none, as in pulsar-client-go. It must be more than 0.
+//
+// Acknowledging, nacking and reconsuming a message end its timeout; InProgress starts it anew. An acknowledgement that
+// comes after the timeout still counts: if the application has not taken the message again it does not get it again.
+func WithAckTimeout(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return invalid("WithAckTimeout", d, "more than 0")
+		}
+		s.timeout = d
+		return nil
+	}
+}
+
+// WithAckTimeoutRedeliveryBackoff adds a delay that grows with the redelivery count to the ack timeout (PIP-130): a message
+// is redelivered after d + b.Next(redeliveryCount). A negative delay of b counts as 0. Default: none. It needs
+// WithAckTimeout.
+func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error {
+		if err := backoff.Validate(b); err != nil {
+			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
+		}
+		s.timeoutBackoff = b
+		return nil
 	}
 }
 
@@ -167,6 +199,11 @@ func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, err
 	}
 	if s.nackBackoff == nil {
 		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)
+	}
+	if s.timeout > 0 {
+		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
+	} else if s.timeoutBackoff != nil {
+		return nil, fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
 	}
 	return s, nil
 }

@@ -18,6 +18,9 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if err != nil {
 		return nil, err
 	}
+	if c.timeouts != nil {
+		c.await(cm.ID())
+	}
 	return cm.Message, nil
 }
 
@@ -41,6 +44,9 @@ func (c *Consumer) startFeeder() {
 			c.mu.Unlock()
 			select {
 			case c.out <- cm:
+				if c.timeouts != nil {
+					c.await(cm.ID())
+				}
 			case <-epoch: // a seek made the message stale
 			case <-c.ended.Done():
 				return

@@ -8,7 +8,9 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // Ack acknowledges a message. It is final: the message is not handed out again, unless Ack returns an error. A message
@@ -75,8 +77,8 @@ func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.
 func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.MessageID) {
 	c.mu.Lock()
 	o := c.table.Settled(s, err)
-	if err == nil && s.Waits {
-		c.nacks.Untrack(s.Key)
+	if err == nil {
+		c.untrack(s.Key, s.Held)
 	}
 	c.forget()
 	wake := c.table.HasNext()
@@ -186,10 +188,20 @@ func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, key := range c.table.SettleTo(id) {
-		c.nacks.Untrack(key)
+		c.untrack(key, true)
+		c.untrack(key, false)
 	}
 	c.forget()
 	return nil
+}
+
+// untrack ends the measuring of a message that the application held, or that waited. The caller holds mu.
+func (c *Consumer) untrack(key delivery.Key, held bool) {
+	if !held {
+		c.nacks.Untrack(key)
+	} else if c.timeouts != nil {
+		c.timeouts.Untrack(key)
+	}
 }
 
 // forget has the table reminded of what it only remembers for a while. The caller holds mu.
@@ -252,49 +264,97 @@ func (c *Consumer) nackID(id pulsar.MessageID, count uint32, topic string, delay
 // nack starts the delay of a message that the table knows: the policy's, if delay is nil.
 func (c *Consumer) nack(id pulsar.MessageID, delay *time.Duration) {
 	if delay == nil {
-		count, ok := c.count(id)
+		d, ok := c.delay(c.settings.nackBackoff, id)
 		if !ok {
 			return // settled
 		}
-		d := c.settings.nackBackoff.Next(count) // the caller's code: not under the lock
 		delay = &d
 	}
 	d := max(0, *delay)
 	lead := min(d, c.settings.innerDelay)
+	key := delivery.KeyOf(id)
+	until := time.Now().Add(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended.Err() == nil && c.table.Nack(id, lead) {
-		c.nacks.TrackFor(delivery.KeyOf(id), d-lead)
+	if c.ended.Err() == nil && c.table.Nack(id, until, lead) {
+		c.untrack(key, true)
+		c.nacks.TrackFor(key, d-lead)
 	}
 }
 
-// due acts for messages whose delay is over, or whose request was not answered in time.
+// InProgress tells that the application is still at work on a message: its ack timeout starts anew, as long as it was.
+// Without WithAckTimeout it does nothing. It returns ErrNotHeld if the message is no longer the application's, and an
+// error for a nil message.
+func (c *Consumer) InProgress(msg pulsar.Message) error {
+	id, err := idOf(msg)
+	if err != nil {
+		return err
+	}
+	if c.timeouts != nil && !c.await(id) {
+		return fmt.Errorf("%w: %v", ErrNotHeld, id)
+	}
+	return nil
+}
+
+// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
+var ErrNotHeld = errors.New("redelivery: the message was settled, nacked or timed out")
+
+// await starts the ack timeout of a message that the application has now, and reports whether it does have it.
+func (c *Consumer) await(id pulsar.MessageID) bool {
+	d, ok := c.delay(c.settings.ackTimeout, id)
+	if !ok {
+		return false
+	}
+	key := delivery.KeyOf(id)
+	until := time.Now().Add(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.table.Await(id, until) {
+		return false
+	}
+	c.timeouts.Untrack(key)
+	c.timeouts.TrackFor(key, d)
+	return true
+}
+
+// delay returns what policy says about an unsettled message; ok is false if there is none. A policy is the caller's code:
+// it is not called under a lock, and its panic does not end a program in a goroutine that nobody can recover.
+func (c *Consumer) delay(policy backoff.RedeliveryBackoff, id pulsar.MessageID) (d time.Duration, ok bool) {
+	count, ok := c.count(id)
+	if !ok {
+		return 0, false
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c.fail("policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
+			d = nack.DefaultDelay
+		}
+	}()
+	return policy.Next(count), true
+}
+
+// due acts for messages whose delay or ack timeout is over, or whose request was not answered in time.
 func (c *Consumer) due(keys []delivery.Key) {
-	const atOnce = 256 // so that receiving and settling go on meanwhile
-	for len(keys) > 0 {
-		some := keys[:min(atOnce, len(keys))]
-		keys = keys[len(some):]
-		var asks []delivery.Action
-		now := time.Now()
-		c.mu.Lock()
-		for _, key := range some {
-			a := c.table.Due(key, now)
-			if a.Again > 0 {
-				c.nacks.TrackFor(key, a.Again)
-			}
-			if a.Ask != nil {
-				asks = append(asks, a)
-				c.lastAsk = now
-			}
+	var asks []delivery.Action
+	now := time.Now()
+	c.mu.Lock()
+	for _, key := range keys {
+		a := c.table.Due(key, now)
+		if a.Again > 0 {
+			c.nacks.TrackFor(key, a.Again)
 		}
-		wake := c.table.HasNext()
-		c.mu.Unlock()
-		for _, a := range asks {
-			a.Ask.NackID(a.ID)
+		if a.Ask != nil {
+			asks = append(asks, a)
+			c.lastAsk = now
 		}
-		if wake {
-			c.nudge()
-		}
+	}
+	wake := c.table.HasNext()
+	c.mu.Unlock()
+	for _, a := range asks {
+		a.Ask.NackID(a.ID)
+	}
+	if wake {
+		c.nudge()
 	}
 }
 

@@ -29,10 +29,11 @@ type Queue[K comparable] struct {
 }
 
 type item[K comparable] struct {
-	key K
-	at  time.Duration
-	seq uint64
-	pos int32 // in the heap
+	key   K
+	at    time.Duration
+	delay time.Duration
+	seq   uint64
+	pos   int32 // in the heap
 }
 
 // New returns an empty queue that calls due with the keys whose delays are over, in order of their due times. Calls come
@@ -65,21 +66,39 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	} else {
 		q.items = append(q.items, item[K]{})
 	}
-	at := time.Since(q.start)
-	if delay = max(0, delay); at > math.MaxInt64-delay {
-		at = math.MaxInt64
-	} else {
-		at += delay
-	}
-	q.puts++
-	q.items[slot] = item[K]{key: key, at: at, seq: q.puts, pos: int32(len(q.heap))}
+	q.items[slot] = item[K]{key: key, delay: max(0, delay), pos: int32(len(q.heap))}
 	q.slots[key] = slot
 	q.heap = append(q.heap, slot)
+	q.begin(slot)
 	q.up(len(q.heap) - 1)
 	if q.heap[0] == slot {
 		q.arm()
 	}
 	return true
+}
+
+// Restart begins the delay of key anew and reports whether key was there.
+func (q *Queue[K]) Restart(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slot, ok := q.slots[key]
+	if ok {
+		q.begin(slot)
+		q.down(int(q.items[slot].pos)) // it can only be later than it was
+	}
+	return ok
+}
+
+// begin sets the due time of a key whose delay begins now.
+func (q *Queue[K]) begin(slot int32) {
+	item := &q.items[slot]
+	if item.at = time.Since(q.start); item.at > math.MaxInt64-item.delay {
+		item.at = math.MaxInt64
+	} else {
+		item.at += item.delay
+	}
+	q.puts++
+	item.seq = q.puts
 }
 
 // Remove takes key out and reports whether it was there. After a true answer key is not handed to the callback.
@@ -140,12 +159,15 @@ func (q *Queue[K]) run() {
 	}
 }
 
+// atOnce limits how many keys are taken while others wait for the lock.
+const atOnce = 256
+
 func (q *Queue[K]) takeDue() []K {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	var keys []K
 	now := time.Since(q.start)
-	for len(q.heap) > 0 && q.items[q.heap[0]].at <= now {
+	for len(q.heap) > 0 && len(keys) < atOnce && q.items[q.heap[0]].at <= now {
 		slot := q.heap[0]
 		keys = append(keys, q.items[slot].key)
 		q.remove(slot)

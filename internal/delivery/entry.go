@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -81,12 +82,19 @@ type record struct {
 	newest pulsar.MessageID // of the newest delivery
 	copy   pulsar.Message   // held back
 	lead   time.Duration    // waiting: how long before its time it is asked for
+	until  time.Time        // when the time that is measured for it is over; zero if none is
 	count  uint32
 	tries  uint8
 	state  state
 	before state // settling: where an error leads back to
 	// settling: its time came meanwhile
 	overdue bool
+}
+
+// isStale reports whether id is of an earlier delivery than the application's newest. Upstream's ids are the same object
+// as long as the delivery is the same; those rebuilt from bytes do not tell.
+func (r *record) isStale(id pulsar.MessageID) bool {
+	return r.handed != id && reflect.TypeOf(r.handed) == reflect.TypeOf(id)
 }
 
 type entry struct {
@@ -205,7 +213,7 @@ func (t *Table) move(r *record, to state) {
 }
 
 func (t *Table) hand(r *record, id pulsar.MessageID) {
-	r.handed, r.newest, r.tries = id, id, 0
+	r.handed, r.newest, r.tries, r.until = id, id, 0, time.Time{}
 	t.move(r, held)
 }
 

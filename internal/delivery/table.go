@@ -5,7 +5,6 @@
 package delivery
 
 import (
-	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -153,17 +152,29 @@ func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
 	return r.count, true
 }
 
-// Nack moves a message from the application to those that wait for their delay, which its owner then measures: it calls
-// Due lead before the delay is over, and the table asks that much ahead and holds what comes. Nack reports false where the nack changes nothing: a second one, one after the message was settled, or one that names an
-// earlier delivery than the application's newest.
-func (t *Table) Nack(id pulsar.MessageID, lead time.Duration) bool {
+// Await notes that the application took a message and until when it may have it: Due is to be called then. Await reports
+// false if the application no longer has this delivery of it.
+func (t *Table) Await(id pulsar.MessageID, until time.Time) bool {
+	_, r := t.find(KeyOf(id))
+	if r == nil || r.state != held || r.isStale(id) {
+		return false
+	}
+	r.until = until
+	return true
+}
+
+// Nack moves a message from the application to those that wait until their delay is over, which its owner then measures:
+// it calls Due lead before that, and the table asks so much ahead and holds what comes. Nack reports false where the nack
+// changes nothing: a second one, one after the message was settled or timed out, or one that names an earlier delivery
+// than the application's newest.
+func (t *Table) Nack(id pulsar.MessageID, until time.Time, lead time.Duration) bool {
 	e, r := t.find(KeyOf(id))
-	if r == nil || r.state != held || r.handed != id && reflect.TypeOf(r.handed) == reflect.TypeOf(id) {
+	if r == nil || r.state != held || r.isStale(id) {
 		return false
 	}
 	t.move(r, waiting)
 	e.redelivered = true
-	r.lead = lead
+	r.until, r.lead = until, lead
 	return true
 }
 
@@ -192,10 +203,11 @@ type Action struct {
 	Again time.Duration    // if not 0, call Due again after it
 }
 
-// Due tells that a message's delay, its ack timeout or the time that an earlier Action named is over.
+// Due tells that a message's delay, its ack timeout or the time that an earlier Action named is over. Due for a time that
+// is not the message's present one, since the message moved on meanwhile, does nothing.
 func (t *Table) Due(key Key, now time.Time) Action {
 	e, r := t.find(key)
-	if r == nil {
+	if r == nil || r.state != acked && (r.until.IsZero() || now.Before(r.until.Add(-r.lead))) {
 		return Action{}
 	}
 	switch r.state {
@@ -239,15 +251,18 @@ func (t *Table) Due(key Key, now time.Time) Action {
 // ask requests a message, unless it is on its way.
 func (t *Table) ask(key Key, e *entry, r *record, now time.Time) Action {
 	run := t.run(e)
+	a := Action{Again: t.requestTimeout}
 	if wait := t.requestTimeout - now.Sub(run.asked); !run.asked.IsZero() && wait > 0 {
-		return Action{Again: wait}
+		a.Again = wait
+	} else if r.tries > 0 || !run.willReach(key) {
+		run.asked = now
+		e.redelivered = true
+		a.Ask, a.ID = e.stream.consumer, r.newest
 	}
-	if run.willReach(key) && r.tries == 0 {
-		return Action{Again: t.requestTimeout}
+	if r.state == due {
+		r.until = now.Add(a.Again)
 	}
-	run.asked = now
-	e.redelivered = true
-	return Action{Ask: e.stream.consumer, ID: r.newest, Again: t.requestTimeout}
+	return a
 }
 
 // Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
@@ -255,7 +270,7 @@ type Settling struct {
 	Key      Key
 	Consumer pulsar.Consumer
 	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
-	Waits    bool             // whether a delay or a request is measured for it
+	Held     bool             // the application had it, so that its ack timeout was measured
 }
 
 // Settle begins to settle a message; Settled must follow. It is final unless Settled reports an error: meanwhile the
@@ -268,7 +283,7 @@ func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
 	}
 	r.before = r.state
 	t.move(r, settling)
-	return Settling{key, e.stream.consumer, r.newest, r.before == waiting || r.before == due}, true
+	return Settling{key, e.stream.consumer, r.newest, r.before == held}, true
 }
 
 // Knows reports whether the message is in the table, settled ones that are remembered included.
@@ -305,8 +320,8 @@ func (t *Table) Settled(s Settling, err error) (o Outcome) {
 }
 
 // SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
-// It returns the keys of those for which a delay or a request was measured.
-func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key) {
+// It returns their keys.
+func (t *Table) SettleTo(id pulsar.MessageID) (settled []Key) {
 	to := KeyOf(id)
 	e := t.entries[to.entryID()]
 	if e == nil {
@@ -321,13 +336,11 @@ func (t *Table) SettleTo(id pulsar.MessageID) (waits []Key) {
 			if to.before(key) || r.state == unseen || r.state == acked {
 				continue
 			}
-			if r.state == waiting || r.state == due {
-				waits = append(waits, key)
-			}
 			t.settleRecord(other, r)
+			settled = append(settled, key)
 		}
 	}
-	return waits
+	return settled
 }
 
 // Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
