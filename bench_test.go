@@ -3,6 +3,7 @@ package redelivery_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,9 @@ func (e *endlessConsumer) AckID(pulsar.MessageID) error        { return nil }
 
 // BenchmarkConsumer has what this library adds to receiving and acknowledging a message.
 func BenchmarkConsumer(b *testing.B) {
-	for name, options := range map[string][]redelivery.Option{"defaults": nil} {
+	for name, options := range map[string][]redelivery.Option{
+		"defaults": nil, "ack timeout": {redelivery.WithAckTimeout(time.Minute)},
+	} {
 		b.Run(name, func(b *testing.B) {
 			inner := &endlessConsumer{ch: make(chan pulsar.ConsumerMessage, 1000)}
 			c, err := redelivery.Wrap(inner, options...)

@@ -162,6 +162,10 @@ func (b *broker) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Op
 	return c
 }
 
+func logTo(w io.Writer) redelivery.Option {
+	return redelivery.WithLogger(slog.New(slog.NewTextHandler(w, nil)))
+}
+
 // receive returns the next message within five seconds.
 func receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()

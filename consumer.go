@@ -55,6 +55,7 @@ type Consumer struct {
 	epoch     chan struct{} // closed when the table is cleared
 	swallow   []pulsar.ConsumerMessage
 	swallows  bool // a goroutine is at work on swallow
+	warned    bool // of many unacknowledged messages
 	lastAsk   time.Time
 	swallowed uint64
 	failed    uint64

@@ -247,6 +247,7 @@ type modelMessage struct {
 	held, settled bool
 	again         bool      // it was settled, and handed out once more
 	due           time.Time // if it waits
+	timeout       time.Time // if it is held and there is an ack timeout
 	count         uint32    // of the next hand-over
 	msg           pulsar.Message
 	old           []pulsar.Message
@@ -282,6 +283,7 @@ type modelRun struct {
 	b      *modelBroker
 	c      *redelivery.Consumer
 	policy backoff.RedeliveryBackoff
+	times  bool // there is an ack timeout
 	known  map[modelIDs]*modelMessage
 	order  []*modelMessage
 	start  time.Time
@@ -326,6 +328,7 @@ func (r *modelRun) receive() bool {
 		return false
 	}
 	m := r.of(msg)
+	r.expire(m)
 	id := msg.ID().(*modelID)
 	r.note("receives %v, sent as %d", id, id.sent)
 	if m.settled && r.mayComeAgain(id) {
@@ -339,10 +342,29 @@ func (r *modelRun) receive() bool {
 		m.old = append(m.old, m.msg)
 	}
 	m.held, m.due, m.msg = true, time.Time{}, msg
+	r.startTimeout(m)
 	return true
 }
 
+const modelTimeout = 700 * time.Millisecond
+
+func (r *modelRun) startTimeout(m *modelMessage) {
+	m.timeout = time.Now().Add(modelTimeout + r.policy.Next(m.count))
+}
+
+// expire notes that the application has had m for too long.
+func (r *modelRun) expire(m *modelMessage) {
+	if r.times && m.held && !time.Now().Before(m.timeout) {
+		m.held, m.due = false, m.timeout
+		m.count++
+	}
+}
+
 func (r *modelRun) nack(m *modelMessage) {
+	if r.expire(m); !m.held {
+		r.c.Nack(m.msg) // too late
+		return
+	}
 	d := r.policy.Next(m.count)
 	r.note("nacks %v", m.msg.ID())
 	switch r.rng.IntN(3) {
@@ -405,6 +427,15 @@ func (r *modelRun) step() {
 		}
 		if m := r.pick(func(m *modelMessage) bool { return len(m.old) > 0 }); m != nil {
 			r.c.Nack(m.old[r.rng.IntN(len(m.old))])
+		}
+	case n < 68:
+		if m := r.pick(func(m *modelMessage) bool { return m.msg != nil }); r.times && m != nil {
+			if r.expire(m); m.held {
+				require.NoError(r.t, r.c.InProgress(m.msg))
+				r.startTimeout(m)
+			} else {
+				require.ErrorIs(r.t, r.c.InProgress(m.msg), redelivery.ErrNotHeld)
+			}
 		}
 	case n < 80:
 		if m := r.pick(func(m *modelMessage) bool { return m.msg != nil && !m.settled }); m != nil {
@@ -500,6 +531,10 @@ func runModel(t *testing.T, rewinds, indexAcks bool, seed uint64, steps int) {
 	if rng.IntN(3) == 0 {
 		options = append(options, redelivery.WithHoldLimit(3000)) // five copies
 	}
+	times := rng.IntN(2) == 0
+	if times {
+		options = append(options, redelivery.WithAckTimeout(modelTimeout), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
+	}
 	prepared, err := redelivery.Prepare(opts, options...)
 	require.NoError(t, err)
 	b := &modelBroker{ch: prepared.MessageChannel, rewinds: rewinds, indexAcks: indexAcks, rng: rng,
@@ -509,7 +544,7 @@ func runModel(t *testing.T, rewinds, indexAcks bool, seed uint64, steps int) {
 	c, err := redelivery.Wrap(b)
 	require.NoError(t, err)
 	defer c.Close()
-	r := &modelRun{t: t, rng: rng, b: b, c: c, policy: policy, known: map[modelIDs]*modelMessage{}, start: time.Now()}
+	r := &modelRun{t: t, rng: rng, b: b, c: c, policy: policy, times: times, known: map[modelIDs]*modelMessage{}, start: time.Now()}
 	defer func() {
 		if t.Failed() {
 			t.Logf("the end of what happened:\n%s", strings.Join(r.trace[max(0, len(r.trace)-150):], "\n"))

@@ -29,7 +29,22 @@ func each[T any](t *testing.T, cases map[string]T, test func(*testing.T, T)) {
 	}
 }
 
-func TestNackedMessagesComeBackOnce(t *testing.T) { // conformance 26
+// ways are how a message is failed on.
+var ways = map[string]struct {
+	option redelivery.Option
+	fail   func(*redelivery.Consumer, pulsar.Message)
+}{
+	"nack":        {redelivery.WithNackRedeliveryDelay(ms(300)), (*redelivery.Consumer).Nack},
+	"ack timeout": {redelivery.WithAckTimeout(ms(300)), func(*redelivery.Consumer, pulsar.Message) {}},
+}
+
+func TestFailedMessagesComeBackOnce(t *testing.T) { // conformance 26
+	for name, way := range ways {
+		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.option, way.fail) })
+	}
+}
+
+func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail func(*redelivery.Consumer, pulsar.Message)) {
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
 			for _, partitions := range []int{0, 2} {
@@ -37,22 +52,22 @@ func TestNackedMessagesComeBackOnce(t *testing.T) { // conformance 26
 					t.Parallel()
 					b := newBroker(t)
 					topic := b.topic(partitions)
-					c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(ms(300)))
+					c := b.subscribe(b.options(topic, kind), option)
 					b.send(topic, 10, batched)
-					nacked := map[string]time.Time{}
+					failed := map[string]time.Time{}
 					for range 10 {
 						msg := receive(t, c)
-						nacked[string(msg.Payload())] = time.Now()
-						c.Nack(msg)
+						failed[string(msg.Payload())] = time.Now()
+						fail(c, msg)
 					}
-					require.Len(t, nacked, 10)
+					require.Len(t, failed, 10)
 					for range 10 {
 						msg := receive(t, c)
-						at, ok := nacked[string(msg.Payload())]
+						at, ok := failed[string(msg.Payload())]
 						require.True(t, ok, "%q came twice", msg.Payload())
 						require.GreaterOrEqual(t, time.Since(at), ms(300))
 						assert.EqualValues(t, 1, c.RedeliveryCount(msg))
-						delete(nacked, string(msg.Payload()))
+						delete(failed, string(msg.Payload()))
 						require.NoError(t, c.Ack(msg))
 					}
 					nothing(t, c, ms(500))

@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -180,6 +181,8 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	c.mu.Lock()
 	verdict := c.table.Arrive(cm, time.Now())
 	c.forget()
+	warn := !c.warned && c.table.Full()
+	c.warned = c.warned || warn
 	switch verdict {
 	case delivery.Redeliver:
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
@@ -192,6 +195,10 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		}
 	}
 	c.mu.Unlock()
+	if warn {
+		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
+			"wait for redelivery count too", "unacknowledged", delivery.NearLimit)
+	}
 	if verdict != delivery.Deliver && verdict != delivery.Redeliver {
 		return false
 	}

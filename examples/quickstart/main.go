@@ -3,24 +3,18 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"flag"
 	"fmt"
-	"io"
 	"log"
-	"log/slog"
-	"math/rand/v2"
-	"os"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
 
 var policy = backoff.Exponential{Min: 200 * time.Millisecond, Max: 2 * time.Second, Multiplier: 2}
@@ -32,23 +26,20 @@ var fails = []struct {
 }{{"batch 1", 0}, {"batch 2", 1}, {"batch 3", 3}, {"batch 4", 0}, {"single", 2}, {"keyed", 4}, {"good", 0}, {"stubborn", 5}}
 
 func main() {
-	url := flag.String("url", cmp.Or(os.Getenv("PULSAR_URL"), "pulsar://localhost:6650"), "Pulsar service `URL`, or PULSAR_URL")
-	wrap := flag.Bool("wrap", false, "use Prepare, client.Subscribe and Wrap in place of Subscribe")
-	flag.Parse()
-	if err := run(*url, *wrap); err != nil {
+	if err := run(); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(url string, wrap bool) error {
-	quiet := plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet, OperationTimeout: 10 * time.Second})
+func run() error {
+	wrap := flag.Bool("wrap", false, "use Prepare, client.Subscribe and Wrap in place of Subscribe")
+	client, err := demo.Connect()
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	topic := fmt.Sprintf("quickstart-%08x", rand.Uint32())
-	consumer, err := subscribe(client, topic, wrap)
+	topic := demo.Topic("quickstart")
+	consumer, err := subscribe(client, topic, *wrap)
 	if err != nil {
 		return err
 	}
@@ -59,8 +50,7 @@ func run(url string, wrap bool) error {
 
 	due := map[string]time.Time{}    // when the policy wants a message back
 	failed := map[string]time.Time{} // when it was nacked
-	var late []time.Duration
-	fmt.Println("message    redelivery   planned    actual      late")
+	var table demo.Table
 	for open := len(fails); open > 0; {
 		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 		msg, err := consumer.Receive(ctx)
@@ -69,13 +59,7 @@ func run(url string, wrap bool) error {
 			return fmt.Errorf("%d messages are missing: %w", open, err)
 		}
 		name, now, n := string(msg.Payload()), time.Now(), consumer.RedeliveryCount(msg)
-		if at, ok := due[name]; ok {
-			late = append(late, now.Sub(at))
-			fmt.Printf("%-10s %10d %7.0fms %7.1fms %7.1fms  %s\n", name, n, ms(at.Sub(failed[name])),
-				ms(now.Sub(failed[name])), ms(now.Sub(at)), bar(now.Sub(at)))
-		} else {
-			fmt.Printf("%-10s %10d         -         -         -\n", name, n)
-		}
+		table.Row(name, n, failed[name], due[name], now)
 		if n < times(name) { // the handler fails
 			failed[name], due[name] = now, now.Add(policy.Next(n))
 			consumer.Nack(msg)
@@ -86,7 +70,7 @@ func run(url string, wrap bool) error {
 		}
 		open--
 	}
-	return summary(late)
+	return table.Summary()
 }
 
 func subscribe(client pulsar.Client, topic string, wrap bool) (*redelivery.Consumer, error) {
@@ -139,26 +123,4 @@ func times(name string) uint32 {
 	}) bool {
 		return f.name == name
 	})].times
-}
-
-func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
-
-// bar shows lateness, a block for each millisecond.
-func bar(d time.Duration) string {
-	if d < 0 {
-		return "EARLY"
-	}
-	return strings.Repeat("▇", min(30, int(d/time.Millisecond)))
-}
-
-func summary(late []time.Duration) error {
-	slices.Sort(late)
-	early, _ := slices.BinarySearch(late, 0)
-	at := func(q float64) float64 { return ms(late[int(q*float64(len(late)-1))]) }
-	fmt.Printf("\n%d redeliveries, late by p50 %.1fms, p99 %.1fms, max %.1fms; %d early, 0 missing\n",
-		len(late), at(0.5), at(0.99), at(1), early)
-	if early > 0 {
-		return fmt.Errorf("%d redeliveries were early", early)
-	}
-	return nil
 }

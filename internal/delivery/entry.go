@@ -35,10 +35,11 @@ func (id entryID) key(index int32) Key { return Key{id.ledger, id.entry, index} 
 
 // stream is a partition as one consumer sees it.
 type stream struct {
-	topic    string
-	consumer pulsar.Consumer
-	current  *entry // whose messages are arriving
-	run      run    // where the broker rewinds
+	topic     string
+	consumer  pulsar.Consumer
+	current   *entry // whose messages are arriving
+	run       run    // where the broker rewinds
+	unsettled int    // messages
 }
 
 // run is one passage of deliveries: over an entry, or over a partition where the broker rewinds. Deliveries come in order,
@@ -245,6 +246,7 @@ func (t *Table) settleRecord(e *entry, r *record) {
 	t.move(r, acked)
 	r.overdue = false
 	e.acked++
+	e.stream.unsettled--
 	t.settleEntry(e)
 }
 
@@ -268,6 +270,7 @@ func (t *Table) forget(e *entry, r *record) {
 	t.drop(r)
 	t.states[r.state]--
 	*r = record{}
+	e.stream.unsettled--
 	if e.seen--; e.seen == 0 {
 		t.release(e)
 		return

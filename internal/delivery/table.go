@@ -94,6 +94,7 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
 			e.base = cm.RedeliveryCount()
 		}
 		e.seen++
+		s.unsettled++
 		r.count = min(e.base, cm.RedeliveryCount())
 		t.hand(r, id)
 		return Deliver
@@ -192,6 +193,7 @@ func (t *Table) Adopt(id pulsar.MessageID, topic string, consumer pulsar.Consume
 	e.grow(key.Index, id.BatchSize())
 	r := e.record(key.Index)
 	e.seen++
+	e.stream.unsettled++
 	r.count = count
 	t.hand(r, id)
 }
@@ -212,6 +214,7 @@ func (t *Table) Due(key Key, now time.Time) Action {
 	}
 	switch r.state {
 	case held, waiting:
+		e.redelivered = true
 		if lead := r.lead; lead > 0 {
 			r.lead = 0
 			var a Action
@@ -256,7 +259,6 @@ func (t *Table) ask(key Key, e *entry, r *record, now time.Time) Action {
 		a.Again = wait
 	} else if r.tries > 0 || !run.willReach(key) {
 		run.asked = now
-		e.redelivered = true
 		a.Ask, a.ID = e.stream.consumer, r.newest
 	}
 	if r.state == due {
@@ -363,8 +365,12 @@ func (t *Table) Clear() {
 // broker, or for the application to take them.
 func (t *Table) Waiting() int { return t.states[waiting] + t.states[due] + t.states[ready] }
 
-// Unsettled returns how many messages are not settled.
-func (t *Table) Unsettled() int { return t.Waiting() + t.states[held] + t.states[settling] }
+// NearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
+// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
+const NearLimit = 45_000
+
+// Full reports whether the broker is about to stop sending more of the partition that the last message came from.
+func (t *Table) Full() bool { return !t.rewinds && t.latest != nil && t.latest.unsettled >= NearLimit }
 
 // Len returns how many entries are known.
 func (t *Table) Len() int { return len(t.entries) }

@@ -1,0 +1,76 @@
+// Package demo has what the examples share: a client of the broker they run against and the table that they print.
+package demo
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+)
+
+// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names.
+func Connect() (pulsar.Client, error) {
+	url := flag.String("url", cmp.Or(os.Getenv("PULSAR_URL"), "pulsar://localhost:6650"), "Pulsar service `URL`, or PULSAR_URL")
+	flag.Parse()
+	quiet := plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+	return pulsar.NewClient(pulsar.ClientOptions{URL: *url, Logger: quiet, OperationTimeout: 10 * time.Second})
+}
+
+// Topic returns the name of a new topic.
+func Topic(example string) string { return fmt.Sprintf("%s-%08x", example, rand.Uint32()) }
+
+// Table prints when messages came, as they come.
+type Table struct {
+	late  []time.Duration
+	began bool
+}
+
+// Row prints a delivery at now. From and due are when its delay began and ends; they are zero for a first delivery.
+func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
+	if !t.began {
+		t.began = true
+		fmt.Println("message    redelivery    planned     actual      late")
+	}
+	if due.IsZero() {
+		fmt.Printf("%-10s %10d          -          -         -\n", name, redelivery)
+		return
+	}
+	late := now.Sub(due)
+	t.late = append(t.late, late)
+	fmt.Printf("%-10s %10d %8.0fms %8.1fms %7.1fms  %s\n", name, redelivery, ms(due.Sub(from)), ms(now.Sub(from)), ms(late), bar(late))
+}
+
+// Summary prints how late the redeliveries were. It returns an error if one was early.
+func (t *Table) Summary() error {
+	if len(t.late) == 0 {
+		return fmt.Errorf("no message was redelivered")
+	}
+	slices.Sort(t.late)
+	early, _ := slices.BinarySearch(t.late, 0)
+	at := func(q float64) float64 { return ms(t.late[int(q*float64(len(t.late)-1))]) }
+	fmt.Printf("\n%d redeliveries, late by p50 %.1fms, p99 %.1fms, max %.1fms; %d early, 0 missing\n",
+		len(t.late), at(0.5), at(0.99), at(1), early)
+	if early > 0 {
+		return fmt.Errorf("%d redeliveries were early", early)
+	}
+	return nil
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// bar shows lateness, a block for each millisecond.
+func bar(d time.Duration) string {
+	if d < 0 {
+		return "EARLY"
+	}
+	return strings.Repeat("▇", min(24, int(d/time.Millisecond)))
+}
