@@ -1,0 +1,110 @@
+package pulsartest
+
+import "math/bits"
+
+// cursor is what a subscription has acknowledged and how far it has read.
+type cursor struct {
+	mark    int              // all offsets before are acknowledged
+	done    map[int]struct{} // acknowledged ones after it
+	partial map[int][]uint64 // of a batch: a bit for each message that is left
+	read    int              // the next offset to read
+}
+
+func newCursor(start int) cursor {
+	return cursor{mark: start, read: start, done: map[int]struct{}{}, partial: map[int][]uint64{}}
+}
+
+func (c *cursor) acked(offset int) bool {
+	_, ok := c.done[offset]
+	return ok || offset < c.mark
+}
+
+// ack acknowledges a whole entry.
+func (c *cursor) ack(offset int) {
+	if c.acked(offset) {
+		return
+	}
+	delete(c.partial, offset)
+	c.done[offset] = struct{}{}
+	c.advance()
+}
+
+// forgetIndexes loses what of batches is acknowledged only in part, as the real
+// broker does when it unloads a topic.
+func (c *cursor) forgetIndexes() { clear(c.partial) }
+
+// ackUpTo acknowledges all entries before offset.
+func (c *cursor) ackUpTo(offset int) {
+	if offset <= c.mark {
+		return
+	}
+	c.mark = offset
+	for k := range c.done {
+		if k < offset {
+			delete(c.done, k)
+		}
+	}
+	for k := range c.partial {
+		if k < offset {
+			delete(c.partial, k)
+		}
+	}
+	c.advance()
+	c.read = max(c.read, c.mark)
+}
+
+func (c *cursor) advance() {
+	for {
+		if _, ok := c.done[c.mark]; !ok {
+			return
+		}
+		delete(c.done, c.mark)
+		c.mark++
+	}
+}
+
+// ackIndexes keeps of a batch of n messages only those whose bit is set, and
+// reports how many are left. When none is, the entry is acknowledged.
+func (c *cursor) ackIndexes(offset, n int, set []int64) int {
+	if c.acked(offset) {
+		return 0
+	}
+	left, ok := c.partial[offset]
+	if !ok {
+		left = make([]uint64, (n+63)/64)
+		for i := range n {
+			left[i/64] |= 1 << (i % 64)
+		}
+		c.partial[offset] = left
+	}
+	count := 0
+	for i := range left {
+		if i < len(set) {
+			left[i] &= uint64(set[i])
+		} else {
+			left[i] = 0
+		}
+		count += bits.OnesCount64(left[i])
+	}
+	if count == 0 {
+		c.ack(offset)
+	}
+	return count
+}
+
+// left is how many messages of an entry of n are not acknowledged, and which,
+// when only some are.
+func (c *cursor) left(offset, n int) (count int, set []int64) {
+	words, ok := c.partial[offset]
+	if !ok {
+		return n, nil
+	}
+	for _, w := range words {
+		count += bits.OnesCount64(w)
+		set = append(set, int64(w))
+	}
+	return count, set
+}
+
+// backlog is how many of the first size entries are not acknowledged.
+func (c *cursor) backlog(size int) int { return max(size-c.mark-len(c.done), 0) }

@@ -1,0 +1,107 @@
+package pulsartest
+
+import (
+	"container/heap"
+	"time"
+)
+
+// delayed are the entries of a subscription that are not due yet.
+//
+// The real broker is lax: it lets an entry go up to a tick early whenever it
+// looks, and looks only when something happens on the subscription or when its
+// timer, which runs on whole ticks, finds the first entry due.
+type delayed struct {
+	heap  dueHeap
+	timer *timer
+	at    int64 // ms, when the timer was set for
+	ran   int64 // ms, when it ran last
+}
+
+type due struct {
+	at     int64 // ms
+	offset int
+}
+
+type dueHeap []due
+
+func (h dueHeap) Len() int { return len(h) }
+func (h dueHeap) Less(i, j int) bool {
+	return h[i].at < h[j].at || h[i].at == h[j].at && h[i].offset < h[j].offset
+}
+func (h dueHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+func (h *dueHeap) Push(x any)   { *h = append(*h, x.(due)) }
+func (h *dueHeap) Pop() any {
+	last := (*h)[len(*h)-1]
+	*h = (*h)[:len(*h)-1]
+	return last
+}
+
+func (d *delayed) clear() {
+	d.heap = nil
+	d.timer.stop()
+	d.timer, d.at = nil, 0
+}
+
+// cutoff is until when entries count as due.
+func (s *subscription) cutoff() int64 {
+	if s.topic.server.strictDelay {
+		return nowMillis()
+	}
+	return nowMillis() + s.topic.server.delayTick.Milliseconds()
+}
+
+// delay puts e aside unless it is due.
+func (s *subscription) delay(offset int, e *entry) bool {
+	if e.deliverAt <= 0 || e.deliverAt <= s.cutoff() {
+		return false
+	}
+	heap.Push(&s.delayed.heap, due{e.deliverAt, offset})
+	s.setTimer()
+	return true
+}
+
+// takeDue moves what is due to the replays.
+func (s *subscription) takeDue() {
+	d := &s.delayed
+	if len(d.heap) == 0 {
+		return
+	}
+	cutoff := s.cutoff()
+	var now []int
+	for len(d.heap) > 0 && d.heap[0].at <= cutoff {
+		if x := heap.Pop(&d.heap).(due); !s.cursor.acked(x.offset) {
+			now = append(now, x.offset)
+		}
+	}
+	s.replay.addAll(now)
+	s.setTimer()
+}
+
+// setTimer sets the timer for the first entry.
+func (s *subscription) setTimer() {
+	d, server := &s.delayed, s.topic.server
+	if len(d.heap) == 0 {
+		d.clear()
+		return
+	}
+	first := d.heap[0].at
+	if first == d.at && d.timer != nil {
+		return
+	}
+	d.timer.stop()
+	d.timer, d.at = nil, first
+	wait := time.Until(time.UnixMilli(first))
+	if !server.strictDelay {
+		wait = max(wait, time.Until(time.UnixMilli(d.ran).Add(server.delayTick)))
+		ticks := (time.Since(server.began) + wait + server.delayTick - 1) / server.delayTick
+		wait = time.Until(server.began.Add(ticks * server.delayTick))
+	}
+	d.timer = server.after(wait, func() {
+		d.ran = nowMillis()
+		d.timer, d.at = nil, 0
+		s.dispatch()
+		if d.timer == nil && len(d.heap) > 0 && d.heap[0].at > s.cutoff() {
+			s.setTimer()
+		}
+	})
+}

@@ -1,0 +1,2 @@
+// Package pulsartest is an in-process broker for tests.
+package pulsartest

@@ -1,0 +1,68 @@
+package pulsartest
+
+import (
+	"encoding/base64"
+	"fmt"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// entry is what one SEND carried: a message, a batch or a chunk. It never
+// changes once it is in a topic.
+type entry struct {
+	ledger, id  uint64
+	data        []byte // as the client sent it: checksum, metadata, payload
+	messages    int    // of a batch; else 1
+	publishTime uint64 // ms
+	deliverAt   int64  // ms, 0 for at once
+	hash        uint32 // of the key, for Key_Shared
+	uuid        string // of the message that this is a chunk of
+}
+
+// newEntry checks the message after a SEND.
+func newEntry(m *wire.Send, data []byte) (*entry, error) {
+	raw, _, err := wire.Split(data)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := wire.ParseMetadata(raw)
+	if err != nil {
+		return nil, fmt.Errorf("metadata: %w", err)
+	}
+	e := &entry{
+		data:        data,
+		messages:    int(max(metadata.BatchSize, 1)),
+		publishTime: metadata.PublishTime,
+		deliverAt:   metadata.DeliverAt,
+		hash:        keyHash(stickyKey(&metadata)),
+	}
+	if metadata.Chunks > 1 {
+		e.uuid = metadata.UUID
+	}
+	if m.Messages > 1 && metadata.BatchSize <= 1 {
+		return nil, fmt.Errorf("%d messages in a SEND that is no batch", m.Messages)
+	}
+	return e, nil
+}
+
+// stickyKey is what Key_Shared hashes: the ordering key, else the key, else
+// something that differs from message to message.
+func stickyKey(m *wire.Metadata) []byte {
+	switch {
+	case len(m.OrderingKey) > 0:
+		return m.OrderingKey
+	case m.PartitionKey != "" && m.KeyIsBase64:
+		if key, err := base64.StdEncoding.DecodeString(m.PartitionKey); err == nil {
+			return key
+		}
+		return []byte(m.PartitionKey)
+	case m.PartitionKey != "":
+		return []byte(m.PartitionKey)
+	}
+	return fmt.Appendf(nil, "%s-%d", m.ProducerName, m.SequenceID)
+}
+
+// before reports whether e's position is before (ledger, id).
+func (e *entry) before(ledger, id uint64) bool {
+	return e.ledger < ledger || e.ledger == ledger && e.id < id
+}

@@ -1,0 +1,87 @@
+package pulsartest
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// elect chooses the active consumer of an Exclusive or Failover subscription,
+// and reports whether it is another one. A new one starts at the first entry
+// that is not acknowledged: on Failover after a delay, so that the old one's
+// last acknowledgements arrive.
+func (s *subscription) elect() bool {
+	if s.kind == wire.Failover {
+		slices.SortStableFunc(s.consumers, func(a, b *consumer) int {
+			return cmp.Or(cmp.Compare(a.priority, b.priority), cmp.Compare(a.name, b.name))
+		})
+	}
+	chosen := s.consumers[s.candidate()]
+	if chosen == s.active {
+		return false
+	}
+	s.active = chosen
+	server := s.topic.server
+	if s.kind == wire.Exclusive || server.failoverDelay <= 0 {
+		s.serveActive()
+		return true
+	}
+	if s.failover == nil {
+		s.failover = server.after(server.failoverDelay, func() {
+			s.failover = nil
+			s.serveActive()
+		})
+	}
+	return true
+}
+
+func (s *subscription) serveActive() {
+	s.cursor.read = s.cursor.mark
+	for _, c := range s.consumers {
+		s.notify(c)
+	}
+	s.dispatch()
+}
+
+// notify tells a Failover consumer whether it is the active one.
+func (s *subscription) notify(c *consumer) {
+	if s.kind == wire.Failover {
+		c.session.send(&wire.ActiveConsumerChange{Consumer: c.id, Active: c == s.active}, nil)
+	}
+}
+
+// candidate is the index of the consumer to be active: among those of the best
+// priority by the partition's number, without partitions by a hash ring.
+func (s *subscription) candidate() int {
+	n := len(s.consumers)
+	for i, c := range s.consumers {
+		if c.priority != s.consumers[0].priority {
+			n = i
+			break
+		}
+	}
+	if p := s.topic.name.partition; p >= 0 {
+		return int(p) % n
+	}
+	at := keyHash([]byte(s.topic.name.String()))
+	best, bestHash := -1, uint32(math.MaxUint32)
+	first, firstHash := 0, uint32(math.MaxUint32)
+	for i, c := range s.consumers[:n] {
+		for j := range 100 {
+			h := keyHash([]byte(c.name + strconv.Itoa(j)))
+			if h >= at && h <= bestHash {
+				best, bestHash = i, h
+			}
+			if h <= firstHash {
+				first, firstHash = i, h
+			}
+		}
+	}
+	if best < 0 {
+		return first
+	}
+	return best
+}

@@ -1,0 +1,130 @@
+package wire
+
+import (
+	"bufio"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+)
+
+// FramePadding is how much longer than a message its frame may be.
+const FramePadding = 10 * 1024
+
+// magic marks a checksum between a SEND or MESSAGE and its metadata.
+const magic = 0x0e01
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// ErrChecksum is a message whose checksum does not match its bytes.
+var ErrChecksum = errors.New("checksum mismatch")
+
+// A Reader reads frames of at most Max bytes. One goroutine at a time.
+type Reader struct {
+	r   *bufio.Reader
+	max int
+	cmd []byte
+}
+
+// NewReader returns a Reader over r for messages of up to maxMessage bytes.
+func NewReader(r io.Reader, maxMessage int) *Reader {
+	return &Reader{r: bufio.NewReaderSize(r, 16*1024), max: maxMessage + FramePadding}
+}
+
+// Read returns the next command and what follows it in its frame: nil, or
+// for SEND the message, which belongs to the caller.
+func (r *Reader) Read() (Command, []byte, error) {
+	var head [8]byte
+	if _, err := io.ReadFull(r.r, head[:4]); err != nil {
+		return nil, nil, err
+	}
+	total := int64(binary.BigEndian.Uint32(head[:4]))
+	if total < 4 || total > int64(r.max) {
+		return nil, nil, fmt.Errorf("frame of %d bytes; it must have 4 to %d", total, r.max)
+	}
+	if _, err := io.ReadFull(r.r, head[4:]); err != nil {
+		return nil, nil, unexpected(err)
+	}
+	size := int64(binary.BigEndian.Uint32(head[4:]))
+	if size > total-4 {
+		return nil, nil, fmt.Errorf("command of %d bytes in a frame of %d", size, total)
+	}
+	if int64(cap(r.cmd)) < size {
+		r.cmd = make([]byte, size)
+	}
+	if _, err := io.ReadFull(r.r, r.cmd[:size]); err != nil {
+		return nil, nil, unexpected(err)
+	}
+	cmd, err := decodeCommand(r.cmd[:size])
+	if err != nil {
+		return nil, nil, err
+	}
+	rest := total - 4 - size
+	if rest == 0 {
+		return cmd, nil, nil
+	}
+	data := make([]byte, rest)
+	if _, err := io.ReadFull(r.r, data); err != nil {
+		return nil, nil, unexpected(err)
+	}
+	return cmd, data, nil
+}
+
+// unexpected makes an end inside a frame an error of its own.
+func unexpected(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// AppendFrame appends the frame of cmd up to a message of size bytes, which
+// the caller writes after it; 0 is none.
+func AppendFrame(out []byte, cmd Command, size int) []byte {
+	start := len(out)
+	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
+	out = appendCommand(out, cmd)
+	command := len(out) - start - 8
+	binary.BigEndian.PutUint32(out[start:], uint32(4+command+size))
+	binary.BigEndian.PutUint32(out[start+4:], uint32(command))
+	return out
+}
+
+// Split checks a message as SEND carries it and returns its metadata and
+// its payload. A message without a checksum is accepted.
+func Split(data []byte) (metadata, payload []byte, err error) {
+	if len(data) >= 6 && binary.BigEndian.Uint16(data) == magic {
+		sum := binary.BigEndian.Uint32(data[2:])
+		data = data[6:]
+		if crc32.Checksum(data, castagnoli) != sum {
+			return nil, nil, ErrChecksum
+		}
+	}
+	if len(data) < 4 {
+		return nil, nil, errors.New("message without metadata")
+	}
+	size := binary.BigEndian.Uint32(data)
+	if uint64(size) > uint64(len(data)-4) {
+		return nil, nil, fmt.Errorf("metadata of %d bytes in a message of %d", size, len(data))
+	}
+	return data[4 : 4+size], data[4+size:], nil
+}
+
+// Join is the opposite of Split: a message with its checksum.
+func Join(metadata *Metadata, payload []byte) []byte {
+	meta := marshal(nil, metadata)
+	data := make([]byte, 10, 10+len(meta)+len(payload))
+	binary.BigEndian.PutUint16(data, magic)
+	binary.BigEndian.PutUint32(data[6:], uint32(len(meta)))
+	data = append(append(data, meta...), payload...)
+	binary.BigEndian.PutUint32(data[2:], crc32.Checksum(data[6:], castagnoli))
+	return data
+}
+
+// AppendBatched appends a message of a batch to the batch's payload.
+func AppendBatched(out []byte, metadata *BatchMetadata, payload []byte) []byte {
+	meta := marshal(nil, metadata)
+	out = binary.BigEndian.AppendUint32(out, uint32(len(meta)))
+	return append(append(out, meta...), payload...)
+}

@@ -1,0 +1,232 @@
+package wire
+
+// MessageID names an entry, or one message of its batch.
+type MessageID struct {
+	Ledger     uint64
+	Entry      uint64
+	Partition  int32 // -1 on a topic that is not a partition
+	BatchIndex int32 // -1 for the whole entry
+	AckSet     []int64
+	BatchSize  int32
+}
+
+func (m *MessageID) fields(c *codec) {
+	c.uint64(1, required, 0, &m.Ledger)
+	c.uint64(2, required, 0, &m.Entry)
+	c.int32(3, optional, -1, &m.Partition)
+	c.int32(4, optional, -1, &m.BatchIndex)
+	c.int64s(5, &m.AckSet)
+	c.int32(6, optional, 0, &m.BatchSize)
+}
+
+// KeyValue is a property.
+type KeyValue struct{ Key, Value string }
+
+func (m *KeyValue) fields(c *codec) {
+	c.string(1, required, &m.Key)
+	c.string(2, required, &m.Value)
+}
+
+// IntRange is an inclusive range of key hashes.
+type IntRange struct{ Start, End int32 }
+
+func (m *IntRange) fields(c *codec) {
+	c.int32(1, required, 0, &m.Start)
+	c.int32(2, required, 0, &m.End)
+}
+
+// KeySharedMeta says how a Key_Shared consumer wants its keys.
+type KeySharedMeta struct {
+	Mode            KeySharedMode
+	HashRanges      []IntRange
+	AllowOutOfOrder bool
+}
+
+// KeySharedMode is who divides the key hashes.
+type KeySharedMode int32
+
+// The two modes.
+const (
+	AutoSplit KeySharedMode = 0
+	Sticky    KeySharedMode = 1
+)
+
+func (m *KeySharedMeta) fields(c *codec) {
+	enum(c, 1, required, &m.Mode)
+	many(c, 3, &m.HashRanges)
+	c.bool(4, optional, false, &m.AllowOutOfOrder)
+}
+
+// Schema is kept and compared, never judged.
+type Schema struct {
+	Name       string
+	Data       []byte
+	Type       SchemaType
+	Properties []KeyValue
+}
+
+// SchemaType is the kind of a schema.
+type SchemaType int32
+
+// The schema types that the broker has to tell apart or to name.
+const (
+	SchemaNone     SchemaType = 0
+	SchemaKeyValue SchemaType = 15
+)
+
+func (m *Schema) fields(c *codec) {
+	c.string(1, required, &m.Name)
+	c.bytes(3, required, &m.Data)
+	enum(c, 4, required, &m.Type)
+	many(c, 5, &m.Properties)
+}
+
+// FeatureFlags are the optional parts of the protocol that a side knows.
+type FeatureFlags struct {
+	AuthRefresh         bool
+	BrokerEntryMetadata bool
+	PartialProducer     bool
+	TopicWatchers       bool
+}
+
+func (m *FeatureFlags) fields(c *codec) {
+	c.bool(1, optional, false, &m.AuthRefresh)
+	c.bool(2, optional, false, &m.BrokerEntryMetadata)
+	c.bool(3, optional, false, &m.PartialProducer)
+	c.bool(4, optional, false, &m.TopicWatchers)
+}
+
+// SubType is the type of a subscription.
+type SubType int32
+
+// The subscription types.
+const (
+	Exclusive SubType = 0
+	Shared    SubType = 1
+	Failover  SubType = 2
+	KeyShared SubType = 3
+)
+
+func (t SubType) String() string {
+	switch t {
+	case Exclusive:
+		return "Exclusive"
+	case Shared:
+		return "Shared"
+	case Failover:
+		return "Failover"
+	case KeyShared:
+		return "Key_Shared"
+	}
+	return "unknown"
+}
+
+// InitialPosition is where a new subscription starts.
+type InitialPosition int32
+
+// The initial positions.
+const (
+	Latest   InitialPosition = 0
+	Earliest InitialPosition = 1
+)
+
+// AckType is how far an acknowledgement reaches.
+type AckType int32
+
+// The acknowledgement types.
+const (
+	Individual AckType = 0
+	Cumulative AckType = 1
+)
+
+// AccessMode is who else may produce to the topic.
+type AccessMode int32
+
+// The access modes.
+const (
+	AccessShared           AccessMode = 0
+	AccessExclusive        AccessMode = 1
+	AccessWaitForExclusive AccessMode = 2
+	AccessFencing          AccessMode = 3
+)
+
+// LookupType is the outcome of a lookup; Success of the partition metadata
+// and Redirect of a topic lookup share the zero.
+type LookupType int32
+
+// The lookup outcomes.
+const (
+	MetadataSuccess LookupType = 0
+	MetadataFailed  LookupType = 1
+	LookupConnect   LookupType = 1
+	LookupFailed    LookupType = 2
+)
+
+// TopicsMode chooses persistent topics, others, or both.
+type TopicsMode int32
+
+// The topic modes.
+const (
+	Persistent    TopicsMode = 0
+	NonPersistent TopicsMode = 1
+	AllTopics     TopicsMode = 2
+)
+
+// ServerError is an error code of the protocol.
+type ServerError int32
+
+// The error codes.
+const (
+	UnknownError ServerError = iota
+	MetadataError
+	PersistenceError
+	AuthenticationError
+	AuthorizationError
+	ConsumerBusy
+	ServiceNotReady
+	ProducerBlockedQuotaExceededError
+	ProducerBlockedQuotaExceededException
+	ChecksumError
+	UnsupportedVersionError
+	TopicNotFound
+	SubscriptionNotFound
+	ConsumerNotFound
+	TooManyRequests
+	TopicTerminatedError
+	ProducerBusy
+	InvalidTopicName
+	IncompatibleSchema
+	ConsumerAssignError
+	TransactionCoordinatorNotFound
+	InvalidTxnStatus
+	NotAllowedError
+	TransactionConflict
+	TransactionNotFound
+	ProducerFenced
+)
+
+func (m AccessMode) String() string {
+	switch m {
+	case AccessShared:
+		return "Shared"
+	case AccessExclusive:
+		return "Exclusive"
+	case AccessWaitForExclusive:
+		return "WaitForExclusive"
+	case AccessFencing:
+		return "ExclusiveWithFencing"
+	}
+	return "unknown"
+}
+
+// schemaTypes are the names of the admin API, by number.
+var schemaTypes = [...]string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32",
+	"INT64", "FLOAT", "DOUBLE", "DATE", "TIME", "TIMESTAMP", "KEY_VALUE", "INSTANT", "LOCAL_DATE", "LOCAL_TIME",
+	"LOCAL_DATE_TIME", "PROTOBUF_NATIVE"}
+
+func (t SchemaType) String() string {
+	if t >= 0 && int(t) < len(schemaTypes) {
+		return schemaTypes[t]
+	}
+	return "UNKNOWN"
+}

@@ -1,0 +1,155 @@
+package pulsartest
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// topic returns the topic of that name, which it creates unless it may not.
+// A partition of a known partitioned topic is there as soon as it is named.
+func (s *Server) topic(name string, create bool) (*topic, error) {
+	n, err := parseTopic(name)
+	if err != nil {
+		return nil, failf(wire.InvalidTopicName, "%v", err)
+	}
+	if t, ok := s.topics[n]; ok {
+		return t, nil
+	}
+	if s.partitions[n] > 0 {
+		return nil, failf(wire.NotAllowedError, "%s is partitioned", n)
+	}
+	if n.partition >= 0 && int(n.partition) < s.partitions[n.base()] {
+		create = true
+	} else if !create || s.noAutoCreate {
+		return nil, failf(wire.TopicNotFound, "Topic %s does not exist", n)
+	}
+	return s.createTopic(n), nil
+}
+
+func (s *Server) createTopic(n topicName) *topic {
+	t := newTopic(s, n)
+	s.topics[n] = t
+	s.namespaces[n.namespace] = true
+	return t
+}
+
+// matching are the topics that a name given to a method of Server means, in
+// the order of their names. The empty name means all.
+func (s *Server) matching(name string) []*topic {
+	var found []*topic
+	n, err := parseTopic(name)
+	if name != "" && err != nil {
+		return nil
+	}
+	for k, t := range s.topics {
+		if name == "" || k == n || k.base() == n {
+			found = append(found, t)
+		}
+	}
+	slices.SortFunc(found, func(a, b *topic) int {
+		if a.name.base() == b.name.base() {
+			return int(a.name.partition) - int(b.name.partition)
+		}
+		return strings.Compare(a.name.String(), b.name.String())
+	})
+	return found
+}
+
+// CreatePartitionedTopic makes topic a partitioned one. For one that is
+// partitioned already it raises the number of partitions, and never lowers it.
+func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, err := parseTopic(topic)
+	if err != nil {
+		return err
+	}
+	if partitions < 1 || n.partition >= 0 || partitions < s.partitions[n] {
+		return failf(wire.NotAllowedError, "pulsartest: %d partitions for %s", partitions, n)
+	}
+	if s.topics[n] != nil {
+		return failf(wire.NotAllowedError, "pulsartest: %s exists and is not partitioned", n)
+	}
+	s.setPartitions(n, partitions)
+	return nil
+}
+
+// setPartitions creates the partitions too, with the subscriptions that the
+// first one has.
+func (s *Server) setPartitions(n topicName, partitions int) {
+	s.partitions[n] = partitions
+	for i := range partitions {
+		if s.topics[n.at(i)] != nil {
+			continue
+		}
+		t := s.createTopic(n.at(i))
+		for name, sub := range s.topics[n.at(0)].subs {
+			if sub.durable {
+				t.subs[name] = newSubscription(t, name, true, 0)
+			}
+		}
+	}
+}
+
+func (c *session) partitionedMetadata(m *wire.PartitionedMetadata) {
+	n, err := parseTopic(m.Topic)
+	if err != nil {
+		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
+			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
+		return
+	}
+	partitions := c.server.partitions[n]
+	if c.server.noAutoCreate && partitions == 0 && c.server.topics[n] == nil {
+		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
+			Error: wire.TopicNotFound, Message: "Topic " + n.String() + " does not exist"}, nil)
+		return
+	}
+	c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Partitions: uint32(partitions)}, nil)
+}
+
+// lookup always answers that this broker is the one.
+func (c *session) lookup(m *wire.Lookup) {
+	if n, err := parseTopic(m.Topic); err != nil {
+		c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
+			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
+		return
+	} else if c.server.noAutoCreate {
+		if _, err := c.server.topic(n.String(), false); err != nil {
+			c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
+				Error: codeOf(err), Message: err.Error()}, nil)
+			return
+		}
+	}
+	c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupConnect,
+		Authoritative: true, URL: c.server.URL()}, nil)
+}
+
+// getTopics filters by the pattern too, when there is one that Go can read;
+// clients filter again.
+func (c *session) getTopics(m *wire.GetTopics) {
+	topics := c.server.topicsOf(m.Namespace, m.Mode)
+	response := &wire.GetTopicsResponse{Request: m.Request, Topics: topics, Changed: true}
+	if pattern, err := regexp.Compile("^(?:" + m.Pattern + ")$"); m.Pattern != "" && err == nil {
+		response.Filtered = true
+		response.Topics = slices.DeleteFunc(topics, func(name string) bool {
+			return !pattern.MatchString(name)
+		})
+	}
+	c.send(response, nil)
+}
+
+// topicsOf lists a namespace's topics, of partitioned ones each partition.
+func (s *Server) topicsOf(namespace string, mode wire.TopicsMode) []string {
+	names := []string{}
+	for n := range s.topics {
+		if n.namespace == namespace &&
+			(mode == wire.AllTopics || n.persistent() == (mode == wire.Persistent)) {
+			names = append(names, n.String())
+		}
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,88 @@
+package pulsartest
+
+import (
+	"log/slog"
+	"time"
+)
+
+// An Option changes a Server before it starts.
+type Option func(*settings)
+
+type settings struct {
+	brokerAddr, adminAddr string
+	logger                *slog.Logger
+	hook                  Hook
+	maxMessageSize        int
+	strictDelay           bool
+	delayTick             time.Duration
+	failoverDelay         time.Duration
+	maxUnackedConsumer    int
+	maxUnackedSub         int
+	noAutoCreate          bool
+}
+
+func defaults() settings {
+	return settings{
+		brokerAddr:         "127.0.0.1:0",
+		adminAddr:          "127.0.0.1:0",
+		logger:             slog.New(slog.DiscardHandler),
+		maxMessageSize:     5 * 1024 * 1024,
+		delayTick:          time.Second,
+		failoverDelay:      time.Second,
+		maxUnackedConsumer: 50_000,
+		maxUnackedSub:      200_000,
+	}
+}
+
+// WithAddresses sets where the broker and its admin API listen, as for
+// net.Listen. By default both choose a free port of 127.0.0.1.
+func WithAddresses(broker, admin string) Option {
+	return func(s *settings) { s.brokerAddr, s.adminAddr = broker, admin }
+}
+
+// WithLogger sets where the server logs: bad input at Warn, connections,
+// producers and consumers at Debug. By default it logs nothing.
+func WithLogger(logger *slog.Logger) Option {
+	return func(s *settings) { s.logger = logger }
+}
+
+// WithHook sets a Hook from the first connection on; see [Server.SetHook].
+// By default there is none.
+func WithHook(hook Hook) Option {
+	return func(s *settings) { s.hook = hook }
+}
+
+// WithMaxMessageSize sets the largest message in bytes; by default 5 MiB, as
+// the real broker's. Clients learn it when they connect.
+func WithMaxMessageSize(bytes int) Option {
+	return func(s *settings) { s.maxMessageSize = bytes }
+}
+
+// WithExactDelays makes delayed delivery exact: a message comes when it is due.
+// By default it is lax, as in the real broker: up to one tick of a second
+// early when the broker has something else to do on that subscription, up to
+// one tick late when it has not.
+func WithExactDelays() Option {
+	return func(s *settings) { s.strictDelay = true }
+}
+
+// WithFailoverDelay sets how long a new active consumer of a Failover
+// subscription waits for its first message; by default one second, as in the
+// real broker.
+func WithFailoverDelay(d time.Duration) Option {
+	return func(s *settings) { s.failoverDelay = d }
+}
+
+// WithMaxUnacked sets after how many unacknowledged messages a consumer, or a
+// whole subscription, is sent no more; by default 50,000 and 200,000, as in the
+// real broker. Zero is no limit. They apply to Shared and Key_Shared.
+func WithMaxUnacked(perConsumer, perSubscription int) Option {
+	return func(s *settings) { s.maxUnackedConsumer, s.maxUnackedSub = perConsumer, perSubscription }
+}
+
+// WithoutTopicCreation makes a lookup, producer or consumer of a topic that was
+// not created before fail with TopicNotFound. By default topics are created
+// on use.
+func WithoutTopicCreation() Option {
+	return func(s *settings) { s.noAutoCreate = true }
+}

@@ -1,0 +1,185 @@
+package pulsartest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// A Server is a Pulsar broker inside this process. All its methods may be
+// called from many goroutines at once, also from a [Hook].
+//
+// A topic may be given by its short name ("orders") or its full one
+// ("persistent://public/default/orders"). Where a method takes a topic, the
+// name of a partitioned topic means all its partitions.
+type Server struct {
+	settings
+	broker net.Listener
+	admin  net.Listener
+	http   *http.Server
+	began  time.Time // the delayed delivery's ticks are counted from here
+	tasks  sync.WaitGroup
+
+	// mu guards everything below, and all topics, subscriptions, producers
+	// and consumers. Of a session it guards what session.go says. Nothing
+	// waits, and no hook is called, while it is held.
+	mu         sync.Mutex
+	closed     bool
+	sessions   map[*session]struct{}
+	topics     map[topicName]*topic
+	partitions map[topicName]int
+	namespaces map[string]bool
+	schemas    map[topicName][]wire.Schema // by base name
+	nextLedger uint64
+	nextName   uint64
+	faults     faults
+
+	hooked atomic.Pointer[Hook]
+}
+
+// NewServer starts a server that is closed when the test ends. It fails the
+// test when it cannot listen.
+func NewServer(t testing.TB, opts ...Option) *Server {
+	t.Helper()
+	s, err := Start(opts...)
+	if err != nil {
+		t.Fatalf("pulsartest: %v", err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// Start starts a server for a program, which has to Close it.
+func Start(opts ...Option) (*Server, error) {
+	s := &Server{
+		settings:   defaults(),
+		began:      time.Now(),
+		sessions:   map[*session]struct{}{},
+		topics:     map[topicName]*topic{},
+		partitions: map[topicName]int{},
+		namespaces: map[string]bool{"public/default": true},
+		schemas:    map[topicName][]wire.Schema{},
+		nextLedger: 1,
+	}
+	for _, opt := range opts {
+		opt(&s.settings)
+	}
+	s.SetHook(s.hook)
+	var err error
+	if s.broker, err = net.Listen("tcp", s.brokerAddr); err != nil {
+		return nil, fmt.Errorf("broker: %w", err)
+	}
+	if s.admin, err = net.Listen("tcp", s.adminAddr); err != nil {
+		_ = s.broker.Close()
+		return nil, fmt.Errorf("admin: %w", err)
+	}
+	s.http = &http.Server{
+		Handler:           s.adminHandler(),
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+	}
+	s.tasks.Add(2)
+	go s.accept()
+	go func() {
+		defer s.tasks.Done()
+		_ = s.http.Serve(s.admin)
+	}()
+	return s, nil
+}
+
+// URL is what a client connects to: pulsar://127.0.0.1:port.
+func (s *Server) URL() string { return "pulsar://" + s.broker.Addr().String() }
+
+// AdminURL is the base of the admin REST API: http://127.0.0.1:port.
+func (s *Server) AdminURL() string { return "http://" + s.admin.Addr().String() }
+
+// Close drops all connections and forgets all topics. It returns when no
+// goroutine of the server is left. Closing again does nothing.
+func (s *Server) Close() {
+	s.mu.Lock()
+	s.closed = true
+	for c := range s.sessions {
+		c.close()
+	}
+	for _, t := range s.topics {
+		t.stop()
+	}
+	s.mu.Unlock()
+	_ = s.broker.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if s.http.Shutdown(ctx) != nil {
+		_ = s.http.Close()
+	}
+	s.tasks.Wait()
+}
+
+func (s *Server) accept() {
+	defer s.tasks.Done()
+	for {
+		conn, err := s.broker.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) {
+				s.logger.Warn("pulsartest: accept", "err", err)
+				time.Sleep(5 * time.Millisecond) // out of file descriptors, say
+				continue
+			}
+			return
+		}
+		s.mu.Lock()
+		if s.closed || s.faults.refuse {
+			s.mu.Unlock()
+			_ = conn.Close()
+			continue
+		}
+		c := newSession(s, conn)
+		s.sessions[c] = struct{}{}
+		s.tasks.Add(2)
+		s.mu.Unlock()
+		go c.read()
+		go c.write()
+	}
+}
+
+// after runs f under the lock once d has passed, unless the server is closed
+// or the timer stopped by then.
+func (s *Server) after(d time.Duration, f func()) *timer {
+	t := &timer{tasks: &s.tasks}
+	s.tasks.Add(1)
+	t.timer = time.AfterFunc(d, func() {
+		defer s.tasks.Done()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !s.closed && !t.stopped {
+			f()
+		}
+	})
+	return t
+}
+
+// timer is a time.Timer whose function Close waits for. mu guards it.
+type timer struct {
+	timer   *time.Timer
+	tasks   *sync.WaitGroup
+	stopped bool
+}
+
+// stop may be called on a nil timer and on one that has run.
+func (t *timer) stop() {
+	if t == nil || t.stopped {
+		return
+	}
+	t.stopped = true
+	if t.timer.Stop() {
+		t.tasks.Done()
+	}
+}

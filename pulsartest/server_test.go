@@ -1,0 +1,97 @@
+package pulsartest
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	// What the client leaves behind until a timeout.
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
+		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
+}
+
+func quiet() plog.Logger {
+	return plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
+}
+
+func newClient(t testing.TB, url string) pulsar.Client {
+	t.Helper()
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet(), OperationTimeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func newProducer(t testing.TB, c pulsar.Client, o pulsar.ProducerOptions) pulsar.Producer {
+	t.Helper()
+	p, err := c.CreateProducer(o)
+	require.NoError(t, err)
+	t.Cleanup(p.Close)
+	return p
+}
+
+func subscribe(t testing.TB, c pulsar.Client, o pulsar.ConsumerOptions) pulsar.Consumer {
+	t.Helper()
+	k, err := c.Subscribe(o)
+	require.NoError(t, err)
+	t.Cleanup(k.Close)
+	return k
+}
+
+func send(t testing.TB, p pulsar.Producer, payload string) pulsar.MessageID {
+	t.Helper()
+	id, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)})
+	require.NoError(t, err)
+	return id
+}
+
+func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	m, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return m
+}
+
+func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared} {
+		for _, batched := range []bool{false, true} {
+			t.Run(fmt.Sprint(kind, batched), func(t *testing.T) {
+				t.Parallel()
+				s := NewServer(t, WithFailoverDelay(0))
+				c := newClient(t, s.URL())
+				k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: kind,
+					NackRedeliveryDelay: 100 * time.Millisecond})
+				p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: !batched})
+				for i := range 10 {
+					p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)}, nil)
+				}
+				require.NoError(t, p.Flush())
+				for i := range 10 {
+					m := receive(t, k)
+					require.Equal(t, fmt.Sprint(i), string(m.Payload()))
+					k.Nack(m)
+				}
+				for i := range 10 {
+					m := receive(t, k)
+					require.Equal(t, fmt.Sprint(i), string(m.Payload()))
+					require.NoError(t, k.Ack(m))
+				}
+				require.Eventually(t, func() bool { return s.Subscription("t", "s").Backlog == 0 }, 5*time.Second, 5*time.Millisecond)
+				require.Len(t, s.Messages("t"), 10)
+				require.Equal(t, "3", string(s.Messages("t")[3].Payload))
+			})
+		}
+	}
+}

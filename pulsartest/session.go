@@ -1,0 +1,220 @@
+package pulsartest
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// session is one connection. Its reader handles one command at a time; its
+// writer encodes and sends what was queued.
+type session struct {
+	server *Server
+	conn   net.Conn
+	log    *slog.Logger
+
+	// Guarded by server.mu.
+	connected bool
+	version   string // of the client
+	gone      bool   // its consumers get nothing more
+	detached  bool
+	producers map[uint64]*producer
+	consumers map[uint64]*consumer
+	leftovers map[uint64]struct{} // producers that the broker has closed
+
+	// queue guards what the writer has to send. It may be taken while
+	// server.mu is held, never the other way round.
+	queue struct {
+		sync.Mutex
+		wake   chan struct{} // of the writer, capacity 1
+		room   *sync.Cond    // the reader waits here for a slow client
+		out    []outgoing
+		closed bool
+	}
+}
+
+// outgoing is a command, and the message that follows it.
+type outgoing struct {
+	cmd  wire.Command
+	data []byte
+	due  time.Time // zero: at once
+}
+
+// maxQueued is how many answers may wait for a client before its next command
+// is read.
+const maxQueued = 20_000
+
+func newSession(s *Server, conn net.Conn) *session {
+	c := &session{
+		server:    s,
+		conn:      conn,
+		log:       s.logger.With("remote", conn.RemoteAddr().String()),
+		producers: map[uint64]*producer{},
+		consumers: map[uint64]*consumer{},
+		leftovers: map[uint64]struct{}{},
+	}
+	c.queue.wake = make(chan struct{}, 1)
+	c.queue.room = sync.NewCond(&c.queue)
+	return c
+}
+
+// send queues a command. The caller holds server.mu.
+func (c *session) send(cmd wire.Command, data []byte) {
+	out := outgoing{cmd: cmd, data: data}
+	if d := c.server.faults.responseDelay; d > 0 {
+		out.due = time.Now().Add(d)
+	}
+	c.queue.Lock()
+	defer c.queue.Unlock()
+	if c.queue.closed {
+		return
+	}
+	c.queue.out = append(c.queue.out, out)
+	c.wakeWriter()
+}
+
+func (c *session) wakeWriter() {
+	select {
+	case c.queue.wake <- struct{}{}:
+	default:
+	}
+}
+
+// close ends the session: its goroutines return soon after.
+func (c *session) close() {
+	_ = c.conn.Close()
+	c.queue.Lock()
+	defer c.queue.Unlock()
+	c.queue.closed = true
+	c.wakeWriter()
+	c.queue.room.Broadcast()
+}
+
+func (c *session) read() {
+	defer c.server.tasks.Done()
+	defer c.leave()
+	r := wire.NewReader(c.conn, c.server.maxMessageSize)
+	for {
+		cmd, data, err := r.Read()
+		if err != nil {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+				c.log.Warn("pulsartest: closing a connection that cannot be read", "err", err)
+			}
+			return
+		}
+		verdict := c.server.ask(c, cmd, FromClient)
+		if verdict == Disconnect {
+			return
+		}
+		if verdict == Drop {
+			continue
+		}
+		if err := c.handle(cmd, data); err != nil {
+			c.log.Warn("pulsartest: closing a connection that sent what it must not", "command", cmd.Type(), "err", err)
+			return
+		}
+		c.waitForRoom()
+	}
+}
+
+// waitForRoom keeps a client that sends and does not read from filling memory.
+func (c *session) waitForRoom() {
+	c.queue.Lock()
+	defer c.queue.Unlock()
+	for len(c.queue.out) > maxQueued && !c.queue.closed {
+		c.queue.room.Wait()
+	}
+}
+
+func (c *session) write() {
+	defer c.server.tasks.Done()
+	defer c.close()
+	w := bufio.NewWriterSize(c.conn, 16*1024)
+	var batch []outgoing
+	var head []byte
+	for range c.queue.wake {
+		c.queue.Lock()
+		closed := c.queue.closed
+		batch, c.queue.out = c.queue.out, batch[:0]
+		c.queue.room.Signal()
+		c.queue.Unlock()
+		if closed {
+			return
+		}
+		for i, out := range batch {
+			if wait := time.Until(out.due); !out.due.IsZero() && wait > 0 {
+				if w.Flush() != nil || !c.pause(wait) {
+					return
+				}
+			}
+			switch c.server.ask(c, out.cmd, FromBroker) {
+			case Drop:
+				continue
+			case Disconnect:
+				return
+			}
+			head = wire.AppendFrame(head[:0], out.cmd, len(out.data))
+			_, _ = w.Write(head)
+			if _, err := w.Write(out.data); err != nil {
+				return
+			}
+			batch[i] = outgoing{}
+		}
+		if w.Flush() != nil {
+			return
+		}
+	}
+}
+
+// pause waits for d; it reports false when the session ends meanwhile.
+func (c *session) pause(d time.Duration) bool {
+	deadline := time.NewTimer(d)
+	defer deadline.Stop()
+	for {
+		select {
+		case <-deadline.C:
+			c.wakeWriter() // it may have been taken from the loop
+			return true
+		case <-c.queue.wake:
+			c.queue.Lock()
+			closed := c.queue.closed
+			c.queue.Unlock()
+			if closed {
+				return false
+			}
+		}
+	}
+}
+
+// leave removes what the session had.
+func (c *session) leave() {
+	c.close()
+	s := c.server
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c.detach()
+	delete(s.sessions, c)
+}
+
+// detach closes the session's producers and consumers; its goroutines may
+// still run. The caller holds server.mu.
+func (c *session) detach() {
+	if c.detached {
+		return
+	}
+	c.gone, c.detached = true, true
+	for _, p := range c.producers {
+		p.topic.removeProducer(p)
+	}
+	for _, k := range c.consumers {
+		k.sub.remove(k)
+	}
+	clear(c.producers)
+	clear(c.consumers)
+}

@@ -1,0 +1,262 @@
+package pulsartest
+
+import (
+	"slices"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// subscription is a cursor over a topic, the consumers behind it, and what
+// is between the two. Server.mu guards it all.
+type subscription struct {
+	topic     *topic
+	name      string
+	durable   bool
+	kind      wire.SubType
+	cursor    cursor
+	consumers []*consumer     // in the order they came; Failover sorts them
+	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
+	replay    offsets         // to be sent before anything that is not read yet
+	counts    map[int]uint32  // of redeliveries
+	delayed   delayed
+	unacked   int // messages
+	blocked   bool
+	turn      int                  // Shared: whose it is
+	chunks    map[string]*consumer // Shared: who has the first chunk
+	keys      keySelector          // Key_Shared
+	active    *consumer            // Exclusive, Failover
+	failover  *timer               // until the active consumer is served
+	out       int                  // messages sent, by consumers that have gone
+	again     int
+}
+
+// pending is an entry in a consumer's hands.
+type pending struct {
+	consumer *consumer
+	messages int // not acknowledged
+}
+
+func newSubscription(t *topic, name string, durable bool, start int) *subscription {
+	s := &subscription{topic: t, name: name, durable: durable, cursor: newCursor(start)}
+	s.forget()
+	return s
+}
+
+// forget drops what lives only while there are consumers.
+func (s *subscription) forget() {
+	s.pending = map[int]pending{}
+	s.counts = map[int]uint32{}
+	s.chunks = map[string]*consumer{}
+	s.replay = nil
+	s.delayed.clear()
+	s.keys = keySelector{}
+	s.active = nil
+	s.unacked, s.blocked, s.turn = 0, false, 0
+	s.cursor.read = s.cursor.mark
+}
+
+// individual reports whether each consumer has messages of its own.
+func (s *subscription) individual() bool {
+	return s.kind == wire.Shared || s.kind == wire.KeyShared
+}
+
+// add lets c in, unless others keep it out. Then added follows.
+func (s *subscription) add(c *consumer, kind wire.SubType) error {
+	if len(s.consumers) > 0 {
+		if s.kind != kind {
+			return failf(wire.ConsumerBusy, "Subscription is of different type")
+		}
+		if kind == wire.Exclusive {
+			return failf(wire.ConsumerBusy, "Exclusive consumer is already connected")
+		}
+	}
+	s.kind = kind
+	if kind == wire.KeyShared {
+		if err := s.keys.add(c); err != nil {
+			return err
+		}
+	}
+	c.sub = s
+	s.consumers = append(s.consumers, c)
+	return nil
+}
+
+// added starts the new consumer once it knows that it is one.
+func (s *subscription) added(c *consumer) {
+	if !s.individual() && !s.elect() {
+		s.notify(c)
+	}
+	s.dispatch()
+}
+
+// remove takes c away. What it had goes to the others, with the same counts;
+// with the last consumer all counts go.
+func (s *subscription) remove(c *consumer) {
+	s.out += c.out
+	s.again += c.again
+	i := slices.Index(s.consumers, c)
+	s.consumers = slices.Delete(s.consumers, i, i+1)
+	if len(s.consumers) == 0 {
+		s.forget()
+		if !s.durable {
+			s.stop()
+			delete(s.topic.subs, s.name)
+		}
+		return
+	}
+	if !s.individual() {
+		s.elect()
+		return
+	}
+	var back []int
+	for offset, p := range s.pending {
+		if p.consumer == c {
+			back = append(back, offset)
+		}
+	}
+	for _, offset := range back {
+		s.unpend(offset)
+	}
+	s.replay.addAll(back)
+	s.keys.remove(c)
+	s.dispatch()
+}
+
+// unpend takes an entry from the consumer that has it.
+func (s *subscription) unpend(offset int) {
+	if p, ok := s.pending[offset]; ok {
+		delete(s.pending, offset)
+		p.consumer.add(-p.messages)
+		s.keys.release(s.topic.log[offset].hash)
+	}
+}
+
+// closeConsumers tells all consumers but one, which may be nil, to look the
+// topic up again.
+func (s *subscription) closeConsumers(but *consumer) {
+	for _, c := range slices.Clone(s.consumers) {
+		if c == but {
+			continue
+		}
+		delete(c.session.consumers, c.id)
+		c.session.send(&wire.CloseConsumer{Consumer: c.id, Request: noRequest}, nil)
+		s.out += c.out
+		s.again += c.again
+	}
+	s.consumers = slices.DeleteFunc(s.consumers, func(c *consumer) bool { return c != but })
+	if len(s.consumers) == 0 {
+		s.forget()
+	}
+}
+
+// reset moves the subscription to offset.
+func (s *subscription) reset(offset int) {
+	s.closeConsumers(nil)
+	s.cursor = newCursor(offset)
+}
+
+// ack acknowledges what m names. It does not matter whose it was.
+func (s *subscription) ack(m *wire.Ack) {
+	if m.AckType == wire.Cumulative {
+		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
+			s.ackCumulative(&m.IDs[0])
+		}
+	} else {
+		for i := range m.IDs {
+			s.ackOne(&m.IDs[i])
+		}
+	}
+	s.dispatch()
+}
+
+func (s *subscription) ackOne(id *wire.MessageID) {
+	offset, found := s.topic.find(id.Ledger, id.Entry)
+	if !found || s.cursor.acked(offset) {
+		return
+	}
+	delete(s.counts, offset)
+	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 && n > 1 {
+		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
+			if p, ok := s.pending[offset]; ok {
+				p.consumer.add(left - p.messages)
+				p.messages = left
+				s.pending[offset] = p
+			}
+			return
+		}
+	}
+	s.cursor.ack(offset)
+	s.unpend(offset)
+	s.replay.remove(offset)
+}
+
+func (s *subscription) ackCumulative(id *wire.MessageID) {
+	offset, found := s.topic.find(id.Ledger, id.Entry)
+	s.cursor.ackUpTo(offset)
+	switch {
+	case !found:
+	case len(id.AckSet) > 0 && s.topic.log[offset].messages > 1:
+		s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+	default:
+		s.cursor.ackUpTo(offset + 1)
+	}
+}
+
+// redeliver sends entries again: on Shared and Key_Shared those that c has of
+// the ones named, each counted once; else everything not acknowledged.
+func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
+	if !s.individual() {
+		if m.Epoch != wire.Absent {
+			c.epoch = m.Epoch
+		}
+		if c == s.active {
+			s.cursor.read = s.cursor.mark
+			s.dispatch()
+		}
+		return
+	}
+	var back []int
+	if len(m.IDs) == 0 {
+		for offset, p := range s.pending {
+			if p.consumer == c {
+				back = append(back, offset)
+			}
+		}
+	}
+	for _, id := range m.IDs {
+		offset, found := s.topic.find(id.Ledger, id.Entry)
+		if found && s.pending[offset].consumer == c {
+			back = append(back, offset)
+		}
+	}
+	slices.Sort(back)
+	back = slices.Compact(back)
+	for _, offset := range back {
+		s.unpend(offset)
+		s.counts[offset]++
+	}
+	c.blocked = false
+	s.replay.addAll(back)
+	s.dispatch()
+}
+
+// markDelete is the position up to which everything is acknowledged.
+func (s *subscription) markDelete() *wire.MessageID {
+	id := &wire.MessageID{Partition: -1, BatchIndex: -1}
+	switch log := s.topic.log; {
+	case s.cursor.mark > 0 && s.cursor.mark <= len(log):
+		e := log[s.cursor.mark-1]
+		id.Ledger, id.Entry = e.ledger, e.id
+	case len(log) > 0:
+		id.Ledger, id.Entry = log[0].ledger, wire.Absent
+	default:
+		id.Ledger, id.Entry = s.topic.ledger, wire.Absent
+	}
+	return id
+}
+
+// stop stops the timers.
+func (s *subscription) stop() {
+	s.delayed.clear()
+	s.failover.stop()
+}

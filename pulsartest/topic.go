@@ -1,0 +1,149 @@
+package pulsartest
+
+import (
+	"math"
+	"sort"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// topic is a log of entries with its producers and subscriptions. Inside the
+// broker an entry is known by its offset in the log, from 0; nothing is ever
+// taken from the log. Server.mu guards it all.
+type topic struct {
+	server     *Server
+	name       topicName
+	log        []*entry
+	ledger     uint64 // of the next entry
+	nextID     uint64
+	terminated bool
+	subs       map[string]*subscription
+	producers  map[string]*producer
+	waiting    []*producer // for exclusive access, in order
+	epoch      int64       // of exclusive access, -1 before the first
+	bytes      int         // of the log
+	loaded     int         // the first offset since the last unload
+}
+
+func newTopic(s *Server, name topicName) *topic {
+	t := &topic{
+		server:    s,
+		name:      name,
+		subs:      map[string]*subscription{},
+		producers: map[string]*producer{},
+		epoch:     -1,
+	}
+	t.newLedger()
+	return t
+}
+
+// newLedger starts a ledger, as the real broker does when it loads a topic.
+func (t *topic) newLedger() {
+	t.ledger, t.nextID = t.server.nextLedger, 0
+	t.server.nextLedger++
+}
+
+// append stores e and sends it on its way.
+func (t *topic) append(e *entry) {
+	if !t.name.persistent() {
+		for _, sub := range t.subs {
+			sub.pass(e)
+		}
+		return
+	}
+	e.ledger, e.id = t.ledger, t.nextID
+	t.nextID++
+	t.log = append(t.log, e)
+	t.bytes += len(e.data)
+	for _, sub := range t.subs {
+		sub.dispatch()
+	}
+}
+
+// find is the offset of the first entry at or after (ledger, id), and whether
+// it is exactly that one.
+func (t *topic) find(ledger, id uint64) (int, bool) {
+	i := sort.Search(len(t.log), func(i int) bool { return !t.log[i].before(ledger, id) })
+	return i, i < len(t.log) && t.log[i].ledger == ledger && t.log[i].id == id
+}
+
+// findTime is the offset after the last entry published before ms.
+func (t *topic) findTime(ms uint64) int {
+	for i := len(t.log); i > 0; i-- {
+		if t.log[i-1].publishTime < ms {
+			return i
+		}
+	}
+	return 0
+}
+
+// last is the position of the newest entry as GET_LAST_MESSAGE_ID answers it.
+func (t *topic) last() *wire.MessageID {
+	if len(t.log) == 0 {
+		return &wire.MessageID{Ledger: math.MaxUint64, Entry: math.MaxUint64, Partition: t.name.partition, BatchIndex: -1}
+	}
+	e := t.log[len(t.log)-1]
+	id := &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: t.name.partition, BatchIndex: -1}
+	if e.messages > 1 {
+		id.BatchIndex = int32(e.messages - 1)
+	}
+	return id
+}
+
+// unload closes all producers and consumers and starts the counters anew.
+// Entries that were acknowledged stay so.
+func (t *topic) unload() {
+	t.closeProducers()
+	for name, sub := range t.subs {
+		sub.closeConsumers(nil)
+		sub.cursor.forgetIndexes()
+		sub.out, sub.again = 0, 0
+		if !sub.durable {
+			sub.stop()
+			delete(t.subs, name)
+		}
+	}
+	t.loaded = len(t.log)
+	t.newLedger()
+}
+
+// terminate lets nobody publish any more.
+func (t *topic) terminate() {
+	t.terminated = true
+	t.closeProducers()
+	for _, sub := range t.subs {
+		sub.dispatch()
+	}
+}
+
+// delete removes the topic and everything of it.
+func (t *topic) delete() {
+	t.unload()
+	t.stop()
+	delete(t.server.topics, t.name)
+}
+
+// stop stops the timers.
+func (t *topic) stop() {
+	for _, sub := range t.subs {
+		sub.stop()
+	}
+}
+
+// subscription returns the one of that name, created at position unless it
+// exists.
+func (t *topic) subscription(name string, position wire.InitialPosition) *subscription {
+	if sub, ok := t.subs[name]; ok {
+		return sub
+	}
+	start := len(t.log)
+	if position == wire.Earliest {
+		start = 0
+	}
+	sub := newSubscription(t, name, true, start)
+	t.subs[name] = sub
+	return sub
+}
+
+func nowMillis() int64 { return time.Now().UnixMilli() }
