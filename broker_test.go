@@ -19,14 +19,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // broker is a broker under test and a client of it.
 type broker struct {
-	t      testing.TB
-	url    string
-	admin  string
-	client pulsar.Client
+	t         testing.TB
+	url       string
+	admin     string
+	client    pulsar.Client
+	inProcess *pulsartest.Server // nil if the broker is a real one
 }
 
 // quiet is where the client's own log goes.
@@ -34,16 +36,18 @@ func quiet() plog.Logger {
 	return plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name.
+// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process.
 func newBroker(t testing.TB) *broker {
-	url, admin := os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL")
-	if url == "" || admin == "" {
-		t.Skip("needs a broker: PULSAR_URL and PULSAR_ADMIN_URL, as scripts/pulsar start prints them")
+	b := &broker{t: t, url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
+	if b.url == "" || b.admin == "" {
+		b.inProcess = pulsartest.NewServer(t)
+		b.url, b.admin = b.inProcess.URL(), b.inProcess.AdminURL()
 	}
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet()})
+	var err error
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
 	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	return &broker{t, url, admin, client}
+	t.Cleanup(b.client.Close)
+	return b
 }
 
 // topic returns the name of a new topic with so many partitions; 0 for none.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"math"
 	"reflect"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "12") // tests against a broker mostly wait
 	goleak.VerifyTestMain(m,
 		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
 		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"))

@@ -29,11 +29,11 @@ func main() {
 }
 
 func run() error {
-	client, err := demo.Connect()
+	client, closeClient, err := demo.Connect()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer closeClient()
 	topic := demo.Topic("acktimeout")
 	consumer, err := redelivery.Subscribe(client,
 		pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "workers", Type: pulsar.Shared},

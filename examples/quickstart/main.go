@@ -33,11 +33,11 @@ func main() {
 
 func run() error {
 	wrap := flag.Bool("wrap", false, "use Prepare, client.Subscribe and Wrap in place of Subscribe")
-	client, err := demo.Connect()
+	client, closeClient, err := demo.Connect()
 	if err != nil {
 		return err
 	}
-	defer client.Close()
+	defer closeClient()
 	topic := demo.Topic("quickstart")
 	consumer, err := subscribe(client, topic, *wrap)
 	if err != nil {

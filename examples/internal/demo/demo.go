@@ -2,10 +2,8 @@
 package demo
 
 import (
-	"cmp"
 	"flag"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -15,14 +13,31 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names.
-func Connect() (pulsar.Client, error) {
-	url := flag.String("url", cmp.Or(os.Getenv("PULSAR_URL"), "pulsar://localhost:6650"), "Pulsar service `URL`, or PULSAR_URL")
+// Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of one that it starts in
+// this process. Call close in the end.
+func Connect() (client pulsar.Client, close func(), err error) {
+	url := flag.String("url", os.Getenv("PULSAR_URL"), "Pulsar service `URL`, or PULSAR_URL; empty for a broker in this process")
 	flag.Parse()
-	quiet := plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	return pulsar.NewClient(pulsar.ClientOptions{URL: *url, Logger: quiet, OperationTimeout: 10 * time.Second})
+	stop := func() {}
+	if *url == "" {
+		server, err := pulsartest.Start()
+		if err != nil {
+			return nil, nil, err
+		}
+		*url, stop = server.URL(), server.Close
+		fmt.Print("The broker is a test broker in this process; -url or PULSAR_URL names a real one.\n\n")
+	}
+	quiet := plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
+	client, err = pulsar.NewClient(pulsar.ClientOptions{URL: *url, Logger: quiet, OperationTimeout: 10 * time.Second})
+	if err != nil {
+		stop()
+		return nil, nil, err
+	}
+	return client, func() { client.Close(); stop() }, nil
 }
 
 // Topic returns the name of a new topic.
