@@ -108,6 +108,7 @@ type entry struct {
 	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
 	redelivered bool   // a message of it was nacked or asked for, or came more than once
 	remembered  bool   // it is in Table.Forget, or was
+	extended    bool   // more was settled since: it is to be remembered for another while
 }
 
 func (e *entry) size() int32 {
@@ -255,7 +256,9 @@ func (t *Table) settleRecord(e *entry, r *record) {
 // the broker may have filtered them, or may be about to send all again.
 func (t *Table) settleEntry(e *entry) {
 	switch {
-	case e.acked < e.seen, e.remembered:
+	case e.acked < e.seen:
+	case e.remembered:
+		e.extended = true
 	case e.redelivered, e.run.over && e.seen < e.size():
 		e.remembered = true
 		t.Forget = append(t.Forget, e.anyKey())

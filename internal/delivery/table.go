@@ -244,6 +244,10 @@ func (t *Table) Due(key Key, now time.Time) Action {
 	case settling:
 		r.overdue = true
 	case acked:
+		if e.extended {
+			e.extended = false
+			return Action{Again: Remember}
+		}
 		if e.remembered = false; e.acked == e.seen {
 			t.release(e)
 		}
