@@ -12,6 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/internal/delivery"
 	"github.com/pulsar-redelivery/redelivery/nack"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // inner is embedded under a name of its own, so that the consumer below does not show.
@@ -28,7 +29,10 @@ type Consumer struct {
 	settings           *settings
 	interceptors       pulsar.ConsumerInterceptors
 	nacksUndecryptable bool
-	retries            bool                          // through upstream's retry router
+	reconsumer         *reconsume.Reconsumer         // nil without retries and dead letters
+	ownReconsumer      bool                          // which Close closes
+	retryTopic         string                        // whose messages may come early; "" if there is none
+	maxDeliveries      uint32                        // after which a message is a dead letter; 0 for none
 	tick               time.Duration                 // of the inner consumer's requests; 0 if unknown
 	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
 	out                chan pulsar.ConsumerMessage   // what Chan returns
@@ -53,8 +57,8 @@ type Consumer struct {
 	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
 	table     *delivery.Table
 	epoch     chan struct{} // closed when the table is cleared
-	swallow   []pulsar.ConsumerMessage
-	swallows  bool // a goroutine is at work on swallow
+	swallow   chores
+	dead      chores
 	warned    bool // of many unacknowledged messages
 	lastAsk   time.Time
 	swallowed uint64
@@ -74,6 +78,8 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		epoch:    make(chan struct{}),
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
+	c.swallow.do, c.dead.do = c.swallowCopy, c.bury
+	c.reconsumer = s.reconsumer
 	holdLimit, rewinds, inFlight := s.holdLimit, false, delivery.RequestTimeout
 	if c.messages == nil {
 		holdLimit = 0 // who waits for a zero-queue consumer's next message cannot wait for a held one too
@@ -82,7 +88,13 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	if p != nil {
 		rewinds, c.tick = p.rewinds(), s.resolution
 		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
-		user, c.retries = p.opts.MessageChannel, p.opts.RetryEnable
+		user = p.opts.MessageChannel
+		if p.reconsumer != nil {
+			c.reconsumer, c.ownReconsumer, c.retryTopic = p.reconsumer, true, p.retryTopic
+		}
+		if p.opts.DLQ != nil && c.reconsumer != nil {
+			c.maxDeliveries = p.opts.DLQ.MaxDeliveries
+		}
 		p.interceptors.outer.Store(c)
 	} else {
 		innerDelay := s.innerDelay
@@ -115,6 +127,9 @@ func (c *Consumer) Close() {
 			c.timeouts.Close()
 		}
 		c.check.Stop()
+		if c.ownReconsumer {
+			c.reconsumer.Close()
+		}
 		c.flush()
 		c.inner.Close()
 		c.work.Wait()
@@ -144,7 +159,7 @@ func (c *Consumer) clear() {
 	if c.timeouts != nil {
 		c.timeouts.Clear()
 	}
-	c.swallow = nil
+	c.swallow.todo, c.dead.todo = nil, nil
 	close(c.epoch)
 	c.epoch = make(chan struct{})
 }

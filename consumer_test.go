@@ -25,7 +25,9 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "12") // tests against a broker mostly wait
 	goleak.VerifyTestMain(m,
 		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"))
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
+		// Upstream's consumers wait for a minute after each chunk.
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
 }
 
 // wrapped runs a test with a Consumer around a fake one, in virtual time.
@@ -78,6 +80,15 @@ func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
 		{opts{NackBackoffPolicy: policy}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1)},
 			[]string{"ConsumerOptions.NackBackoffPolicy"}},
 		{opts{EnableZeroQueueConsumer: true}, nil, []string{"EnableZeroQueueConsumer"}},
+		{opts{DLQ: &pulsar.DLQPolicy{DeadLetterTopic: "d"}}, nil, []string{"DLQ.MaxDeliveries is 0"}},
+		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}}, nil, []string{"DLQ.DeadLetterTopic"}},
+		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "Subscribe"}},
+		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
+		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, // conformance 15
+			[]string{"Type is Failover", "Shared or Key_Shared"}},
+		{opts{Type: pulsar.Shared, TopicsPattern: "a.*"}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
+			[]string{"TopicsPattern is a.*"}},
+		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
 	} {
 		_, err := redelivery.Prepare(c.opts, c.options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
@@ -101,7 +112,7 @@ func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
 func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
 	bits := int64(3)
 	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}, Decryption: &pulsar.MessageDecryptionInfo{}}
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{}}
 	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
 	require.NoError(t, err)
 	assert.Equal(t, ms(60), prepared.NackRedeliveryDelay)

@@ -11,6 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/nack"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // ErrInvalidOption is what errors.Is finds in every error about an option, ours or one of pulsar.ConsumerOptions that
@@ -32,15 +33,17 @@ type Option func(*settings) error
 
 // settings is what options and pulsar.ConsumerOptions come to.
 type settings struct {
-	nackBackoff    backoff.RedeliveryBackoff
-	nackBy         string // the option that set it
-	timeout        time.Duration
-	timeoutBackoff backoff.RedeliveryBackoff
-	ackTimeout     backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
-	resolution     time.Duration
-	innerDelay     time.Duration
-	holdLimit      int64
-	logger         *slog.Logger
+	nackBackoff      backoff.RedeliveryBackoff
+	nackBy           string // the option that set it
+	timeout          time.Duration
+	timeoutBackoff   backoff.RedeliveryBackoff
+	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
+	reconsumeBackoff backoff.RedeliveryBackoff
+	reconsumer       *reconsume.Reconsumer
+	resolution       time.Duration
+	innerDelay       time.Duration
+	holdLimit        int64
+	logger           *slog.Logger
 }
 
 func invalid(option string, value any, want string) error {
@@ -94,6 +97,34 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
 		s.timeoutBackoff = b
+		return nil
+	}
+}
+
+// WithReconsumeBackoff subscribes to the retry topic too and gives the delays of ReconsumeLaterNext (PIP-94):
+// backoff.DelayLevels, or any policy. Default: none; with RetryEnable in pulsar.ConsumerOptions
+// backoff.DefaultDelayLevels.
+//
+// The topics and the number of deliveries are those of DLQ in pulsar.ConsumerOptions, or their defaults there. It is for
+// Subscribe, and for Shared and Key_Shared: the broker delays on no other type.
+func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error {
+		if err := backoff.Validate(b); err != nil {
+			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
+		}
+		s.reconsumeBackoff = b
+		return nil
+	}
+}
+
+// WithReconsumer publishes retries and dead letters by r, which stays the caller's to close. Default: none; Subscribe makes
+// one where RetryEnable, DLQ or WithReconsumeBackoff ask for it. With it the consumer subscribes to no retry topic by itself.
+func WithReconsumer(r *reconsume.Reconsumer) Option {
+	return func(s *settings) error {
+		if r == nil {
+			return invalid("WithReconsumer", "nil", "a *reconsume.Reconsumer")
+		}
+		s.reconsumer = r
 		return nil
 	}
 }
@@ -163,6 +194,9 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 
 // adopt takes over what pulsar.ConsumerOptions say about redelivery.
 func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
+	if err := s.checkRetries(opts); err != nil {
+		return err
+	}
 	if d := opts.NackRedeliveryDelay; d < 0 {
 		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")
 	} else if d > 0 {
@@ -188,6 +222,9 @@ func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, err
 		if err := option(s); err != nil {
 			return nil, err
 		}
+	}
+	if s.reconsumer != nil && s.reconsumeBackoff != nil {
+		return nil, fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
 	}
 	if opts != nil {
 		if err := s.adopt(*opts); err != nil {

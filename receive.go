@@ -93,6 +93,9 @@ func (c *Consumer) next(ctx context.Context) (pulsar.ConsumerMessage, error) {
 				continue
 			}
 		}
+		if c.isDead(cm) {
+			continue
+		}
 		cm.Consumer = c
 		c.interceptors.BeforeConsume(cm)
 		return cm, nil
@@ -179,7 +182,15 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		return true
 	}
 	c.mu.Lock()
-	verdict := c.table.Arrive(cm, time.Now())
+	now := time.Now()
+	verdict := c.table.Arrive(cm, now)
+	if verdict == delivery.Deliver {
+		if d := c.early(cm, now); d > 0 {
+			verdict = delivery.Hold
+			c.table.Postpone(cm.Message, now.Add(d))
+			c.nacks.TrackFor(delivery.KeyOf(cm.ID()), d)
+		}
+	}
 	c.forget()
 	warn := !c.warned && c.table.Full()
 	c.warned = c.warned || warn
@@ -188,11 +199,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
 	case delivery.Swallow:
 		c.swallowed++
-		c.swallow = append(c.swallow, cm)
-		if !c.swallows {
-			c.swallows = true
-			c.work.Go(c.swallowAll)
-		}
+		c.start(&c.swallow, cm)
 	}
 	c.mu.Unlock()
 	if warn {
@@ -209,24 +216,10 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	return true
 }
 
-// swallowAll acknowledges copies of messages that were settled already. It has a goroutine of its own, since an
-// acknowledgement with response waits for the broker.
-func (c *Consumer) swallowAll() {
-	for {
-		c.mu.Lock()
-		copies := c.swallow
-		c.swallow = nil
-		if len(copies) == 0 || c.ended.Err() != nil {
-			c.swallows = false
-			c.mu.Unlock()
-			return
-		}
-		c.mu.Unlock()
-		for _, cm := range copies {
-			if err := cm.Consumer.AckID(cm.ID()); err != nil && c.ended.Err() == nil {
-				c.fail("acknowledging a settled message again", err, "message", cm.ID())
-			}
-		}
+// swallowCopy acknowledges a copy of a message that was settled already.
+func (c *Consumer) swallowCopy(cm pulsar.ConsumerMessage) {
+	if err := cm.Consumer.AckID(cm.ID()); err != nil && c.ended.Err() == nil {
+		c.fail("acknowledging a settled message again", err, "message", cm.ID())
 	}
 }
 

@@ -297,7 +297,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 }
 
 // ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
-var ErrNotHeld = errors.New("redelivery: the message was settled, nacked or timed out")
+var ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
 // await starts the ack timeout of a message that the application has now, and reports whether it does have it.
 func (c *Consumer) await(id pulsar.MessageID) bool {
@@ -357,33 +357,6 @@ func (c *Consumer) due(keys []delivery.Key) {
 		c.nudge()
 	}
 }
-
-// ReconsumeLater publishes the message to the retry topic, to be delivered again after delay, and acknowledges it. It
-// needs RetryEnable in pulsar.ConsumerOptions; without, it is logged, counted in Stats, and the message is nacked.
-func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
-	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
-}
-
-// ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
-func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
-	id, err := idOf(msg)
-	if err != nil {
-		c.fail("reconsume later", err)
-		return
-	}
-	if !c.retries {
-		c.fail("reconsume later", ErrNoRetryTopic, "message", id)
-		c.Nack(msg)
-		return
-	}
-	_ = c.settle(id, func(pulsar.Consumer, pulsar.MessageID) error { // upstream's retry router acknowledges it
-		c.inner.ReconsumeLaterWithCustomProperties(msg, properties, delay)
-		return nil
-	})
-}
-
-// ErrNoRetryTopic is what a message cannot be reconsumed for when the consumer has no retry topic.
-var ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable in ConsumerOptions")
 
 func idOf(msg pulsar.Message) (id pulsar.MessageID, err error) {
 	if msg == nil {

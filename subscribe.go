@@ -3,12 +3,16 @@ package redelivery
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options it behaves as
@@ -30,8 +34,14 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 			return nil, err
 		}
 	}
+	if err := p.publishRetries(client); err != nil {
+		return nil, err
+	}
 	inner, err := client.Subscribe(p.consumerOptions())
 	if err != nil {
+		if p.reconsumer != nil {
+			p.reconsumer.Close()
+		}
 		return nil, err
 	}
 	return newConsumer(inner, p.settings, p), nil
@@ -40,6 +50,9 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap
 // recognises the consumer and applies the options given here, and more if it is given some. The resolution is 10 ms by
 // default whatever the number of partitions.
+//
+// There is no client to publish by, so retries and dead letters need WithReconsumer. Without it DLQ is left to upstream, by
+// the broker's count, and the ReconsumeLater methods have no retry topic.
 //
 // What Prepare returns is for one consumer. A zero-queue consumer cannot be recognised: use Subscribe.
 func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
@@ -50,6 +63,10 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 	p, err := prepare(opts, options)
 	if err != nil {
 		return pulsar.ConsumerOptions{}, err
+	}
+	if p.settings.reconsumeBackoff != nil {
+		return pulsar.ConsumerOptions{}, invalid("WithReconsumeBackoff", p.settings.reconsumeBackoff,
+			"Subscribe in place of Prepare and Wrap, or WithReconsumer")
 	}
 	if p.settings.resolution == 0 {
 		p.settings.resolution = DefaultResolution
@@ -86,6 +103,9 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.reconsumeBackoff != nil {
+		return nil, invalid("WithReconsumeBackoff", s.reconsumeBackoff, "WithReconsumer with Wrap")
+	}
 	if s.resolution != 0 {
 		return nil, invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
 	}
@@ -108,6 +128,10 @@ type preparation struct {
 	options      []Option
 	settings     *settings
 	interceptors *interceptors
+
+	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
+	topics     []string              // with the retry topic; nil if there is none
+	retryTopic string                // its whole name
 }
 
 func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error) {
@@ -121,7 +145,7 @@ func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error
 	if err != nil {
 		return nil, err
 	}
-	return &preparation{opts, options, s, &interceptors{of: opts.Interceptors}}, nil
+	return &preparation{opts: opts, options: options, settings: s, interceptors: &interceptors{of: opts.Interceptors}}, nil
 }
 
 const nonPersistent = "non-persistent://"
@@ -143,9 +167,18 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	if opts.Topics != nil {
 		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
 	}
-	if opts.DLQ != nil {
+	if p.topics != nil {
+		opts.Topic, opts.Topics = "", slices.Clone(p.topics)
+	}
+	switch {
+	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
+		opts.DLQ, opts.RetryEnable = nil, false
+	case opts.DLQ != nil:
 		policy := *opts.DLQ // upstream fills it in
 		opts.DLQ = &policy
+		if p.settings.reconsumer != nil {
+			policy.MaxDeliveries = math.MaxUint32 // upstream only subscribes to the retry topic
+		}
 	}
 	if p.nacksUndecryptable() {
 		// Left to upstream it would be nacked by upstream, and come back every tick.

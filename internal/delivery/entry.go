@@ -1,6 +1,7 @@
 package delivery
 
 import (
+	"math"
 	"reflect"
 	"time"
 
@@ -79,17 +80,17 @@ const (
 )
 
 type record struct {
-	handed pulsar.MessageID // of the delivery that the application has or had
-	newest pulsar.MessageID // of the newest delivery
-	copy   pulsar.Message   // held back
-	lead   time.Duration    // waiting: how long before its time it is asked for
-	until  time.Time        // when the time that is measured for it is over; zero if none is
-	count  uint32
-	tries  uint8
-	state  state
-	before state // settling: where an error leads back to
-	// settling: its time came meanwhile
-	overdue bool
+	handed  pulsar.MessageID // of the delivery that the application has or had
+	newest  pulsar.MessageID // of the newest delivery
+	copy    pulsar.Message   // held back
+	lead    time.Duration    // waiting: how long before its time it is asked for
+	until   time.Time        // when the time that is measured for it is over; zero if none is
+	count   uint32
+	tries   uint8
+	state   state
+	before  state // settling: where an error leads back to
+	overdue bool  // settling: its time came meanwhile
+	first   bool  // the application has not had it yet: it was postponed
 }
 
 // isStale reports whether id is of an earlier delivery than the application's newest. Upstream's ids are the same object
@@ -150,17 +151,20 @@ func (e *entry) grow(index, size int32) {
 	e.batch = batch
 }
 
-// nextCount is the count of a message's next hand-over. In a batch the broker counts the entry, so siblings would burn
-// each other's attempts; there the own count is the truth.
-func (e *entry) nextCount(r *record, msg pulsar.Message) uint32 {
-	count := r.count + 1
-	if count == 0 {
-		count = r.count
+// count notes one more hand-over of a message. In a batch the broker counts the entry, so siblings would burn each other's
+// attempts; there the own count is the truth.
+func (t *Table) count(e *entry, r *record, msg pulsar.Message) {
+	if r.first {
+		r.first = false
+	} else {
+		t.Redelivered++
+		if r.count < math.MaxUint32 {
+			r.count++
+		}
 	}
 	if e.batch == nil {
-		count = max(count, msg.RedeliveryCount())
+		r.count = max(r.count, msg.RedeliveryCount())
 	}
-	return count
 }
 
 func (t *Table) stream(topic string, consumer pulsar.Consumer) *stream {

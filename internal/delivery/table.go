@@ -108,8 +108,7 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
 		if !asked.IsZero() && now.Sub(asked) > time.Second {
 			t.Late++
 		}
-		r.count = e.nextCount(r, cm)
-		t.Redelivered++
+		t.count(e, r, cm)
 		t.hand(r, id)
 		return Redeliver
 	case ready: // its copy waits for the application
@@ -130,8 +129,7 @@ func (t *Table) Next() (pulsar.ConsumerMessage, bool) {
 		}
 		msg := r.copy
 		t.drop(r)
-		r.count = e.nextCount(r, msg)
-		t.Redelivered++
+		t.count(e, r, msg)
 		newest := r.newest
 		t.hand(r, msg.ID())
 		r.newest = newest
@@ -177,6 +175,18 @@ func (t *Table) Nack(id pulsar.MessageID, until time.Time, lead time.Duration) b
 	e.redelivered = true
 	r.until, r.lead = until, lead
 	return true
+}
+
+// Postpone holds back a message that Arrive said to deliver, since it came before its time; Due is to be called then.
+func (t *Table) Postpone(msg pulsar.Message, until time.Time) {
+	e, r := t.find(KeyOf(msg.ID()))
+	if r == nil || r.state != held {
+		return
+	}
+	t.move(r, waiting)
+	e.redelivered = true
+	r.first, r.until, r.lead = true, until, 0
+	t.keep(r, msg)
 }
 
 // Adopt enters a message that the application has although the table did not see it delivered, unless it is known.

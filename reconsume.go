@@ -1,0 +1,173 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// ReconsumeLaterNext publishes the message to the retry topic, from which it comes again after the next delay of the
+// reconsume policy, and acknowledges it: PIP-94's reconsumeLater(msg). After DLQPolicy.MaxDeliveries times it goes to the
+// dead letter topic instead. See reconsume.Reconsumer.Later.
+//
+// On an error the message is not acknowledged and still the application's. Without a retry topic that is ErrNoRetryTopic,
+// and ErrNotHeld if the message was settled before, or is not one of this Consumer's.
+func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
+	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.Later(ctx, cm)
+	})
+}
+
+// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). A level
+// that there is not is an error.
+func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
+	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.LaterLevel(ctx, cm, level)
+	})
+}
+
+// ReconsumeLaterAfter is ReconsumeLaterNext with a delay of its own, and properties added to the message's. A negative delay
+// counts as 0.
+func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
+	properties map[string]string) error {
+	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.LaterAfter(ctx, cm, delay, properties)
+	})
+}
+
+// DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
+// or a retry topic. Errors are as with ReconsumeLaterNext.
+func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
+	count := c.RedeliveryCount(msg)
+	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.DeadLetterCounted(ctx, cm, reason, count)
+	})
+}
+
+// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It has no error to return: it logs it, counts it in
+// Stats, and the message is nacked.
+func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
+	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
+}
+
+// ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
+func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
+	err := c.ReconsumeLaterAfter(context.Background(), msg, delay, properties)
+	if err == nil {
+		return
+	}
+	c.fail("reconsume later", err)
+	if id, idErr := idOf(msg); idErr == nil && c.ended.Err() == nil {
+		if err := c.nackID(id, msg.RedeliveryCount(), msg.Topic(), nil); err != nil {
+			c.fail("nack", err)
+		}
+	}
+}
+
+// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery.
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
+	publish func(context.Context, pulsar.ConsumerMessage) error) error {
+	id, err := idOf(msg)
+	if err != nil {
+		return err
+	}
+	if c.reconsumer == nil {
+		return ErrNoRetryTopic
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if c.ended.Err() != nil {
+		return reconsume.ErrClosed
+	}
+	if _, ok := c.count(id); !ok {
+		return fmt.Errorf("%w: %v", ErrNotHeld, id)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ended, func() { cancel(reconsume.ErrClosed) })()
+	published := false
+	return c.settle(id, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
+		if published { // a newer delivery came meanwhile
+			return consumer.AckID(newest)
+		}
+		published = true
+		err := publish(ctx, pulsar.ConsumerMessage{Consumer: consumer, Message: identified{msg, newest}})
+		if err != nil && c.ended.Err() != nil && !errors.Is(err, reconsume.ErrClosed) {
+			return fmt.Errorf("%w: %w", reconsume.ErrClosed, err)
+		}
+		return err
+	})
+}
+
+// isDead reports whether a message that is about to be handed out was delivered too often already. If so it is with whoever
+// publishes dead letters from now on.
+func (c *Consumer) isDead(cm pulsar.ConsumerMessage) bool {
+	if c.maxDeliveries == 0 {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	count, ok := c.table.Count(cm.ID())
+	if !ok || count < c.maxDeliveries {
+		return false
+	}
+	c.start(&c.dead, cm)
+	return true
+}
+
+// bury publishes a dead letter. If that fails the message is nacked, to be tried again.
+func (c *Consumer) bury(cm pulsar.ConsumerMessage) {
+	count, ok := c.count(cm.ID())
+	if !ok {
+		return // settled meanwhile
+	}
+	reason := fmt.Errorf("delivered %d times and not acknowledged", count)
+	err := c.reconsume(c.ended, cm.Message, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.DeadLetterCounted(ctx, cm, reason, count)
+	})
+	if err != nil && c.ended.Err() == nil {
+		c.fail("dead letter", err, "message", cm.ID())
+		c.nack(cm.ID(), nil)
+	}
+}
+
+// chores are done one after the other by a goroutine that lives while there are any: what may wait for the broker must not
+// hold up who receives.
+type chores struct {
+	do   func(pulsar.ConsumerMessage)
+	todo []pulsar.ConsumerMessage
+	busy bool
+}
+
+// start adds a chore. The caller holds mu.
+func (c *Consumer) start(ch *chores, cm pulsar.ConsumerMessage) {
+	if ch.todo = append(ch.todo, cm); !ch.busy && c.ended.Err() == nil {
+		ch.busy = true
+		c.work.Go(func() { c.drain(ch) })
+	}
+}
+
+func (c *Consumer) drain(ch *chores) {
+	for {
+		c.mu.Lock()
+		todo := ch.todo
+		ch.todo = nil
+		if len(todo) == 0 || c.ended.Err() != nil {
+			ch.busy = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		for _, cm := range todo {
+			if c.ended.Err() == nil {
+				ch.do(cm)
+			}
+		}
+	}
+}

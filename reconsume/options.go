@@ -1,0 +1,133 @@
+package reconsume
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// DefaultMaxDeliveries is how often a message is reconsumed before it is a dead letter, by default: as in all clients.
+const DefaultMaxDeliveries = 16
+
+// Options configures a Reconsumer.
+type Options struct {
+	// Topic is the topic that the messages come from; the first, if there are several. It names the default topics. A
+	// partitioned topic is named without -partition-N.
+	Topic string
+	// Subscription is the subscription that the messages come from. Required.
+	Subscription string
+	// ConsumerName is part of the dead letter producer's name. Default: none.
+	ConsumerName string
+
+	// RetryLetterTopic is where retries go. Default: <Topic>-<Subscription>-RETRY.
+	RetryLetterTopic string
+	// DeadLetterTopic is where dead letters go. Default: <Topic>-<Subscription>-DLQ.
+	DeadLetterTopic string
+	// MaxDeliveries is how often a message is reconsumed before it is a dead letter. Default: 16.
+	MaxDeliveries uint32
+	// Backoff gives the delay of Later for the number of times that a message was reconsumed before. Default:
+	// backoff.DefaultDelayLevels.
+	Backoff backoff.RedeliveryBackoff
+
+	// ProducerOptions are for both producers; Topic, Name and Schema are replaced. Default: LZ4 compression.
+	ProducerOptions pulsar.ProducerOptions
+	// DeadLetterTopicProducerName is the dead letter producer's name, which only one at a time may have. Default: a
+	// unique one, made of topic, subscription and consumer.
+	DeadLetterTopicProducerName string
+	// InitialSubscriptionName is a durable subscription of the dead letter topic that is made before the first dead letter,
+	// so that none is deleted unread. Default: none.
+	InitialSubscriptionName string
+	// Schema is the consumer's. Default: none.
+	Schema pulsar.Schema
+	// Decrypts says that the consumer decrypts its messages: then nothing is published without
+	// ProducerOptions.Encryption, so that no plain text leaks. Default: false.
+	Decrypts bool
+	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters. Default: false.
+	OmitReason bool
+	// OperationTimeout limits how long a call waits for a producer. Default: 30s.
+	OperationTimeout time.Duration
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if o.Subscription == "" {
+		return o, errors.New(`reconsume: Options.Subscription is "", want the subscription's name`)
+	}
+	if o.Topic == "" && (o.RetryLetterTopic == "" || o.DeadLetterTopic == "") {
+		return o, errors.New(`reconsume: Options.Topic is "", want the topic's name, or RetryLetterTopic and DeadLetterTopic`)
+	}
+	o.Topic = BaseTopic(o.Topic)
+	if o.RetryLetterTopic == "" {
+		o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
+	}
+	if o.DeadLetterTopic == "" {
+		o.DeadLetterTopic = o.Topic + "-" + o.Subscription + pulsar.DlqTopicSuffix
+	}
+	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
+		if strings.HasPrefix(topic, "non-persistent://") {
+			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
+		}
+	}
+	if o.MaxDeliveries == 0 {
+		o.MaxDeliveries = DefaultMaxDeliveries
+	}
+	if o.Backoff == nil {
+		o.Backoff, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)
+	}
+	if err := backoff.Validate(o.Backoff); err != nil {
+		return o, fmt.Errorf("reconsume: Options.Backoff: %w", err)
+	}
+	if o.OperationTimeout < 0 {
+		return o, fmt.Errorf("reconsume: Options.OperationTimeout is %v, want 0 or more", o.OperationTimeout)
+	}
+	if o.OperationTimeout == 0 {
+		o.OperationTimeout = 30 * time.Second
+	}
+	return o, nil
+}
+
+var partition = regexp.MustCompile(`-partition-\d+$`)
+
+// BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
+func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
+
+func (o *Options) retryProducer() pulsar.ProducerOptions {
+	p := o.ProducerOptions
+	p.Topic, p.Schema, p.Name = o.RetryLetterTopic, o.Schema, ""
+	if p.CompressionType == pulsar.NoCompression {
+		p.CompressionType = pulsar.LZ4
+	}
+	return p
+}
+
+func (o *Options) deadLetterProducer() pulsar.ProducerOptions {
+	p := o.retryProducer()
+	p.Topic, p.Name = o.DeadLetterTopic, o.DeadLetterTopicProducerName
+	if p.Name == "" {
+		p.Name = fmt.Sprintf("%s-%s-%s-%010x-DLQ", o.Topic, o.Subscription, o.ConsumerName, rand.Uint64()>>24)
+	}
+	return p
+}
+
+// createSubscription makes the initial subscription of the dead letter topic; upstream's producer option for it cannot be
+// set from outside.
+func (o *Options) createSubscription(client pulsar.Client) error {
+	if o.InitialSubscriptionName == "" {
+		return nil
+	}
+	consumer, err := client.Subscribe(pulsar.ConsumerOptions{
+		Topic: o.DeadLetterTopic, SubscriptionName: o.InitialSubscriptionName, Type: pulsar.Shared,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+	})
+	if err != nil {
+		return fmt.Errorf("initial subscription %s: %w", o.InitialSubscriptionName, err)
+	}
+	consumer.Close()
+	return nil
+}

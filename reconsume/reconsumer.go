@@ -1,0 +1,181 @@
+// Package reconsume publishes a message that could not be processed to a retry topic, from which the broker delivers it
+// again after a delay, or to a dead letter topic, and then acknowledges it (PIP-94). Unlike a nack's, such a delay outlives
+// the process.
+//
+// Names of topics and properties are those of the Java and Go clients, which can read each other's retries and these.
+package reconsume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+var (
+	// ErrNoLevels says that a level was asked for but the policy is no backoff.DelayLevels.
+	ErrNoLevels = errors.New("reconsume: the policy has no delay levels")
+	// ErrClosed says that the Reconsumer is closed.
+	ErrClosed = errors.New("reconsume: closed")
+	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
+	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
+	// ErrSystemProperty says that a custom property has a name that the clients use themselves.
+	ErrSystemProperty = errors.New("reconsume: property belongs to the client")
+)
+
+// Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
+// may use it.
+//
+// Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
+// an error if either failed: then the message is not acknowledged, unless the error is ErrNotAcknowledged and the
+// acknowledgement got through all the same. A call whose context ends may have published the message. Without a deadline in
+// the context a call takes at most Options.OperationTimeout for a producer and the producer's SendTimeout for the message.
+type Reconsumer struct {
+	o           Options
+	retries     *producer
+	deadLetters *producer
+	ctx         context.Context // ends with Close
+	close       context.CancelFunc
+}
+
+// New returns a Reconsumer that publishes by client. It connects to nothing until the first message.
+func New(client pulsar.Client, o Options) (*Reconsumer, error) {
+	if client == nil {
+		return nil, errors.New("reconsume: client is nil, want a pulsar.Client")
+	}
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Reconsumer{o: o}
+	r.ctx, r.close = context.WithCancel(context.Background())
+	r.retries = newProducer(r.ctx, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
+	r.deadLetters = newProducer(r.ctx, func() (pulsar.Producer, error) {
+		if err := o.createSubscription(client); err != nil {
+			return nil, err
+		}
+		return client.CreateProducer(o.deadLetterProducer())
+	})
+	return r, nil
+}
+
+// Later reconsumes a message after the policy's delay: the first time after Backoff.Next(0), or level 1, and so on. After
+// Options.MaxDeliveries times the message goes to the dead letter topic instead, at once.
+//
+// With delay levels, RECONSUMETIMES decides the level, until LaterLevel was used: from then it is one more than the last.
+// Past the last level it stays on the last.
+func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	if cm.Message == nil {
+		return errNoMessage
+	}
+	props := cm.Properties()
+	n := reconsumeTimes(props)
+	levels, ok := r.o.Backoff.(backoff.DelayLevels)
+	if last := delayLevel(props); ok && last > 0 {
+		level := min(last+1, len(levels))
+		return r.later(ctx, cm, levels[level-1], level, nil)
+	}
+	return r.later(ctx, cm, r.o.Backoff.Next(n), 0, nil)
+}
+
+// LaterLevel is Later with a delay level, from 1: its delay is the level's. It returns ErrNoLevels if the policy has no
+// levels, and an error for a level that there is not. (Tencent's and RocketMQ's clients take the nearest.)
+func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
+	levels, ok := r.o.Backoff.(backoff.DelayLevels)
+	if !ok {
+		return fmt.Errorf("%w: it is a %T, want a backoff.DelayLevels", ErrNoLevels, r.o.Backoff)
+	}
+	delay, err := levels.Level(level)
+	if err != nil {
+		return err
+	}
+	return r.later(ctx, cm, delay, level, nil)
+}
+
+// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. A negative
+// delay counts as 0. Properties that the clients use themselves cannot be set: ErrSystemProperty.
+//
+// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second.
+func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
+	properties map[string]string) error {
+	for name := range properties {
+		if isSystem(name) {
+			return fmt.Errorf("%w: %s", ErrSystemProperty, name)
+		}
+	}
+	return r.later(ctx, cm, delay, 0, properties)
+}
+
+// later publishes a retry, of a level if level is not 0.
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration, level int,
+	custom map[string]string) error {
+	if cm.Message == nil {
+		return errNoMessage
+	}
+	n := reconsumeTimes(cm.Properties())
+	if n >= r.o.MaxDeliveries {
+		props := r.o.deadLetterProperties(cm.Message, custom, fmt.Errorf("reconsumed %d times", n), cm.RedeliveryCount())
+		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
+		return r.publish(ctx, r.deadLetters, cm, props, 0)
+	}
+	delay = max(0, delay)
+	props := r.o.retryProperties(cm.Message, delay, level, custom)
+	return r.publish(ctx, r.retries, cm, props, delay)
+}
+
+// DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
+func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
+	return r.DeadLetterCounted(ctx, cm, reason, 0)
+}
+
+// DeadLetterCounted is DeadLetter of a message whose redelivery count the caller knows better than the broker does.
+func (r *Reconsumer) DeadLetterCounted(ctx context.Context, cm pulsar.ConsumerMessage, reason error, count uint32) error {
+	if cm.Message == nil {
+		return errNoMessage
+	}
+	props := r.o.deadLetterProperties(cm.Message, nil, reason, max(count, cm.RedeliveryCount()))
+	return r.publish(ctx, r.deadLetters, cm, props, 0)
+}
+
+var errNoMessage = errors.New("reconsume: message is nil, want one that was received")
+
+func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.ConsumerMessage, props map[string]string,
+	delay time.Duration) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if cm.Consumer == nil {
+		return errors.New("reconsume: the message's Consumer is nil, want the one that received it")
+	}
+	if r.o.Decrypts && r.o.ProducerOptions.Encryption == nil {
+		return errors.New("reconsume: the consumer decrypts, want ProducerOptions.Encryption: the copy would be plain text")
+	}
+	msg := &pulsar.ProducerMessage{
+		Payload:      cm.Payload(),
+		Key:          cm.Key(),
+		OrderingKey:  cm.OrderingKey(),
+		EventTime:    cm.EventTime(),
+		Properties:   props,
+		DeliverAfter: delay,
+	}
+	if err := p.send(ctx, r.o.OperationTimeout, msg); err != nil {
+		return err
+	}
+	if err := cm.Consumer.AckID(cm.ID()); err != nil {
+		return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
+	}
+	return nil
+}
+
+// Close closes the producers. Calls in flight return ErrClosed; a producer that is being created is closed when it is
+// there. Calling it again does nothing.
+func (r *Reconsumer) Close() {
+	r.close()
+	r.retries.close()
+	r.deadLetters.close()
+}

@@ -1,0 +1,161 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// ErrNoRetryTopic says that the consumer has no retry topic: it was subscribed without RetryEnable and
+// WithReconsumeBackoff, or wrapped without WithReconsumer.
+var ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
+	"with Subscribe, or WithReconsumer")
+
+// retries reports whether the consumer has a retry topic of its own.
+func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
+	return s.reconsumer == nil && (opts.RetryEnable || s.reconsumeBackoff != nil)
+}
+
+func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
+	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
+		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
+	}
+	if opts.DLQ != nil && opts.DLQ.DeadLetterTopic == "" && !s.retries(opts) {
+		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic, or RetryEnable, with which it has a default")
+	}
+	if !s.retries(opts) {
+		return nil
+	}
+	switch {
+	case opts.TopicsPattern != "":
+		return invalid("ConsumerOptions.TopicsPattern", opts.TopicsPattern, "Topic or Topics: a pattern has no retry topic")
+	case opts.EnableZeroQueueConsumer:
+		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
+	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
+	case s.reconsumeBackoff != nil:
+		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff: "+
+			"the broker delays on no other")
+	default:
+		s.logger.Warn("redelivery: RetryEnable without effect on delays: the broker delays on Shared and Key_Shared only",
+			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+	}
+	return nil
+}
+
+func typeName(t pulsar.SubscriptionType) string {
+	switch t {
+	case pulsar.Exclusive:
+		return "Exclusive"
+	case pulsar.Failover:
+		return "Failover"
+	case pulsar.Shared:
+		return "Shared"
+	}
+	return "Key_Shared"
+}
+
+// publishRetries makes a Reconsumer, if the options ask for one, and chooses the topics.
+func (p *preparation) publishRetries(client pulsar.Client) error {
+	opts := &p.opts
+	retries := p.settings.retries(*opts)
+	if p.settings.reconsumer != nil || !retries && opts.DLQ == nil {
+		return nil
+	}
+	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
+	if opts.DLQ != nil {
+		policy = *opts.DLQ
+	}
+	topics := opts.Topics
+	if opts.Topic != "" {
+		topics = []string{opts.Topic}
+	}
+	o := reconsume.Options{
+		Subscription:                opts.SubscriptionName,
+		ConsumerName:                opts.Name,
+		RetryLetterTopic:            policy.RetryLetterTopic,
+		DeadLetterTopic:             policy.DeadLetterTopic,
+		MaxDeliveries:               policy.MaxDeliveries,
+		Backoff:                     p.settings.reconsumeBackoff,
+		ProducerOptions:             policy.ProducerOptions,
+		DeadLetterTopicProducerName: policy.DeadLetterTopicProducerName,
+		InitialSubscriptionName:     policy.InitialSubscriptionName,
+		Schema:                      opts.Schema,
+		Decrypts:                    opts.Decryption != nil,
+	}
+	if len(topics) > 0 {
+		o.Topic = fullTopic(reconsume.BaseTopic(topics[0]))
+	} else if o.RetryLetterTopic == "" { // a pattern, with a dead letter topic
+		o.RetryLetterTopic = policy.DeadLetterTopic
+	}
+	if retries && opts.SubscriptionName != "" && len(topics) > 0 {
+		if err := legacyTopics(client, &o); err != nil {
+			return err
+		}
+		if o.RetryLetterTopic == "" {
+			o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
+		}
+		p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
+		p.retryTopic = fullTopic(o.RetryLetterTopic)
+	}
+	if o.Subscription == "" {
+		return nil // client.Subscribe has an error for it
+	}
+	r, err := reconsume.New(client, o)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
+	}
+	p.reconsumer = r
+	return nil
+}
+
+// legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
+// exist and are partitioned, as upstream does.
+func legacyTopics(client pulsar.Client, o *reconsume.Options) error {
+	namespace := o.Topic[:strings.LastIndex(o.Topic, "/")+1]
+	for suffix, topic := range map[string]*string{
+		pulsar.RetryTopicSuffix: &o.RetryLetterTopic, pulsar.DlqTopicSuffix: &o.DeadLetterTopic,
+	} {
+		if *topic != "" {
+			continue
+		}
+		legacy := namespace + o.Subscription + suffix
+		partitions, err := client.TopicPartitions(legacy)
+		if err == nil && len(partitions) > 0 && partitions[0] != legacy {
+			*topic = legacy
+		}
+	}
+	return nil
+}
+
+// fullTopic returns the whole name of a topic.
+func fullTopic(topic string) string {
+	switch {
+	case strings.Contains(topic, "://"):
+		return topic
+	case strings.Contains(topic, "/"):
+		return "persistent://" + topic
+	}
+	return "persistent://public/default/" + topic
+}
+
+// maxEarly is how much earlier than its delay the broker may release a retry: its clock ticks once a second. More is not
+// believed, since clocks differ and properties lie.
+const maxEarly = 2 * time.Second
+
+// early returns for how long a message that came from the retry topic is to be held back.
+func (c *Consumer) early(msg pulsar.Message, now time.Time) time.Duration {
+	if c.retryTopic == "" || reconsume.BaseTopic(msg.Topic()) != c.retryTopic {
+		return 0
+	}
+	delay, ok := reconsume.DelayTime(msg)
+	if !ok {
+		return 0
+	}
+	return min(msg.PublishTime().Add(delay).Sub(now), maxEarly)
+}
