@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,6 +43,24 @@ func TestLoad(t *testing.T) {
 			"plain":       {},
 		},
 	}, c)
+}
+
+// The file to copy and the one in the documentation.
+func TestExamples(t *testing.T) {
+	_, err := Load("../examples/config/redelivery.yaml")
+	assert.NoError(t, err)
+	source, err := os.ReadFile("config.go")
+	require.NoError(t, err)
+	var file strings.Builder
+	for line := range strings.Lines(string(source)) {
+		if text, found := strings.CutPrefix(line, "//\t"); found && !strings.Contains(line, "want") && !strings.Contains(line, "REDELIVERY_") {
+			file.WriteString(text)
+		}
+	}
+	c, err := Parse([]byte(file.String()))
+	require.NoError(t, err)
+	assert.Len(t, c.Policies, 4)
+	assert.NotNil(t, c.Consumers["billing"].ReconsumeBackoff)
 }
 
 func TestParse(t *testing.T) { // what differs from TestLoad
