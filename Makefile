@@ -30,8 +30,9 @@ lint: ## check format, go vet, staticcheck and that go.mod is tidy
 	go mod tidy -diff
 
 .PHONY: fuzz
-fuzz: ## fuzz the parser of delay levels for a minute
+fuzz: ## fuzz the parsers of delay levels and of configuration files for a minute each
 	go test -run '^$$' -fuzz FuzzParseDelayLevels -fuzztime 1m ./backoff
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m -fuzzminimizetime 1x ./config
 
 .PHONY: bench
 bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs with a plain one

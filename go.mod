@@ -6,6 +6,7 @@ require (
 	github.com/apache/pulsar-client-go v0.21.0
 	github.com/stretchr/testify v1.12.1
 	go.uber.org/goleak v1.3.0
+	go.yaml.in/yaml/v4 v4.0.0
 	google.golang.org/protobuf v1.36.5
 	pgregory.net/rapid v1.3.0
 )

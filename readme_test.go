@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
 )
 
 func snippet(client pulsar.Client) error {
@@ -29,9 +30,32 @@ func snippet(client pulsar.Client) error {
 	return nil
 }
 
+func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
+	// README: from a file
+	file, err := config.Load("redelivery.yaml")
+	if err != nil {
+		return err
+	}
+	opts, err = file.ConsumerOptions("billing", opts) // dead letters
+	if err != nil {
+		return err
+	}
+	options, err := file.Options("billing") // policies
+	if err != nil {
+		return err
+	}
+	consumer, err := redelivery.Subscribe(client, opts, options...)
+	// README: end
+	if err == nil {
+		consumer.Close()
+	}
+	return err
+}
+
 // Every Go snippet of the README stands in this file too, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippet(nil))
+	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	source, err := os.ReadFile("readme_test.go")
@@ -43,4 +67,16 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)
 	}
+}
+
+// The README's file is one that Parse accepts.
+func TestReadmeFile(t *testing.T) {
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, file, found := strings.Cut(string(readme), "```yaml\n")
+	require.True(t, found)
+	file, _, _ = strings.Cut(file, "```")
+	c, err := config.Parse([]byte(file))
+	require.NoError(t, err)
+	assert.EqualValues(t, 12, c.Consumers["billing"].MaxDeliveries)
 }

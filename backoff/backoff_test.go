@@ -120,7 +120,32 @@ func TestJitterStaysInItsBand(t *testing.T) {
 		got := float64(WithJitter(Fixed(d), f).Next(0))
 		require.GreaterOrEqual(t, got, float64(d)*(1-f)-1)
 		require.LessOrEqual(t, got, min(float64(d)*(1+f), math.MaxInt64))
+		shortest, longest := Bounds(WithJitter(Fixed(d), f), 0)
+		require.LessOrEqual(t, float64(shortest), got)
+		require.GreaterOrEqual(t, float64(longest), got)
 	})
+}
+
+func TestBounds(t *testing.T) {
+	for _, c := range []struct {
+		policy            RedeliveryBackoff
+		shortest, longest time.Duration
+	}{
+		{nil, 0, 0},
+		{Fixed(m), m, m},
+		{Fixed(-m), 0, 0},
+		{Func(func(uint32) time.Duration { return -1 }), 0, 0},
+		{WithJitter(Fixed(m), 0.5), 30 * s, 90 * s},
+		{WithJitter(Fixed(m), 2), 0, 2 * m},
+		{WithJitter(Fixed(m), math.NaN()), m, m},
+		{WithJitter(WithJitter(Fixed(m), 0.5), 0.5), 15 * s, 135 * s},
+		{WithJitter(Fixed(math.MaxInt64), 1), 0, math.MaxInt64},
+		{WithJitter(nil, 1), 0, 0},
+		{WithJitter(DelayLevels{s, m}, 0.5), 30 * s, 90 * s},
+	} {
+		shortest, longest := Bounds(c.policy, 1)
+		assert.Equal(t, []time.Duration{c.shortest, c.longest}, []time.Duration{shortest, longest}, "%#v", c.policy)
+	}
 }
 
 func TestLevel(t *testing.T) { // conformance 8 and 11

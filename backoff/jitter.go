@@ -24,16 +24,36 @@ func (j jitter) Next(redeliveryCount uint32) time.Duration {
 	if j.backoff == nil {
 		return 0
 	}
-	d := float64(max(0, j.backoff.Next(redeliveryCount)))
-	f := j.fraction
-	if !(f > 0) { // also NaN
-		f = 0
+	return scale(j.backoff.Next(redeliveryCount), 1+j.clamped()*(2*rand.Float64()-1))
+}
+
+func (j jitter) clamped() float64 {
+	if !(j.fraction > 0) { // also NaN
+		return 0
 	}
-	d *= 1 + min(f, 1)*(2*rand.Float64()-1)
-	if d >= math.MaxInt64 {
+	return min(j.fraction, 1)
+}
+
+func scale(d time.Duration, factor float64) time.Duration {
+	scaled := float64(max(0, d)) * factor
+	if scaled >= math.MaxInt64 {
 		return math.MaxInt64
 	}
-	return time.Duration(d)
+	return time.Duration(scaled)
+}
+
+// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ for WithJitter only: of
+// any other policy they are what Next returns, a negative delay or that of a nil policy as 0.
+func Bounds(b RedeliveryBackoff, redeliveryCount uint32) (shortest, longest time.Duration) {
+	switch b := b.(type) {
+	case nil:
+		return 0, 0
+	case jitter:
+		shortest, longest = Bounds(b.backoff, redeliveryCount)
+		return scale(shortest, 1-b.clamped()), scale(longest, 1+b.clamped())
+	}
+	d := max(0, b.Next(redeliveryCount))
+	return d, d
 }
 
 func (j jitter) Validate() error {

@@ -1,0 +1,172 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// width is that of a terminal.
+const width = 80
+
+// writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is shaded.
+func writeCharts(w io.Writer, plans []plan) error {
+	var b strings.Builder
+	for i, p := range plans {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		p.write(&b)
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (p plan) write(b *strings.Builder) {
+	rows := p.Redeliveries
+	if p.Dead != nil {
+		rows = append(rows[:len(rows):len(rows)], *p.Dead)
+	}
+	format := formatHuman
+	if time.Duration(rows[len(rows)-1].Total) < 1000*time.Second {
+		format = formatSeconds
+	}
+	var longest seconds
+	jitter := false
+	for _, r := range rows {
+		longest = max(longest, r.Longest)
+		jitter = jitter || r.Shortest != r.Longest
+	}
+	table := [][]string{{"redelivery", "delay", "total"}}
+	if jitter {
+		table[0] = []string{"redelivery", "delay", "shortest", "longest", "total"}
+	}
+	for _, r := range rows {
+		number := strconv.Itoa(r.Redelivery)
+		if r.Redelivery == 0 {
+			number = "dead"
+		}
+		cells := []string{number, format(r.Delay), format(r.Total)}
+		if jitter {
+			cells = []string{number, format(r.Delay), format(r.Shortest), format(r.Longest), format(r.Total)}
+		}
+		table = append(table, cells)
+	}
+	lines := align(table)
+	room := width - utf8.RuneCountInString(lines[0]) - 2
+	fmt.Fprintf(b, "%s\n%s\n", p.title(), lines[0])
+	for i, r := range rows {
+		if r.Redelivery == 0 && p.gap() {
+			fmt.Fprintf(b, "%*s\n", len("redelivery"), "...")
+		}
+		b.WriteString(strings.TrimRight(lines[i+1]+"  "+bar(r, longest, room), " ") + "\n")
+	}
+	if p.MaxDeliveries == 0 {
+		return
+	}
+	fmt.Fprintf(b, "Dead letter after delivery %d", p.deliveries())
+	if p.Dead != nil {
+		fmt.Fprintf(b, ", %s after the first", format(p.Dead.Total))
+	}
+	b.WriteString(".\n")
+}
+
+// deliveries is how often the message is handed out before it is dead.
+func (p plan) deliveries() uint64 {
+	if p.Of == reconsumed {
+		return p.MaxDeliveries + 1
+	}
+	return p.MaxDeliveries
+}
+
+// gap reports whether there are redeliveries that are not shown.
+func (p plan) gap() bool { return uint64(len(p.Redeliveries))+1 < p.deliveries() }
+
+func (p plan) title() string {
+	title := map[string]string{nacked: "negatively acknowledged", reconsumed: "reconsumed",
+		timedOut: fmt.Sprintf("not settled within the ack timeout of %s", formatHuman(p.AckTimeout))}[p.Of]
+	if p.Name != "" {
+		name := []rune(strconv.Quote(p.Name)[1:])
+		if name = name[:len(name)-1]; len(name) > 25 {
+			name = append(name[:24], '…')
+		}
+		return string(name) + ": " + title
+	}
+	return title
+}
+
+// align makes lines of rows, each cell as wide as the widest of its column.
+func align(table [][]string) []string {
+	widths := make([]int, len(table[0]))
+	for _, row := range table {
+		for i, cell := range row {
+			widths[i] = max(widths[i], len(cell))
+		}
+	}
+	lines := make([]string, len(table))
+	for i, row := range table {
+		for j, cell := range row {
+			lines[i] += strings.Repeat(" ", widths[j]-len(cell)) + cell
+			if j < len(row)-1 {
+				lines[i] += "  "
+			}
+		}
+	}
+	return lines
+}
+
+var eighths = []string{"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"}
+
+// bar is room wide for the longest delay of all.
+func bar(r redelivery, longest seconds, room int) string {
+	if longest == 0 {
+		return ""
+	}
+	scale := func(s seconds) float64 { return float64(s) / float64(longest) * float64(room) }
+	if r.Shortest == r.Longest {
+		n := math.Round(scale(r.Delay) * 8)
+		if r.Delay > 0 {
+			n = max(n, 1)
+		}
+		return strings.Repeat("█", int(n)/8) + eighths[int(n)%8]
+	}
+	full, shaded := int(math.Round(scale(r.Shortest))), int(math.Ceil(scale(r.Longest)))
+	return strings.Repeat("█", full) + strings.Repeat("░", shaded-full)
+}
+
+// formatSeconds is for tables that end within minutes: 11s, 70s, 0.25s.
+func formatSeconds(s seconds) string {
+	return formatFloat(time.Duration(s).Round(time.Millisecond)) + "s"
+}
+
+func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
+
+// formatHuman is for any other: 250ms, 1m30s, 2h, 3d4h.
+func formatHuman(s seconds) string {
+	const day = 24 * time.Hour
+	d := time.Duration(s)
+	switch {
+	case d >= 100*day:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= 2*day && d%day < time.Hour:
+		return fmt.Sprintf("%dd", d/day)
+	case d >= 2*day:
+		return fmt.Sprintf("%dd%dh", d/day, d%day/time.Hour)
+	case d >= time.Minute:
+		d = d.Round(time.Second)
+	default:
+		d = d.Round(time.Millisecond)
+	}
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
+}

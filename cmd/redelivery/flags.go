@@ -1,0 +1,234 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+)
+
+const planUsage = `Usage: redelivery plan [flags]
+
+Shows when a message that keeps failing will come back: the delay before each
+redelivery, the time since the first failure, and when it is a dead letter.
+
+  redelivery plan -exponential 1s,10m,2 -jitter 0.1
+  redelivery plan -levels "1s 5s 10s" -max-deliveries 3
+  redelivery plan -ack-timeout 10s -exponential 1s,60s
+  redelivery plan -config redelivery.yaml -consumer billing
+
+A policy, for nacks or added to -ack-timeout:
+  -exponential min,max,multiplier   as far as not given: 1s,10m,2
+  -levels "1s 5s"                   delay levels, the last one again and again
+  -fixed 1m                         the same delay every time
+  -jitter 0.1                       spread it by this fraction
+  -ack-timeout 10s                  of messages that are not settled
+  -max-deliveries 5                 then the message is a dead letter
+Or a file, with what overrides it in the environment:
+  -config file                      all its consumers, or
+  -consumer name                    one of them
+Output:
+  -redeliveries 8                   how many to show
+  -json                             as JSON, in seconds
+`
+
+// planFlags are the flags of redelivery plan. The flag package's own list of them would not fit a terminal.
+type planFlags struct {
+	exponential, levels, config, consumer string
+	fixed, ackTimeout                     time.Duration
+	jitter                                float64
+	maxDeliveries, redeliveries           uint
+	json                                  bool
+	given                                 map[string]bool
+}
+
+func planCommand(args []string, stdout, stderr io.Writer) int {
+	var f planFlags
+	set := flag.NewFlagSet("redelivery plan", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&f.exponential, "exponential", "", "")
+	set.StringVar(&f.levels, "levels", "", "")
+	set.DurationVar(&f.fixed, "fixed", 0, "")
+	set.Float64Var(&f.jitter, "jitter", 0, "")
+	set.DurationVar(&f.ackTimeout, "ack-timeout", 0, "")
+	set.UintVar(&f.maxDeliveries, "max-deliveries", 0, "")
+	set.StringVar(&f.config, "config", "", "")
+	set.StringVar(&f.consumer, "consumer", "", "")
+	set.UintVar(&f.redeliveries, "redeliveries", 8, "")
+	set.BoolVar(&f.json, "json", false, "")
+	err := set.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(stdout, planUsage)
+		return 0
+	}
+	f.given = map[string]bool{}
+	set.Visit(func(given *flag.Flag) { f.given[given.Name] = true })
+	if err == nil {
+		err = f.check(set.Args())
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "redelivery plan: %v\n\n%s", err, planUsage)
+		return 2
+	}
+	plans, err := f.plans()
+	if err == nil && f.json {
+		err = writeJSON(stdout, plans)
+	} else if err == nil {
+		err = writeCharts(stdout, plans)
+	}
+	if err != nil {
+		fmt.Fprintf(stderr, "redelivery plan: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+var policyFlags = []string{"exponential", "levels", "fixed"}
+
+func (f *planFlags) check(rest []string) error {
+	var policies []string
+	for _, name := range policyFlags {
+		if f.given[name] {
+			policies = append(policies, "-"+name)
+		}
+	}
+	switch {
+	case len(rest) > 0:
+		return fmt.Errorf("argument is %q, want only flags", rest[0])
+	case len(policies) > 1:
+		return fmt.Errorf("%s are both given, want one policy", strings.Join(policies[:2], " and "))
+	case f.given["config"]:
+		for _, name := range append(policyFlags, "jitter", "ack-timeout", "max-deliveries") {
+			if f.given[name] {
+				return fmt.Errorf("-config and -%s are both given, want the file alone", name)
+			}
+		}
+	case f.given["consumer"]:
+		return errors.New("-consumer is given, want -config too")
+	case len(policies) == 0 && !f.given["ack-timeout"]:
+		return errors.New("no policy is given, want -exponential, -levels, -fixed, -ack-timeout or -config")
+	case len(policies) == 0 && f.given["jitter"]:
+		return errors.New("-jitter is given, want a policy too")
+	case f.given["ack-timeout"] && f.ackTimeout <= 0:
+		return fmt.Errorf("-ack-timeout is %v, want more than 0", f.ackTimeout)
+	case f.given["max-deliveries"] && f.maxDeliveries == 0:
+		return errors.New("-max-deliveries is 0, want more")
+	}
+	if f.redeliveries == 0 || f.redeliveries > maxRedeliveries {
+		return fmt.Errorf("-redeliveries is %d, want 1 to %d", f.redeliveries, maxRedeliveries)
+	}
+	return nil
+}
+
+func (f *planFlags) plans() ([]plan, error) {
+	var cases []failure
+	var err error
+	if f.config != "" {
+		cases, err = fromFile(f.config, f.consumer)
+	} else {
+		cases, err = f.failures()
+	}
+	if err != nil {
+		return nil, err
+	}
+	plans := make([]plan, len(cases))
+	for i, c := range cases {
+		redeliveries := int(f.redeliveries)
+		if !f.given["redeliveries"] && c.maxDeliveries > 0 && c.maxDeliveries <= 100 {
+			redeliveries = int(c.maxDeliveries) // until it is dead
+		}
+		plans[i] = newPlan(c, redeliveries)
+	}
+	return plans, nil
+}
+
+// failures is what the flags of a policy ask for.
+func (f *planFlags) failures() ([]failure, error) {
+	var policy backoff.RedeliveryBackoff
+	var err error
+	switch {
+	case f.given["exponential"]:
+		policy, err = parseExponential(f.exponential)
+	case f.given["levels"]:
+		policy, err = backoff.ParseDelayLevels(f.levels)
+	case f.given["fixed"]:
+		policy = backoff.Fixed(f.fixed)
+	default:
+		policy = backoff.Fixed(0) // nothing but the ack timeout
+	}
+	if err != nil {
+		return nil, err
+	}
+	if f.given["jitter"] {
+		policy = backoff.WithJitter(policy, f.jitter)
+	}
+	if err := backoff.Validate(policy); err != nil {
+		return nil, err
+	}
+	c := failure{of: nacked, policy: policy, maxDeliveries: uint64(f.maxDeliveries)}
+	if f.ackTimeout > 0 {
+		c.of, c.timeout = timedOut, f.ackTimeout
+	}
+	return []failure{c}, nil
+}
+
+func parseExponential(s string) (backoff.RedeliveryBackoff, error) {
+	words := append(strings.Split(s, ","), "", "")
+	if len(words) > 5 {
+		return nil, fmt.Errorf("-exponential is %q, want min,max,multiplier, such as 1s,10m,2", s)
+	}
+	var e backoff.Exponential
+	var errs [3]error
+	if words[0] != "" {
+		e.Min, errs[0] = time.ParseDuration(words[0])
+	}
+	if words[1] != "" {
+		e.Max, errs[1] = time.ParseDuration(words[1])
+	}
+	if words[2] != "" {
+		e.Multiplier, errs[2] = strconv.ParseFloat(words[2], 64)
+	}
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("-exponential is %q, want min,max,multiplier, such as 1s,10m,2", s)
+	}
+	return e, nil
+}
+
+// fromFile is what a file says about one consumer, or about all of them; if it names none, about its policies.
+func fromFile(path, consumer string) ([]failure, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, err
+	}
+	if _, found := c.Consumers[consumer]; consumer != "" && !found {
+		_, err := c.Options(consumer) // knows what there is
+		return nil, err
+	}
+	var cases []failure
+	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
+		if consumer == "" || name == consumer {
+			cases = append(cases, ofConsumer(name, c.Consumers[name])...)
+		}
+	}
+	if len(c.Consumers) == 0 {
+		for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+			cases = append(cases, failure{name: name, of: nacked, policy: c.Policies[name]})
+		}
+	}
+	return cases, nil
+}
+
+func writeJSON(w io.Writer, plans []plan) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(plans)
+}

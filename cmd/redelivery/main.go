@@ -1,0 +1,38 @@
+// Redelivery shows what redelivery policies will do.
+//
+//	redelivery plan -exponential 1s,10m,2
+//	redelivery plan -config redelivery.yaml -consumer billing
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+)
+
+const usage = `Usage: redelivery <command> [flags]
+
+Commands:
+  plan    show when a failing message will come back, and when it is dead
+
+"redelivery <command> -h" shows the flags of a command.
+`
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run returns the exit code: 0, 1 after an error, 2 if the command line is wrong.
+func run(args []string, stdout, stderr io.Writer) int {
+	if len(args) == 0 {
+		fmt.Fprint(stderr, usage)
+		return 2
+	}
+	switch args[0] {
+	case "plan":
+		return planCommand(args[1:], stdout, stderr)
+	case "help", "-h", "-help", "--help":
+		fmt.Fprint(stdout, usage)
+		return 0
+	}
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan\n\n%s", args[0], usage)
+	return 2
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+func command(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func planOf(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := command(append([]string{"plan"}, args...)...)
+	require.Empty(t, stderr)
+	require.Zero(t, code)
+	return stdout
+}
+
+func TestGolden(t *testing.T) {
+	for name, args := range map[string][]string{
+		"pip130":    {"-config", "testdata/pip130.yaml"},
+		"pip94":     {"-levels", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "-redeliveries", "20"},
+		"jitter":    {"-exponential", "1s,10m,2", "-jitter", "0.1", "-redeliveries", "12"},
+		"dead":      {"-config", "testdata/dead.yaml"},
+		"consumer":  {"-config", "testdata/dead.yaml", "-consumer", "shipping"},
+		"policies":  {"-config", "testdata/policies.yaml"},
+		"far":       {"-fixed", "1m", "-max-deliveries", "1000"},
+		"too far":   {"-fixed", "1m", "-max-deliveries", "1000000", "-redeliveries", "2"},
+		"at once":   {"-fixed", "0s", "-redeliveries", "2"},
+		"timeout":   {"-ack-timeout", "1m30s", "-max-deliveries", "3"},
+		"pip130.js": {"-ack-timeout", "10s", "-exponential", "1s,60s", "-json"},
+		"dead.js":   {"-config", "testdata/dead.yaml", "-json"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := planOf(t, args...)
+			path := filepath.Join("testdata", strings.ReplaceAll(name, " ", "-")+".golden")
+			if *update {
+				require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+			}
+			want, err := os.ReadFile(path)
+			require.NoError(t, err)
+			assert.Equal(t, string(want), got)
+			for line := range strings.Lines(got) {
+				assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, "%q", line)
+			}
+		})
+	}
+}
+
+func TestPIP130(t *testing.T) { // conformance 16: 10+1, 10+2 … 10+60, 10+60
+	for _, args := range [][]string{
+		{"-config", "testdata/pip130.yaml", "-json"},
+		{"-ack-timeout", "10s", "-exponential", "1s,60s,2", "-json"},
+	} {
+		var plans []struct {
+			Redeliveries []struct{ Delay, Total float64 }
+		}
+		require.NoError(t, json.Unmarshal([]byte(planOf(t, args...)), &plans))
+		require.Len(t, plans, 1)
+		var delays, totals []float64
+		for _, r := range plans[0].Redeliveries {
+			delays, totals = append(delays, r.Delay), append(totals, r.Total)
+		}
+		assert.Equal(t, []float64{11, 12, 14, 18, 26, 42, 70, 70}, delays)
+		assert.Equal(t, []float64{11, 23, 37, 55, 81, 123, 193, 263}, totals)
+	}
+}
+
+// However long delays, names and numbers are, a line fits a terminal.
+func TestWidth(t *testing.T) {
+	long := filepath.Join(t.TempDir(), "long.yaml")
+	name := strings.Repeat("ü", 200)
+	require.NoError(t, os.WriteFile(long, []byte("consumers: {"+name+": {ackTimeout: 2562047h47m16s854ms775us807ns}}"), 0o600))
+	for _, args := range [][]string{
+		{"-config", long},
+		{"-levels", "23h 106751d", "-jitter", "1", "-max-deliveries", "10000"},
+		{"-exponential", "1ns,2562047h,1e300", "-jitter", "0.333"},
+		{"-exponential", "1ms,1234567ms,1.1", "-jitter", "0.123456789", "-redeliveries", "10000"},
+		{"-exponential", "3601s,172799s,1.01", "-jitter", "0.0001", "-redeliveries", "300"},
+		{"-fixed", "333333333ns", "-jitter", "0.777777", "-redeliveries", "300"},
+		{"-h"},
+	} {
+		for line := range strings.Lines(planOf(t, args...)) {
+			require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, "%q: %q", args, line)
+		}
+	}
+}
+
+func TestBadCommandLine(t *testing.T) {
+	for want, args := range map[string][]string{
+		"Usage: redelivery <command>":             {},
+		`command is "plane", want plan`:           {"plane"},
+		"no policy is given":                      {"plan"},
+		`argument is "1s", want only flags`:       {"plan", "-fixed", "1s", "1s"},
+		"-exponential and -levels are both given": {"plan", "-levels", "1s", "-exponential", "1s"},
+		"-config and -jitter are both given":      {"plan", "-config", "x", "-jitter", "0"},
+		"-consumer is given, want -config too":    {"plan", "-consumer", "x", "-fixed", "1s"},
+		"-jitter is given, want a policy too":     {"plan", "-ack-timeout", "1s", "-jitter", "0.1"},
+		"-ack-timeout is 0s, want more than 0":    {"plan", "-ack-timeout", "0"},
+		"-max-deliveries is 0":                    {"plan", "-fixed", "1s", "-max-deliveries", "0"},
+		"-redeliveries is 0, want 1 to 10000":     {"plan", "-fixed", "1s", "-redeliveries", "0"},
+		"-redeliveries is 10001":                  {"plan", "-fixed", "1s", "-redeliveries", "10001"},
+		`invalid value "x" for flag -fixed`:       {"plan", "-fixed", "x"},
+		"flag provided but not defined: -fix":     {"plan", "-fix", "1s"},
+	} {
+		code, stdout, stderr := command(args...)
+		assert.Equal(t, 2, code, "%q", args)
+		assert.Empty(t, stdout, "%q", args)
+		assert.Contains(t, stderr, want)
+	}
+}
+
+func TestBadPolicy(t *testing.T) {
+	for want, args := range map[string][]string{
+		`-exponential is "1s,2s,3,4", want min,max,multiplier`: {"-exponential", "1s,2s,3,4"},
+		`-exponential is "1", want`:                            {"-exponential", "1"},
+		`-exponential is "1s,,x", want`:                        {"-exponential", "1s,,x"},
+		"Exponential.Max is 1s, want at least Min":             {"-exponential", "2s,1s"},
+		`"5x" is not a delay`:                                  {"-levels", "1s 5x"},
+		"Fixed delay is -1s":                                   {"-fixed", "-1s"},
+		"jitter fraction is 2":                                 {"-fixed", "1s", "-jitter", "2"},
+		"jitter fraction is NaN":                               {"-fixed", "1s", "-jitter", "NaN"},
+		"no such file":                                         {"-config", "testdata/missing.yaml"},
+		`consumer is "biling", want one of the file's`:         {"-config", "testdata/dead.yaml", "-consumer", "biling"},
+	} {
+		code, stdout, stderr := command(append([]string{"plan"}, args...)...)
+		assert.Equal(t, 1, code, "%q", args)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"help"}, {"-h"}, {"plan", "-h"}} {
+		code, stdout, stderr := command(args...)
+		assert.Zero(t, code)
+		assert.Contains(t, stdout, "Usage: redelivery")
+		assert.Empty(t, stderr)
+	}
+}

@@ -1,0 +1,187 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Each error has the line, the path, the value and what is allowed. Rows are whole errors, or their beginnings.
+func TestBadInput(t *testing.T) {
+	const policy = "policies:\n  p: "
+	const consumer = "policies: {a: {type: fixed, delay: 1s}}\nconsumers:\n  c: "
+	for in, want := range map[string]string{
+		"":                       "configuration is empty, want policies and consumers",
+		"# nothing\n":            "configuration is empty",
+		"---\n":                  "configuration is empty",
+		"policies:\nconsumers:":  "configuration is empty",
+		"hello":                  `line 1: the file is "hello", want a map`,
+		"[1]":                    "line 1: the file is a list, want a map",
+		"policy: {}":             "line 1: policy is an unknown key, want one of policies, consumers",
+		"policies: [a]":          "line 1: policies is a list, want a map",
+		"policies: {\n":          "line 2: did not find expected node content while parsing a flow node",
+		"policies:\n\tp: 1":      "line 2: found character that cannot start any token while scanning for the next token",
+		"policies: {}\n---\n":    "line 2: a second document begins, want one",
+		"policies: {? [a] : b}":  "line 1: policies has a key that is a list, want a name",
+		"policies: {'': b}":      `line 1: policies has a key that is "", want a name`,
+		"policies: {a: *b}":      "line 1: unknown anchor 'b' referenced",
+		"policies: {<<: {a: 1}}": `line 1: policies."<<" has no type, want one of`,
+		"a: \xff":                "configuration: invalid leading UTF-8 octet",
+
+		policy + "{type: fixed, delay: 1s}\n  p: {type: fixed, delay: 2s}": "line 3: policies.p is there twice, want it once: first at line 2",
+		policy + "{type: fixed, delay: 1s, delay: 2s}":                     "line 2: policies.p.delay is there twice",
+		policy + "{className: Foo, className: Bar}":                        "line 2: policies.p.className is there twice",
+
+		policy:                         "line 2: policies.p has no type, want one of exponential, levels, fixed, or a className",
+		policy + "5":                   "line 2: policies.p is 5, want a map",
+		policy + "{}":                  "line 2: policies.p has no type",
+		policy + "{type: exponetial}":  `line 2: policies.p.type is "exponetial", want one of exponential, levels, fixed`,
+		policy + "{type: [fixed]}":     "line 2: policies.p.type is a list, want a text",
+		policy + "{type: fixed}":       "line 2: policies.p has no delay, want a duration",
+		policy + "{type: levels}":      "line 2: policies.p has no levels, want delays",
+		policy + "{type: fixed, d: 1}": "line 2: policies.p has no delay, want a duration|line 2: policies.p.d is an unknown key, want one of type, delay, jitter",
+
+		policy + "{type: fixed, delay: 10}":                `line 2: policies.p.delay is 10, want a duration with its unit, such as "30s"`,
+		policy + "{type: fixed, delay: 1w}":                `line 2: policies.p.delay is "1w", want a duration`,
+		policy + "{type: fixed, delay: 1s 5s}":             `line 2: policies.p.delay is "1s 5s", want a duration`,
+		policy + "{type: fixed, delay: }":                  "line 2: policies.p.delay is empty, want a duration",
+		policy + "{type: fixed, delay: [1s]}":              "line 2: policies.p.delay is a list, want a duration",
+		policy + "{type: fixed, delay: -1s}":               `line 2: policies.p.delay is "-1s", want 0 or more`,
+		policy + "{type: fixed, delay: 1s, jitter: 2}":     "line 2: policies.p.jitter is 2, want a number from 0 to 1",
+		policy + "{type: fixed, delay: 1s, jitter: .nan}":  "line 2: policies.p.jitter is .nan, want a number from 0 to 1",
+		policy + `{type: fixed, delay: 1s, jitter: "0.1"}`: `line 2: policies.p.jitter is "0.1", want a number from 0 to 1`,
+		policy + "{type: levels, levels: [1s, 5s]}":        "line 2: policies.p.levels is a list, want a text",
+		policy + "{type: levels, levels: 1s 5x}":           `line 2: policies.p.levels is "1s 5x": backoff: delay level 2: "5x" is not a delay`,
+		policy + "{type: levels, levels: ''}":              `line 2: policies.p.levels is "", want a text`,
+		policy + "{type: exponential, min: 0s}":            `line 2: policies.p.min is "0s", want more than 0`,
+		policy + "{type: exponential, multiplier: 1}":      "line 2: policies.p.multiplier is 1, want a number above 1",
+		policy + "{type: exponential, multiplier: 0}":      "line 2: policies.p.multiplier is 0, want a number above 1",
+		policy + "{type: exponential, multiplier: .inf}":   "line 2: policies.p.multiplier is .inf, want a number above 1",
+		policy + "{type: exponential, multiplier: 1e999}":  "line 2: policies.p.multiplier is \"1e999\", want a number above 1",
+		policy + "{type: exponential, min: 11m}":           "line 2: policies.p is wrong: backoff: Exponential.Max is 10m0s, want at least Min",
+		policy + "\n    type: exponential\n    max: 500ms": `line 4: policies.p.max is "500ms", want at least 1s`,
+
+		policy + "{className: com.acme.Foo}":                         `line 2: policies.p.className is "com.acme.Foo", want one of NegativeAckRedeliveryExponentialBackoff, Exp`,
+		policy + "{className: com.x.MultiplierRedeliveryBackoff}":    `line 2: policies.p.className is "com.x.MultiplierRedeliveryBackoff", want one of`,
+		policy + "{className: exponential}":                          `line 2: policies.p.className is "exponential", want one of`,
+		policy + "{className: [a]}":                                  "line 2: policies.p.className is a list, want a text",
+		policy + "{className: MultiplierRedeliveryBackoff, min: 1s}": "line 2: policies.p.min is an unknown key, want one of className, params",
+		policy + "{className: MultiplierRedeliveryBackoff, type: x}": "line 2: policies.p.type is an unknown key, want one of className, params",
+		params("5"):                                    "line 2: policies.p.params is 5, want a map, or a JSON object in a string",
+		params("[]"):                                   "line 2: policies.p.params is a list, want a map, or a JSON object",
+		params("'[]'"):                                 `line 2: policies.p.params is "[]", want a map, or a JSON object`,
+		params("'minDelayMs: 1'"):                      `line 2: policies.p.params is "minDelayMs: 1", want a map, or a JSON object`,
+		params(`'{"minDelayMs": 1'`):                   `line 2: policies.p.params is "{\"minDelayMs\": 1", want a map, or a JSON object`,
+		params("{minDelayMs: a}"):                      `line 2: policies.p.params.minDelayMs is "a", want a whole number from 1`,
+		params("{minDelayMs: 1s}"):                     `line 2: policies.p.params.minDelayMs is "1s", want a whole number from 1`,
+		params("{minDelayMs: '1000'}"):                 `line 2: policies.p.params.minDelayMs is "1000", want a whole number from 1`,
+		params("{minDelayMs: 1.5}"):                    "line 2: policies.p.params.minDelayMs is 1.5, want a whole number from 1",
+		params("{minDelayMs: -1}"):                     "line 2: policies.p.params.minDelayMs is -1, want a whole number from 1",
+		params("{minDelayMs: 10000000000000}"):         "line 2: policies.p.params.minDelayMs is 10000000000000, want a whole number from 1 to 9223372036854",
+		params("{maxDelayMs: 9}"):                      "line 2: policies.p.params.maxDelayMs is 9, want a whole number from 10000",
+		params("{multiplier: two}"):                    `line 2: policies.p.params.multiplier is "two", want a number above 1`,
+		params("{minNackTimeMs: 1}"):                   "line 2: policies.p.params.minNackTimeMs is an unknown key, want one of minDelayMs, maxDelayMs, multiplier",
+		params(`'{"x": 1}'`):                           "line 2: policies.p.params.x is an unknown key",
+		params(`'{"minDelayMs": "a"}'`):                `line 2: policies.p.params.minDelayMs is "a", want a whole number from 1`,
+		params(`'{"minDelayMs": 1, "minDelayMs": 2}'`): "line 2: policies.p.params.minDelayMs is there twice",
+
+		consumer + "{nack: 1s}":                                          "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",
+		consumer + "a":                                                   `line 3: consumers.c is "a", want a map`,
+		consumer + "{nackRedeliveryBackoff: b}":                          `line 3: consumers.c.nackRedeliveryBackoff is "b", want the name of a policy (a)`,
+		consumer + "{nackRedeliveryBackoff: }":                           "line 3: consumers.c.nackRedeliveryBackoff is empty, want a text",
+		consumer + "{nackRedeliveryBackoff: {type: fixed}}":              "line 3: consumers.c.nackRedeliveryBackoff is a map, want a text",
+		consumer + "{reconsumeBackoff: b}":                               `line 3: consumers.c.reconsumeBackoff is "b", want the name of a policy (a)`,
+		consumer + "{nackRedeliveryBackoff: a, nackRedeliveryDelay: 1s}": "line 3: consumers.c.nackRedeliveryDelay is set, and so is consumers.c.nackRedeliveryBackoff at line 3",
+		consumer + "{nackRedeliveryDelay: -1s}":                          `line 3: consumers.c.nackRedeliveryDelay is "-1s", want 0 or more`,
+		consumer + "{ackTimeout: 0s}":                                    `line 3: consumers.c.ackTimeout is "0s", want more than 0`,
+		consumer + "{ackTimeoutRedeliveryBackoff: a}":                    `line 3: consumers.c.ackTimeoutRedeliveryBackoff is "a", want ackTimeout too`,
+		consumer + "{maxDeliveries: 0}":                                  "line 3: consumers.c.maxDeliveries is 0, want a whole number from 1 to 4294967295",
+		consumer + "{maxDeliveries: 4294967296}":                         "line 3: consumers.c.maxDeliveries is 4294967296, want a whole number",
+		consumer + "{retryLetterTopic: r}":                               `line 3: consumers.c.retryLetterTopic is "r", want maxDeliveries too`,
+		consumer + "{deadLetterTopic: d}":                                `line 3: consumers.c.deadLetterTopic is "d", want maxDeliveries too`,
+	} {
+		c, err := Parse([]byte(in))
+		if assert.Error(t, err, "%q", in) {
+			for _, want := range strings.Split(want, "|") {
+				assert.Contains(t, err.Error(), want, "%q", in)
+			}
+		}
+		assert.Nil(t, c, "%q", in)
+	}
+}
+
+func params(p string) string {
+	return fmt.Sprintf("policies:\n  p: {className: MultiplierRedeliveryBackoff, params: %s}", p)
+}
+
+func TestAllErrorsAtOnceWithFileAndLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "redelivery.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`policies:
+  gentle: {type: exponential, min: 10}
+  gentle: {type: fixed, delay: 1s}
+consumers:
+  billing:
+    nackRedeliveryBackoff: gentel
+    ackTimeot: 1s
+`), 0o600))
+	_, err := Load(path)
+	assert.EqualError(t, err, strings.ReplaceAll(`FILE:3: policies.gentle is there twice, want it once: first at FILE:2
+FILE:2: policies.gentle.min is 10, want a duration with its unit, such as "30s"
+FILE:7: consumers.billing.ackTimeot is an unknown key, want one of `+strings.Join(consumerKeys, ", ")+`
+FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
+}
+
+// What would use up memory or the stack ends soon, with an error and without much memory.
+func TestHostileInput(t *testing.T) {
+	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
+	for c := 'b'; c <= 'j'; c++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
+	}
+	const tooLong, tooDeep, tooMany = "is longer than 1048576 bytes", "is nested more than 32 deep", "has more than 100000 values"
+	for name, c := range map[string]struct{ in, want string }{
+		"10 MB of lists":       {strings.Repeat("[", 10<<20), tooLong},
+		"10 MB of maps":        {strings.Repeat("{a: ", 10<<18), tooLong},
+		"1 MB of lists":        {strings.Repeat("[", 1<<20), "line 1: exceeded max depth"},
+		"1 MB of maps":         {strings.Repeat("{a: ", 1<<18), "line 1: exceeded max depth"},
+		"1 MB of items":        {strings.Repeat("- ", 1<<19), "line 1: exceeded max depth"},
+		"1 MB of keys":         {strings.Repeat("? ", 1<<19), "line 1: exceeded max depth"},
+		"lists, closed":        {"policies: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "line 1: policies[0]"},
+		"lists too deep":       {"policies: " + strings.Repeat("[", 33) + strings.Repeat("]", 33), tooDeep},
+		"JSON too deep":        {params("'{\"a\":" + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}'"), tooDeep},
+		"aliases of aliases":   {bomb, tooMany},
+		"an alias of itself":   {"policies: &a [*a]", tooDeep},
+		"an alias of its map":  {"policies: &a {a: *a, b: *a}", "than"},
+		"aliases of itself":    {"policies: &a [*a, *a, *a, *a, *a, *a, *a, *a, *a]", "than"},
+		"an alias as key":      {"policies: {&a [x]: 1, *a : 2}", "has a key that is a list"},
+		"a megabyte as value":  {"policies: {p: {type: " + strings.Repeat("x", 1<<20-100) + "}}", `…", want one of`},
+		"a megabyte as key":    {"policies: {" + strings.Repeat("x", 1<<20-100) + ": 1}", "is 1, want a map"},
+		"one key 40,000 times": {"policies: {" + strings.Repeat("x,", 40_000) + "}", "is there twice"},
+		"40,000 policies":      {"policies: {" + manyKeys(40_000) + "}", "has no type"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			start := time.Now()
+			_, err := Parse([]byte(c.in))
+			runtime.ReadMemStats(&after)
+			require.ErrorContains(t, err, c.want)
+			t.Logf("%v, %d MB allocated", time.Since(start).Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>20)
+			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20))
+		})
+	}
+}
+
+func manyKeys(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: , ", i)
+	}
+	return b.String()
+}

@@ -1,0 +1,168 @@
+// Package config reads redelivery policies, and what each consumer does with them, from a file (PIP-106: "className" and
+// "params"). The file is YAML or JSON:
+//
+//	policies:
+//	  gentle: {type: exponential, min: 1s, max: 10m, multiplier: 2, jitter: 0.1}
+//	  ladder: {type: levels, levels: "1s 5s 10s 30s 1m"}
+//	  minute: {type: fixed, delay: 1m, jitter: 0.5}
+//	  java:   {className: MultiplierRedeliveryBackoff, params: {minDelayMs: 1000, maxDelayMs: 60000, multiplier: 2}}
+//	consumers:
+//	  billing:
+//	    nackRedeliveryBackoff: gentle       # or nackRedeliveryDelay: 30s
+//	    ackTimeout: 10s
+//	    ackTimeoutRedeliveryBackoff: java
+//	    reconsumeBackoff: ladder
+//	    maxDeliveries: 5                    # then to the dead letter topic
+//	    retryLetterTopic: orders-retry
+//	    deadLetterTopic: orders-dead
+//
+// # Policies
+//
+//   - exponential: [backoff.Exponential]; min 1s, max 10m and multiplier 2 if they are not given
+//   - levels: [backoff.DelayLevels], written as [backoff.ParseDelayLevels] reads them
+//   - fixed: [backoff.Fixed]
+//   - className: what the Java client has, by simple name or with its package: NegativeAckRedeliveryExponentialBackoff
+//     (PIP-106), ExponentialRedeliveryBackoff (PIP-130) and MultiplierRedeliveryBackoff (what it ships today). All three
+//     are a [backoff.Exponential] with Java's defaults: minDelayMs 10000, maxDelayMs 600000, multiplier 2. params is a
+//     map or, as in Java's loadConf, a string of JSON.
+//   - a type or class of your own: [NewPolicy]
+//
+// The first three take jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations have a unit: ms, s, m or h, also
+// mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases (*name) work; merge keys (<<) do not.
+//
+// # Environment
+//
+// A variable overrides one key of a policy or consumer that the file names, or gives it one that the file does not have. Its
+// name is REDELIVERY_ and the path in the file, in capitals, with _ for each dot, for each change from a small letter to a
+// capital, and for all but letters and digits:
+//
+//	REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT=20s    # consumers.billing.ackTimeout
+//	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
+//
+// An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_ or REDELIVERY_POLICIES_ and sets
+// nothing is an error, as is one that means two keys.
+//
+// # Errors
+//
+// An unknown key, a wrong value, a name that is there twice or that nobody defined: each is an error, and all those of a file
+// come at once, joined as by [errors.Join], a line for each with file, line, path, value and what is allowed:
+//
+//	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
+//
+// A file is at most 1 MiB, 32 levels deep, and 100,000 values with its aliases written out.
+package config
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Config is what a file says. Its methods change nothing, so any number of goroutines may use them. The zero value has
+// no policy and no consumer.
+type Config struct {
+	Policies  map[string]backoff.RedeliveryBackoff // by name
+	Consumers map[string]Consumer                  // by name
+}
+
+// Load reads a file and what overrides it in the environment. Errors begin with the path of the file and the line; a file
+// that cannot be read is os.Open's error.
+func Load(path string, policies ...Policy) (*Config, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	defer file.Close()
+	data, err := io.ReadAll(io.LimitReader(file, maxBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("config: %w", err)
+	}
+	return parse(data, inFile(path), policies)
+}
+
+// Parse is Load for what a file holds. Errors begin with the line.
+func Parse(data []byte, policies ...Policy) (*Config, error) {
+	return parse(data, inFile(""), policies)
+}
+
+func parse(data []byte, at place, policies []Policy) (*Config, error) {
+	if len(data) > maxBytes {
+		return nil, fmt.Errorf("%s is longer than %d bytes, want a file of policies and consumers", at(0), maxBytes)
+	}
+	factories, err := factoriesOf(policies)
+	if err != nil {
+		return nil, err
+	}
+	root, errs := parseTree(data, "", at)
+	d := decoder{factories: factories, errs: errs}
+	c := &Config{map[string]backoff.RedeliveryBackoff{}, map[string]Consumer{}}
+	if root != nil {
+		d.override(root, os.Environ())
+		d.config(root, c)
+	}
+	if len(d.errs) == 0 && len(c.Policies) == 0 && len(c.Consumers) == 0 {
+		return nil, fmt.Errorf("%s is empty, want policies and consumers", at(0))
+	}
+	if err := errors.Join(d.errs...); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (d *decoder) config(root *node, c *Config) {
+	sections := d.fields(root, "policies", "consumers")
+	if policies := sections["policies"]; policies != nil {
+		d.fields(policies) // has an error if it is no map
+		for _, f := range policies.fields {
+			c.Policies[f.name] = d.policy(f.value)
+		}
+	}
+	if consumers := sections["consumers"]; consumers != nil {
+		d.fields(consumers)
+		for _, f := range consumers.fields {
+			c.Consumers[f.name] = d.consumer(f.value, c.Policies)
+		}
+	}
+}
+
+// Options are what the file says about a consumer, for Subscribe, Prepare or Wrap. It is an error if the file does not name
+// the consumer. What belongs into pulsar.ConsumerOptions comes from ConsumerOptions.
+func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
+	found, err := c.consumer(consumer)
+	if err != nil {
+		return nil, err
+	}
+	if found.ReconsumeBackoff != nil { // until the options have one for it
+		return nil, fmt.Errorf("config: consumer %q has a reconsumeBackoff, want none: it cannot be applied yet", consumer)
+	}
+	return found.options(), nil
+}
+
+// ConsumerOptions returns a copy of opts with the file's maxDeliveries, retryLetterTopic and deadLetterTopic in DLQ, and
+// RetryEnable if there is a retryLetterTopic. What the file does not say stays as it is in opts; opts and what it points to
+// are not changed. It is an error if the file does not name the consumer.
+func (c *Config) ConsumerOptions(consumer string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, error) {
+	found, err := c.consumer(consumer)
+	if err != nil {
+		return pulsar.ConsumerOptions{}, err
+	}
+	return found.apply(opts), nil
+}
+
+func (c *Config) consumer(name string) (Consumer, error) {
+	found, ok := c.Consumers[name]
+	if !ok {
+		return Consumer{}, fmt.Errorf("config: consumer is %q, want one of the file's (%s)", name,
+			strings.Join(slices.Sorted(maps.Keys(c.Consumers)), ", "))
+	}
+	return found, nil
+}

@@ -1,0 +1,121 @@
+package config
+
+import (
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Consumer is what a file says about one consumer. A field that is zero was not said: the default holds, or what the program
+// says. Each is named as in the file, where the first letter is small.
+type Consumer struct {
+	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
+	NackRedeliveryBackoff backoff.RedeliveryBackoff
+	// NackRedeliveryDelay is one delay for all of them, and excludes NackRedeliveryBackoff; 0 in the file is at once.
+	NackRedeliveryDelay *time.Duration
+	// AckTimeout is how long the application may take to settle a message.
+	AckTimeout time.Duration
+	// AckTimeoutRedeliveryBackoff is added to AckTimeout, which it needs (PIP-130). The file has the name of a policy.
+	AckTimeoutRedeliveryBackoff backoff.RedeliveryBackoff
+	// ReconsumeBackoff delays messages that are reconsumed (PIP-94). The file has the name of a policy.
+	ReconsumeBackoff backoff.RedeliveryBackoff
+	// MaxDeliveries is how often a message is delivered before it goes to the dead letter topic.
+	MaxDeliveries uint32
+	// RetryLetterTopic is the topic of messages that are reconsumed. It needs MaxDeliveries.
+	RetryLetterTopic string
+	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times, which it needs.
+	DeadLetterTopic string
+}
+
+var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "ackTimeout", "ackTimeoutRedeliveryBackoff",
+	"reconsumeBackoff", "maxDeliveries", "retryLetterTopic", "deadLetterTopic"}
+
+// consumer reads what is said about a consumer.
+func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackoff) Consumer {
+	v := d.fields(n, consumerKeys...)
+	c := Consumer{
+		NackRedeliveryBackoff:       d.reference(v["nackRedeliveryBackoff"], policies),
+		AckTimeout:                  d.duration(v["ackTimeout"], 1),
+		AckTimeoutRedeliveryBackoff: d.reference(v["ackTimeoutRedeliveryBackoff"], policies),
+		ReconsumeBackoff:            d.reference(v["reconsumeBackoff"], policies),
+		MaxDeliveries:               uint32(d.whole(v["maxDeliveries"], 1, math.MaxUint32)),
+		RetryLetterTopic:            d.text(v["retryLetterTopic"]),
+		DeadLetterTopic:             d.text(v["deadLetterTopic"]),
+	}
+	if n := v["nackRedeliveryDelay"]; n != nil {
+		delay := d.duration(n, 0)
+		c.NackRedeliveryDelay = &delay
+		d.exclude(n, v["nackRedeliveryBackoff"])
+	}
+	d.need(v["ackTimeoutRedeliveryBackoff"], v["ackTimeout"], "ackTimeout")
+	d.need(v["retryLetterTopic"], v["maxDeliveries"], "maxDeliveries")
+	d.need(v["deadLetterTopic"], v["maxDeliveries"], "maxDeliveries")
+	return c
+}
+
+// reference reads the name of a policy. A policy that was found wrong before is there, but nil.
+func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
+	name := d.text(n)
+	b, found := policies[name]
+	if name != "" && !found {
+		d.fail(n, "the name of a policy (%s)", strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
+	}
+	return b
+}
+
+func (d *decoder) exclude(n, other *node) {
+	if other != nil {
+		d.errs = append(d.errs, wrong(n.at, n.path, "is set, and so is %s at %s, want one of them", other.path, other.at))
+	}
+}
+
+func (d *decoder) need(n, other *node, name string) {
+	if n != nil && other == nil {
+		d.fail(n, "%s too", name)
+	}
+}
+
+func (c Consumer) options() []redelivery.Option {
+	var options []redelivery.Option
+	if c.NackRedeliveryBackoff != nil {
+		options = append(options, redelivery.WithNackRedeliveryBackoff(c.NackRedeliveryBackoff))
+	}
+	if c.NackRedeliveryDelay != nil {
+		options = append(options, redelivery.WithNackRedeliveryDelay(*c.NackRedeliveryDelay))
+	}
+	if c.AckTimeout != 0 {
+		options = append(options, redelivery.WithAckTimeout(c.AckTimeout))
+	}
+	if c.AckTimeoutRedeliveryBackoff != nil {
+		options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(c.AckTimeoutRedeliveryBackoff))
+	}
+	return options
+}
+
+// apply sets what belongs into pulsar.ConsumerOptions; the DLQPolicy is a copy.
+func (c Consumer) apply(opts pulsar.ConsumerOptions) pulsar.ConsumerOptions {
+	if c.MaxDeliveries == 0 {
+		return opts
+	}
+	dlq := pulsar.DLQPolicy{}
+	if opts.DLQ != nil {
+		dlq = *opts.DLQ
+	}
+	dlq.MaxDeliveries = c.MaxDeliveries
+	if c.RetryLetterTopic != "" {
+		dlq.RetryLetterTopic = c.RetryLetterTopic
+		opts.RetryEnable = true
+	}
+	if c.DeadLetterTopic != "" {
+		dlq.DeadLetterTopic = c.DeadLetterTopic
+	}
+	opts.DLQ = &dlq
+	return opts
+}

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// decoder makes a Config of a tree. It goes on after an error, so that all of them are found at once: a reader that fails
+// notes why and returns its zero value.
+type decoder struct {
+	factories map[string]Factory
+	errs      []error
+}
+
+// fail notes that a value is wrong.
+func (d *decoder) fail(n *node, want string, args ...any) {
+	d.errs = append(d.errs, wrong(n.at, n.path, "is %s, want %s", n, fmt.Sprintf(want, args...)))
+}
+
+// missing notes that a map has no value by a name.
+func (d *decoder) missing(n *node, name, want string, args ...any) {
+	d.errs = append(d.errs, wrong(n.at, n.path, "has no %s, want %s", name, fmt.Sprintf(want, args...)))
+}
+
+// fields returns the values of a mapping by name, and notes the names that are not among known. Without known, any name
+// will do.
+func (d *decoder) fields(n *node, known ...string) map[string]*node {
+	switch {
+	case n == nil || n.empty():
+		return nil
+	case n.kind != yaml.MappingNode:
+		d.fail(n, "a map")
+		return nil
+	}
+	values := make(map[string]*node, len(n.fields))
+	for _, f := range n.fields {
+		if len(known) > 0 && !slices.Contains(known, f.name) {
+			d.errs = append(d.errs, wrong(f.at, f.value.path, "is an unknown key, want one of %s", strings.Join(known, ", ")))
+		}
+		values[f.name] = f.value
+	}
+	return values
+}
+
+// text reads a string. Numbers count as strings, since a name or a topic may look like one.
+func (d *decoder) text(n *node) string {
+	if n == nil {
+		return ""
+	}
+	if n.kind != yaml.ScalarNode || n.empty() || n.text == "" {
+		d.fail(n, "a text")
+		return ""
+	}
+	return n.text
+}
+
+// duration reads a duration as time.ParseDuration does, or one word of delay levels, which may be in days.
+func (d *decoder) duration(n *node, least time.Duration) time.Duration {
+	if n == nil {
+		return 0
+	}
+	v, err := time.ParseDuration(n.text)
+	if level, levelErr := backoff.ParseDelayLevels(n.text); levelErr == nil && len(level) == 1 {
+		v, err = level[0], nil
+	}
+	switch {
+	case n.kind != yaml.ScalarNode || err != nil:
+		d.fail(n, `a duration with its unit, such as "30s"`)
+	case v >= least:
+		return v
+	case least > 1:
+		d.fail(n, "at least %v", least)
+	case least == 1:
+		d.fail(n, "more than 0")
+	default:
+		d.fail(n, "0 or more")
+	}
+	return 0
+}
+
+// milliseconds reads a duration as the Java client's parameters give it.
+func (d *decoder) milliseconds(n *node, least time.Duration) time.Duration {
+	return time.Duration(d.whole(n, least.Milliseconds(), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+}
+
+func (d *decoder) whole(n *node, least, most int64) int64 {
+	if n == nil {
+		return 0
+	}
+	v, err := strconv.ParseInt(n.text, 10, 64)
+	if n.tag != "!!int" || err != nil || v < least || v > most {
+		d.fail(n, "a whole number from %d to %d", least, most)
+		return 0
+	}
+	return v
+}
+
+// number reads a number for which ok holds.
+func (d *decoder) number(n *node, want string, ok func(float64) bool) float64 {
+	if n == nil {
+		return 0
+	}
+	v, err := strconv.ParseFloat(n.text, 64)
+	if n.tag != "!!int" && n.tag != "!!float" || err != nil || !ok(v) {
+		d.fail(n, "a number %s", want)
+		return 0
+	}
+	return v
+}

@@ -1,0 +1,100 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// envPrefix begins the variables that override a file; the path in the file follows.
+const envPrefix = "REDELIVERY_"
+
+// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy or a consumer
+// that the file names. Variables of the two sections that set nothing are errors, as unknown keys in the file are.
+func (d *decoder) override(root *node, environ []string) {
+	targets := map[string][]target{} // what a variable sets
+	for _, section := range root.fields {
+		keys := consumerKeys
+		switch section.name {
+		case "policies":
+			keys = policyKeys
+		case "consumers":
+		default:
+			continue
+		}
+		for _, entry := range section.value.fields {
+			for _, key := range entry.value.keys(keys) {
+				name := envPrefix + envName(section.name) + "_" + envName(entry.name) + "_" + envName(key)
+				targets[name] = append(targets[name], target{entry.value, key})
+			}
+		}
+	}
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, text, _ := strings.Cut(variable, "=")
+		if text == "" || !strings.HasPrefix(name, envPrefix+"POLICIES_") && !strings.HasPrefix(name, envPrefix+"CONSUMERS_") {
+			continue
+		}
+		switch t := targets[name]; len(t) {
+		case 1:
+			t[0].entry.set(t[0].key, "$"+name, text)
+		case 0:
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy or consumer with a key of that name", name))
+		default:
+			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
+				name, join(t[0].entry.path, t[0].key), join(t[1].entry.path, t[1].key)))
+		}
+	}
+}
+
+type target struct {
+	entry *node // a policy or a consumer
+	key   string
+}
+
+// keys are the given ones and those that n has.
+func (n *node) keys(known []string) []string {
+	keys := slices.Clone(known)
+	for _, f := range n.fields {
+		if !slices.Contains(keys, f.name) {
+			keys = append(keys, f.name)
+		}
+	}
+	return keys
+}
+
+// set gives n a scalar, in place of what it may have by that name.
+func (n *node) set(name, at, text string) {
+	value := &node{kind: yaml.ScalarNode, tag: "!!str", at: at, path: join(n.path, name), text: text}
+	if tree, errs := parseTree([]byte(text), "", inFile("")); len(errs) == 0 && tree != nil && tree.text == text {
+		value.tag = tree.tag // a number or a bool, as in the file
+	}
+	if n.empty() {
+		n.kind, n.tag = yaml.MappingNode, ""
+	}
+	n.fields = slices.DeleteFunc(n.fields, func(f field) bool { return f.name == name })
+	n.fields = append(n.fields, field{name, at, value})
+}
+
+// envName writes ackTimeout as ACK_TIMEOUT, and billing-eu as BILLING_EU.
+func envName(name string) string {
+	var b strings.Builder
+	var last rune
+	for _, r := range name {
+		if unicode.IsUpper(r) && (unicode.IsLower(last) || unicode.IsDigit(last)) {
+			b.WriteByte('_')
+		}
+		last = r
+		switch {
+		case r >= 'a' && r <= 'z':
+			b.WriteRune(r - 'a' + 'A')
+		case r >= 'A' && r <= 'Z', r >= '0' && r <= '9':
+			b.WriteRune(r)
+		default:
+			b.WriteByte('_')
+		}
+	}
+	return b.String()
+}

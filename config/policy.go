@@ -1,0 +1,207 @@
+package config
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Factory makes a policy of its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error
+// is reported with the place of the policy in the file; so is a policy that does not pass backoff.Validate. It is called
+// once for each policy of its type, by the goroutine that calls Load or Parse.
+type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
+
+// Policy is a type of policy of your own, for Load and Parse.
+type Policy struct {
+	name    string
+	factory Factory
+}
+
+// NewPolicy lets a file use policies of a type of your own, in either form:
+//
+//	policies:
+//	  short: {type: fibonacci, unit: 1s}
+//	  long:  {className: fibonacci, params: {unit: 1s}}
+//
+// Both call factory with the parameters {"unit": "1s"}. The name must not be one of the built-in types or classes.
+func NewPolicy(name string, factory Factory) Policy { return Policy{name, factory} }
+
+// What a file may say without any Policy.
+var (
+	typeNames  = []string{"exponential", "levels", "fixed"}
+	classNames = []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff", "MultiplierRedeliveryBackoff"}
+	policyKeys = []string{"type", "min", "max", "multiplier", "jitter", "levels", "delay", "className", "params"}
+	packages   = []string{"org.apache.pulsar.client.impl.", "org.apache.pulsar.client.api."}
+)
+
+// javaMin is what the Java classes take for minDelayMs when it is not given. Their other defaults are those of
+// backoff.Exponential.
+const javaMin = 10 * backoff.DefaultMin
+
+func factoriesOf(policies []Policy) (map[string]Factory, error) {
+	factories := make(map[string]Factory, len(policies))
+	for _, p := range policies {
+		switch {
+		case p.name == "" || p.factory == nil:
+			return nil, fmt.Errorf("config: policy %q has no name or no factory, want both", p.name)
+		case slices.Contains(typeNames, p.name) || slices.Contains(classNames, simpleName(p.name)):
+			return nil, fmt.Errorf("config: policy %q is built in, want another name", p.name)
+		case factories[p.name] != nil:
+			return nil, fmt.Errorf("config: policy %q is given twice, want it once", p.name)
+		}
+		factories[p.name] = p.factory
+	}
+	return factories, nil
+}
+
+// simpleName is a Java class's name without one of Pulsar's packages.
+func simpleName(class string) string {
+	for _, p := range packages {
+		if name, found := strings.CutPrefix(class, p); found {
+			return name
+		}
+	}
+	return class
+}
+
+// policy reads a policy in either form. It returns nil after an error.
+func (d *decoder) policy(n *node) backoff.RedeliveryBackoff {
+	before := len(d.errs)
+	values := d.fields(n)
+	var b backoff.RedeliveryBackoff
+	switch {
+	case len(d.errs) > before:
+	case values["className"] != nil:
+		b = d.class(n, values)
+	case values["type"] != nil:
+		b = d.typed(n, values)
+	default:
+		d.missing(n, "type", "one of %s, or a className", d.among(typeNames))
+	}
+	if len(d.errs) > before {
+		return nil
+	}
+	if err := backoff.Validate(b); err != nil {
+		d.errs = append(d.errs, wrong(n.at, n.path, "is wrong: %w", err))
+		return nil
+	}
+	return b
+}
+
+func (d *decoder) among(names []string) string {
+	return strings.Join(append(slices.Clone(names), slices.Sorted(maps.Keys(d.factories))...), ", ")
+}
+
+// typed reads {type: exponential, min: 1s, …}.
+func (d *decoder) typed(n *node, values map[string]*node) backoff.RedeliveryBackoff {
+	var b backoff.RedeliveryBackoff
+	switch name := d.text(values["type"]); name {
+	case "exponential":
+		d.fields(n, "type", "min", "max", "multiplier", "jitter")
+		min := d.duration(values["min"], 1)
+		max := d.duration(values["max"], cmp.Or(min, backoff.DefaultMin))
+		b = backoff.Exponential{Min: min, Max: max, Multiplier: d.multiplier(values["multiplier"])}
+	case "levels":
+		d.fields(n, "type", "levels", "jitter")
+		b = d.levels(n, values["levels"])
+	case "fixed":
+		d.fields(n, "type", "delay", "jitter")
+		if values["delay"] == nil {
+			d.missing(n, "delay", `a duration, such as "30s"`)
+		}
+		b = backoff.Fixed(d.duration(values["delay"], 0))
+	default:
+		if factory := d.factories[name]; factory != nil {
+			params := n.value().(map[string]any)
+			delete(params, "type")
+			return d.made(n, factory, params)
+		}
+		d.fail(values["type"], "one of %s", d.among(typeNames))
+		return nil
+	}
+	if jitter := values["jitter"]; jitter != nil {
+		b = backoff.WithJitter(b, d.number(jitter, "from 0 to 1", func(v float64) bool { return v >= 0 && v <= 1 }))
+	}
+	return b
+}
+
+func (d *decoder) multiplier(n *node) float64 {
+	return d.number(n, "above 1", func(v float64) bool { return v > 1 })
+}
+
+func (d *decoder) levels(policy, n *node) backoff.RedeliveryBackoff {
+	if n == nil {
+		d.missing(policy, "levels", `delays, such as "1s 5s 10s"`)
+		return nil
+	}
+	text := d.text(n)
+	levels, err := backoff.ParseDelayLevels(text)
+	if err != nil && text != "" {
+		d.errs = append(d.errs, wrong(n.at, n.path, "is %s: %w", n, err))
+	}
+	return levels
+}
+
+// class reads PIP-106's {className: …, params: …}.
+func (d *decoder) class(n *node, values map[string]*node) backoff.RedeliveryBackoff {
+	d.fields(n, "className", "params")
+	name, params := d.text(values["className"]), d.params(values["params"])
+	if factory := d.factories[name]; factory != nil {
+		given := map[string]any{}
+		if params != nil {
+			given = params.value().(map[string]any)
+		}
+		return d.made(n, factory, given)
+	}
+	if !slices.Contains(classNames, simpleName(name)) {
+		if name != "" {
+			d.fail(values["className"], "one of %s", d.among(classNames))
+		}
+		return nil
+	}
+	p := d.fields(params, "minDelayMs", "maxDelayMs", "multiplier")
+	min := javaMin
+	if p["minDelayMs"] != nil {
+		min = d.milliseconds(p["minDelayMs"], time.Millisecond)
+	}
+	max := d.milliseconds(p["maxDelayMs"], min)
+	return backoff.Exponential{Min: min, Max: max, Multiplier: d.multiplier(p["multiplier"])}
+}
+
+// params are a map, or a JSON object in a string. It returns nil if there are none.
+func (d *decoder) params(n *node) *node {
+	switch {
+	case n == nil || n.empty():
+		return nil
+	case n.kind == yaml.MappingNode:
+		return n
+	case n.kind == yaml.ScalarNode && json.Valid([]byte(n.text)):
+		tree, errs := parseTree([]byte(n.text), n.path, func(int) string { return n.at })
+		d.errs = append(d.errs, errs...)
+		if tree != nil && tree.kind == yaml.MappingNode {
+			return tree
+		}
+		if len(errs) > 0 {
+			return nil
+		}
+	}
+	d.fail(n, "a map, or a JSON object in a string")
+	return nil
+}
+
+// made is a policy of the user's own type.
+func (d *decoder) made(n *node, factory Factory, params map[string]any) backoff.RedeliveryBackoff {
+	b, err := factory(params)
+	if err != nil {
+		d.errs = append(d.errs, wrong(n.at, n.path, "is wrong: %w", err))
+	}
+	return b
+}

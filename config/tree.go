@@ -1,0 +1,229 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v4"
+)
+
+// What a file may hold. Settings of a thousand consumers stay far below; what is above tries to use up memory.
+const (
+	maxBytes = 1 << 20
+	maxNodes = 100_000 // with every alias written out
+	maxDepth = 32
+)
+
+// node is a value of the file, its aliases written out.
+type node struct {
+	kind   yaml.Kind // ScalarNode, SequenceNode or MappingNode
+	tag    string    // of a scalar: !!str, !!int, !!float, !!bool, !!null or another
+	text   string    // of a scalar
+	fields []field   // of a mapping, as they stand in the file, each name once
+	items  []*node   // of a sequence
+	at     string    // where it stands: "file:7", "line 7" or "$VARIABLE"
+	path   string    // what it is: "consumers.billing.ackTimeout"
+}
+
+type field struct {
+	name  string
+	at    string
+	value *node
+}
+
+// place says where a line is: "file:7" or "line 7", and "file" for line 0, which is unknown.
+type place func(line int) string
+
+func inFile(path string) place {
+	return func(line int) string {
+		switch {
+		case path == "" && line > 0:
+			return "line " + strconv.Itoa(line)
+		case path == "":
+			return "configuration"
+		case line > 0:
+			return path + ":" + strconv.Itoa(line)
+		}
+		return path
+	}
+}
+
+// parseTree reads one document of YAML, of which JSON is a part. The tree is nil if there is none, or if the errors leave
+// nothing to go on with.
+func parseTree(data []byte, path string, at place) (*node, []error) {
+	loader, err := yaml.NewLoader(bytes.NewReader(data))
+	if err != nil {
+		return nil, []error{err}
+	}
+	var document, second yaml.Node
+	if err := loader.Load(&document); errors.Is(err, io.EOF) {
+		return nil, nil
+	} else if err != nil {
+		return nil, []error{syntaxError(err, at)}
+	}
+	if err := loader.Load(&second); err == nil {
+		return nil, []error{fmt.Errorf("%s: a second document begins, want one", at(second.Line))}
+	} else if !errors.Is(err, io.EOF) {
+		return nil, []error{syntaxError(err, at)}
+	}
+	g := grower{at: at}
+	root := g.grow(document.Content[0], path, 0)
+	if g.over != nil {
+		return nil, []error{g.over}
+	}
+	return root, g.errs
+}
+
+func syntaxError(err error, at place) error {
+	var e *yaml.LoadError
+	if !errors.As(err, &e) {
+		return err
+	}
+	message := e.Message
+	if e.ContextMsg != "" {
+		message += " " + e.ContextMsg
+	}
+	return fmt.Errorf("%s: %s", at(e.Mark.Line), message)
+}
+
+// grower makes a tree of a graph: an alias is written out wherever it stands, within the limits.
+type grower struct {
+	at    place
+	nodes int
+	over  error // the limit that the tree is over; nothing grows any more
+	errs  []error
+}
+
+func (g *grower) grow(y *yaml.Node, path string, depth int) *node {
+	n := &node{kind: y.Kind, at: g.at(y.Line), path: path}
+	g.nodes++
+	switch {
+	case g.over != nil:
+		return n
+	case g.nodes > maxNodes:
+		g.over = wrong(n.at, path, "has more than %d values with its aliases written out, want fewer", maxNodes)
+		return n
+	case depth > maxDepth:
+		g.over = wrong(n.at, path, "is nested more than %d deep, want less", maxDepth)
+		return n
+	}
+	switch y.Kind {
+	case yaml.AliasNode:
+		return g.grow(y.Alias, path, depth+1) // deeper, since an alias may stand within what it names
+	case yaml.ScalarNode:
+		n.tag, n.text = y.ShortTag(), y.Value
+	case yaml.SequenceNode:
+		for i, y := range y.Content {
+			n.items = append(n.items, g.grow(y, fmt.Sprintf("%s[%d]", path, i), depth+1))
+		}
+	case yaml.MappingNode:
+		g.growFields(n, y.Content, depth+1)
+	}
+	return n
+}
+
+func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
+	first := make(map[string]string, len(content)/2) // where each name stands
+	for i := 0; i+1 < len(content); i += 2 {
+		key := g.grow(content[i], n.path, depth)
+		if g.over != nil {
+			return
+		}
+		name, path := key.text, join(n.path, key.text)
+		if key.kind != yaml.ScalarNode || name == "" {
+			g.errs = append(g.errs, wrong(key.at, n.path, "has a key that is %s, want a name", key))
+			continue
+		}
+		if at, twice := first[name]; twice {
+			g.errs = append(g.errs, wrong(key.at, path, "is there twice, want it once: first at %s", at))
+			continue
+		}
+		first[name] = key.at
+		n.fields = append(n.fields, field{name, key.at, g.grow(content[i+1], path, depth)})
+	}
+}
+
+// wrong is an error about what stands at a place: "file:7: consumers.billing.ackTimeout is 10, want …".
+func wrong(at, path, format string, args ...any) error {
+	if path == "" {
+		path = "the file"
+	}
+	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
+}
+
+// join appends a name to a path; a name with anything but letters, digits, - and _ is quoted.
+func join(path, name string) string {
+	if strings.IndexFunc(name, func(r rune) bool {
+		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
+	}) >= 0 {
+		name = quote(name)
+	}
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+func quote(s string) string {
+	if len(s) > 60 {
+		s = s[:60] + "…"
+	}
+	return strconv.Quote(s)
+}
+
+func (n *node) empty() bool { return n.kind == yaml.ScalarNode && n.tag == "!!null" }
+
+// String is the value as errors show it.
+func (n *node) String() string {
+	switch {
+	case n.kind == yaml.SequenceNode:
+		return "a list"
+	case n.kind == yaml.MappingNode:
+		return "a map"
+	case n.empty():
+		return "empty"
+	case n.tag == "!!int", n.tag == "!!float", n.tag == "!!bool":
+		return strings.Trim(quote(n.text), `"`)
+	}
+	return quote(n.text)
+}
+
+// value is what a policy of the user's own gets: a string, int, float64, bool, nil, []any or map[string]any.
+func (n *node) value() any {
+	switch n.kind {
+	case yaml.SequenceNode:
+		list := make([]any, len(n.items))
+		for i, item := range n.items {
+			list[i] = item.value()
+		}
+		return list
+	case yaml.MappingNode:
+		m := make(map[string]any, len(n.fields))
+		for _, f := range n.fields {
+			m[f.name] = f.value.value()
+		}
+		return m
+	}
+	var v any
+	var err error
+	switch n.tag {
+	case "!!int":
+		v, err = strconv.Atoi(n.text)
+	case "!!float":
+		v, err = strconv.ParseFloat(n.text, 64)
+	case "!!bool":
+		v, err = strconv.ParseBool(n.text)
+	case "!!null":
+		return nil
+	default:
+		return n.text
+	}
+	if err != nil { // 0x1F, .inf: for the policy to judge
+		return n.text
+	}
+	return v
+}

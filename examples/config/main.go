@@ -1,0 +1,88 @@
+// Config takes the settings of its consumer from a file, redelivery.yaml beside it, fails a few times on a message, and shows
+// when it came back.
+package main
+
+import (
+	"context"
+	_ "embed"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
+)
+
+//go:embed redelivery.yaml
+var file []byte // config.Load reads one from a path
+
+const name, fails = "billing", 5
+
+func main() {
+	if err := run(); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run() error {
+	client, stop, err := demo.Connect()
+	if err != nil {
+		return err
+	}
+	defer stop()
+	settings, err := config.Parse(file)
+	if err != nil {
+		return err
+	}
+	consumer, topic, err := subscribe(client, settings)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if _, err := producer.Send(ctx, &pulsar.ProducerMessage{Payload: []byte("invoice")}); err != nil {
+		return err
+	}
+
+	var table demo.Table
+	var nacked, due time.Time
+	for {
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return fmt.Errorf("the message is missing: %w", err)
+		}
+		now, n := time.Now(), consumer.RedeliveryCount(msg)
+		table.Row(string(msg.Payload()), n, nacked, due, now)
+		if n == fails {
+			if err := consumer.Ack(msg); err != nil {
+				return err
+			}
+			return table.Summary()
+		}
+		nacked, due = now, now.Add(settings.Consumers[name].NackRedeliveryBackoff.Next(n))
+		consumer.Nack(msg)
+	}
+}
+
+func subscribe(client pulsar.Client, settings *config.Config) (*redelivery.Consumer, string, error) {
+	opts := pulsar.ConsumerOptions{Topic: demo.Topic("config"), SubscriptionName: name, Type: pulsar.Shared}
+	opts, err := settings.ConsumerOptions(name, opts)
+	if err != nil {
+		return nil, "", err
+	}
+	options, err := settings.Options(name)
+	if err != nil {
+		return nil, "", err
+	}
+	consumer, err := redelivery.Subscribe(client, opts, options...)
+	return consumer, opts.Topic, err
+}
