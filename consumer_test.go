@@ -81,7 +81,7 @@ func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
 			[]string{"ConsumerOptions.NackBackoffPolicy"}},
 		{opts{EnableZeroQueueConsumer: true}, nil, []string{"EnableZeroQueueConsumer"}},
 		{opts{DLQ: &pulsar.DLQPolicy{DeadLetterTopic: "d"}}, nil, []string{"DLQ.MaxDeliveries is 0"}},
-		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}}, nil, []string{"DLQ.DeadLetterTopic"}},
+		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}, TopicsPattern: "t.*"}, nil, []string{"DLQ.DeadLetterTopic"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "Subscribe"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
 		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, // conformance 15

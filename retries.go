@@ -26,8 +26,8 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
-	if opts.DLQ != nil && opts.DLQ.DeadLetterTopic == "" && !s.retries(opts) {
-		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic, or RetryEnable, with which it has a default")
+	if opts.DLQ != nil && opts.DLQ.DeadLetterTopic == "" && opts.TopicsPattern != "" {
+		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
 	}
 	if !s.retries(opts) {
 		return nil

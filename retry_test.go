@@ -146,7 +146,7 @@ func TestAlwaysFailedIsDead(t *testing.T) { // conformance 38
 				b := newBroker(t)
 				topic := b.topic(0)
 				opts := b.options(topic, kind)
-				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: deadLetterTopic(topic)}
+				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 				c := b.subscribe(opts, way.option)
 				dead := b.deadLetters(topic)
 				b.send(topic, 5, kind == pulsar.Failover)

@@ -141,9 +141,6 @@ func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	if err != nil {
 		return nil, err
 	}
-	if found.ReconsumeBackoff != nil { // until the options have one for it
-		return nil, fmt.Errorf("config: consumer %q has a reconsumeBackoff, want none: it cannot be applied yet", consumer)
-	}
 	return found.options(), nil
 }
 

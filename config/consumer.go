@@ -24,13 +24,15 @@ type Consumer struct {
 	AckTimeout time.Duration
 	// AckTimeoutRedeliveryBackoff is added to AckTimeout, which it needs (PIP-130). The file has the name of a policy.
 	AckTimeoutRedeliveryBackoff backoff.RedeliveryBackoff
-	// ReconsumeBackoff delays messages that are reconsumed (PIP-94). The file has the name of a policy.
+	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic too.
+	// The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
 	// MaxDeliveries is how often a message is delivered before it goes to the dead letter topic.
 	MaxDeliveries uint32
 	// RetryLetterTopic is the topic of messages that are reconsumed. It needs MaxDeliveries.
 	RetryLetterTopic string
-	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times, which it needs.
+	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times, which it needs. Default:
+	// <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
 }
 
@@ -95,6 +97,9 @@ func (c Consumer) options() []redelivery.Option {
 	}
 	if c.AckTimeoutRedeliveryBackoff != nil {
 		options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(c.AckTimeoutRedeliveryBackoff))
+	}
+	if c.ReconsumeBackoff != nil {
+		options = append(options, redelivery.WithReconsumeBackoff(c.ReconsumeBackoff))
 	}
 	return options
 }

@@ -110,7 +110,8 @@ func (t *topic) stats() *topicStats {
 	}
 	for _, p := range sortedProducers(t.producers) {
 		st.Publishers = append(st.Publishers, publisherStats{ProducerID: p.id, ProducerName: p.name,
-			AccessMode: p.mode.String(), Address: p.session.conn.RemoteAddr().String(), ClientVersion: p.session.version, Metadata: properties(p.meta)})
+			AccessMode: p.mode.String(), Address: p.session.conn.RemoteAddr().String(),
+			ClientVersion: p.session.version, Metadata: properties(p.meta)})
 	}
 	for name, sub := range t.subs {
 		one := sub.stats()

@@ -83,6 +83,9 @@ func (c *session) subscribe(m *wire.Subscribe) {
 		sub.cursor = newCursor(t.findTime(uint64(max(since, 0))))
 	}
 	if err := sub.add(k, m.SubType); err != nil {
+		if len(sub.consumers) == 0 && !sub.durable {
+			delete(t.subs, sub.name)
+		}
 		c.fail(m.Request, err)
 		return
 	}
@@ -178,7 +181,6 @@ func (c *session) unsubscribe(m *wire.Unsubscribe) {
 	}
 	delete(c.consumers, k.id)
 	sub.remove(k)
-	sub.stop()
 	delete(sub.topic.subs, sub.name)
 	c.success(m.Request)
 }
@@ -197,13 +199,15 @@ func (c *session) getLastMessageID(m *wire.GetLastMessageID) {
 		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
 		return
 	}
-	c.send(&wire.GetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(), MarkDelete: k.sub.markDelete()}, nil)
+	c.send(&wire.GetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(),
+		MarkDelete: k.sub.markDelete()}, nil)
 }
 
 func (c *session) consumerStats(m *wire.ConsumerStats) {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {
-		c.send(&wire.ConsumerStatsResponse{Request: m.Request, Error: wire.ConsumerNotFound, Message: "Consumer not found"}, nil)
+		c.send(&wire.ConsumerStatsResponse{Request: m.Request, Error: wire.ConsumerNotFound,
+			Message: "Consumer not found"}, nil)
 		return
 	}
 	c.send(&wire.ConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)),

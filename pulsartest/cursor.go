@@ -50,17 +50,17 @@ func (c *cursor) ackUpTo(offset int) {
 		}
 	}
 	c.advance()
-	c.read = max(c.read, c.mark)
 }
 
 func (c *cursor) advance() {
 	for {
 		if _, ok := c.done[c.mark]; !ok {
-			return
+			break
 		}
 		delete(c.done, c.mark)
 		c.mark++
 	}
+	c.read = max(c.read, c.mark)
 }
 
 // ackIndexes keeps of a batch of n messages only those whose bit is set, and

@@ -6,12 +6,21 @@ import (
 	"math/rand"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
+
+// A scenario is a program whose trace does not depend on the broker.
+type scenario struct {
+	name string
+	run  func(*script)
+}
+
+var scenarios = slices.Concat(ackScenarios, positionScenarios, choiceScenarios, topicScenarios, clientScenarios)
 
 var update = flag.Bool("update", false, "write the traces of the broker at PULSAR_URL to testdata")
 

@@ -19,6 +19,10 @@ type entry struct {
 	uuid        string // of the message that this is a chunk of
 }
 
+// maxBatch is how many messages a batch may have: more than clients ever send,
+// few enough for a bit each.
+const maxBatch = 1 << 20
+
 // newEntry checks the message after a SEND.
 func newEntry(m *wire.Send, data []byte) (*entry, error) {
 	raw, _, err := wire.Split(data)
@@ -38,6 +42,9 @@ func newEntry(m *wire.Send, data []byte) (*entry, error) {
 	}
 	if metadata.Chunks > 1 {
 		e.uuid = metadata.UUID
+	}
+	if metadata.BatchSize > maxBatch {
+		return nil, fmt.Errorf("batch of %d messages; it may have %d", metadata.BatchSize, maxBatch)
 	}
 	if m.Messages > 1 && metadata.BatchSize <= 1 {
 		return nil, fmt.Errorf("%d messages in a SEND that is no batch", m.Messages)

@@ -76,77 +76,89 @@ func (s *Server) describe(c *session, cmd wire.Command, from Direction) Command 
 	d := Command{Type: cmd.Type().String(), From: from, Connection: c.conn.RemoteAddr().String()}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	consumer := func(id uint64) {
-		if k, ok := c.consumers[id]; ok {
-			d.Topic, d.Subscription, d.Consumer = k.sub.topic.name.String(), k.sub.name, k.name
-		}
-	}
-	producer := func(id uint64) {
-		if p, ok := c.producers[id]; ok {
-			d.Topic, d.Producer = p.topic.name.String(), p.name
-		}
-	}
-	topic := func(name string) {
-		if n, err := parseTopic(name); err == nil {
-			d.Topic = n.String()
-		}
-	}
-	ids := func(ids ...wire.MessageID) {
-		for _, id := range ids {
-			d.IDs = append(d.IDs, MessageID{int64(id.Ledger), int64(id.Entry), int(id.Partition), int(id.BatchIndex)})
-		}
-	}
 	switch m := cmd.(type) {
 	case *wire.Lookup:
-		topic(m.Topic)
+		d.setTopic(m.Topic)
 	case *wire.PartitionedMetadata:
-		topic(m.Topic)
+		d.setTopic(m.Topic)
 	case *wire.Producer:
-		topic(m.Topic)
+		d.setTopic(m.Topic)
 		d.Producer = m.Name
-	case *wire.Subscribe:
-		topic(m.Topic)
-		d.Subscription, d.Consumer = m.Subscription, m.Name
 	case *wire.Send:
-		producer(m.Producer)
+		d.setProducer(c, m.Producer)
 	case *wire.SendReceipt:
-		producer(m.Producer)
+		d.setProducer(c, m.Producer)
 		if m.ID != nil { // a client may send anything
-			ids(*m.ID)
+			d.addIDs(*m.ID)
 		}
 	case *wire.SendError:
-		producer(m.Producer)
+		d.setProducer(c, m.Producer)
 	case *wire.CloseProducer:
-		producer(m.Producer)
-	case *wire.Flow:
-		consumer(m.Consumer)
-		d.Permits = int(m.Permits)
-	case *wire.Ack:
-		consumer(m.Consumer)
-		d.Cumulative = m.AckType == wire.Cumulative
-		ids(m.IDs...)
-	case *wire.AckResponse:
-		consumer(m.Consumer)
-	case *wire.Redeliver:
-		consumer(m.Consumer)
-		ids(m.IDs...)
-	case *wire.Message:
-		consumer(m.Consumer)
-		d.RedeliveryCount = m.RedeliveryCount
-		ids(m.ID)
-	case *wire.Seek:
-		consumer(m.Consumer)
-		if m.ID != nil {
-			ids(*m.ID)
-		}
-	case *wire.Unsubscribe:
-		consumer(m.Consumer)
-	case *wire.CloseConsumer:
-		consumer(m.Consumer)
-	case *wire.GetLastMessageID:
-		consumer(m.Consumer)
-	case *wire.ActiveConsumerChange:
-		consumer(m.Consumer)
+		d.setProducer(c, m.Producer)
+	case *wire.Subscribe:
+		d.setTopic(m.Topic)
+		d.Subscription, d.Consumer = m.Subscription, m.Name
+	default:
+		d.ofConsumer(c, cmd)
 	}
 	return d
+}
+
+// ofConsumer describes the commands of a consumer that exists.
+func (d *Command) ofConsumer(c *session, cmd wire.Command) {
+	switch m := cmd.(type) {
+	case *wire.Message:
+		d.setConsumer(c, m.Consumer)
+		d.RedeliveryCount = m.RedeliveryCount
+		d.addIDs(m.ID)
+	case *wire.Flow:
+		d.setConsumer(c, m.Consumer)
+		d.Permits = int(m.Permits)
+	case *wire.Ack:
+		d.setConsumer(c, m.Consumer)
+		d.Cumulative = m.AckType == wire.Cumulative
+		d.addIDs(m.IDs...)
+	case *wire.AckResponse:
+		d.setConsumer(c, m.Consumer)
+	case *wire.Redeliver:
+		d.setConsumer(c, m.Consumer)
+		d.addIDs(m.IDs...)
+	case *wire.Seek:
+		d.setConsumer(c, m.Consumer)
+		if m.ID != nil {
+			d.addIDs(*m.ID)
+		}
+	case *wire.Unsubscribe:
+		d.setConsumer(c, m.Consumer)
+	case *wire.CloseConsumer:
+		d.setConsumer(c, m.Consumer)
+	case *wire.GetLastMessageID:
+		d.setConsumer(c, m.Consumer)
+	case *wire.ActiveConsumerChange:
+		d.setConsumer(c, m.Consumer)
+	}
+}
+
+func (d *Command) setTopic(name string) {
+	if n, err := parseTopic(name); err == nil {
+		d.Topic = n.String()
+	}
+}
+
+func (d *Command) setProducer(c *session, id uint64) {
+	if p, ok := c.producers[id]; ok {
+		d.Topic, d.Producer = p.topic.name.String(), p.name
+	}
+}
+
+func (d *Command) setConsumer(c *session, id uint64) {
+	if k, ok := c.consumers[id]; ok {
+		d.Topic, d.Subscription, d.Consumer = k.sub.topic.name.String(), k.sub.name, k.name
+	}
+}
+
+func (d *Command) addIDs(ids ...wire.MessageID) {
+	for _, id := range ids {
+		d.IDs = append(d.IDs, MessageID{int64(id.Ledger), int64(id.Entry), int(id.Partition), int(id.BatchIndex)})
+	}
 }

@@ -5,14 +5,6 @@ import "slices"
 // offsets is a sorted set of entries.
 type offsets []int
 
-func (o *offsets) add(offset int) {
-	if n := len(*o); n == 0 || (*o)[n-1] < offset {
-		*o = append(*o, offset)
-	} else if i, found := slices.BinarySearch(*o, offset); !found {
-		*o = slices.Insert(*o, i, offset)
-	}
-}
-
 func (o *offsets) addAll(more []int) {
 	if len(more) == 0 {
 		return

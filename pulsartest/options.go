@@ -25,7 +25,7 @@ func defaults() settings {
 	return settings{
 		brokerAddr:         "127.0.0.1:0",
 		adminAddr:          "127.0.0.1:0",
-		logger:             slog.New(slog.DiscardHandler),
+		logger:             slog.Default(),
 		maxMessageSize:     5 * 1024 * 1024,
 		delayTick:          time.Second,
 		failoverDelay:      time.Second,
@@ -41,7 +41,8 @@ func WithAddresses(broker, admin string) Option {
 }
 
 // WithLogger sets where the server logs: bad input at Warn, connections,
-// producers and consumers at Debug. By default it logs nothing.
+// producers and consumers at Debug. By default warnings go to the test, and those
+// of a server without one to slog.Default.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = logger }
 }

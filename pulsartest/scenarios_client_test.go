@@ -13,9 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The scenarios that go through the client: what an application sees.
-func init() { scenarios = append(scenarios, clientScenarios...) }
-
 var ledgers = regexp.MustCompile(`\b\d+:(\d+:-?\d+)`)
 
 // see describes a message to an application.
@@ -56,9 +53,10 @@ func (s *script) publish(p pulsar.Producer, n int) {
 		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprintf("k%d", i%3),
 			Properties: map[string]string{"mine": fmt.Sprint(i)}}, nil)
 	}
-	require.NoError(s.t, p.Flush())
+	require.NoError(s.t, p.FlushWithCtx(context.Background()))
 }
 
+// What an application sees, through the client.
 var clientScenarios = []scenario{
 	{"client-nack", func(s *script) {
 		c := newClient(s.t, s.url)

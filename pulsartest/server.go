@@ -46,11 +46,13 @@ type Server struct {
 	hooked atomic.Pointer[Hook]
 }
 
-// NewServer starts a server that is closed when the test ends. It fails the
-// test when it cannot listen.
+// NewServer starts a server that is closed when the test ends and, unless
+// WithLogger is given, logs warnings to the test. It fails the test when it
+// cannot listen.
 func NewServer(t testing.TB, opts ...Option) *Server {
 	t.Helper()
-	s, err := Start(opts...)
+	warnings := slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})
+	s, err := Start(append([]Option{WithLogger(slog.New(warnings))}, opts...)...)
 	if err != nil {
 		t.Fatalf("pulsartest: %v", err)
 	}
@@ -58,7 +60,8 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a server for a program, which has to Close it.
+// Start starts a server for a program, which has to Close it. It returns an
+// error when it cannot listen.
 func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		settings:   defaults(),
@@ -135,19 +138,22 @@ func (s *Server) accept() {
 			}
 			return
 		}
-		s.mu.Lock()
-		if s.closed || s.faults.refuse {
-			s.mu.Unlock()
-			_ = conn.Close()
-			continue
-		}
-		c := newSession(s, conn)
-		s.sessions[c] = struct{}{}
-		s.tasks.Add(2)
-		s.mu.Unlock()
-		go c.read()
-		go c.write()
+		s.serve(conn)
 	}
+}
+
+func (s *Server) serve(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.faults.refuse {
+		_ = conn.Close()
+		return
+	}
+	c := newSession(s, conn)
+	s.sessions[c] = struct{}{}
+	s.tasks.Add(2)
+	go c.read()
+	go c.write()
 }
 
 // after runs f under the lock once d has passed, unless the server is closed

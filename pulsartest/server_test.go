@@ -2,6 +2,7 @@ package pulsartest
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"log/slog"
 	"testing"
@@ -14,8 +15,14 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// What the client leaves behind until a timeout.
+	flag.Parse()
+	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait most of the time
+		panic(err)
+	}
+	// What the client leaves behind until a timeout, and for good by a producer of a terminated topic.
 	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).reconnectToBroker"),
+		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1"),
 		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
 		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
 }
@@ -64,6 +71,21 @@ func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
 	return m
 }
 
+// A fixed fault: the delay went on, and rewound the subscription of the next consumer.
+func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, WithFailoverDelay(100*time.Millisecond))
+	c := newClient(t, s.URL())
+	k, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Failover})
+	require.NoError(t, err)
+	k.Close()
+	_, k, p := pair(t, s)
+	send(t, p, "0")
+	receive(t, k)
+	nothing(t, k)
+	require.Equal(t, 1, s.Subscription("t", "s").Delivered)
+}
+
 func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared} {
 		for _, batched := range []bool{false, true} {
@@ -77,7 +99,7 @@ func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {
 				for i := range 10 {
 					p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)}, nil)
 				}
-				require.NoError(t, p.Flush())
+				require.NoError(t, p.FlushWithCtx(context.Background()))
 				for i := range 10 {
 					m := receive(t, k)
 					require.Equal(t, fmt.Sprint(i), string(m.Payload()))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -103,7 +104,7 @@ func (c *session) read() {
 	for {
 		cmd, data, err := r.Read()
 		if err != nil {
-			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) {
+			if !errors.Is(err, io.EOF) && !errors.Is(err, net.ErrClosed) && !errors.Is(err, syscall.ECONNRESET) {
 				c.log.Warn("pulsartest: closing a connection that cannot be read", "err", err)
 			}
 			return

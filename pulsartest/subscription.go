@@ -48,7 +48,7 @@ func (s *subscription) forget() {
 	s.counts = map[int]uint32{}
 	s.chunks = map[string]*consumer{}
 	s.replay = nil
-	s.delayed.clear()
+	s.stop()
 	s.keys = keySelector{}
 	s.active = nil
 	s.unacked, s.blocked, s.turn = 0, false, 0
@@ -99,7 +99,6 @@ func (s *subscription) remove(c *consumer) {
 	if len(s.consumers) == 0 {
 		s.forget()
 		if !s.durable {
-			s.stop()
 			delete(s.topic.subs, s.name)
 		}
 		return
@@ -259,4 +258,5 @@ func (s *subscription) markDelete() *wire.MessageID {
 func (s *subscription) stop() {
 	s.delayed.clear()
 	s.failover.stop()
+	s.failover = nil
 }

@@ -100,7 +100,6 @@ func (t *topic) unload() {
 		sub.cursor.forgetIndexes()
 		sub.out, sub.again = 0, 0
 		if !sub.durable {
-			sub.stop()
 			delete(t.subs, name)
 		}
 	}
@@ -120,7 +119,6 @@ func (t *topic) terminate() {
 // delete removes the topic and everything of it.
 func (t *topic) delete() {
 	t.unload()
-	t.stop()
 	delete(t.server.topics, t.name)
 }
 

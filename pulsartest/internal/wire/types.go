@@ -1,5 +1,9 @@
 package wire
 
+// Absent is the value of an optional number that was not, or is not to be, sent
+// where 0 means something else.
+const Absent = ^uint64(0)
+
 // MessageID names an entry, or one message of its batch.
 type MessageID struct {
 	Ledger     uint64

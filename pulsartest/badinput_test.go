@@ -1,0 +1,210 @@
+package pulsartest
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// A syncBuffer is a log that may be read while it is written.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+func frames(cmds ...wire.Command) []byte {
+	var out []byte
+	for _, c := range cmds {
+		out = wire.AppendFrame(out, c, 0)
+	}
+	return out
+}
+
+func sendFrame(m *wire.Send, data []byte) []byte {
+	return append(wire.AppendFrame(nil, m, len(data)), data...)
+}
+
+func hello() *wire.Connect { return &wire.Connect{ClientVersion: "fuzz", ProtocolVersion: 20} }
+
+func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
+	var log syncBuffer
+	s := NewServer(t, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+	producer := frames(hello(), &wire.Producer{Topic: "t", Producer: 1, TopicEpoch: wire.Absent})
+	good := wire.Join(&wire.Metadata{ProducerName: "p", BatchSize: 1}, []byte("payload"))
+	corrupt := bytes.Clone(good)
+	corrupt[len(corrupt)-1]++
+	header := func(total, size uint32, rest string) []byte {
+		b := binary.BigEndian.AppendUint32(frames(hello()), total)
+		return append(binary.BigEndian.AppendUint32(b, size), rest...)
+	}
+	for _, c := range []struct {
+		name, says string
+		in         []byte
+	}{
+		{"truncated frame", "unexpected EOF", frames(hello(), hello())[:30]},
+		{"truncated message", "unexpected EOF", append(producer, sendFrame(&wire.Send{Producer: 1}, good)[:40]...)},
+		{"oversized frame", "frame of 4294967295 bytes", header(math.MaxUint32, 4, "")},
+		{"tiny frame", "frame of 1 bytes", header(1, 0, "")},
+		{"command longer than its frame", "command of 100 bytes", header(10, 100, "123456")},
+		{"not protobuf", "truncated", header(8, 4, "\xff\xff\xff\xff")},
+		{"unknown command", "unknown command 99", header(6, 2, "\x08\x63")},
+		{"a broker's command", "CONNECTED is not for a broker", frames(hello(), &wire.Connected{})},
+		{"no connect", "not connected", frames(&wire.Lookup{Topic: "t"})},
+		{"two connects", "connected before", frames(hello(), hello())},
+		{"wrong CRC", "checksum mismatch", append(producer, sendFrame(&wire.Send{Producer: 1, Messages: 1}, corrupt)...)},
+		{"no metadata", "without metadata", append(producer, sendFrame(&wire.Send{Producer: 1, Messages: 1}, good[:2])...)},
+		{"unknown producer", "producer 7 is unknown", append(producer, sendFrame(&wire.Send{Producer: 7, Messages: 1}, good)...)},
+		{"batch without end", "batch of 2147483647", append(producer, sendFrame(&wire.Send{Producer: 1},
+			wire.Join(&wire.Metadata{BatchSize: math.MaxInt32}, nil))...)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			before := len(log.String())
+			conn, err := net.Dial("tcp", s.broker.Addr().String())
+			require.NoError(t, err)
+			defer conn.Close()
+			_, _ = conn.Write(c.in)
+			require.NoError(t, conn.(*net.TCPConn).CloseWrite())
+			require.NoError(t, conn.SetReadDeadline(time.Now().Add(10*time.Second)))
+			_, err = io.Copy(io.Discard, conn)
+			var timeout net.Error
+			require.False(t, errors.As(err, &timeout) && timeout.Timeout(), "the connection stays open")
+			require.Contains(t, log.String()[before:], "level=WARN")
+			require.Contains(t, log.String()[before:], c.says)
+		})
+	}
+	goesOn(t, s)
+}
+
+// goesOn shows that a client still gets its message.
+func goesOn(t testing.TB, s *Server) {
+	t.Helper()
+	c := newClient(t, s.URL())
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "goes-on", SubscriptionName: "s"})
+	send(t, newProducer(t, c, pulsar.ProducerOptions{Topic: "goes-on"}), "still here")
+	require.Equal(t, "still here", string(receive(t, k).Payload()))
+}
+
+// feed plays in to the server as one connection, and waits until it is closed.
+func feed(s *Server, in []byte) {
+	ours, theirs := net.Pipe()
+	closed := make(chan struct{})
+	s.serve(theirs)
+	go func() {
+		defer close(closed)
+		_, _ = io.Copy(io.Discard, ours)
+	}()
+	_, _ = ours.Write(in)
+	_ = ours.Close()
+	<-closed
+}
+
+func TestTenThousandRandomStreams(t *testing.T) {
+	for round := range 50 {
+		s := NewServer(t, WithLogger(slog.New(slog.DiscardHandler)), WithMaxMessageSize(10_000),
+			WithFailoverDelay(time.Millisecond), WithMaxUnacked(20, 50))
+		var wg sync.WaitGroup
+		for worker := range 4 {
+			wg.Go(func() {
+				rnd := rand.New(rand.NewSource(int64(4*round + worker)))
+				for i := range 50 {
+					feed(s, randomStream(rnd))
+					if i%10 == 9 {
+						checkInvariants(t, s)
+					}
+					if i == 30 {
+						s.Unload([]string{"a", "b", "c", ""}[worker])
+					}
+				}
+			})
+		}
+		wg.Wait()
+		survives(t, s)
+	}
+}
+
+// survives holds that all connections end, and that the server goes on.
+func survives(t *testing.T, s *Server) {
+	checkInvariants(t, s)
+	for _, topic := range s.Topics() {
+		s.Messages(topic)
+		s.Subscription(topic, "s")
+	}
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.sessions) == 0
+	}, 10*time.Second, time.Millisecond)
+	goesOn(t, s)
+}
+
+func FuzzServer(f *testing.F) {
+	rnd := rand.New(rand.NewSource(1))
+	for range 20 {
+		f.Add(randomStream(rnd))
+	}
+	s := NewServer(f, WithLogger(slog.New(slog.DiscardHandler)))
+	f.Fuzz(func(t *testing.T, in []byte) {
+		feed(s, in)
+		checkInvariants(t, s)
+	})
+}
+
+// checkInvariants holds what is counted against what is there.
+func checkInvariants(t testing.TB, s *Server) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, topic := range s.topics {
+		for _, sub := range topic.subs {
+			unacked := map[*consumer]int{}
+			for offset, p := range sub.pending {
+				unacked[p.consumer] += p.messages
+				if sub.cursor.acked(offset) {
+					t.Errorf("entry %d is pending and acknowledged", offset)
+				}
+				for _, waiting := range sub.replay {
+					if waiting == offset {
+						t.Errorf("entry %d is pending and to be sent again", offset)
+					}
+				}
+			}
+			sum := 0
+			for _, c := range sub.consumers {
+				if c.unacked != unacked[c] {
+					t.Errorf("consumer %s has %d unacknowledged messages, not %d", c.name, unacked[c], c.unacked)
+				}
+				sum += c.unacked
+				delete(unacked, c)
+			}
+			if sum != sub.unacked || len(unacked) > 0 {
+				t.Errorf("%d unacknowledged messages, not %d; %d consumers that have gone", sum, sub.unacked, len(unacked))
+			}
+			if sub.cursor.mark > len(topic.log) || sub.cursor.read < sub.cursor.mark {
+				t.Errorf("mark %d, read %d of %d", sub.cursor.mark, sub.cursor.read, len(topic.log))
+			}
+		}
+	}
+}

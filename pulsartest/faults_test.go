@@ -1,0 +1,260 @@
+package pulsartest
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// nothing holds that no message comes for a while.
+func nothing(t testing.TB, c pulsar.Consumer) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 200*time.Millisecond)
+	defer cancel()
+	m, err := c.Receive(ctx)
+	if err == nil {
+		t.Fatalf("received %q", m.Payload())
+	}
+}
+
+// pair is a Shared consumer and a producer of topic t, subscription s.
+func pair(t testing.TB, s *Server) (pulsar.Client, pulsar.Consumer, pulsar.Producer) {
+	c := newClient(t, s.URL())
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true})
+	return c, k, newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true, SendTimeout: 500 * time.Millisecond})
+}
+
+// Each of these takes the consumers from a client that comes back by itself,
+// and what was not acknowledged comes again, as if for the first time.
+func TestClientsSurvive(t *testing.T) {
+	for name, fault := range map[string]func(s *Server){
+		"DropConnections": func(s *Server) { s.DropConnections() },
+		"Unload":          func(s *Server) { s.Unload("t") },
+		"CloseConsumers":  func(s *Server) { s.CloseConsumers("t", "s") },
+		"RefuseConnections": func(s *Server) {
+			s.RefuseConnections(true)
+			s.DropConnections()
+			time.Sleep(50 * time.Millisecond)
+			if len(s.Subscription("t", "s").Consumers) > 0 {
+				panic("somebody came in")
+			}
+			s.RefuseConnections(false)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := NewServer(t)
+			_, k, p := pair(t, s)
+			send(t, p, "0")
+			send(t, p, "1")
+			require.NoError(t, k.Ack(receive(t, k)))
+			require.Equal(t, "1", string(receive(t, k).Payload()))
+			require.Equal(t, 1, s.Subscription("t", "s").Unacked)
+			fault(s)
+			m := receive(t, k)
+			require.Equal(t, "1", string(m.Payload()))
+			require.Zero(t, m.RedeliveryCount())
+			require.NoError(t, k.Ack(m))
+			require.Zero(t, s.Subscription("t", "s").Backlog)
+		})
+	}
+}
+
+func TestDropConnectionsForgetsAtOnce(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	send(t, p, "0")
+	receive(t, k)
+	for range 5 {
+		pair(t, s) // they get nothing of the first consumer's
+	}
+	s.RefuseConnections(true)
+	s.DropConnections()
+	sub := s.Subscription("t", "s")
+	require.Empty(t, sub.Consumers)
+	require.Zero(t, sub.Unacked)
+	require.Equal(t, 1, sub.Backlog)
+	require.Equal(t, 1, sub.Delivered)
+	s.RefuseConnections(false)
+}
+
+func TestPauseDispatch(t *testing.T) {
+	t.Parallel()
+	for _, topic := range []string{"", "t", "persistent://public/default/t"} {
+		s := NewServer(t)
+		_, k, p := pair(t, s)
+		s.PauseDispatch(topic)
+		send(t, p, "0")
+		nothing(t, k)
+		s.ResumeDispatch("t2")
+		nothing(t, k)
+		s.ResumeDispatch(topic)
+		receive(t, k)
+	}
+}
+
+func TestFailSends(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, _, p := pair(t, s)
+	s.FailSends("t", 1, TopicTerminated)
+	_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("0")})
+	require.Error(t, err)
+	require.Empty(t, s.Messages("t"))
+}
+
+func TestFailSendsInPassing(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	s.FailSends("", 2, PersistenceError) // the client sends again
+	send(t, p, "1")
+	require.Equal(t, "1", string(receive(t, k).Payload()))
+	require.Len(t, s.Messages("t"), 1)
+}
+
+func TestSwallowSends(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	s.SwallowSends("t", 1)
+	_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("0")})
+	require.ErrorIs(t, err, pulsar.ErrSendTimeout)
+	require.Empty(t, s.Messages("t"))
+	send(t, p, "1")
+	require.Equal(t, "1", string(receive(t, k).Payload()))
+	s.SwallowSends("t", -1)
+	s.SwallowSends("t", 0)
+	send(t, p, "2")
+}
+
+func TestFailProducersAndSubscribes(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	require.NoError(t, s.CreatePartitionedTopic("t", 2))
+	c := newClient(t, s.URL())
+	s.FailProducers("t", 1, AuthorizationError)
+	s.FailSubscribes("t", 1, AuthorizationError)
+	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "t"})
+	require.ErrorContains(t, err, "injected")
+	_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
+	require.ErrorContains(t, err, "injected")
+	newProducer(t, c, pulsar.ProducerOptions{Topic: "t"})
+	subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
+}
+
+func TestDelayResponses(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	s.DelayResponses(100 * time.Millisecond)
+	began := time.Now()
+	for i := range 3 {
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)}, nil)
+	}
+	for i := range 3 {
+		require.Equal(t, fmt.Sprint(i), string(receive(t, k).Payload()))
+	}
+	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
+	require.Less(t, time.Since(began), 5*time.Second)
+	s.DelayResponses(0)
+	send(t, p, "3")
+}
+
+func TestDropAckResponses(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: quiet(), OperationTimeout: 300 * time.Millisecond})
+	require.NoError(t, err)
+	defer c.Close()
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true})
+	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t"})
+	send(t, p, "0")
+	send(t, p, "1")
+	s.DropAckResponses(1)
+	require.ErrorContains(t, k.Ack(receive(t, k)), "timed out")
+	require.Equal(t, 1, s.Subscription("t", "s").Backlog)
+	require.NoError(t, k.Ack(receive(t, k)))
+	require.Zero(t, s.Subscription("t", "s").Backlog)
+}
+
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	send(t, p, "0")
+	s.Terminate("t")
+	_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("1")})
+	require.Error(t, err)
+	receive(t, k)
+}
+
+func TestHookSeesAndDrops(t *testing.T) {
+	t.Parallel()
+	seen := make(chan Command, 1000)
+	var s *Server
+	s = NewServer(t, WithHook(func(c Command) Verdict {
+		select {
+		case seen <- c:
+		default:
+		}
+		s.Subscription("t", "s") // it may
+		if c.Type == "ACK" {
+			return Drop
+		}
+		return Pass
+	}))
+	c := newClient(t, s.URL())
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Name: "me", Type: pulsar.Shared,
+		NackRedeliveryDelay: 20 * time.Millisecond})
+	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", Name: "producer"})
+	id := send(t, p, "0")
+	m := receive(t, k)
+	k.Nack(m)
+	require.NoError(t, k.Ack(receive(t, k)))
+	want := map[string]func(Command) bool{
+		"CONNECT":   func(c Command) bool { return c.From == FromClient && c.Connection != "" },
+		"CONNECTED": func(c Command) bool { return c.From == FromBroker },
+		"SUBSCRIBE": func(c Command) bool { return c.Subscription == "s" && c.Consumer == "me" },
+		"FLOW":      func(c Command) bool { return c.Permits > 0 },
+		"SEND":      func(c Command) bool { return c.Producer == "producer" },
+		"MESSAGE":   func(c Command) bool { return c.RedeliveryCount == 1 && c.IDs[0].Entry == id.EntryID() },
+		"REDELIVER_UNACKNOWLEDGED_MESSAGES": func(c Command) bool {
+			return c.Consumer == "me" && c.Topic == "persistent://public/default/t"
+		},
+		"ACK": func(c Command) bool { return len(c.IDs) == 1 && !c.Cumulative },
+	}
+	for len(want) > 0 {
+		select {
+		case c := <-seen:
+			if f := want[c.Type]; f != nil && f(c) {
+				delete(want, c.Type)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatalf("never seen: %v", want)
+		}
+	}
+	require.Equal(t, 1, s.Subscription("t", "s").Backlog, "the ack was dropped")
+}
+
+func TestHookDisconnects(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, k, p := pair(t, s)
+	send(t, p, "0")
+	m := receive(t, k)
+	s.SetHook(func(c Command) Verdict {
+		if c.Type == "ACK" {
+			return Disconnect
+		}
+		return Pass
+	})
+	require.Error(t, k.Ack(m))
+	s.SetHook(nil)
+	require.NoError(t, k.Ack(receive(t, k)))
+}

@@ -1,0 +1,85 @@
+package wire
+
+import (
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/reflect/protoreflect"
+)
+
+// appendMessage writes m with its length before it. Most messages are shorter
+// than 128 bytes, so one byte is kept free for the length.
+func (c *codec) appendMessage(num protowire.Number, m message) {
+	c.out = protowire.AppendTag(c.out, num, protowire.BytesType)
+	start := len(c.out)
+	c.out = append(c.out, 0)
+	m.fields(c)
+	size := len(c.out) - start - 1
+	if size < 0x80 {
+		c.out[start] = byte(size)
+		return
+	}
+	extra := protowire.SizeVarint(uint64(size)) - 1
+	c.out = append(c.out, make([]byte, extra)...)
+	copy(c.out[start+1+extra:], c.out[start+1:start+1+size])
+	protowire.AppendVarint(c.out[:start], uint64(size))
+}
+
+func (c *codec) takeMessage(num protowire.Number, m message) bool {
+	if !c.here(num, protowire.BytesType) {
+		return false
+	}
+	b, n := protowire.ConsumeBytes(c.in)
+	if !c.take(n) {
+		return false
+	}
+	if err := unmarshal(b, m); err != nil {
+		c.err = err
+		return false
+	}
+	return true
+}
+
+// one is a single message field; nil is absent.
+func one[T any, M interface {
+	*T
+	message
+}](c *codec, num protowire.Number, r rule, p *M) {
+	switch c.mode {
+	case encoding:
+		if *p != nil {
+			c.appendMessage(num, *p)
+		}
+	case decoding:
+		if c.num == num {
+			if m := M(new(T)); c.takeMessage(num, m) {
+				*p = m
+			}
+		}
+	case resetting:
+		*p = nil
+	case describing:
+		c.seen = append(c.seen, field{num: num, kind: protoreflect.MessageKind, rule: r, sub: M(new(T))})
+	}
+}
+
+// many is a repeated message field.
+func many[T any, M interface {
+	*T
+	message
+}](c *codec, num protowire.Number, p *[]T) {
+	switch c.mode {
+	case encoding:
+		for i := range *p {
+			c.appendMessage(num, M(&(*p)[i]))
+		}
+	case decoding:
+		if c.num == num {
+			if m := M(new(T)); c.takeMessage(num, m) {
+				*p = append(*p, *m)
+			}
+		}
+	case resetting:
+		*p = nil
+	case describing:
+		c.seen = append(c.seen, field{num: num, kind: protoreflect.MessageKind, rule: repeated, sub: M(new(T))})
+	}
+}

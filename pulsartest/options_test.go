@@ -1,0 +1,107 @@
+package pulsartest
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+func TestExactDelays(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, WithExactDelays())
+	_, k, p := pair(t, s)
+	began := time.Now()
+	for _, after := range []time.Duration{300, 100, 200} {
+		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(after.String()), DeliverAfter: after * time.Millisecond})
+		require.NoError(t, err)
+	}
+	for _, after := range []time.Duration{100, 200, 300} {
+		m := receive(t, k)
+		require.Equal(t, after.String(), string(m.Payload()))
+		// The wire has whole milliseconds.
+		require.GreaterOrEqual(t, time.Since(began), (after-1)*time.Millisecond)
+		t.Logf("%v: %v late", after*time.Millisecond, time.Since(began)-after*time.Millisecond)
+	}
+}
+
+func TestMaxUnacked(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, WithMaxUnacked(2, 3))
+	c := newClient(t, s.URL())
+	options := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true}
+	one := subscribe(t, c, options)
+	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true})
+	for range 6 {
+		send(t, p, "m")
+	}
+	first := receive(t, one)
+	receive(t, one)
+	nothing(t, one)
+	two := subscribe(t, c, options)
+	receive(t, two)
+	nothing(t, two) // the subscription's limit
+	require.NoError(t, one.Ack(first))
+	nothing(t, one) // until half of the subscription's limit
+}
+
+func TestWithoutTopicCreation(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, WithoutTopicCreation())
+	require.NoError(t, s.CreatePartitionedTopic("t", 1))
+	c := newClient(t, s.URL())
+	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "unknown"})
+	require.Error(t, err)
+	newProducer(t, c, pulsar.ProducerOptions{Topic: "t"})
+	require.Len(t, s.Topics(), 1)
+}
+
+func TestMaxMessageSize(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t, WithMaxMessageSize(1000))
+	_, _, p := pair(t, s)
+	_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 2000)})
+	require.ErrorIs(t, err, pulsar.ErrMessageTooLarge)
+}
+
+func TestStartSaysWhatFailed(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	_, err := Start(WithAddresses(s.broker.Addr().String(), "127.0.0.1:0"))
+	require.ErrorContains(t, err, "broker: listen tcp")
+	_, err = Start(WithAddresses("127.0.0.1:0", s.broker.Addr().String()))
+	require.ErrorContains(t, err, "admin: listen tcp")
+}
+
+func TestCloseTwiceAndUnderUse(t *testing.T) {
+	t.Parallel()
+	s, err := Start()
+	require.NoError(t, err)
+	conn, err := net.Dial("tcp", s.broker.Addr().String())
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = conn.Write(frames(hello()))
+	require.NoError(t, err)
+	_, err = conn.Read(make([]byte, 4))
+	require.NoError(t, err)
+	s.Close()
+	s.Close()
+	_, err = io.Copy(io.Discard, conn)
+	require.NoError(t, err, "closed")
+	_, err = http.Get(s.AdminURL() + "/admin/v2/brokers/health")
+	require.Error(t, err)
+}
+
+func TestClientOfTheAdminURL(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	c := newClient(t, s.AdminURL()) // it looks topics up by HTTP
+	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
+	send(t, newProducer(t, c, pulsar.ProducerOptions{Topic: "t"}), "0")
+	receive(t, k)
+}
