@@ -22,6 +22,7 @@ func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n
 
 // Upstream and the Java client answer with 300 to 4,600 deliveries.
 func TestBatchNackedBitByBit(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		messages    int
 		between     time.Duration
@@ -78,6 +79,7 @@ func TestBatchNackedBitByBit(t *testing.T) {
 }
 
 func TestThousandWaitOverUnloads(t *testing.T) {
+	t.Parallel()
 	const n = 1000
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()

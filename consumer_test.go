@@ -22,7 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "12") // tests against a broker mostly wait
+	_ = flag.Set("test.parallel", "24") // tests against a broker mostly wait
 	goleak.VerifyTestMain(m,
 		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
 		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),

@@ -39,6 +39,7 @@ var ways = map[string]struct {
 }
 
 func TestFailedMessagesComeBackOnce(t *testing.T) { // conformance 26
+	t.Parallel()
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.option, way.fail) })
 	}
@@ -79,6 +80,7 @@ func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail fun
 }
 
 func TestBackoffGrows(t *testing.T) { // conformance 27 and 31
+	t.Parallel()
 	each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
 			each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) { // and 19
@@ -110,6 +112,7 @@ func TestBackoffGrows(t *testing.T) { // conformance 27 and 31
 }
 
 func TestPlainConsumerWrapped(t *testing.T) { // conformance 37
+	t.Parallel()
 	each(t, map[string][]redelivery.Option{
 		"unknown": nil, "known": {redelivery.WithInnerNackDelay(2 * time.Second)},
 	}, func(t *testing.T, options []redelivery.Option) {
@@ -169,6 +172,7 @@ func (s *syncBuffer) String() string {
 }
 
 func TestAckedSiblingsStayAcked(t *testing.T) { // conformance 29
+	t.Parallel()
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
 			t.Parallel()
@@ -199,6 +203,7 @@ func TestAckedSiblingsStayAcked(t *testing.T) { // conformance 29
 }
 
 func TestUnloadWhileNacksWait(t *testing.T) { // conformance 30
+	t.Parallel()
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()
 		b := newBroker(t)
@@ -233,6 +238,7 @@ func TestUnloadWhileNacksWait(t *testing.T) { // conformance 30
 
 // Every message is nacked three times with delays of its own and then acknowledged, while the topic is unloaded.
 func TestCountsAreExactOverUnloads(t *testing.T) {
+	t.Parallel()
 	const n, nacks = 200, 3
 	for _, kind := range []string{"Exclusive", "Shared"} {
 		for _, batched := range []bool{true, false} {

@@ -52,6 +52,7 @@ func next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message 
 var bg = context.Background()
 
 func TestReconsumedUntilDead(t *testing.T) { // conformance 32
+	t.Parallel()
 	each(t, map[string]bool{"with response": true, "without response": false}, func(t *testing.T, response bool) {
 		t.Parallel()
 		const n = 100
@@ -139,6 +140,7 @@ func TestEverythingIsKeptOverRetries(t *testing.T) { // conformance 33, 39 and t
 }
 
 func TestAlwaysFailedIsDead(t *testing.T) { // conformance 38
+	t.Parallel()
 	for name, way := range ways {
 		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 			t.Run(name, func(t *testing.T) {
@@ -221,6 +223,7 @@ func TestTwoTopicsOnePartitioned(t *testing.T) { // conformance 40
 }
 
 func TestChunkedMessages(t *testing.T) { // conformance 35
+	t.Parallel()
 	each(t, map[string]bool{"single topic": false, "with a retry topic": true}, func(t *testing.T, retries bool) {
 		t.Parallel()
 		b := newBroker(t)
@@ -258,6 +261,7 @@ func TestChunkedMessages(t *testing.T) { // conformance 35
 }
 
 func TestReconsumeErrors(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	plain := b.subscribe(b.options(topic, pulsar.Shared))

@@ -20,6 +20,7 @@ func (f flushes) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)            {}
 func (f flushes) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) { f <- time.Now() }
 
 func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	opts, err := redelivery.Prepare(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(time.Second))
@@ -40,6 +41,7 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 }
 
 func TestUpstreamReturnsThePreparedChannel(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	opts, err := redelivery.Prepare(b.options(b.topic(0), pulsar.Shared))
 	require.NoError(t, err)
