@@ -80,3 +80,36 @@ func untilAsked(inner *fake, n int, start time.Time) time.Duration {
 	}
 	return time.Since(start)
 }
+
+// Retries and dead letters go where the file says.
+func TestConfigOfRetries(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	file, err := config.Parse([]byte(`
+policies: {ladder: {type: levels, levels: "10ms 20ms"}}
+consumers:
+  billing:
+    reconsumeBackoff: ladder
+    maxDeliveries: 2
+    retryLetterTopic: ` + topic + `-again
+    deadLetterTopic: ` + topic + `-dead
+`))
+	require.NoError(t, err)
+	opts, err := file.ConsumerOptions("billing", b.options(topic, pulsar.Shared))
+	require.NoError(t, err)
+	options, err := file.Options("billing")
+	require.NoError(t, err)
+	c := b.subscribe(opts, options...)
+	dead, err := b.client.Subscribe(b.options(topic+"-dead", pulsar.Exclusive))
+	require.NoError(t, err)
+	defer dead.Close()
+	b.send(topic, 1, false)
+	for n, from := range []string{topic, topic + "-again", topic + "-again"} {
+		msg := next(t, c, 5*time.Second)
+		assert.Contains(t, msg.Topic(), from)
+		assert.Equal(t, []string{"", "10", "20"}[n], msg.Properties()["DELAY_TIME"])
+		require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+	}
+	assert.Equal(t, "3", next(t, dead, 5*time.Second).Properties()["RECONSUMETIMES"])
+}

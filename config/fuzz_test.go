@@ -45,7 +45,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		for name, consumer := range c.Consumers {
-			if consumer.ReconsumeBackoff != nil {
+			if consumer.ReconsumeBackoff != nil { // for Subscribe, not for Prepare
 				continue
 			}
 			options, err := c.Options(name)
