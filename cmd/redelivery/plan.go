@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/nack"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // maxRedeliveries is how far a plan looks ahead.
@@ -42,7 +44,7 @@ func ofConsumer(name string, c config.Consumer) []failure {
 		cases = append(cases, failure{name, timedOut, c.AckTimeout, c.AckTimeoutRedeliveryBackoff, limit})
 	}
 	if c.ReconsumeBackoff != nil {
-		cases = append(cases, failure{name, reconsumed, 0, c.ReconsumeBackoff, limit})
+		cases = append(cases, failure{name, reconsumed, 0, c.ReconsumeBackoff, cmp.Or(limit, reconsume.DefaultMaxDeliveries)})
 	}
 	if len(cases) == 0 {
 		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(nack.DefaultDelay), limit})
