@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The values that zero fields of an Exponential stand for, those of the Java client.
+// The values that zero fields of an Exponential stand for. (The Java client's minimum is 10s.)
 const (
 	DefaultMin        = time.Second
 	DefaultMax        = 10 * time.Minute
