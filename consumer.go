@@ -57,9 +57,10 @@ type Consumer struct {
 	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
 	table     *delivery.Table
 	epoch     chan struct{} // closed when the table is cleared
-	swallow   chores
-	dead      chores
-	warned    bool // of many unacknowledged messages
+	swallow   chores        // copies of settled messages
+	dead      chores        // dead letters
+	moves     chores        // to the retry topic
+	warned    bool          // of many unacknowledged messages
 	lastAsk   time.Time
 	swallowed uint64
 	failed    uint64
@@ -78,7 +79,6 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		epoch:    make(chan struct{}),
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
-	c.swallow.do, c.dead.do = c.swallowCopy, c.bury
 	c.reconsumer = s.reconsumer
 	holdLimit, rewinds, inFlight := s.holdLimit, false, delivery.RequestTimeout
 	if c.messages == nil {
@@ -159,7 +159,7 @@ func (c *Consumer) clear() {
 	if c.timeouts != nil {
 		c.timeouts.Clear()
 	}
-	c.swallow.todo, c.dead.todo = nil, nil
+	c.swallow.todo, c.dead.todo, c.moves.todo = nil, nil, nil
 	close(c.epoch)
 	c.epoch = make(chan struct{})
 }

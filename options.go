@@ -40,6 +40,7 @@ type settings struct {
 	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
 	reconsumer       *reconsume.Reconsumer
+	outlive          time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration
 	innerDelay       time.Duration
 	holdLimit        int64
@@ -113,6 +114,22 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
 		s.reconsumeBackoff = b
+		return nil
+	}
+}
+
+// WithNackRetryTopic moves a nacked message to the retry topic if its delay is from or longer, so that the delay outlives the
+// process; shorter ones wait here, which is more precise. Its redelivery count goes along. Default: none. It must be more
+// than 0, and needs a retry topic: RetryEnable or WithReconsumeBackoff.
+//
+// It is for Nack and NackWithDelay: of NackID and of an ack timeout there is no message to publish. Until the retry is
+// published, and if it cannot be, the message waits here. As with every reconsume, DLQPolicy.MaxDeliveries limits how often.
+func WithNackRetryTopic(from time.Duration) Option {
+	return func(s *settings) error {
+		if from <= 0 {
+			return invalid("WithNackRetryTopic", from, "more than 0")
+		}
+		s.outlive = from
 		return nil
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there
@@ -184,8 +185,9 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	c.mu.Lock()
 	now := time.Now()
 	verdict := c.table.Arrive(cm, now)
-	if verdict == delivery.Deliver {
-		if d := c.early(cm, now); d > 0 {
+	if verdict == delivery.Deliver && c.isRetry(cm) {
+		c.table.Carry(cm.ID(), reconsume.RedeliveryCount(cm))
+		if d := early(cm, now); d > 0 {
 			verdict = delivery.Hold
 			c.table.Postpone(cm.Message, now.Add(d))
 			c.nacks.TrackFor(delivery.KeyOf(cm.ID()), d)
@@ -199,7 +201,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
 	case delivery.Swallow:
 		c.swallowed++
-		c.start(&c.swallow, cm)
+		c.start(&c.swallow, func() { c.swallowCopy(cm) })
 	}
 	c.mu.Unlock()
 	if warn {
@@ -210,7 +212,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		return false
 	}
 	if c.nacksUndecryptable && cm.GetEncryptionContext() != nil {
-		c.nack(cm.ID(), nil)
+		c.nack(cm.ID(), nil, nil)
 		return false
 	}
 	return true

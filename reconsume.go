@@ -43,9 +43,8 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
 // or a retry topic. Errors are as with ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	count := c.RedeliveryCount(msg)
 	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.DeadLetterCounted(ctx, cm, reason, count)
+		return c.reconsumer.DeadLetter(ctx, cm, reason)
 	})
 }
 
@@ -63,7 +62,7 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 	}
 	c.fail("reconsume later", err)
 	if id, idErr := idOf(msg); idErr == nil && c.ended.Err() == nil {
-		if err := c.nackID(id, msg.RedeliveryCount(), msg.Topic(), nil); err != nil {
+		if err := c.nackID(id, msg, nil); err != nil {
 			c.fail("nack", err)
 		}
 	}
@@ -85,7 +84,8 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	if c.ended.Err() != nil {
 		return reconsume.ErrClosed
 	}
-	if _, ok := c.count(id); !ok {
+	count, ok := c.count(id)
+	if !ok {
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -97,7 +97,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 			return consumer.AckID(newest)
 		}
 		published = true
-		err := publish(ctx, pulsar.ConsumerMessage{Consumer: consumer, Message: identified{msg, newest}})
+		err := publish(ctx, pulsar.ConsumerMessage{Consumer: consumer, Message: identified{msg, newest, count}})
 		if err != nil && c.ended.Err() != nil && !errors.Is(err, reconsume.ErrClosed) {
 			return fmt.Errorf("%w: %w", reconsume.ErrClosed, err)
 		}
@@ -117,37 +117,40 @@ func (c *Consumer) isDead(cm pulsar.ConsumerMessage) bool {
 	if !ok || count < c.maxDeliveries {
 		return false
 	}
-	c.start(&c.dead, cm)
+	c.start(&c.dead, func() { c.bury(cm, count) })
 	return true
 }
 
 // bury publishes a dead letter. If that fails the message is nacked, to be tried again.
-func (c *Consumer) bury(cm pulsar.ConsumerMessage) {
-	count, ok := c.count(cm.ID())
-	if !ok {
-		return // settled meanwhile
+func (c *Consumer) bury(cm pulsar.ConsumerMessage, count uint32) {
+	err := c.DeadLetter(c.ended, cm.Message, fmt.Errorf("delivered %d times and not acknowledged", count))
+	if err == nil || errors.Is(err, ErrNotHeld) || c.ended.Err() != nil {
+		return
 	}
-	reason := fmt.Errorf("delivered %d times and not acknowledged", count)
-	err := c.reconsume(c.ended, cm.Message, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.DeadLetterCounted(ctx, cm, reason, count)
+	c.fail("dead letter", err, "message", cm.ID())
+	c.nack(cm.ID(), nil, nil)
+}
+
+// outlive moves a nacked message to the retry topic. If that fails it waits here, as it does already.
+func (c *Consumer) outlive(msg pulsar.Message, until time.Time) {
+	err := c.reconsume(c.ended, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.LaterCounted(ctx, cm, time.Until(until))
 	})
-	if err != nil && c.ended.Err() == nil {
-		c.fail("dead letter", err, "message", cm.ID())
-		c.nack(cm.ID(), nil)
+	if err != nil && !errors.Is(err, ErrNotHeld) && c.ended.Err() == nil {
+		c.fail("moving a nacked message to the retry topic", err, "message", msg.ID())
 	}
 }
 
 // chores are done one after the other by a goroutine that lives while there are any: what may wait for the broker must not
 // hold up who receives.
 type chores struct {
-	do   func(pulsar.ConsumerMessage)
-	todo []pulsar.ConsumerMessage
+	todo []func()
 	busy bool
 }
 
 // start adds a chore. The caller holds mu.
-func (c *Consumer) start(ch *chores, cm pulsar.ConsumerMessage) {
-	if ch.todo = append(ch.todo, cm); !ch.busy && c.ended.Err() == nil {
+func (c *Consumer) start(ch *chores, chore func()) {
+	if ch.todo = append(ch.todo, chore); !ch.busy && c.ended.Err() == nil {
 		ch.busy = true
 		c.work.Go(func() { c.drain(ch) })
 	}
@@ -164,9 +167,9 @@ func (c *Consumer) drain(ch *chores) {
 			return
 		}
 		c.mu.Unlock()
-		for _, cm := range todo {
+		for _, chore := range todo {
 			if c.ended.Err() == nil {
-				ch.do(cm)
+				chore()
 			}
 		}
 	}

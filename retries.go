@@ -30,6 +30,9 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
 	}
 	if !s.retries(opts) {
+		if s.outlive > 0 {
+			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
+		}
 		return nil
 	}
 	switch {
@@ -38,9 +41,9 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	case opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
-	case s.reconsumeBackoff != nil:
-		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff: "+
-			"the broker delays on no other")
+	case s.reconsumeBackoff != nil || s.outlive > 0:
+		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
+			"WithNackRetryTopic: the broker delays on no other")
 	default:
 		s.logger.Warn("redelivery: RetryEnable without effect on delays: the broker delays on Shared and Key_Shared only",
 			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
@@ -148,14 +151,17 @@ func fullTopic(topic string) string {
 // believed, since clocks differ and properties lie.
 const maxEarly = 2 * time.Second
 
-// early returns for how long a message that came from the retry topic is to be held back.
-func (c *Consumer) early(msg pulsar.Message, now time.Time) time.Duration {
-	if c.retryTopic == "" || reconsume.BaseTopic(msg.Topic()) != c.retryTopic {
-		return 0
-	}
-	delay, ok := reconsume.DelayTime(msg)
+// isRetry reports whether a message came from the retry topic.
+func (c *Consumer) isRetry(msg pulsar.Message) bool {
+	return c.retryTopic != "" && reconsume.BaseTopic(msg.Topic()) == c.retryTopic
+}
+
+// early returns for how long a retry is to be held back.
+func early(retry pulsar.Message, now time.Time) time.Duration {
+	delay, ok := reconsume.DelayTime(retry)
 	if !ok {
 		return 0
 	}
-	return min(msg.PublishTime().Add(delay).Sub(now), maxEarly)
+	const rounded = time.Millisecond // off the publish time
+	return min(retry.PublishTime().Add(delay+rounded).Sub(now), maxEarly)
 }

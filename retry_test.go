@@ -290,6 +290,40 @@ func TestReconsumeErrors(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Failed)
 }
 
+func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.retrying(topic, 4)
+	opts.AckWithResponse = true
+	policy := backoff.Exponential{Min: ms(300), Max: time.Minute, Multiplier: 4} // 0.3, 1.2, 4.8 s
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(policy), redelivery.WithNackRetryTopic(time.Second))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	var due time.Time
+	for n := range uint32(4) {
+		msg := next(t, c, 10*time.Second)
+		require.False(t, time.Now().Before(due), "early by %v", time.Until(due))
+		require.Equal(t, n, c.RedeliveryCount(msg))
+		want := topic
+		if n > 1 {
+			want = retryTopic(topic)
+		}
+		require.Equal(t, want, msg.Topic())
+		if n == 3 {
+			require.NoError(t, c.NackWithDelay(msg, 0))
+			break
+		}
+		due = time.Now().Add(policy.Next(n))
+		c.Nack(msg)
+	}
+	go func() { _, _ = c.Receive(t.Context()) }()
+	require.Equal(t, "4", next(t, dead, 10*time.Second).Properties()["REDELIVERY_COUNT"])
+	b.settles(topic, 0)
+	b.settles(retryTopic(topic), 0)
+	require.Zero(t, c.Stats().Failed)
+}
+
 // A process that is killed leaves its retries to the next one.
 func TestRetriesOutliveTheProcess(t *testing.T) {
 	const n, levels = 200, "3s 4s 5s 6s 7s 8s 9s 10s"

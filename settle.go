@@ -41,17 +41,19 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
 	return c.settle(id, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
-		return consumer.AckWithTxn(identified{msg, id}, txn)
+		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
 	})
 }
 
-// identified is a message under the id of its newest delivery.
+// identified is a message under the id of its newest delivery and with the Consumer's count.
 type identified struct {
 	pulsar.Message
-	id pulsar.MessageID
+	id    pulsar.MessageID
+	count uint32
 }
 
-func (m identified) ID() pulsar.MessageID { return m.id }
+func (m identified) ID() pulsar.MessageID    { return m.id }
+func (m identified) RedeliveryCount() uint32 { return m.count }
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
@@ -224,7 +226,7 @@ func (c *Consumer) Nack(msg pulsar.Message) {
 // NackID is Nack by message id. Unlike upstream's it goes by the policy too. An id that this Consumer did not hand out, or
 // settled, counts as one of a message that was not redelivered yet.
 func (c *Consumer) NackID(id pulsar.MessageID) {
-	if err := c.nackID(id, 0, "", nil); err != nil {
+	if err := c.nackID(id, nil, nil); err != nil {
 		c.fail("nack", err)
 	}
 }
@@ -240,12 +242,17 @@ func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration) error {
 	if err != nil {
 		return err
 	}
-	return c.nackID(id, msg.RedeliveryCount(), msg.Topic(), delay)
+	return c.nackID(id, msg, delay)
 }
 
-func (c *Consumer) nackID(id pulsar.MessageID, count uint32, topic string, delay *time.Duration) error {
+// nackID nacks a message, which is nil if there is no more than its id.
+func (c *Consumer) nackID(id pulsar.MessageID, msg pulsar.Message, delay *time.Duration) error {
 	if err := checkID(id); err != nil {
 		return err
+	}
+	count, topic := uint32(0), ""
+	if msg != nil {
+		count, topic = msg.RedeliveryCount(), msg.Topic()
 	}
 	c.mu.Lock()
 	known := c.table.Knows(id)
@@ -257,12 +264,12 @@ func (c *Consumer) nackID(id pulsar.MessageID, count uint32, topic string, delay
 	if !known {
 		return foreign(id)
 	}
-	c.nack(id, delay)
+	c.nack(id, msg, delay)
 	return nil
 }
 
 // nack starts the delay of a message that the table knows: the policy's, if delay is nil.
-func (c *Consumer) nack(id pulsar.MessageID, delay *time.Duration) {
+func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Duration) {
 	if delay == nil {
 		d, ok := c.delay(c.settings.nackBackoff, id)
 		if !ok {
@@ -276,9 +283,13 @@ func (c *Consumer) nack(id pulsar.MessageID, delay *time.Duration) {
 	until := time.Now().Add(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended.Err() == nil && c.table.Nack(id, until, lead) {
-		c.untrack(key, true)
-		c.nacks.TrackFor(key, d-lead)
+	if c.ended.Err() != nil || !c.table.Nack(id, until, lead) {
+		return
+	}
+	c.untrack(key, true)
+	c.nacks.TrackFor(key, d-lead)
+	if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
+		c.start(&c.moves, func() { c.outlive(msg, until) })
 	}
 }
 

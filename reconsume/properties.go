@@ -16,7 +16,7 @@ const (
 	PropertyDelayLevel       = "DELAY_LEVEL"       // the last level that LaterLevel, or Later after it, used
 	PropertyException        = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
-	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before it was a dead letter
+	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 )
 
@@ -63,6 +63,15 @@ func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	return time.Duration(millis) * time.Millisecond, true
 }
 
+// RedeliveryCount returns the redelivery count that LaterCounted handed on with msg, or 0.
+func RedeliveryCount(msg pulsar.Message) uint32 {
+	n, err := strconv.ParseUint(msg.Properties()[PropertyRedeliveryCount], 10, 32)
+	if err != nil {
+		return 0
+	}
+	return uint32(n)
+}
+
 // properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
 // them. They only inform: where a message goes is up to Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
@@ -70,6 +79,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	for name, value := range msg.Properties() {
 		props[name] = value
 	}
+	delete(props, PropertyRedeliveryCount)
 	for name, value := range custom {
 		props[name] = value
 	}
@@ -90,7 +100,11 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 func (o *Options) retryProperties(msg pulsar.Message, delay time.Duration, level int, custom map[string]string) map[string]string {
 	props := o.properties(msg, custom)
 	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(reconsumeTimes(props))+1, 10)
-	props[pulsar.SysPropertyDelayTime] = strconv.FormatInt(delay.Milliseconds(), 10)
+	millis := delay.Milliseconds()
+	if time.Duration(millis)*time.Millisecond < delay {
+		millis++ // never early
+	}
+	props[pulsar.SysPropertyDelayTime] = strconv.FormatInt(millis, 10)
 	if level > 0 {
 		props[PropertyDelayLevel] = strconv.Itoa(level)
 	}
@@ -99,7 +113,7 @@ func (o *Options) retryProperties(msg pulsar.Message, delay time.Duration, level
 
 const maxReason = 1024
 
-func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error, count uint32) map[string]string {
+func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error) map[string]string {
 	props := o.properties(msg, custom)
 	if reason != nil && !o.OmitReason {
 		text := reason.Error()
@@ -109,7 +123,7 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 		props[PropertyException] = text
 	}
 	props[PropertyOriginTopic] = msg.Topic()
-	props[PropertyRedeliveryCount] = strconv.FormatUint(uint64(count), 10)
+	props[PropertyRedeliveryCount] = strconv.FormatUint(uint64(msg.RedeliveryCount()), 10)
 	props[PropertyDeadLetterTime] = strconv.FormatInt(time.Now().UnixMilli(), 10)
 	return props
 }

@@ -119,7 +119,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, delay
 	}
 	n := reconsumeTimes(cm.Properties())
 	if n >= r.o.MaxDeliveries {
-		props := r.o.deadLetterProperties(cm.Message, custom, fmt.Errorf("reconsumed %d times", n), cm.RedeliveryCount())
+		props := r.o.deadLetterProperties(cm.Message, custom, fmt.Errorf("reconsumed %d times", n))
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.deadLetters, cm, props, 0)
 	}
@@ -128,18 +128,22 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, delay
 	return r.publish(ctx, r.retries, cm, props, delay)
 }
 
-// DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
-func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	return r.DeadLetterCounted(ctx, cm, reason, 0)
-}
-
-// DeadLetterCounted is DeadLetter of a message whose redelivery count the caller knows better than the broker does.
-func (r *Reconsumer) DeadLetterCounted(ctx context.Context, cm pulsar.ConsumerMessage, reason error, count uint32) error {
+// LaterCounted is LaterAfter for a message that was nacked: its next redelivery count goes along in REDELIVERY_COUNT, so that
+// its delays go on growing.
+func (r *Reconsumer) LaterCounted(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) error {
 	if cm.Message == nil {
 		return errNoMessage
 	}
-	props := r.o.deadLetterProperties(cm.Message, nil, reason, max(count, cm.RedeliveryCount()))
-	return r.publish(ctx, r.deadLetters, cm, props, 0)
+	count := strconv.FormatUint(uint64(cm.RedeliveryCount())+1, 10)
+	return r.later(ctx, cm, delay, 0, map[string]string{PropertyRedeliveryCount: count})
+}
+
+// DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
+func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
+	if cm.Message == nil {
+		return errNoMessage
+	}
+	return r.publish(ctx, r.deadLetters, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
 }
 
 var errNoMessage = errors.New("reconsume: message is nil, want one that was received")

@@ -227,16 +227,27 @@ func TestLaterAfter(t *testing.T) {
 	})
 }
 
+func TestTheCountGoesAlong(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"REDELIVERY_COUNT": "3"}}}
+		require.NoError(t, r.LaterCounted(bg, cm, time.Second))
+		require.NoError(t, r.Later(bg, cm))
+		require.EqualValues(t, 8, reconsume.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
+		require.Zero(t, reconsume.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
+		require.Zero(t, reconsume.RedeliveryCount(message{props: map[string]string{"REDELIVERY_COUNT": "-1"}}))
+	})
+}
+
 func TestDeadLetters(t *testing.T) {
 	o := reconsume.Options{ConsumerName: "me", InitialSubscriptionName: "readers"}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"RECONSUMETIMES": "2"}}}
 		require.NoError(t, r.DeadLetter(bg, cm, errors.New(strings.Repeat("é", 1000))))
-		require.NoError(t, r.DeadLetterCounted(bg, cm, nil, 9))
+		require.NoError(t, r.DeadLetter(bg, cm, nil))
 		first, second := c.sent[deadLetters][0].Properties, c.sent[deadLetters][1].Properties
 		assert.Equal(t, strings.Repeat("é", 512), first["EXCEPTION_MESSAGE"])
 		assert.Equal(t, "7", first["REDELIVERY_COUNT"])
-		assert.Equal(t, "9", second["REDELIVERY_COUNT"])
+		assert.Equal(t, "7", second["REDELIVERY_COUNT"])
 		assert.NotContains(t, second, "EXCEPTION_MESSAGE")
 		assert.Equal(t, "2", first["RECONSUMETIMES"])
 		assert.Equal(t, message{}.Topic(), first["ORIGIN_TOPIC"])

@@ -5,6 +5,7 @@
 package delivery
 
 import (
+	"math"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -175,6 +176,13 @@ func (t *Table) Nack(id pulsar.MessageID, until time.Time, lead time.Duration) b
 	e.redelivered = true
 	r.until, r.lead = until, lead
 	return true
+}
+
+// Carry adds what was counted before the message was published anew.
+func (t *Table) Carry(id pulsar.MessageID, count uint32) {
+	if _, r := t.find(KeyOf(id)); r != nil && r.count <= math.MaxUint32-count {
+		r.count += count
+	}
 }
 
 // Postpone holds back a message that Arrive said to deliver, since it came before its time; Due is to be called then.
