@@ -166,8 +166,8 @@ func FuzzServer(f *testing.F) {
 	for range 20 {
 		f.Add(randomStream(rnd))
 	}
-	s := NewServer(f, WithLogger(slog.New(slog.DiscardHandler)))
 	f.Fuzz(func(t *testing.T, in []byte) {
+		s := NewServer(t, WithLogger(slog.New(slog.DiscardHandler)))
 		feed(s, in)
 		checkInvariants(t, s)
 	})

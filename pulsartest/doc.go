@@ -63,8 +63,8 @@
 //   - TestSendTimeout, TestSendContextExpired, TestProducerReconnectWhenBacklogQuotaExceed: they set a backlog
 //     quota.
 //
-// These two pass about every other time, with any broker that hashes keys as Pulsar does: they want each of two
-// consumers with random names to get one of three keys, two of which have neighbouring hashes.
+// These pass about every other time, with any broker that hashes keys as Pulsar does: they want each of two consumers
+// with random names to get one of three keys, two of which have neighbouring hashes.
 //
-//   - TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages
+//   - TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages, TestConsumerKeySharedWithOrderingKey
 package pulsartest
