@@ -1,6 +1,7 @@
 package redelivery_test
 
 import (
+	"context"
 	"os"
 	"strings"
 	"testing"
@@ -30,6 +31,38 @@ func snippet(client pulsar.Client) error {
 	return nil
 }
 
+func snippetOfTimeout(client pulsar.Client, opts pulsar.ConsumerOptions) error {
+	// README: ack timeout
+	consumer, err := redelivery.Subscribe(client, opts,
+		redelivery.WithAckTimeout(10*time.Second),
+		redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}))
+	// README: end
+	if err == nil {
+		consumer.Close()
+	}
+	return err
+}
+
+func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.ConsumerOptions) error {
+	// README: retry topic
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5}
+	levels, err := backoff.ParseDelayLevels(backoff.DefaultDelayLevels) // 1s 5s 10s 30s 1m … 2h
+	if err != nil {
+		return err
+	}
+	consumer, err := redelivery.Subscribe(client, opts, redelivery.WithReconsumeBackoff(levels))
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	msg, err := consumer.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	return consumer.ReconsumeLaterNext(ctx, msg) // published, confirmed, then acknowledged; or an error, and still yours
+	// README: end
+}
+
 func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// README: from a file
 	file, err := config.Load("redelivery.yaml")
@@ -55,6 +88,8 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 // Every Go snippet of the README stands in this file too, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippet(nil))
+	assert.Error(t, snippetOfTimeout(nil, pulsar.ConsumerOptions{}))
+	assert.Error(t, snippetOfRetries(bg, nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
 	readme, err := os.ReadFile("README.md")
 	require.NoError(t, err)
