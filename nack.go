@@ -1,0 +1,168 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// Nack tells that the application failed on a message: it comes back when the nack policy's delay for its redelivery count
+// is over (PIP-106). A second nack changes nothing, nor does one of an earlier delivery; until the message is back it may
+// still be acknowledged. A nil or foreign message is logged and counted in Stats.
+func (c *Consumer) Nack(msg pulsar.Message) {
+	if err := c.nackMessage(msg, nil); err != nil {
+		c.fail("nack", err)
+	}
+}
+
+// NackID is Nack by message id. Unlike upstream's it goes by the policy too. An id that this Consumer did not hand out, or
+// settled, counts as one of a message that was not redelivered yet.
+func (c *Consumer) NackID(id pulsar.MessageID) {
+	if err := c.nackID(id, nil, nil); err != nil {
+		c.fail("nack", err)
+	}
+}
+
+// NackWithDelay is Nack with a delay in place of the policy's, for this time. A negative delay counts as 0. It returns an
+// error for a nil or foreign message.
+func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
+	return c.nackMessage(msg, &delay)
+}
+
+func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration) error {
+	id, err := idOf(msg)
+	if err != nil {
+		return err
+	}
+	return c.nackID(id, msg, delay)
+}
+
+// nackID nacks a message, which is nil if there is no more than its id.
+func (c *Consumer) nackID(id pulsar.MessageID, msg pulsar.Message, delay *time.Duration) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	count, topic := uint32(0), ""
+	if msg != nil {
+		count, topic = msg.RedeliveryCount(), msg.Topic()
+	}
+	c.mu.Lock()
+	known := c.table.Knows(id)
+	if !known && isPulsarID(id) {
+		c.table.Adopt(id, topic, c.inner, count)
+		known = true
+	}
+	c.mu.Unlock()
+	if !known {
+		return foreign(id)
+	}
+	c.nack(id, msg, delay)
+	return nil
+}
+
+// nack starts the delay of a message that the table knows: the policy's, if delay is nil.
+func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Duration) {
+	if delay == nil {
+		d, ok := c.delay(c.settings.nackBackoff, id)
+		if !ok {
+			return // settled
+		}
+		delay = &d
+	}
+	d := max(0, *delay)
+	lead := min(d, c.settings.innerDelay)
+	key := delivery.KeyOf(id)
+	until := time.Now().Add(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ended.Err() != nil || !c.table.Nack(id, until, lead) {
+		return
+	}
+	c.untrack(key, true)
+	c.nacks.TrackFor(key, d-lead)
+	if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
+		c.start(&c.moves, func() { c.outlive(msg, until) })
+	}
+}
+
+// InProgress tells that the application is still at work on a message: its ack timeout starts anew, as long as it was.
+// Without WithAckTimeout it does nothing. It returns ErrNotHeld if the message is no longer the application's, and an
+// error for a nil message.
+func (c *Consumer) InProgress(msg pulsar.Message) error {
+	id, err := idOf(msg)
+	if err != nil {
+		return err
+	}
+	if c.timeouts != nil && !c.await(id) {
+		return fmt.Errorf("%w: %v", ErrNotHeld, id)
+	}
+	return nil
+}
+
+// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
+var ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
+
+// await starts the ack timeout of a message that the application has now, and reports whether it does have it.
+func (c *Consumer) await(id pulsar.MessageID) bool {
+	d, ok := c.delay(c.settings.ackTimeout, id)
+	if !ok {
+		return false
+	}
+	key := delivery.KeyOf(id)
+	until := time.Now().Add(d)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.table.Await(id, until) {
+		return false
+	}
+	c.timeouts.Untrack(key)
+	c.timeouts.TrackFor(key, d)
+	return true
+}
+
+// delay returns what policy says about an unsettled message; ok is false if there is none. A policy is the caller's code:
+// it is not called under a lock, and its panic does not end a program in a goroutine that nobody can recover.
+func (c *Consumer) delay(policy backoff.RedeliveryBackoff, id pulsar.MessageID) (d time.Duration, ok bool) {
+	count, ok := c.count(id)
+	if !ok {
+		return 0, false
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			c.fail("policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
+			d = nack.DefaultDelay
+		}
+	}()
+	return policy.Next(count), true
+}
+
+// due acts for messages whose delay or ack timeout is over, or whose request was not answered in time.
+func (c *Consumer) due(keys []delivery.Key) {
+	var asks []delivery.Action
+	now := time.Now()
+	c.mu.Lock()
+	for _, key := range keys {
+		a := c.table.Due(key, now)
+		if a.Again > 0 {
+			c.nacks.TrackFor(key, a.Again)
+		}
+		if a.Ask != nil {
+			asks = append(asks, a)
+			c.lastAsk = now
+		}
+	}
+	wake := c.table.HasNext()
+	c.mu.Unlock()
+	for _, a := range asks {
+		a.Ask.NackID(a.ID)
+	}
+	if wake {
+		c.nudge()
+	}
+}
