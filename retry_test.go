@@ -331,11 +331,15 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 		b := newBroker(t)
 		l, err := backoff.ParseDelayLevels(levels)
 		require.NoError(t, err)
-		opts := b.retrying(topic, 9)
+		opts := b.retrying(topic, 99)
 		opts.AckWithResponse = true // an acknowledgement that waits to be grouped would be lost
 		c := b.subscribe(opts, redelivery.WithReconsumeBackoff(l))
-		for i := range n {
-			require.NoError(t, c.ReconsumeLaterLevel(bg, receive(t, c), 1+i%len(l)))
+		for i := 0; i < n; {
+			msg := receive(t, c)
+			require.NoError(t, c.ReconsumeLaterLevel(bg, msg, 1+i%len(l)))
+			if _, again := reconsume.DelayTime(msg); !again {
+				i++
+			}
 		}
 		fmt.Println("all wait")
 		time.Sleep(time.Hour)
@@ -357,7 +361,7 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	}
 	require.NoError(t, victim.Process.Kill())
 	_ = victim.Wait()
-	c := b.subscribe(b.retrying(topic, 9))
+	c := b.subscribe(b.retrying(topic, 99))
 	seen := map[string]bool{}
 	for range n {
 		msg := next(t, c, 20*time.Second)
