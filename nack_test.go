@@ -279,7 +279,10 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 						due[i] = time.Now().Add(delay)
 						require.NoError(t, c.NackWithDelay(msg, delay))
 					}
-					nothing(t, c, time.Second)
+					for begin := time.Now(); time.Since(begin) < time.Second || time.Since(begin) < 15*time.Second &&
+						b.stats(topic, 0).Backlog > 0; { // an unload may have lost acks: the copies are acknowledged as they come
+						nothing(t, c, ms(200))
+					}
 					b.settles(topic, 0)
 					t.Logf("%+v, out %d", c.Stats(), b.stats(topic, 0).Out)
 					require.Zero(t, c.Stats().Waiting)
