@@ -12,7 +12,7 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
-	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m .
+	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m . ./reconsume ./pulsartest
 
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages

@@ -201,7 +201,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
 	case delivery.Swallow:
 		c.swallowed++
-		c.start(&c.swallow, func() { c.swallowCopy(cm) })
+		c.swallowLater(cm)
 	}
 	c.mu.Unlock()
 	if warn {
@@ -216,6 +216,11 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		return false
 	}
 	return true
+}
+
+// swallowLater has a copy acknowledged. Here and not in arrive, where its closure would cost every message an allocation.
+func (c *Consumer) swallowLater(cm pulsar.ConsumerMessage) {
+	c.start(&c.swallow, func() { c.swallowCopy(cm) })
 }
 
 // swallowCopy acknowledges a copy of a message that was settled already.
