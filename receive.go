@@ -185,9 +185,9 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	c.mu.Lock()
 	now := time.Now()
 	verdict := c.table.Arrive(cm, now)
-	if verdict == delivery.Deliver && c.isRetry(cm) {
-		c.table.Carry(cm.ID(), reconsume.RedeliveryCount(cm))
-		if d := early(cm, now); d > 0 {
+	if verdict == delivery.Deliver && c.isRetry(cm.Message) {
+		c.table.Carry(cm.ID(), reconsume.RedeliveryCount(cm.Message))
+		if d := early(cm.Message, now); d > 0 {
 			verdict = delivery.Hold
 			c.table.Postpone(cm.Message, now.Add(d))
 			c.nacks.TrackFor(delivery.KeyOf(cm.ID()), d)
@@ -201,7 +201,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
 	case delivery.Swallow:
 		c.swallowed++
-		c.swallowLater(cm)
+		c.start(&c.swallow, func() { c.swallowCopy(cm) })
 	}
 	c.mu.Unlock()
 	if warn {
@@ -216,11 +216,6 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		return false
 	}
 	return true
-}
-
-// swallowLater has a copy acknowledged. Here and not in arrive, where its closure would cost every message an allocation.
-func (c *Consumer) swallowLater(cm pulsar.ConsumerMessage) {
-	c.start(&c.swallow, func() { c.swallowCopy(cm) })
 }
 
 // swallowCopy acknowledges a copy of a message that was settled already.

@@ -114,15 +114,11 @@ func (c *Consumer) isDead(cm pulsar.ConsumerMessage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	count, ok := c.table.Count(cm.ID())
-	dead := ok && count >= c.maxDeliveries
-	if dead {
-		c.buryLater(cm, count)
+	if !ok || count < c.maxDeliveries {
+		return false
 	}
-	return dead
-}
-
-func (c *Consumer) buryLater(cm pulsar.ConsumerMessage, count uint32) {
 	c.start(&c.dead, func() { c.bury(cm, count) })
+	return true
 }
 
 // bury publishes a dead letter. If that fails the message is nacked, to be tried again.

@@ -64,8 +64,11 @@ func run() error {
 		}
 		name, now, n := string(msg.Payload()), time.Now(), consumer.RedeliveryCount(msg)
 		table.Row(name, n, taken[name], due[name], now)
-		if n < hangs[name] { // the worker hangs
+		if n < hangs[name] { // the worker gives a last sign of life and hangs
 			taken[name], due[name] = now, now.Add(timeout+policy.Next(n))
+			if err := consumer.InProgress(msg); err != nil {
+				return err
+			}
 			continue
 		}
 		if err := consumer.Ack(msg); err != nil {
