@@ -51,6 +51,7 @@ func (s *script) dial(name string) *raw {
 	a, ok := r.await()
 	require.True(s.t, ok)
 	require.IsType(s.t, &wire.Connected{}, a.cmd)
+	s.open = append(s.open, r)
 	return r
 }
 
@@ -81,9 +82,24 @@ func (r *raw) request() uint64 {
 	return r.nextID
 }
 
+// fence returns when the broker has handled all that was sent before.
+func (r *raw) fence() {
+	r.send(&wire.Ping{}, nil)
+	for {
+		a, ok := r.await()
+		if _, pong := a.cmd.(*wire.Pong); !ok || pong {
+			return
+		}
+		r.held = append(r.held, a)
+	}
+}
+
 // drain writes down all that comes until it is quiet: first the messages of
 // each consumer in their order, then the rest in its own.
 func (r *raw) drain() []wire.MessageID {
+	for _, c := range r.open {
+		c.fence()
+	}
 	messages := map[uint64][]string{}
 	var others []string
 	var ids []wire.MessageID
@@ -221,6 +237,7 @@ func (r *raw) redeliver(id uint64, ids ...wire.MessageID) {
 }
 
 func (r *raw) close() {
+	r.open = slices.DeleteFunc(r.open, func(c *raw) bool { return c == r })
 	_ = r.conn.Close()
 	time.Sleep(r.quiet) // until the broker has noticed
 }

@@ -25,6 +25,7 @@ type script struct {
 	admin   string
 	quiet   time.Duration // nothing more comes after that
 	topic   string
+	open    []*raw
 	mu      sync.Mutex
 	ledgers map[uint64]int
 	trace   []string

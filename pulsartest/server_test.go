@@ -57,9 +57,15 @@ func subscribe(t testing.TB, c pulsar.Client, o pulsar.ConsumerOptions) pulsar.C
 
 func send(t testing.TB, p pulsar.Producer, payload string) pulsar.MessageID {
 	t.Helper()
-	id, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)})
+	id, err := trySend(p, payload)
 	require.NoError(t, err)
 	return id
+}
+
+func trySend(p pulsar.Producer, payload string) (pulsar.MessageID, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return p.Send(ctx, &pulsar.ProducerMessage{Payload: []byte(payload)})
 }
 
 func receive(t testing.TB, c pulsar.Consumer) pulsar.Message {
