@@ -34,7 +34,7 @@ var ways = map[string]struct {
 	option redelivery.Option
 	fail   func(*redelivery.Consumer, pulsar.Message)
 }{
-	"nack":        {redelivery.WithNackRedeliveryDelay(ms(300)), (*redelivery.Consumer).Nack},
+	"nack": {redelivery.WithNackRedeliveryDelay(ms(300)), (*redelivery.Consumer).Nack},
 	"ack timeout": {redelivery.WithAckTimeout(ms(300)), func(c *redelivery.Consumer, msg pulsar.Message) {
 		_ = c.InProgress(msg) // the clock starts after the caller looked at it
 	}},

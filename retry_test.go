@@ -18,6 +18,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -322,6 +323,35 @@ func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
 	b.settles(topic, 0)
 	b.settles(retryTopic(topic), 0)
 	require.Zero(t, c.Stats().Failed)
+}
+
+func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
+	t.Parallel()
+	server := pulsartest.NewServer(t)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet(), OperationTimeout: time.Second})
+	require.NoError(t, err)
+	defer client.Close()
+	b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), client: client, inProcess: server}
+	topic := b.topic(0)
+	c := b.subscribe(b.retrying(topic, 3))
+	b.send(topic, 2, false)
+	first, second := receive(t, c), receive(t, c)
+	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Hour, nil)) // the producer is there
+	server.RefuseConnections(true)
+	server.DropConnections()
+	for _, call := range []func(context.Context) error{
+		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
+		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) }, // there is no producer yet
+	} {
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		begin := time.Now()
+		require.Error(t, call(ctx))
+		require.Less(t, time.Since(begin), 2*time.Second)
+		cancel()
+	}
+	server.RefuseConnections(false)
+	require.Eventually(t, func() bool { return server.Subscription(topic, sub).Unacked == 1 }, 10*time.Second, ms(50))
+	require.NoError(t, c.Ack(second))
 }
 
 // A process that is killed leaves its retries to the next one.

@@ -51,7 +51,7 @@ type Options struct {
 	Decrypts bool
 	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters. Default: false.
 	OmitReason bool
-	// OperationTimeout limits how long a call waits for a producer. Default: 30s.
+	// OperationTimeout limits a call whose context has no deadline. Default: 30s.
 	OperationTimeout time.Duration
 }
 

@@ -36,8 +36,8 @@ func newProducer(closed context.Context, create func() (pulsar.Producer, error))
 	return &producer{create: create, closed: closed}
 }
 
-func (p *producer) send(ctx context.Context, timeout time.Duration, msg *pulsar.ProducerMessage) error {
-	made, err := p.get(ctx, timeout)
+func (p *producer) send(ctx context.Context, msg *pulsar.ProducerMessage) error {
+	made, err := p.get(ctx)
 	if err != nil {
 		return err
 	}
@@ -62,8 +62,8 @@ func (p *producer) drop(closed pulsar.Producer) {
 	}
 }
 
-// get returns the producer, within timeout.
-func (p *producer) get(ctx context.Context, timeout time.Duration) (pulsar.Producer, error) {
+// get returns the producer.
+func (p *producer) get(ctx context.Context) (pulsar.Producer, error) {
 	if p.closed.Err() != nil {
 		return nil, ErrClosed
 	}
@@ -81,8 +81,6 @@ func (p *producer) get(ctx context.Context, timeout time.Duration) (pulsar.Produ
 	if made != nil {
 		return made, nil
 	}
-	timer := time.NewTimer(timeout)
-	defer timer.Stop()
 	select {
 	case <-a.done:
 		if a.err != nil {
@@ -93,8 +91,6 @@ func (p *producer) get(ctx context.Context, timeout time.Duration) (pulsar.Produ
 		return nil, ErrClosed
 	case <-ctx.Done():
 		return nil, fmt.Errorf("reconsume: no producer in time: %w", ctx.Err())
-	case <-timer.C:
-		return nil, fmt.Errorf("reconsume: no producer after %v: %w", timeout, context.DeadlineExceeded)
 	}
 }
 

@@ -34,7 +34,7 @@ var (
 // Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
 // an error if either failed: then the message is not acknowledged, unless the error is ErrNotAcknowledged and the
 // acknowledgement got through all the same. A call whose context ends may have published the message. Without a deadline in
-// the context a call takes at most Options.OperationTimeout for a producer and the producer's SendTimeout for the message.
+// the context a call takes at most Options.OperationTimeout.
 type Reconsumer struct {
 	o           Options
 	retries     *producer
@@ -153,6 +153,11 @@ func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.Consume
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
+		defer cancel()
+	}
 	if cm.Consumer == nil {
 		return errors.New("reconsume: the message's Consumer is nil, want the one that received it")
 	}
@@ -167,7 +172,7 @@ func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.Consume
 		Properties:   props,
 		DeliverAfter: delay,
 	}
-	if err := p.send(ctx, r.o.OperationTimeout, msg); err != nil {
+	if err := p.send(ctx, msg); err != nil {
 		return err
 	}
 	if err := cm.Consumer.AckID(cm.ID()); err != nil {
