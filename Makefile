@@ -14,6 +14,14 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 test-broker: ## run the tests against a real broker, started for them
 	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m . ./reconsume ./pulsartest
 
+.PHONY: chaos
+chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (20 minutes)
+	go run ./internal/chaos
+
+.PHONY: soak
+soak: ## the same, chosen at random, for an hour
+	go run ./internal/chaos -for 1h
+
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
 	eval "$$(scripts/pulsar start)" && go run ./examples/quickstart

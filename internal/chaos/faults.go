@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// fault is what goes wrong, and the work it goes wrong with.
+type fault struct {
+	name, what string
+	types      []pulsar.SubscriptionType
+	work       work
+	short      bool // takes a few seconds
+	inProcess  bool // on pulsartest: a real broker cannot be made to do it
+	make       func(context.Context, *trial) error
+}
+
+var (
+	allTypes = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.Failover, pulsar.Exclusive}
+	shared   = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared}
+	only     = []pulsar.SubscriptionType{pulsar.Shared}
+
+	mixed    = work{Messages: 1000, Min: time.Second}
+	waiting  = work{Messages: 1000, Min: 5 * time.Second, NackAll: true}
+	retrying = work{Messages: 1000, Min: time.Second, Reconsume: true}
+)
+
+var faults = []fault{
+	{name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
+		types: allTypes, work: waiting, short: true, make: func(ctx context.Context, t *trial) error {
+			if err := t.allWait(ctx); err != nil {
+				return err
+			}
+			if _, err := script(ctx, "kill"); err != nil {
+				return err
+			}
+			_, err := script(ctx, "start", "-keep")
+			return err
+		}},
+	{name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
+		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, func(_ context.Context, t *trial) error {
+			t.proxy.cut()
+			return nil
+		})},
+	{name: "retries cut", what: "the same, with reconsumes",
+		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, func(_ context.Context, t *trial) error {
+			t.proxy.cut()
+			return nil
+		})},
+	{name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
+		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
+			sleep(ctx, time.Second)
+			t.proxy.stall(ctx, 3*keepAlive)
+			return nil
+		}},
+	{name: "half-open", what: "the other side of each connection vanishes without a word, five times",
+		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
+			t.proxy.halfOpen()
+			return nil
+		})},
+	{name: "slow link", what: "20 ms more for all that is sent, and 100 kB/s, all the time",
+		types: allTypes, work: mixed, make: func(_ context.Context, t *trial) error {
+			t.proxy.slow(20*time.Millisecond, 100_000)
+			return nil
+		}},
+	{name: "unloads", what: "the topic is unloaded every second, ten times",
+		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
+			return t.broker.rest(ctx, "PUT", t.work.Topic+"/unload", nil, nil)
+		})},
+	{name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
+		types: allTypes, work: waiting, make: func(ctx context.Context, t *trial) error {
+			if err := t.allWait(ctx); err != nil {
+				return err
+			}
+			return t.broker.rest(ctx, "POST", t.work.Topic+"/terminate", nil, nil)
+		}},
+	{name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
+		types: allTypes, work: waiting, make: func(ctx context.Context, t *trial) error {
+			if err := t.allWait(ctx); err != nil {
+				return err
+			}
+			return t.broker.rest(ctx, "DELETE", t.work.Topic+"/subscription/"+subscription+"?force=true", nil, nil)
+		}},
+	{name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
+		types: shared, work: retrying, make: fillRetryTopic},
+	{name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
+		types: shared, work: processes(2), short: true, make: repeat(3, 2*time.Second, replace)},
+	{name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",
+		types: shared, work: processes(5), make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.kill() })},
+	{name: "active one dies", what: "SIGKILL of the older of two consumers; another takes its place, three times",
+		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace)},
+	{name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
+		types: only, inProcess: true, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
+		make: func(_ context.Context, t *trial) error {
+			t.broker.inProcess.DropAckResponses(5)
+			return nil
+		}},
+	{name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",
+		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
+		make: repeat(20, 200*time.Millisecond, func(_ context.Context, t *trial) error {
+			t.proxy.cut()
+			return nil
+		})},
+	{name: "50,000 waiting", what: "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
+		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
+		make: func(ctx context.Context, t *trial) error {
+			if err := t.allWait(ctx); err != nil {
+				return err
+			}
+			t.proxy.cut()
+			return nil
+		}},
+}
+
+func processes(n int) work {
+	w := mixed
+	w.Processes, w.Min = n, 300*time.Millisecond
+	return w
+}
+
+// repeat does something again and again.
+func repeat(times int, every time.Duration, do func(context.Context, *trial) error) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		for i := range times {
+			sleep(ctx, every)
+			t.show("%d of %d", i+1, times)
+			if err := do(ctx, t); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+// allWait waits until each message has failed.
+func (t *trial) allWait(ctx context.Context) error {
+	return t.until(ctx, "until all wait", func(n counts) bool { return n.failed >= t.work.Messages })
+}
+
+func replace(_ context.Context, t *trial) error {
+	if err := t.kill(); err != nil {
+		return err
+	}
+	return t.startProcess()
+}
+
+// fillRetryTopic gives the topics' namespace a quota that the retries exceed, until some of them failed for it.
+func fillRetryTopic(ctx context.Context, t *trial) error {
+	quota := map[string]any{"limitSize": 10_000, "limitTime": -1, "policy": "producer_exception"}
+	if err := t.broker.rest(ctx, "POST", "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage", quota, nil); err != nil {
+		return err
+	}
+	if err := t.until(ctx, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 }); err != nil {
+		return err
+	}
+	sleep(ctx, 5*time.Second)
+	return t.broker.rest(ctx, "DELETE", "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage", nil, nil)
+}

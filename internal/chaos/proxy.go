@@ -1,0 +1,178 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// proxy stands between clients and the broker. Clients look topics up by HTTP, where the broker's address is replaced by
+// the proxy's, so that the broker need not know.
+type proxy struct {
+	url    string // for pulsar.ClientOptions
+	target string
+	tcp    net.Listener
+	web    *http.Server
+
+	mu    sync.Mutex
+	links map[*link]bool
+	gate  chan struct{} // closed when data may pass
+	delay time.Duration // of every piece of data
+	rate  int           // bytes a second; 0 for all there is
+}
+
+type link struct {
+	client, broker net.Conn
+	swallows       bool
+}
+
+func newProxy(brokerURL, adminURL string) (*proxy, error) {
+	p := &proxy{target: strings.TrimPrefix(brokerURL, "pulsar://"), links: map[*link]bool{}, gate: make(chan struct{})}
+	close(p.gate)
+	var err error
+	if p.tcp, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+		return nil, err
+	}
+	web, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	admin, err := url.Parse(adminURL)
+	if err != nil {
+		return nil, err
+	}
+	p.url = "http://" + web.Addr().String()
+	lookups := httputil.NewSingleHostReverseProxy(admin)
+	direct := lookups.Director
+	lookups.Director = func(req *http.Request) {
+		direct(req)
+		req.Header.Del("Accept-Encoding") // so that the answer can be read
+	}
+	lookups.ModifyResponse = p.redirect
+	lookups.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, _ error) { w.WriteHeader(http.StatusBadGateway) }
+	p.web = &http.Server{Handler: lookups, ReadHeaderTimeout: time.Minute}
+	go func() { _ = p.web.Serve(web) }()
+	go p.accept()
+	return p, nil
+}
+
+func (p *proxy) redirect(resp *http.Response) error {
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	body = bytes.ReplaceAll(body, []byte(p.target), []byte(p.tcp.Addr().String()))
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	resp.ContentLength = int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return nil
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.tcp.Accept()
+		if err != nil {
+			return
+		}
+		go func() {
+			broker, err := net.Dial("tcp", p.target)
+			if err != nil {
+				client.Close()
+				return
+			}
+			l := &link{client: client, broker: broker}
+			p.mu.Lock()
+			p.links[l] = true
+			p.mu.Unlock()
+			go p.pass(l, client, broker)
+			p.pass(l, broker, client)
+		}()
+	}
+}
+
+// pass copies what arrives from one side to the other, until either is closed.
+func (p *proxy) pass(l *link, from, to net.Conn) {
+	defer from.Close()
+	defer to.Close()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		if err != nil {
+			break
+		}
+		p.mu.Lock()
+		gate, delay, swallows := p.gate, p.delay, l.swallows
+		if p.rate > 0 {
+			delay += time.Duration(n) * time.Second / time.Duration(p.rate)
+		}
+		p.mu.Unlock()
+		if swallows {
+			continue
+		}
+		time.Sleep(delay)
+		<-gate
+		if _, err := to.Write(buf[:n]); err != nil {
+			break
+		}
+	}
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+// cut closes all connections.
+func (p *proxy) cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.client.Close()
+		l.broker.Close()
+	}
+}
+
+// halfOpen makes all connections swallow what is sent to them, as if the other side had vanished without a word.
+func (p *proxy) halfOpen() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		l.swallows = true
+	}
+}
+
+// stall lets nothing pass for d, and then all of it.
+func (p *proxy) stall(ctx context.Context, d time.Duration) {
+	gate := make(chan struct{})
+	p.mu.Lock()
+	p.gate = gate
+	p.mu.Unlock()
+	sleep(ctx, d)
+	close(gate)
+}
+
+// slow delays every piece of data and limits each direction of each connection to rate bytes a second.
+func (p *proxy) slow(delay time.Duration, rate int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.delay, p.rate = delay, rate
+}
+
+func (p *proxy) close() {
+	p.tcp.Close()
+	p.web.Close()
+	p.cut()
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
+	}
+}

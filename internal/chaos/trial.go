@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// trial is one fault, made while messages are at work.
+type trial struct {
+	fault  *fault
+	work   work
+	broker *broker
+	proxy  *proxy
+	model  *model
+	local  *consumer
+	others []*exec.Cmd
+}
+
+// run makes the fault and follows every message to its end.
+func (t *trial) run(ctx context.Context, b *broker) (result, error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	if t.fault.inProcess {
+		server, err := pulsartest.Start()
+		if err != nil {
+			return result{}, err
+		}
+		defer server.Close()
+		b = &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}
+	}
+	var err error
+	if t.proxy, err = newProxy(b.url, b.admin); err != nil {
+		return result{}, err
+	}
+	defer t.proxy.close()
+	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages)}
+	if t.work.URL = t.proxy.url; b.inProcess != nil {
+		t.work.URL = b.url
+	}
+	t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
+	if err := t.send(ctx); err != nil {
+		return result{}, fmt.Errorf("sending: %w", err)
+	}
+	if err := t.start(); err != nil {
+		return result{}, err
+	}
+	defer t.stop()
+	if err := t.fault.make(ctx, t); err != nil {
+		return result{}, err
+	}
+	t.model.heal()
+	if err := t.drain(ctx); err != nil {
+		return t.model.finish(), err
+	}
+	return t.model.finish(), nil
+}
+
+// send publishes the messages, every other hundred in batches of ten, and knows that the broker has them.
+func (t *trial) send(ctx context.Context) error {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: t.broker.url, Logger: silent})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	var producers [2]pulsar.Producer
+	for i := range producers {
+		producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
+			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+		})
+		if err != nil {
+			return err
+		}
+		defer producers[i].Close()
+	}
+	lost := make(chan error, t.work.Messages)
+	for n := range t.work.Messages {
+		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n % 10)}
+		producers[n/100%2].SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { lost <- err })
+	}
+	for _, p := range producers {
+		if err := p.FlushWithCtx(ctx); err != nil {
+			return err
+		}
+	}
+	for range t.work.Messages {
+		if err := <-lost; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// start starts the consumers.
+func (t *trial) start() error {
+	if t.work.Processes == 0 {
+		client, err := newClient(t.work)
+		if err != nil {
+			return err
+		}
+		t.local, err = startConsumer(client, t.work, t.model.note)
+		return err
+	}
+	for range t.work.Processes {
+		if err := t.startProcess(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *trial) startProcess() error {
+	text, err := json.Marshal(t.work)
+	if err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "-worker", string(text))
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	t.others = append(t.others, cmd)
+	go func() {
+		for lines := bufio.NewScanner(out); lines.Scan(); {
+			var e event
+			if json.Unmarshal(lines.Bytes(), &e) == nil {
+				t.model.note(e)
+			}
+		}
+	}()
+	return nil
+}
+
+// kill ends the oldest consumer that has a process of its own, as a crash does.
+func (t *trial) kill() error {
+	victim := t.others[0]
+	t.others = t.others[1:]
+	if err := victim.Process.Kill(); err != nil {
+		return err
+	}
+	_ = victim.Wait()
+	return nil
+}
+
+func (t *trial) stop() {
+	if t.local != nil {
+		t.local.close()
+		t.local.client.Close()
+	}
+	for _, cmd := range t.others {
+		_ = cmd.Process.Signal(os.Interrupt)
+		_ = cmd.Wait()
+	}
+}
+
+// until waits for a state of the messages, and shows how far they are.
+func (t *trial) until(ctx context.Context, what string, reached func(counts) bool) error {
+	for {
+		n := t.model.progress()
+		t.show("%s: %v", what, n)
+		if reached(n) {
+			return nil
+		}
+		if sleep(ctx, 50*time.Millisecond); ctx.Err() != nil {
+			return fmt.Errorf("%s: %v: %w", what, n, context.Cause(ctx))
+		}
+	}
+}
+
+// drain waits until the broker has nothing left, and then for what might come twice.
+func (t *trial) drain(ctx context.Context) error {
+	topics := []string{t.work.Topic}
+	if t.work.Reconsume {
+		topics = append(topics, t.work.Topic+"-"+subscription+pulsar.RetryTopicSuffix)
+	}
+	for _, topic := range topics {
+		for n := -1; n != 0; n = t.broker.backlog(ctx, topic) {
+			t.show("waiting for the rest: %v", t.model.progress())
+			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
+				return fmt.Errorf("the broker still has %d messages of %s: %w", n, topic, context.Cause(ctx))
+			}
+		}
+	}
+	sleep(ctx, time.Second)
+	return nil
+}
+
+var terminal = func() bool {
+	info, err := os.Stderr.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}()
+
+// show replaces the line of progress, on a terminal.
+func (t *trial) show(format string, args ...any) {
+	if terminal {
+		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.fault.name, typeNames[t.work.Type], fmt.Sprintf(format, args...))
+	}
+}
