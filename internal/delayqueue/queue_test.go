@@ -189,16 +189,3 @@ func TestConcurrentUse(t *testing.T) {
 		require.Equal(t, 1, n, "key %d", key)
 	}
 }
-
-func BenchmarkPutRemove(b *testing.B) {
-	q := New(func([]int) {})
-	defer q.Close()
-	for i := range 100_000 {
-		q.Put(-i-1, time.Hour)
-	}
-	b.ReportAllocs()
-	for i := range b.N {
-		q.Put(i, time.Hour)
-		q.Remove(i)
-	}
-}
