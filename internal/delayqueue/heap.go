@@ -43,12 +43,12 @@ func (h *heap) push() uint32 {
 	return i
 }
 
-// pop takes the last node off. One page stays beyond those in use.
+// pop takes the last node off. An eighth of the pages, and one, stay when they are no longer in use.
 func (h *heap) pop() node {
 	h.end--
-	if used := int(h.end/heapPage) + 1; used+1 < len(h.pages) {
-		h.pages[used+1] = nil
-		h.pages = h.pages[:used+1]
+	if used := int(h.end/heapPage) + 1; used+used/8+1 < len(h.pages) {
+		h.pages[len(h.pages)-1] = nil
+		h.pages = h.pages[:len(h.pages)-1]
 	}
 	return *h.at(h.end)
 }

@@ -1,7 +1,7 @@
 // Package slotmap has a hash map whose entries have numbers, their slots. An entry stays in its slot until it is removed,
 // so that other structures may name it by a number of 4 bytes, and a slot is reached without hashing.
 //
-// It is there for millions of small entries: a chain and half a hash bucket, 6 bytes, are all that it adds to an entry. It
+// It is there for millions of small entries: a chain and a hash bucket, 8 bytes, are all that it adds to an entry. It
 // grows and shrinks by a page and by a bucket at a time, so that no operation takes long, and nothing is allocated while
 // the number of entries stays about the same.
 package slotmap
@@ -15,7 +15,7 @@ import (
 
 // Map is a map from K to V. It is not safe for concurrent use.
 //
-// The buckets are a linear hash table (Litwin 1980), of one to two entries each.
+// The buckets are a linear hash table (Litwin 1980), of half an entry to one each.
 type Map[K comparable, V any] struct {
 	seed    maphash.Seed
 	pages   []page[K, V]
@@ -34,7 +34,7 @@ type Item[K comparable, V any] struct {
 }
 
 const (
-	pageSize   = 256
+	pageSize   = 255 // with the 8 bytes that Go adds to what has pointers, 255 small items fit Go's size classes
 	minBuckets = 8
 	none       = 1<<31 - 1 // ends a chain
 	free       = 1 << 31
@@ -88,7 +88,7 @@ func (m *Map[K, V]) Add(key K) (slot uint32, added bool) {
 	item := m.item(slot)
 	item.Key, item.next = key, m.buckets[b]
 	m.buckets[b] = slot
-	if m.len++; m.len > 2*len(m.buckets) {
+	if m.len++; m.len > len(m.buckets) {
 		m.split()
 	}
 	return slot, true
@@ -103,7 +103,8 @@ func (m *Map[K, V]) Remove(slot uint32) {
 	}
 	*link = item.next
 	m.give(slot)
-	if m.len--; m.len < len(m.buckets) && len(m.buckets) > minBuckets {
+	m.len--
+	for m.len < len(m.buckets)/2 && len(m.buckets) > minBuckets {
 		m.merge()
 	}
 }
