@@ -71,14 +71,13 @@ func (q *Queue[K]) up(i uint32, n node) bool {
 
 // down moves n to where it belongs below place i.
 func (q *Queue[K]) down(i uint32, n node) {
-	end := q.heap.end
 	for {
 		c := children(i)
-		if c >= end {
+		if c >= q.heap.end {
 			break
 		}
 		first := *q.heap.at(c)
-		for other := c + 1; other < min(c+4, end); other++ {
+		for other := c + 1; other < min(children(i)+4, q.heap.end); other++ {
 			if o := *q.heap.at(other); o.before(first) {
 				c, first = other, o
 			}

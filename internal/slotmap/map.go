@@ -115,9 +115,12 @@ func (m *Map[K, V]) Clear() { *m = *New[K, V]() }
 // All has all entries. They may be removed meanwhile.
 func (m *Map[K, V]) All() iter.Seq2[uint32, *Item[K, V]] {
 	return func(yield func(uint32, *Item[K, V]) bool) {
-		for slot := range uint32(len(m.pages) * pageSize) {
-			if item := m.At(slot); item != nil && !yield(slot, item) {
-				return
+		for n := range m.pages {
+			for i := 0; i < pageSize && m.pages[n].items != nil; i++ {
+				slot := uint32(n*pageSize + i)
+				if item := m.At(slot); item != nil && !yield(slot, item) {
+					return
+				}
 			}
 		}
 	}
