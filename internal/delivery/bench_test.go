@@ -31,6 +31,7 @@ type benchMessage struct {
 func (m *benchMessage) ID() pulsar.MessageID    { return m.id }
 func (m *benchMessage) Topic() string           { return "topic" }
 func (m *benchMessage) RedeliveryCount() uint32 { return 0 }
+func (m *benchMessage) Payload() []byte         { return nil }
 
 // world is a table with its queue, as a Consumer has them.
 type world struct {
