@@ -37,8 +37,8 @@ type Consumer struct {
 	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
 	out                chan pulsar.ConsumerMessage   // what Chan returns
 
-	nacks    *nack.Tracker[delivery.Key]       // of messages that wait: for their delay, or for what was asked for
-	timeouts *acktimeout.Tracker[delivery.Key] // of messages that the application has; nil without an ack timeout
+	nacks    *nack.Tracker[delivery.Ref]       // of messages that wait: for their delay, or for what was asked for
+	timeouts *acktimeout.Tracker[delivery.Ref] // of messages that the application has; nil without an ack timeout
 
 	turn   chan struct{} // held by who takes messages from the inner consumer: they must enter the table in order
 	wake   chan struct{} // tells the holder of turn to look at the table again, or to let go

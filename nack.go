@@ -77,15 +77,18 @@ func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Dur
 	}
 	d := max(0, *delay)
 	lead := min(d, c.settings.innerDelay)
-	key := delivery.KeyOf(id)
 	until := time.Now().Add(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.ended.Err() != nil || !c.table.Nack(id, until, lead) {
+	if c.ended.Err() != nil {
 		return
 	}
-	c.untrack(key, true)
-	c.nacks.TrackFor(key, d-lead)
+	ref, ok := c.table.Nack(id, lead)
+	if !ok {
+		return
+	}
+	c.untrack(ref, true)
+	c.nacks.TrackFor(ref, d-lead)
 	if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
 		c.start(&c.moves, func() { c.outlive(msg, until) })
 	}
@@ -114,15 +117,15 @@ func (c *Consumer) await(id pulsar.MessageID) bool {
 	if !ok {
 		return false
 	}
-	key := delivery.KeyOf(id)
-	until := time.Now().Add(d)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.table.Await(id, until) {
+	ref, ok := c.table.Await(id)
+	if !ok {
 		return false
 	}
-	c.timeouts.Untrack(key)
-	c.timeouts.TrackFor(key, d)
+	if !c.timeouts.TouchFor(ref, d) {
+		c.timeouts.TrackFor(ref, d)
+	}
 	return true
 }
 
@@ -143,14 +146,17 @@ func (c *Consumer) delay(policy backoff.RedeliveryBackoff, id pulsar.MessageID) 
 }
 
 // due acts for messages whose delay or ack timeout is over, or whose request was not answered in time.
-func (c *Consumer) due(keys []delivery.Key) {
+func (c *Consumer) due(refs []delivery.Ref) {
 	var asks []delivery.Action
 	now := time.Now()
 	c.mu.Lock()
-	for _, key := range keys {
-		a := c.table.Due(key, now)
+	for _, ref := range refs {
+		if c.nacks.Tracks(ref) || c.timeouts != nil && c.timeouts.Tracks(ref) {
+			continue // it moved on since the call was made
+		}
+		a := c.table.Due(ref, now)
 		if a.Again > 0 {
-			c.nacks.TrackFor(key, a.Again)
+			c.nacks.TrackFor(ref, a.Again)
 		}
 		if a.Ask != nil {
 			asks = append(asks, a)

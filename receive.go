@@ -184,13 +184,13 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	}
 	c.mu.Lock()
 	now := time.Now()
-	verdict := c.table.Arrive(cm, now)
+	verdict, ref := c.table.Arrive(cm, now)
 	if verdict == delivery.Deliver && c.isRetry(cm.Message) {
-		c.table.Carry(cm.ID(), reconsume.RedeliveryCount(cm.Message))
+		c.table.Carry(ref, reconsume.RedeliveryCount(cm.Message))
 		if d := early(cm.Message, now); d > 0 {
 			verdict = delivery.Hold
-			c.table.Postpone(cm.Message, now.Add(d))
-			c.nacks.TrackFor(delivery.KeyOf(cm.ID()), d)
+			c.table.Postpone(ref, cm.Message)
+			c.nacks.TrackFor(ref, d)
 		}
 	}
 	c.forget()
@@ -198,7 +198,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 	c.warned = c.warned || warn
 	switch verdict {
 	case delivery.Redeliver:
-		c.nacks.Untrack(delivery.KeyOf(cm.ID()))
+		c.nacks.Untrack(ref)
 	case delivery.Swallow:
 		c.swallowed++
 		c.start(&c.swallow, func() { c.swallowCopy(cm) })

@@ -65,8 +65,8 @@ func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.
 func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.MessageID) {
 	c.mu.Lock()
 	o := c.table.Settled(s, err)
-	if err == nil {
-		c.untrack(s.Key, s.Held)
+	if o.Settled {
+		c.untrack(s.Ref, s.Held)
 	}
 	c.forget()
 	wake := c.table.HasNext()
@@ -75,7 +75,7 @@ func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.Message
 		c.nudge()
 	}
 	if o.Due {
-		c.due([]delivery.Key{s.Key})
+		c.due([]delivery.Ref{s.Ref})
 	}
 	return o.Again
 }
@@ -175,27 +175,27 @@ func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, key := range c.table.SettleTo(id) {
-		c.untrack(key, true)
-		c.untrack(key, false)
+	for _, ref := range c.table.SettleTo(id) {
+		c.untrack(ref, true)
+		c.untrack(ref, false)
 	}
 	c.forget()
 	return nil
 }
 
 // untrack ends the measuring of a message that the application held, or that waited. The caller holds mu.
-func (c *Consumer) untrack(key delivery.Key, held bool) {
+func (c *Consumer) untrack(ref delivery.Ref, held bool) {
 	if !held {
-		c.nacks.Untrack(key)
+		c.nacks.Untrack(ref)
 	} else if c.timeouts != nil {
-		c.timeouts.Untrack(key)
+		c.timeouts.Untrack(ref)
 	}
 }
 
 // forget has the table reminded of what it only remembers for a while. The caller holds mu.
 func (c *Consumer) forget() {
-	for _, key := range c.table.Forget {
-		c.nacks.TrackFor(key, delivery.Remember)
+	for _, ref := range c.table.Forget {
+		c.nacks.TrackFor(ref, delivery.Remember)
 	}
 	c.table.Forget = c.table.Forget[:0]
 }

@@ -50,11 +50,19 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 // TrackFor is Track with a timeout of its own. A negative one counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
-// Touch starts the timeout of key anew, as long as it was, and reports whether key was tracked.
-func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
+// Touch starts the timeout of a tracked key anew, and reports whether key was tracked.
+func (t *Tracker[K]) Touch(key K, redeliveryCount uint32) bool {
+	return t.TouchFor(key, t.backoff.Next(redeliveryCount))
+}
+
+// TouchFor is Touch with a timeout of its own. A negative one counts as 0.
+func (t *Tracker[K]) TouchFor(key K, d time.Duration) bool { return t.queue.Restart(key, d) }
 
 // Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
+
+// Tracks reports whether key is tracked.
+func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
 
 // Len returns the number of tracked keys.
 func (t *Tracker[K]) Len() int { return t.queue.Len() }

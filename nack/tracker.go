@@ -43,6 +43,9 @@ func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 // Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
 
+// Tracks reports whether key is tracked.
+func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
+
 // Len returns the number of tracked keys.
 func (t *Tracker[K]) Len() int { return t.queue.Len() }
 

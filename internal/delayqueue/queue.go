@@ -6,12 +6,14 @@ import (
 	"math"
 	"sync"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/slotmap"
 )
 
 // Queue hands each key to its callback once, when the key's delay is over. Any number of goroutines may use it.
 //
-// Map and heap name items by their slot, so nothing is allocated per key once the slices have grown, and for keys
-// without pointers there is nothing in them for the garbage collector to follow.
+// Keys and heap name each other by number, so nothing is allocated per key, and for keys without pointers there is nothing
+// in them for the garbage collector to follow. Their memory shrinks with them.
 type Queue[K comparable] struct {
 	due   func([]K)
 	start time.Time // due times count from here, on the monotonic clock
@@ -20,20 +22,10 @@ type Queue[K comparable] struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer
-	slots  map[K]int32
-	items  []item[K]
-	free   []int32
-	heap   []int32 // slots, the earliest first; ties in order of Put
-	puts   uint64
+	keys   *slotmap.Map[K, uint32] // to their places in the heap
+	heap   heap
+	puts   uint32 // wraps: it only orders keys that are due at the same time
 	closed bool
-}
-
-type item[K comparable] struct {
-	key   K
-	at    time.Duration
-	delay time.Duration
-	seq   uint64
-	pos   int32 // in the heap
 }
 
 // New returns an empty queue that calls due with the keys whose delays are over, in order of their due times. Calls come
@@ -46,7 +38,7 @@ func New[K comparable](due func([]K)) *Queue[K] {
 		done:  make(chan struct{}),
 		ended: make(chan struct{}),
 		timer: time.NewTimer(math.MaxInt64),
-		slots: make(map[K]int32),
+		keys:  slotmap.New[K, uint32](),
 	}
 	go q.run()
 	return q
@@ -57,58 +49,63 @@ func New[K comparable](due func([]K)) *Queue[K] {
 func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if _, ok := q.slots[key]; ok || q.closed {
+	if q.closed {
 		return false
 	}
-	slot := int32(len(q.items))
-	if n := len(q.free); n > 0 {
-		slot, q.free = q.free[n-1], q.free[:n-1]
-	} else {
-		q.items = append(q.items, item[K]{})
+	slot, added := q.keys.Add(key)
+	if added {
+		n := q.node(slot, delay)
+		q.up(q.heap.push(), n)
+		if *q.heap.at(root) == n {
+			q.arm()
+		}
 	}
-	q.items[slot] = item[K]{key: key, delay: max(0, delay), pos: int32(len(q.heap))}
-	q.slots[key] = slot
-	q.heap = append(q.heap, slot)
-	q.begin(slot)
-	q.up(len(q.heap) - 1)
-	if q.heap[0] == slot {
-		q.arm()
-	}
-	return true
+	return added
 }
 
-// Restart begins the delay of key anew and reports whether key was there.
-func (q *Queue[K]) Restart(key K) bool {
+// Restart sets the due time of key to one after delay and reports whether key was there.
+func (q *Queue[K]) Restart(key K, delay time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	slot, ok := q.slots[key]
+	slot, ok := q.keys.Find(key)
 	if ok {
-		q.begin(slot)
-		q.down(int(q.items[slot].pos)) // it can only be later than it was
+		n := q.node(slot, delay)
+		q.move(q.keys.At(slot).Value, n)
+		if *q.heap.at(root) == n {
+			q.arm()
+		}
 	}
 	return ok
 }
 
-// begin sets the due time of a key whose delay begins now.
-func (q *Queue[K]) begin(slot int32) {
-	item := &q.items[slot]
-	if item.at = time.Since(q.start); item.at > math.MaxInt64-item.delay {
-		item.at = math.MaxInt64
+// node returns what a key's place in the heap is to have, if its delay begins now.
+func (q *Queue[K]) node(slot uint32, delay time.Duration) node {
+	at := time.Since(q.start)
+	if delay = max(0, delay); at > math.MaxInt64-delay {
+		at = math.MaxInt64
 	} else {
-		item.at += item.delay
+		at += delay
 	}
 	q.puts++
-	item.seq = q.puts
+	return node{at, q.puts, slot}
 }
 
 // Remove takes key out and reports whether it was there. After a true answer key is not handed to the callback.
 func (q *Queue[K]) Remove(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	slot, ok := q.slots[key]
+	slot, ok := q.keys.Find(key)
 	if ok {
 		q.remove(slot)
 	}
+	return ok
+}
+
+// Has reports whether key is there.
+func (q *Queue[K]) Has(key K) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.keys.Find(key)
 	return ok
 }
 
@@ -116,7 +113,7 @@ func (q *Queue[K]) Remove(key K) bool {
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return len(q.heap)
+	return q.keys.Len()
 }
 
 // Clear takes all keys out.
@@ -141,8 +138,8 @@ func (q *Queue[K]) Close() {
 }
 
 func (q *Queue[K]) clear() {
-	q.slots = make(map[K]int32)
-	q.items, q.free, q.heap = nil, nil, nil
+	q.keys.Clear()
+	q.heap = heap{}
 }
 
 func (q *Queue[K]) run() {
@@ -167,9 +164,9 @@ func (q *Queue[K]) takeDue() []K {
 	defer q.mu.Unlock()
 	var keys []K
 	now := time.Since(q.start)
-	for len(q.heap) > 0 && len(keys) < atOnce && q.items[q.heap[0]].at <= now {
-		slot := q.heap[0]
-		keys = append(keys, q.items[slot].key)
+	for q.heap.len() > 0 && len(keys) < atOnce && q.heap.at(root).at <= now {
+		slot := q.heap.at(root).slot
+		keys = append(keys, q.keys.At(slot).Key)
 		q.remove(slot)
 	}
 	q.arm()
@@ -178,64 +175,22 @@ func (q *Queue[K]) takeDue() []K {
 
 // arm sets the timer for the earliest key.
 func (q *Queue[K]) arm() {
-	if len(q.heap) > 0 {
-		q.timer.Reset(q.items[q.heap[0]].at - time.Since(q.start))
+	if q.heap.len() > 0 {
+		q.timer.Reset(q.heap.at(root).at - time.Since(q.start))
 	}
 }
 
-func (q *Queue[K]) remove(slot int32) {
-	pos, last := int(q.items[slot].pos), len(q.heap)-1
-	if pos != last {
-		q.set(pos, q.heap[last])
+func (q *Queue[K]) remove(slot uint32) {
+	i := q.keys.At(slot).Value
+	q.keys.Remove(slot)
+	if last := q.heap.pop(); last.slot != slot {
+		q.move(i, last)
 	}
-	q.heap = q.heap[:last]
-	if pos != last && !q.up(pos) {
-		q.down(pos)
-	}
-	delete(q.slots, q.items[slot].key)
-	q.items[slot] = item[K]{}
-	q.free = append(q.free, slot)
 }
 
-func (q *Queue[K]) up(pos int) bool {
-	slot, moved := q.heap[pos], false
-	for pos > 0 {
-		parent := (pos - 1) / 2
-		if !q.before(slot, q.heap[parent]) {
-			break
-		}
-		q.set(pos, q.heap[parent])
-		pos, moved = parent, true
+// move gives n the place i, or one above or below it.
+func (q *Queue[K]) move(i uint32, n node) {
+	if !q.up(i, n) {
+		q.down(i, n)
 	}
-	q.set(pos, slot)
-	return moved
-}
-
-func (q *Queue[K]) down(pos int) {
-	slot := q.heap[pos]
-	for {
-		child := 2*pos + 1
-		if child >= len(q.heap) {
-			break
-		}
-		if right := child + 1; right < len(q.heap) && q.before(q.heap[right], q.heap[child]) {
-			child = right
-		}
-		if !q.before(q.heap[child], slot) {
-			break
-		}
-		q.set(pos, q.heap[child])
-		pos = child
-	}
-	q.set(pos, slot)
-}
-
-func (q *Queue[K]) before(a, b int32) bool {
-	x, y := &q.items[a], &q.items[b]
-	return x.at < y.at || x.at == y.at && x.seq < y.seq
-}
-
-func (q *Queue[K]) set(pos int, slot int32) {
-	q.heap[pos] = slot
-	q.items[slot].pos = int32(pos)
 }

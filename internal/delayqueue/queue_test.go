@@ -1,7 +1,11 @@
 package delayqueue
 
 import (
+	"cmp"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -155,6 +159,45 @@ func TestQueueIsAMapOfDueTimes(t *testing.T) {
 	})
 }
 
+func TestManyKeysComeInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := &log{from: time.Now()}
+		q := New(l.due)
+		defer q.Close()
+		type key struct{ key, at, seq int }
+		waiting := map[int]key{}
+		puts := 0
+		for range 20_000 {
+			k, ms := rand.IntN(10_000), 1+rand.IntN(500)
+			_, there := waiting[k]
+			switch {
+			case !there:
+				require.True(t, q.Put(k, time.Duration(ms)*time.Millisecond))
+			case rand.IntN(2) == 0:
+				require.True(t, q.Restart(k, time.Duration(ms)*time.Millisecond))
+			default:
+				require.True(t, q.Remove(k))
+				delete(waiting, k)
+				continue
+			}
+			puts++
+			waiting[k] = key{k, ms, puts}
+		}
+		var want []int
+		for _, k := range slices.SortedFunc(maps.Values(waiting), func(a, b key) int {
+			return cmp.Or(a.at-b.at, a.seq-b.seq)
+		}) {
+			want = append(want, k.key)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		require.Equal(t, want, l.keys)
+		for i, k := range l.keys {
+			require.Equal(t, time.Duration(waiting[k].at)*time.Millisecond, l.at[i])
+		}
+	})
+}
+
 func TestConcurrentUse(t *testing.T) {
 	var mu sync.Mutex
 	got := map[int]int{}
@@ -187,18 +230,5 @@ func TestConcurrentUse(t *testing.T) {
 	q.Close()
 	for key, n := range got {
 		require.Equal(t, 1, n, "key %d", key)
-	}
-}
-
-func BenchmarkPutRemove(b *testing.B) {
-	q := New(func([]int) {})
-	defer q.Close()
-	for i := range 100_000 {
-		q.Put(-i-1, time.Hour)
-	}
-	b.ReportAllocs()
-	for i := range b.N {
-		q.Put(i, time.Hour)
-		q.Remove(i)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/slotmap"
 )
 
 const (
@@ -28,18 +30,31 @@ type Table struct {
 	holdLimit      int64
 	requestTimeout time.Duration
 
-	entries   map[entryID]*entry
-	streams   map[string]*stream
-	latest    *stream // the stream of the last arrival, usually that of the next
-	spare     []*entry
-	ready     []Key
-	heldBytes int64
-	states    [acked + 1]int // how many messages are in each
+	entries *slotmap.Map[entryID, entry]
+	streams map[string]*stream
+	latest  *stream // the stream of the last arrival, usually that of the next
+	ready   []Ref
+	states  [acked + 1]int // how many messages are in each
 
-	// Forget has the keys for which Due is to be called after Remember. Whoever calls a method takes them out.
-	Forget []Key
+	rare
+	heldBytes int64
+
+	// Forget has the messages for which Due is to be called after Remember. Whoever calls a method takes them out.
+	Forget []Ref
 
 	Redelivered, Held, Dropped, Late uint64 // see redelivery.Stats
+}
+
+// rare is what few messages have at a time.
+type rare struct {
+	newer  map[Ref]pulsar.MessageID // deliveries of what the application has of an older one
+	copies map[Ref]pulsar.Message   // held back
+	leads  map[Ref]time.Duration    // of what waits: how long before its time it is asked for
+	asked  map[uint32]time.Time     // entries: when the request under way was made, unless the broker rewinds
+}
+
+func newRare() rare {
+	return rare{map[Ref]pulsar.MessageID{}, map[Ref]pulsar.Message{}, map[Ref]time.Duration{}, map[uint32]time.Time{}}
 }
 
 // New returns an empty table. rewinds tells that a request for one message makes the broker send everything that is
@@ -50,8 +65,9 @@ func New(rewinds bool, holdLimit int64, requestTimeout time.Duration) *Table {
 		rewinds:        rewinds,
 		holdLimit:      holdLimit,
 		requestTimeout: requestTimeout,
-		entries:        make(map[entryID]*entry),
+		entries:        slotmap.New[entryID, entry](),
 		streams:        make(map[string]*stream),
+		rare:           newRare(),
 	}
 }
 
@@ -66,75 +82,103 @@ const (
 )
 
 // Arrive takes a message that the consumer delivered.
-func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) Verdict {
+func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) (Verdict, Ref) {
 	id := cm.ID()
 	s := t.stream(cm.Topic(), cm.Consumer)
 	key := KeyOf(id)
-	e := t.entries[key.entryID()]
-	if e == nil {
-		e = t.add(key.entryID(), s)
-	}
-	e.stream = s
-	if s.current != e {
-		if last := s.current; last != nil { // batch-index acks may have filtered its tail out
-			last.run.over = true
-			t.settleEntry(last)
-		}
-		s.current = e
-	}
-	e.grow(key.Index, id.BatchSize())
-	r := e.record(key.Index)
-	asked := e.run.arrive(key, e.size())
-	if t.rewinds {
-		asked = s.run.arrive(key, endless)
-	}
+	ref, e := t.add(key, id.BatchSize(), s)
+	t.follow(s, ref.slot)
+	asked := t.answered(key, ref, e)
 
+	r := e.at(key.Index)
 	switch r.state {
 	case unseen:
-		if e.seen == 0 {
-			e.base = cm.RedeliveryCount()
+		count := cm.RedeliveryCount()
+		if b := e.batch; e.isBatch() {
+			if b.seen == 0 {
+				b.base = count
+			}
+			count = min(b.base, count)
 		}
-		e.seen++
-		s.unsettled++
-		r.count = min(e.base, cm.RedeliveryCount())
-		t.hand(r, id)
-		return Deliver
+		t.enter(ref, e, id, count)
+		return Deliver, ref
 	case acked:
-		return Swallow
+		return Swallow, ref
 	}
-	e.redelivered = true
-	r.newest = id
+	e.flags |= redelivered
 	switch r.state {
 	case due:
 		if !asked.IsZero() && now.Sub(asked) > time.Second {
 			t.Late++
 		}
 		t.count(e, r, cm)
-		t.hand(r, id)
-		return Redeliver
+		t.hand(ref, r, id)
+		return Redeliver, ref
 	case ready: // its copy waits for the application
 	default:
-		t.keep(r, cm.Message)
+		t.keep(ref, cm.Message)
 	}
-	return Hold
+	if r.state == held || r.state == settling && r.before == held {
+		t.newer[ref] = id
+	} else {
+		r.id = id
+	}
+	return Hold, ref
+}
+
+// follow notes which entry's messages are arriving now.
+func (t *Table) follow(s *stream, slot uint32) {
+	if s.current == slot {
+		return
+	}
+	if last := t.entries.At(s.current); last != nil { // batch-index acks may have filtered its tail out
+		last.Value.batch.run.over = true
+		t.settleEntry(s.current, &last.Value)
+	}
+	s.current = slot
+}
+
+// answered notes a delivery. If it answers a request, answered returns when that was made.
+func (t *Table) answered(key Key, ref Ref, e *entry) (asked time.Time) {
+	s, another := e.batch.stream, true
+	if e.isBatch() {
+		another = e.batch.run.arrive(key, e.size())
+	}
+	if t.rewinds {
+		another = s.run.arrive(key, endless)
+	}
+	if another {
+		asked = t.lastAsked(ref, s)
+		delete(t.asked, ref.slot)
+		s.asked = time.Time{}
+	}
+	return asked
+}
+
+func (t *Table) lastAsked(ref Ref, s *stream) time.Time {
+	if t.rewinds {
+		return s.asked
+	}
+	return t.asked[ref.slot]
 }
 
 // Next returns the next message that is due and whose copy is here already; the application has it from now on.
 func (t *Table) Next() (pulsar.ConsumerMessage, bool) {
 	for len(t.ready) > 0 {
-		key := t.ready[0]
+		ref := t.ready[0]
 		t.ready = t.ready[1:]
-		e, r := t.find(key)
+		e, r := t.at(ref)
 		if r == nil || r.state != ready {
 			continue
 		}
-		msg := r.copy
-		t.drop(r)
+		msg, newest := t.copies[ref], r.id
+		t.drop(ref)
 		t.count(e, r, msg)
-		newest := r.newest
-		t.hand(r, msg.ID())
-		r.newest = newest
-		return pulsar.ConsumerMessage{Consumer: e.stream.consumer, Message: msg}, true
+		t.hand(ref, r, msg.ID())
+		if newest != r.id {
+			t.newer[ref] = newest
+		}
+		return pulsar.ConsumerMessage{Consumer: e.batch.stream.consumer, Message: msg}, true
 	}
 	t.ready = nil
 	return pulsar.ConsumerMessage{}, false
@@ -145,241 +189,86 @@ func (t *Table) HasNext() bool { return len(t.ready) > 0 }
 
 // Count returns the redelivery count of an unsettled message: how often the application had it before.
 func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
-	_, r := t.find(KeyOf(id))
+	_, _, r := t.find(id)
 	if r == nil || r.state == acked {
 		return 0, false
 	}
 	return r.count, true
 }
 
-// Await notes that the application took a message and until when it may have it: Due is to be called then. Await reports
+// Await notes that the application took a message, and that the time for which it may have it is measured. Await reports
 // false if the application no longer has this delivery of it.
-func (t *Table) Await(id pulsar.MessageID, until time.Time) bool {
-	_, r := t.find(KeyOf(id))
+func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
+	ref, _, r := t.find(id)
 	if r == nil || r.state != held || r.isStale(id) {
-		return false
+		return Ref{}, false
 	}
-	r.until = until
-	return true
+	r.flags |= measured
+	return ref, true
 }
 
 // Nack moves a message from the application to those that wait until their delay is over, which its owner then measures:
 // it calls Due lead before that, and the table asks so much ahead and holds what comes. Nack reports false where the nack
 // changes nothing: a second one, one after the message was settled or timed out, or one that names an earlier delivery
 // than the application's newest.
-func (t *Table) Nack(id pulsar.MessageID, until time.Time, lead time.Duration) bool {
-	e, r := t.find(KeyOf(id))
+func (t *Table) Nack(id pulsar.MessageID, lead time.Duration) (Ref, bool) {
+	ref, e, r := t.find(id)
 	if r == nil || r.state != held || r.isStale(id) {
-		return false
+		return Ref{}, false
 	}
-	t.move(r, waiting)
-	e.redelivered = true
-	r.until, r.lead = until, lead
-	return true
+	t.move(ref, r, waiting)
+	e.flags |= redelivered
+	r.flags |= measured
+	if lead > 0 {
+		t.leads[ref] = lead
+	}
+	return ref, true
 }
 
 // Carry adds what was counted before the message was published anew.
-func (t *Table) Carry(id pulsar.MessageID, count uint32) {
-	if _, r := t.find(KeyOf(id)); r != nil && r.count <= math.MaxUint32-count {
+func (t *Table) Carry(ref Ref, count uint32) {
+	if _, r := t.at(ref); r != nil && r.count <= math.MaxUint32-count {
 		r.count += count
 	}
 }
 
-// Postpone holds back a message that Arrive said to deliver, since it came before its time; Due is to be called then.
-func (t *Table) Postpone(msg pulsar.Message, until time.Time) {
-	e, r := t.find(KeyOf(msg.ID()))
+// Postpone holds back a message that Arrive said to deliver, since it came before its time, which its owner measures.
+func (t *Table) Postpone(ref Ref, msg pulsar.Message) {
+	e, r := t.at(ref)
 	if r == nil || r.state != held {
 		return
 	}
-	t.move(r, waiting)
-	e.redelivered = true
-	r.first, r.until, r.lead = true, until, 0
-	t.keep(r, msg)
+	t.move(ref, r, waiting)
+	e.flags |= redelivered
+	r.flags |= measured | postponed
+	t.keep(ref, msg)
 }
 
 // Adopt enters a message that the application has although the table did not see it delivered, unless it is known.
 func (t *Table) Adopt(id pulsar.MessageID, topic string, consumer pulsar.Consumer, count uint32) {
-	key := KeyOf(id)
-	if _, r := t.find(key); r != nil {
+	if _, _, r := t.find(id); r != nil {
 		return
 	}
-	e := t.entries[key.entryID()]
-	if e == nil {
-		e = t.add(key.entryID(), t.stream(topic, consumer))
-		e.run.begun, e.run.over = true, true
-	}
-	e.grow(key.Index, id.BatchSize())
-	r := e.record(key.Index)
-	e.seen++
-	e.stream.unsettled++
-	r.count = count
-	t.hand(r, id)
-}
-
-// Action says what to do about a message whose time has come.
-type Action struct {
-	Ask   pulsar.Consumer  // if not nil, ask this consumer to redeliver
-	ID    pulsar.MessageID // this message
-	Again time.Duration    // if not 0, call Due again after it
-}
-
-// Due tells that a message's delay, its ack timeout or the time that an earlier Action named is over. Due for a time that
-// is not the message's present one, since the message moved on meanwhile, does nothing.
-func (t *Table) Due(key Key, now time.Time) Action {
-	e, r := t.find(key)
-	if r == nil || r.state != acked && (r.until.IsZero() || now.Before(r.until.Add(-r.lead))) {
-		return Action{}
-	}
-	switch r.state {
-	case held, waiting:
-		e.redelivered = true
-		if lead := r.lead; lead > 0 {
-			r.lead = 0
-			var a Action
-			if r.copy == nil {
-				a = t.ask(key, e, r, now)
-			}
-			a.Again = lead
-			return a
-		}
-		if r.copy != nil {
-			t.move(r, ready)
-			t.ready = append(t.ready, key)
-			return Action{}
-		}
-		t.move(r, due)
-		return t.ask(key, e, r, now)
-	case due:
-		tries := uint8(triesShared)
-		if t.rewinds {
-			tries = triesRewinds
-		}
-		if r.tries++; r.tries > tries {
-			t.forget(e, r)
-			return Action{}
-		}
-		return t.ask(key, e, r, now)
-	case settling:
-		r.overdue = true
-	case acked:
-		if e.extended {
-			e.extended = false
-			return Action{Again: Remember}
-		}
-		if e.remembered = false; e.acked == e.seen {
-			t.release(e)
-		}
-	}
-	return Action{}
-}
-
-// ask requests a message, unless it is on its way.
-func (t *Table) ask(key Key, e *entry, r *record, now time.Time) Action {
-	run := t.run(e)
-	a := Action{Again: t.requestTimeout}
-	if wait := t.requestTimeout - now.Sub(run.asked); !run.asked.IsZero() && wait > 0 {
-		a.Again = wait
-	} else if r.tries > 0 || !run.willReach(key) {
-		run.asked = now
-		a.Ask, a.ID = e.stream.consumer, r.newest
-	}
-	if r.state == due {
-		r.until = now.Add(a.Again)
-	}
-	return a
-}
-
-// Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
-type Settling struct {
-	Key      Key
-	Consumer pulsar.Consumer
-	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
-	Held     bool             // the application had it, so that its ack timeout was measured
-}
-
-// Settle begins to settle a message; Settled must follow. It is final unless Settled reports an error: meanwhile the
-// message is not handed out. ok is false for a message that is unknown, settled or being settled.
-func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
 	key := KeyOf(id)
-	e, r := t.find(key)
-	if r == nil || r.state == settling || r.state == acked {
-		return Settling{}, false
+	slot, known := t.entries.Find(key.entryID())
+	var s *stream
+	if known {
+		s = t.entries.At(slot).Value.batch.stream
+	} else {
+		s = t.stream(topic, consumer)
 	}
-	r.before = r.state
-	t.move(r, settling)
-	return Settling{key, e.stream.consumer, r.newest, r.before == held}, true
-}
-
-// Knows reports whether the message is in the table, settled ones that are remembered included.
-func (t *Table) Knows(id pulsar.MessageID) bool {
-	_, r := t.find(KeyOf(id))
-	return r != nil
-}
-
-// Outcome is what remains to be done after settling.
-type Outcome struct {
-	Again pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
-	Due   bool             // settling failed and the message was due meanwhile: call Due now
-}
-
-// Settled ends what Settle began. After an error the message is where it was before.
-func (t *Table) Settled(s Settling, err error) (o Outcome) {
-	e, r := t.find(s.Key)
-	if r == nil || r.state != settling {
-		return Outcome{}
+	ref, e := t.add(key, id.BatchSize(), s)
+	if !known && e.isBatch() {
+		e.batch.run = run{begun: true, over: true}
 	}
-	if err != nil {
-		t.move(r, r.before)
-		if r.state == ready {
-			t.ready = append(t.ready, s.Key)
-		}
-		o.Due, r.overdue = r.overdue, false
-		return o
-	}
-	if r.newest != s.ID {
-		o.Again = r.newest
-	}
-	t.settleRecord(e, r)
-	return o
-}
-
-// SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
-// It returns their keys.
-func (t *Table) SettleTo(id pulsar.MessageID) (settled []Key) {
-	to := KeyOf(id)
-	e := t.entries[to.entryID()]
-	if e == nil {
-		return nil // an id that was settled before, or never seen
-	}
-	for _, other := range t.entries {
-		if other.stream != e.stream {
-			continue
-		}
-		for i := range other.size() {
-			key, r := other.id.key(i), other.record(i)
-			if to.before(key) || r.state == unseen || r.state == acked {
-				continue
-			}
-			t.settleRecord(other, r)
-			settled = append(settled, key)
-		}
-	}
-	return settled
-}
-
-// Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
-func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) {
-	if e, r := t.find(KeyOf(id)); r != nil {
-		return e.stream.consumer, r.newest
-	}
-	return nil, id
+	t.enter(ref, e, id, count)
 }
 
 // Clear forgets everything, as after a seek.
 func (t *Table) Clear() {
-	clear(t.entries)
+	t.entries.Clear()
 	clear(t.streams)
-	t.latest, t.ready, t.Forget, t.heldBytes = nil, nil, nil, 0
+	t.latest, t.ready, t.Forget, t.rare, t.heldBytes = nil, nil, nil, newRare(), 0
 	t.states = [acked + 1]int{}
 }
 
@@ -395,7 +284,7 @@ const NearLimit = 45_000
 func (t *Table) Full() bool { return !t.rewinds && t.latest != nil && t.latest.unsettled >= NearLimit }
 
 // Len returns how many entries are known.
-func (t *Table) Len() int { return len(t.entries) }
+func (t *Table) Len() int { return t.entries.Len() }
 
 // HeldBytes returns the size of the early copies that are held back.
 func (t *Table) HeldBytes() int64 { return t.heldBytes }

@@ -1,0 +1,92 @@
+package delivery
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Action says what to do about a message whose time has come.
+type Action struct {
+	Ask   pulsar.Consumer  // if not nil, ask this consumer to redeliver
+	ID    pulsar.MessageID // this message
+	Again time.Duration    // if not 0, call Due again after it
+}
+
+// Due tells that a message's delay, its ack timeout or the time that an earlier Action named is over. Due does nothing for
+// a message of which no time is measured. Whoever calls it sees to it that not another time is measured meanwhile.
+func (t *Table) Due(ref Ref, now time.Time) Action {
+	e, r := t.at(ref)
+	if r == nil || !r.flags.has(measured) {
+		return Action{}
+	}
+	switch r.state {
+	case held, waiting:
+		return t.over(ref, e, r, now)
+	case due:
+		tries := uint8(triesShared)
+		if t.rewinds {
+			tries = triesRewinds
+		}
+		if r.tries++; r.tries > tries {
+			t.forget(ref, e, r)
+			return Action{}
+		}
+		return t.ask(ref, e, r, now)
+	case settling:
+		r.flags |= overdue
+	case acked:
+		if e.flags.has(extended) {
+			e.flags &^= extended
+			return Action{Again: Remember}
+		}
+		r.flags &^= measured
+		if e.flags &^= remembered; e.isSettled() {
+			t.release(ref.slot, e)
+		}
+	}
+	return Action{}
+}
+
+// over acts for a message that waits, or that the application has for too long.
+func (t *Table) over(ref Ref, e *entry, r *record, now time.Time) (a Action) {
+	e.flags |= redelivered
+	copied := t.copies[ref] != nil
+	if lead := t.leads[ref]; lead > 0 {
+		delete(t.leads, ref)
+		if !copied {
+			a = t.ask(ref, e, r, now)
+		}
+		a.Again = lead
+		return a
+	}
+	if copied {
+		r.flags &^= measured
+		t.move(ref, r, ready)
+		t.ready = append(t.ready, ref)
+		return a
+	}
+	t.move(ref, r, due)
+	return t.ask(ref, e, r, now)
+}
+
+// ask requests a message, unless it is on its way.
+func (t *Table) ask(ref Ref, e *entry, r *record, now time.Time) Action {
+	s, run := e.batch.stream, &e.batch.run
+	if t.rewinds {
+		run = &s.run
+	}
+	a := Action{Again: t.requestTimeout}
+	asked := t.lastAsked(ref, s)
+	if wait := t.requestTimeout - now.Sub(asked); !asked.IsZero() && wait > 0 {
+		a.Again = wait
+	} else if r.tries > 0 || !run.willReach(t.key(ref)) {
+		if t.rewinds {
+			s.asked = now
+		} else {
+			t.asked[ref.slot] = now
+		}
+		a.Ask, a.ID = s.consumer, t.newest(ref, r)
+	}
+	return a
+}

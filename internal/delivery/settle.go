@@ -1,0 +1,163 @@
+package delivery
+
+import "github.com/apache/pulsar-client-go/pulsar"
+
+// Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
+type Settling struct {
+	Ref      Ref
+	Consumer pulsar.Consumer
+	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
+	Held     bool             // the application had it, so that its ack timeout was measured
+
+	entry entryID
+}
+
+// Settle begins to settle a message; Settled must follow. It is final unless Settled reports an error: meanwhile the
+// message is not handed out. ok is false for a message that is unknown, settled or being settled.
+func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
+	ref, e, r := t.find(id)
+	if r == nil || r.state == settling || r.state == acked {
+		return Settling{}, false
+	}
+	r.before = r.state
+	t.move(ref, r, settling)
+	return Settling{ref, e.batch.stream.consumer, t.newest(ref, r), r.before == held, t.entries.At(ref.slot).Key}, true
+}
+
+// Knows reports whether the message is in the table, settled ones that are remembered included.
+func (t *Table) Knows(id pulsar.MessageID) bool {
+	_, _, r := t.find(id)
+	return r != nil
+}
+
+// Outcome is what remains to be done after settling.
+type Outcome struct {
+	Settled bool             // the message is no longer measured: it is settled by this
+	Again   pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
+	Due     bool             // settling failed and the message was due meanwhile: call Due now
+}
+
+// Settled ends what Settle began. After an error the message is where it was before.
+func (t *Table) Settled(s Settling, err error) (o Outcome) {
+	e, r := t.at(s.Ref)
+	if r == nil || r.state != settling || t.entries.At(s.Ref.slot).Key != s.entry {
+		return Outcome{} // it was forgotten or settled meanwhile, and its place may be another's
+	}
+	if err != nil {
+		t.move(s.Ref, r, r.before)
+		if r.state == ready {
+			t.ready = append(t.ready, s.Ref)
+		}
+		o.Due = r.flags.has(overdue)
+		r.flags &^= overdue
+		return o
+	}
+	if newest := t.newest(s.Ref, r); newest != s.ID {
+		o.Again = newest
+	}
+	t.settleRecord(s.Ref, e, r)
+	o.Settled = true
+	return o
+}
+
+// SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
+func (t *Table) SettleTo(id pulsar.MessageID) (settled []Ref) {
+	to := KeyOf(id)
+	slot, ok := t.entries.Find(to.entryID())
+	if !ok {
+		return nil // an id that was settled before, or never seen
+	}
+	s := t.entries.At(slot).Value.batch.stream
+	for slot, item := range t.entries.All() {
+		if item.Value.batch.stream != s {
+			continue
+		}
+		id := item.Key
+		for i := range item.Value.size() {
+			ref := Ref{slot, i}
+			e, r := t.at(ref)
+			if r == nil || r.state == acked || to.before(id.key(i)) {
+				continue
+			}
+			t.settleRecord(ref, e, r)
+			settled = append(settled, ref)
+		}
+	}
+	return settled
+}
+
+// Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
+func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) {
+	if ref, e, r := t.find(id); r != nil {
+		return e.batch.stream.consumer, t.newest(ref, r)
+	}
+	return nil, id
+}
+
+// settleRecord marks a message settled.
+func (t *Table) settleRecord(ref Ref, e *entry, r *record) {
+	t.drop(ref)
+	delete(t.leads, ref)
+	t.move(ref, r, acked)
+	r.flags &^= measured | overdue
+	if e.isBatch() {
+		e.batch.acked++
+	}
+	e.batch.stream.unsettled--
+	t.settleEntry(ref.slot, e)
+}
+
+// settleEntry lets go of an entry that has nothing unsettled and whose run is over. If late copies of it are to be
+// expected it is remembered for a while: one that was redelivered, and a batch of which not all messages were seen, since
+// the broker may have filtered them, or may be about to send all again.
+func (t *Table) settleEntry(slot uint32, e *entry) {
+	over := !e.isBatch() || e.batch.run.over
+	switch {
+	case !e.isSettled():
+	case e.flags.has(remembered):
+		e.flags |= extended
+	case e.flags.has(redelivered), over && e.isBatch() && e.batch.seen < e.size():
+		e.flags |= remembered
+		t.remember(slot, e)
+	case !over: // more of the batch is about to arrive
+	default:
+		t.release(slot, e)
+	}
+}
+
+// remember has the time measured for one of an entry's messages, all of which are settled.
+func (t *Table) remember(slot uint32, e *entry) {
+	for i := range e.size() {
+		if r := e.at(i); r.state == acked {
+			r.flags |= measured
+			t.Forget = append(t.Forget, Ref{slot, i})
+			return
+		}
+	}
+}
+
+// forget lets go of a message that went elsewhere.
+func (t *Table) forget(ref Ref, e *entry, r *record) {
+	t.drop(ref)
+	t.states[r.state]--
+	e.batch.stream.unsettled--
+	if !e.isBatch() {
+		t.release(ref.slot, e)
+		return
+	}
+	*r = record{}
+	if e.batch.seen--; e.batch.seen == 0 {
+		t.release(ref.slot, e)
+		return
+	}
+	t.settleEntry(ref.slot, e)
+}
+
+func (t *Table) release(slot uint32, e *entry) {
+	t.states[acked] -= int(e.acked())
+	delete(t.asked, slot)
+	if s := e.batch.stream; s.current == slot {
+		s.current = none
+	}
+	t.entries.Remove(slot)
+}

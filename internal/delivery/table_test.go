@@ -1,0 +1,71 @@
+package delivery
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func deliver(t *Table, id *benchID) (Verdict, Ref) {
+	return t.Arrive(pulsar.ConsumerMessage{Message: &benchMessage{id: id}}, time.Now())
+}
+
+func TestASlotOfAnotherMessageIsLeftAlone(t *testing.T) {
+	table := New(false, 0, RequestTimeout)
+	_, ref := deliver(table, &benchID{entry: 1})
+	old, ok := table.Settle(&benchID{entry: 1})
+	require.True(t, ok)
+	table.Clear() // a seek
+	_, again := deliver(table, &benchID{entry: 2})
+	require.Equal(t, ref, again)
+	s, ok := table.Settle(&benchID{entry: 2})
+	require.True(t, ok)
+	assert.Zero(t, table.Settled(old, nil))
+	assert.Zero(t, table.Due(ref, time.Now()), "no time is measured for it")
+	assert.Equal(t, Outcome{Settled: true}, table.Settled(s, nil))
+	assert.Zero(t, table.Len())
+}
+
+func TestTheNewestDeliveryIsAcknowledged(t *testing.T) {
+	table := New(false, 0, RequestTimeout)
+	first, second, third := &benchID{entry: 1}, &benchID{entry: 1}, &benchID{entry: 1}
+	deliver(table, first)
+	verdict, _ := deliver(table, second) // as after a reconnection
+	require.Equal(t, Hold, verdict)
+	_, ok := table.Nack(second, 0)
+	require.False(t, ok, "the application has the first")
+	s, _ := table.Settle(first)
+	require.Same(t, second, s.ID)
+	deliver(table, third)
+	assert.Same(t, third, table.Settled(s, nil).Again)
+	_, newest := table.Newest(first)
+	assert.Same(t, third, newest)
+	assert.Empty(t, table.newer)
+}
+
+func TestCumulativeSettling(t *testing.T) {
+	table := New(true, 1<<20, RequestTimeout)
+	for entry := range int64(1000) {
+		for i := range int32(3) {
+			id := &benchID{entry: entry, index: i, size: 3}
+			deliver(table, id)
+			if entry == 10 { // it waits, is to be asked for ahead, and comes early
+				_, ok := table.Nack(id, time.Second)
+				require.True(t, ok)
+				deliver(table, &benchID{entry: entry, index: i, size: 3})
+			}
+		}
+	}
+	assert.Len(t, table.SettleTo(&benchID{entry: 998, index: 1, size: 3}), 998*3+2)
+	assert.Equal(t, 3, table.Len(), "the one that was redelivered, and the last two")
+	assert.Len(t, table.SettleTo(&benchID{entry: 999, index: 2, size: 3}), 4)
+	assert.Zero(t, table.HeldBytes())
+	assert.Zero(t, table.Waiting())
+	require.Len(t, table.Forget, 1)
+	assert.Zero(t, table.Due(table.Forget[0], time.Now()))
+	assert.Zero(t, table.Len())
+	assert.Equal(t, newRare(), table.rare)
+}

@@ -1,0 +1,84 @@
+package slotmap
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Random operations against Go's map, over bursts that come and go.
+func TestMapIsAMapWithSlots(t *testing.T) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	m, model, slots := New[int, int](), map[int]int{}, map[int]uint32{}
+	check := func() {
+		require.Equal(t, len(model), m.Len(), "seed %d", seed)
+		got := map[int]int{}
+		for slot, item := range m.All() {
+			require.Equal(t, slots[item.Key], slot)
+			got[item.Key] = item.Value
+		}
+		require.Equal(t, model, got, "seed %d", seed)
+		for key, slot := range slots {
+			found, ok := m.Find(key)
+			require.True(t, ok)
+			require.Equal(t, slot, found, "an entry moved")
+		}
+		require.LessOrEqual(t, len(m.buckets), max(minBuckets, 2*m.Len()+1))
+	}
+	for round := range 20 {
+		adds := rng.IntN(100)
+		for range 5000 {
+			key := rng.IntN(3000)
+			slot, ok := m.Find(key)
+			require.Equal(t, m.At(slot) != nil, ok)
+			if rng.IntN(100) >= adds {
+				if ok {
+					m.Remove(slot)
+					require.Nil(t, m.At(slot))
+					delete(model, key)
+					delete(slots, key)
+				}
+				continue
+			}
+			slot, added := m.Add(key)
+			require.Equal(t, !ok, added)
+			if added {
+				model[key], slots[key] = rng.Int(), slot
+				require.Zero(t, m.At(slot).Value)
+				m.At(slot).Value = model[key]
+			}
+		}
+		if check(); round == 10 {
+			m.Clear()
+			clear(model)
+			clear(slots)
+		}
+	}
+}
+
+func TestPagesOfABurstAreGivenBack(t *testing.T) {
+	m := New[int, int]()
+	for i := range 100_000 {
+		m.Add(i)
+	}
+	for slot, item := range m.All() {
+		if item.Key%10_000 != 0 {
+			m.Remove(slot)
+		}
+	}
+	pages := 0
+	for _, p := range m.pages {
+		if p.items != nil {
+			pages++
+		}
+	}
+	assert.Equal(t, 10, pages)
+	assert.LessOrEqual(t, cap(m.buckets), 1024)
+	assert.Zero(t, testing.AllocsPerRun(100, func() {
+		slot, _ := m.Add(-1)
+		m.Remove(slot)
+	}))
+}
