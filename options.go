@@ -215,6 +215,10 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	if err := s.checkRetries(opts); err != nil {
 		return err
 	}
+	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
+		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
+			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when it gives up")
+	}
 	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
 		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",

@@ -198,6 +198,13 @@ func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
 
 // closedErr returns the inner consumer's own error for a closed consumer, once it is closed.
 func (c *Consumer) closedErr(ctx context.Context) error {
+	if c.messages == nil { // its Receive would keep it from being closed
+		select {
+		case <-c.closed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for {
 		if _, err := c.inner.Receive(ctx); err != nil {
 			return err
@@ -241,7 +248,8 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 
 // swallowCopy acknowledges a copy of a message that was settled already.
 func (c *Consumer) swallowCopy(cm pulsar.ConsumerMessage) {
-	if err := cm.Consumer.AckID(cm.ID()); err != nil && c.ended.Err() == nil {
+	err := c.call(func() error { return cm.Consumer.AckID(cm.ID()) })
+	if err != nil && c.ended.Err() == nil {
 		c.fail("acknowledging a settled message again", err, "message", cm.ID())
 	}
 }
