@@ -2,7 +2,10 @@ package redelivery
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -52,9 +55,15 @@ type Consumer struct {
 	ended context.Context
 	end   context.CancelFunc
 
-	waiters atomic.Int32 // how many want turn for more than a message
+	waiters  atomic.Int32 // how many want turn for more than a message
+	children int          // of the inner consumer, one for each topic, that give up before it is of no use
+	pattern  bool         // so that topics may vanish
 
 	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
+	closing   bool
+	calls     int           // of the inner consumer that are under way and wait for the broker
+	idle      chan struct{} // closed when there are none; Close makes it
+	gone      int           // children that gave up
 	table     *delivery.Table
 	epoch     chan struct{} // closed when the table is cleared
 	swallow   chores        // copies of settled messages
@@ -88,7 +97,8 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	if p != nil {
 		rewinds, c.tick = p.rewinds(), s.resolution
 		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
-		user = p.opts.MessageChannel
+		user, c.children = p.opts.MessageChannel, p.children()
+		c.pattern = p.opts.TopicsPattern != ""
 		if p.reconsumer != nil {
 			c.reconsumer, c.ownReconsumer, c.retryTopic = p.reconsumer, true, p.retryTopic
 		}
@@ -130,6 +140,7 @@ func (c *Consumer) Close() {
 		if c.ownReconsumer {
 			c.reconsumer.Close()
 		}
+		c.letCallsEnd()
 		c.flush()
 		c.inner.Close()
 		c.work.Wait()
@@ -138,6 +149,75 @@ func (c *Consumer) Close() {
 		c.mu.Unlock()
 		close(c.closed)
 	})
+}
+
+// letCallsEnd waits for calls of the inner consumer that are under way, and lets no new ones begin: what upstream is asked
+// for after it has closed can hang. What waits for a broker that does not answer gets in line before the Close.
+func (c *Consumer) letCallsEnd() {
+	c.mu.Lock()
+	c.closing = true
+	c.idle = make(chan struct{})
+	if c.calls == 0 {
+		close(c.idle)
+	}
+	c.mu.Unlock()
+	patience := time.NewTimer(500 * time.Millisecond)
+	defer patience.Stop()
+	select {
+	case <-c.idle:
+	case <-patience.C:
+	}
+}
+
+var errClosed = errors.New("redelivery: the consumer is closed")
+
+// begin notes that the inner consumer is about to be called; endCall must follow. The caller holds mu.
+func (c *Consumer) begin() error {
+	if c.closing {
+		return errClosed
+	}
+	c.calls++
+	return nil
+}
+
+func (c *Consumer) endCall() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.calls--; c.calls == 0 && c.closing {
+		close(c.idle)
+	}
+}
+
+// call calls the inner consumer, unless it is being closed.
+func (c *Consumer) call(f func() error) error {
+	c.mu.Lock()
+	err := c.begin()
+	c.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	defer c.endCall()
+	return f()
+}
+
+// gaveUp notes that one of the consumers which the inner consumer is made of has closed itself. Upstream goes on without it,
+// and when it was the last it does not tell.
+func (c *Consumer) gaveUp(err error) {
+	if c.pattern && strings.Contains(err.Error(), "TopicNotFound") {
+		return
+	}
+	c.mu.Lock()
+	c.gone++
+	last := c.gone == c.children && c.ended.Err() == nil
+	if last {
+		c.work.Go(c.inner.Close)
+	}
+	c.mu.Unlock()
+	if last {
+		c.end()
+		return
+	}
+	c.fail("staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
 }
 
 // flush waits until the inner consumer has sent what it was asked for: upstream can deadlock when it is closed while it
@@ -186,10 +266,15 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 func (c *Consumer) seek(seek func() error) error {
 	c.waiters.Add(1)
 	c.nudge()
-	c.turn <- struct{}{}
-	c.waiters.Add(-1)
+	select {
+	case c.turn <- struct{}{}:
+		c.waiters.Add(-1)
+	case <-c.ended.Done():
+		c.waiters.Add(-1)
+		return errClosed
+	}
 	defer func() { <-c.turn }()
-	if err := seek(); err != nil {
+	if err := c.call(seek); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -205,7 +290,7 @@ func (c *Consumer) Unsubscribe() error { return c.unsubscribe(c.inner.Unsubscrib
 func (c *Consumer) UnsubscribeForce() error { return c.unsubscribe(c.inner.UnsubscribeForce) }
 
 func (c *Consumer) unsubscribe(unsubscribe func() error) error {
-	if err := unsubscribe(); err != nil {
+	if err := c.call(unsubscribe); err != nil {
 		return err
 	}
 	c.mu.Lock()

@@ -33,5 +33,8 @@ func (x *interceptors) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar
 }
 
 func (x *interceptors) OnConsumerClose(consumer pulsar.Consumer, err error) {
+	if outer := x.outer.Load(); err != nil && outer != nil {
+		outer.gaveUp(err)
+	}
 	x.of.OnConsumerClose(x.consumer(consumer), err)
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -213,6 +214,15 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	if err := s.checkRetries(opts); err != nil {
 		return err
+	}
+	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
+		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
+			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when it gives up")
+	}
+	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
+		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
+		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
+			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
 	}
 	if d := opts.NackRedeliveryDelay; d < 0 {
 		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"strings"
 	"time"
 
@@ -94,6 +95,10 @@ func (c *Consumer) next(ctx context.Context) (pulsar.ConsumerMessage, error) {
 				continue
 			}
 		}
+		if c.nacksUndecryptable && cm.GetEncryptionContext() != nil {
+			c.nack(cm.ID(), nil, nil)
+			continue
+		}
 		if c.isDead(cm) {
 			continue
 		}
@@ -142,14 +147,37 @@ func (c *Consumer) fetchWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMes
 		cancel(errWoken)
 	}()
 	defer cancel(nil)
-	msg, err := c.inner.Receive(receiving)
+	msg, err := c.receiveWithoutQueue(receiving)
 	switch {
 	case err == nil:
 		return pulsar.ConsumerMessage{Consumer: c.inner, Message: msg}, true, nil
+	case errors.Is(err, errUndecryptable):
+		c.fail("receiving", err)
+		return cm, false, nil
 	case errors.Is(context.Cause(receiving), errWoken):
 		return cm, false, nil
 	}
 	return cm, false, err
+}
+
+var errUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer connects anew")
+
+// receiveWithoutQueue is the zero-queue consumer's Receive, which panics on a message that it could not decrypt, and does
+// not tell which one it was.
+func (c *Consumer) receiveWithoutQueue(ctx context.Context) (msg pulsar.Message, err error) {
+	defer func() {
+		if !c.nacksUndecryptable {
+			return
+		}
+		switch r := recover().(type) {
+		case nil:
+		case runtime.Error:
+			err = errUndecryptable
+		default:
+			panic(r)
+		}
+	}()
+	return c.inner.Receive(ctx)
 }
 
 // probe finds out whether the inner consumer has closed itself, as it does when it gives up reconnecting: its channel
@@ -170,6 +198,13 @@ func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
 
 // closedErr returns the inner consumer's own error for a closed consumer, once it is closed.
 func (c *Consumer) closedErr(ctx context.Context) error {
+	if c.messages == nil { // its Receive would keep it from being closed
+		select {
+		case <-c.closed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	for {
 		if _, err := c.inner.Receive(ctx); err != nil {
 			return err
@@ -208,19 +243,13 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
 			"wait for redelivery count too", "unacknowledged", delivery.NearLimit)
 	}
-	if verdict != delivery.Deliver && verdict != delivery.Redeliver {
-		return false
-	}
-	if c.nacksUndecryptable && cm.GetEncryptionContext() != nil {
-		c.nack(cm.ID(), nil, nil)
-		return false
-	}
-	return true
+	return verdict == delivery.Deliver || verdict == delivery.Redeliver
 }
 
 // swallowCopy acknowledges a copy of a message that was settled already.
 func (c *Consumer) swallowCopy(cm pulsar.ConsumerMessage) {
-	if err := cm.Consumer.AckID(cm.ID()); err != nil && c.ended.Err() == nil {
+	err := c.call(func() error { return cm.Consumer.AckID(cm.ID()) })
+	if err != nil && c.ended.Err() == nil {
 		c.fail("acknowledging a settled message again", err, "message", cm.ID())
 	}
 }

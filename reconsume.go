@@ -92,7 +92,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	defer cancel(nil)
 	defer context.AfterFunc(c.ended, func() { cancel(reconsume.ErrClosed) })()
 	published := false
-	return c.settle(id, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
+	err = c.settle(id, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
 		if published { // a newer delivery came meanwhile
 			return consumer.AckID(newest)
 		}
@@ -103,6 +103,10 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 		}
 		return err
 	})
+	if errors.Is(err, errClosed) {
+		return reconsume.ErrClosed
+	}
+	return err
 }
 
 // isDead reports whether a message that is about to be handed out was delivered too often already. If so it is with whoever

@@ -333,7 +333,9 @@ func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
 	defer client.Close()
 	b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), client: client, inProcess: server}
 	topic := b.topic(0)
-	c := b.subscribe(b.retrying(topic, 3))
+	opts := b.retrying(topic, 3)
+	opts.AckWithResponse = true // or an acknowledgement may be lost with the connection
+	c := b.subscribe(opts)
 	b.send(topic, 2, false)
 	first, second := receive(t, c), receive(t, c)
 	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Hour, nil)) // the producer is there

@@ -45,9 +45,14 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 // does not count towards a batch.
 func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
 	c.mu.Lock()
+	if err := c.begin(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
 	s, ok := c.table.Settle(id)
 	known := ok || c.table.Knows(id)
 	c.mu.Unlock()
+	defer c.endCall()
 	if !ok {
 		if known {
 			return nil // settled before
@@ -100,6 +105,11 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 		return lists[consumer]
 	}
 	c.mu.Lock()
+	if err := c.begin(); err != nil {
+		c.mu.Unlock()
+		return err
+	}
+	defer c.endCall()
 	for _, id := range ids {
 		s, ok := c.table.Settle(id)
 		switch {
@@ -170,7 +180,7 @@ func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
 	if consumer == nil {
 		consumer = c.inner
 	}
-	if err := consumer.AckIDCumulative(newest); err != nil {
+	if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
 		return err
 	}
 	c.mu.Lock()

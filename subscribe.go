@@ -192,6 +192,23 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	return opts
 }
 
+// children returns how many consumers of a topic have to give up until the consumer is of no use. One is enough for a
+// pattern: it does not come back to a topic that it gave up.
+func (p *preparation) children() int {
+	topics := p.opts.Topics
+	if p.topics != nil {
+		topics = p.topics
+	}
+	if len(topics) == 0 {
+		return 1
+	}
+	distinct := map[string]bool{}
+	for _, topic := range topics {
+		distinct[fullTopic(topic)] = true
+	}
+	return len(distinct)
+}
+
 // nacksUndecryptable reports whether a message that cannot be decrypted is to be nacked rather than handed out.
 func (p *preparation) nacksUndecryptable() bool {
 	d := p.opts.Decryption
