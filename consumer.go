@@ -2,10 +2,7 @@ package redelivery
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -89,13 +86,9 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.reconsumer = s.reconsumer
-	holdLimit, rewinds, inFlight := s.holdLimit, false, delivery.RequestTimeout
-	if c.messages == nil {
-		holdLimit = 0 // who waits for a zero-queue consumer's next message cannot wait for a held one too
-	}
 	var user chan pulsar.ConsumerMessage
 	if p != nil {
-		rewinds, c.tick = p.rewinds(), s.resolution
+		c.tick = s.resolution
 		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
 		user, c.children = p.opts.MessageChannel, p.children()
 		c.pattern = p.opts.TopicsPattern != ""
@@ -106,14 +99,8 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 			c.maxDeliveries = p.opts.DLQ.MaxDeliveries
 		}
 		p.interceptors.outer.Store(c)
-	} else {
-		innerDelay := s.innerDelay
-		if innerDelay == 0 {
-			innerDelay = nack.DefaultDelay
-		}
-		inFlight += innerDelay + innerDelay/3
 	}
-	c.table = delivery.New(rewinds, holdLimit, inFlight)
+	c.table = delivery.New(tableOptions(s, p, c.messages != nil))
 	c.nacks = nack.New(s.nackBackoff, c.due)
 	if s.ackTimeout != nil {
 		c.timeouts = acktimeout.New(0, s.ackTimeout, c.due)
@@ -127,121 +114,25 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	return c
 }
 
-// Close closes the consumer. It settles nothing and loses nothing: the broker redelivers what is not acknowledged. When
-// Close returns no goroutine of the Consumer is left. Calling it again does nothing.
-func (c *Consumer) Close() {
-	c.close.Do(func() {
-		c.end()
-		c.nacks.Close()
-		if c.timeouts != nil {
-			c.timeouts.Close()
+// tableOptions returns what a table is to know of a consumer; p is nil if it was not prepared.
+func tableOptions(s *settings, p *preparation, hasQueue bool) delivery.Options {
+	o := delivery.Options{HoldLimit: s.holdLimit, RequestTimeout: delivery.RequestTimeout, Ahead: s.innerDelay}
+	if p != nil {
+		o.Rewinds, o.Ahead, o.AckDelay = p.rewinds(), p.ahead(), p.ackDelay()
+	} else {
+		innerDelay := s.innerDelay
+		if innerDelay == 0 {
+			innerDelay = nack.DefaultDelay
 		}
-		c.check.Stop()
-		if c.ownReconsumer {
-			c.reconsumer.Close()
-		}
-		c.letCallsEnd()
-		c.flush()
-		c.inner.Close()
-		c.work.Wait()
-		c.mu.Lock()
-		c.clear()
-		c.mu.Unlock()
-		close(c.closed)
-	})
-}
-
-// letCallsEnd waits for calls of the inner consumer that are under way, and lets no new ones begin: what upstream is asked
-// for after it has closed can hang. What waits for a broker that does not answer gets in line before the Close.
-func (c *Consumer) letCallsEnd() {
-	c.mu.Lock()
-	c.closing = true
-	c.idle = make(chan struct{})
-	if c.calls == 0 {
-		close(c.idle)
+		o.RequestTimeout += innerDelay + innerDelay/3
 	}
-	c.mu.Unlock()
-	patience := time.NewTimer(500 * time.Millisecond)
-	defer patience.Stop()
-	select {
-	case <-c.idle:
-	case <-patience.C:
+	if !hasQueue {
+		o.HoldLimit = 0 // who waits for a zero-queue consumer's next message cannot wait for a held one too
 	}
-}
-
-var errClosed = errors.New("redelivery: the consumer is closed")
-
-// begin notes that the inner consumer is about to be called; endCall must follow. The caller holds mu.
-func (c *Consumer) begin() error {
-	if c.closing {
-		return errClosed
+	if o.HoldLimit == 0 {
+		o.Ahead = 0
 	}
-	c.calls++
-	return nil
-}
-
-func (c *Consumer) endCall() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.calls--; c.calls == 0 && c.closing {
-		close(c.idle)
-	}
-}
-
-// call calls the inner consumer, unless it is being closed.
-func (c *Consumer) call(f func() error) error {
-	c.mu.Lock()
-	err := c.begin()
-	c.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	defer c.endCall()
-	return f()
-}
-
-// gaveUp notes that one of the consumers which the inner consumer is made of has closed itself. Upstream goes on without it,
-// and when it was the last it does not tell.
-func (c *Consumer) gaveUp(err error) {
-	if c.pattern && strings.Contains(err.Error(), "TopicNotFound") {
-		return
-	}
-	c.mu.Lock()
-	c.gone++
-	last := c.gone == c.children && c.ended.Err() == nil
-	if last {
-		c.work.Go(c.inner.Close)
-	}
-	c.mu.Unlock()
-	if last {
-		c.end()
-		return
-	}
-	c.fail("staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
-}
-
-// flush waits until the inner consumer has sent what it was asked for: upstream can deadlock when it is closed while it
-// flushes its nacks.
-func (c *Consumer) flush() {
-	c.mu.Lock()
-	wait := time.Until(c.lastAsk.Add(2*c.tick + 20*time.Millisecond))
-	asked := !c.lastAsk.IsZero()
-	c.mu.Unlock()
-	if asked && wait > 0 {
-		time.Sleep(min(wait, time.Second))
-	}
-}
-
-// clear forgets all messages. The caller holds mu.
-func (c *Consumer) clear() {
-	c.table.Clear()
-	c.nacks.Clear()
-	if c.timeouts != nil {
-		c.timeouts.Clear()
-	}
-	c.swallow.todo, c.dead.todo, c.moves.todo = nil, nil, nil
-	close(c.epoch)
-	c.epoch = make(chan struct{})
+	return o
 }
 
 // Seek resets the subscription to a message id. What was received before is forgotten: nothing of it is redelivered for a

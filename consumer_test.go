@@ -206,6 +206,53 @@ func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
 	})
 }
 
+func TestMessagesAreAskedForAhead(t *testing.T) {
+	for name, test := range map[string]struct {
+		kind    pulsar.SubscriptionType
+		options []redelivery.Option
+		delay   time.Duration
+		want    time.Duration
+	}{
+		"Exclusive":     {pulsar.Exclusive, nil, ms(500), ms(480)},
+		"Failover":      {pulsar.Failover, nil, ms(500), ms(480)},
+		"KeyShared":     {pulsar.KeyShared, nil, ms(500), ms(480)},
+		"Shared":        {pulsar.Shared, nil, ms(500), ms(500)},
+		"Shared, alone": {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryAhead(ms(50))}, ms(500), ms(450)},
+		"not ahead":     {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryAhead(0)}, ms(500), ms(500)},
+		"at once":       {pulsar.Exclusive, nil, 0, 0},
+		"soon":          {pulsar.Exclusive, nil, ms(15), 0},
+		"holds nothing": {pulsar.Exclusive, []redelivery.Option{redelivery.WithHoldLimit(0)}, ms(500), ms(500)},
+		"would not fit": {pulsar.KeyShared, []redelivery.Option{redelivery.WithHoldLimit(500)}, ms(500), ms(500)},
+		"by resolution": {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryResolution(ms(50))}, ms(500), ms(440)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := newFake()
+				opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: test.kind}, test.options...)
+				require.NoError(t, err)
+				inner.ch = opts.MessageChannel
+				c, err := redelivery.Wrap(inner)
+				require.NoError(t, err)
+				defer c.Close()
+				inner.deliver(1)
+				msg, start := receive(t, c), time.Now()
+				require.NoError(t, c.NackWithDelay(msg, test.delay))
+				for len(inner.requests()) == 0 {
+					time.Sleep(time.Millisecond)
+				}
+				asked := time.Since(start).Truncate(ms(5))
+				require.Equal(t, test.want, asked)
+				time.Sleep(ms(2))
+				inner.deliver(1)
+				receive(t, c)
+				require.GreaterOrEqual(t, time.Since(start), test.delay)
+				require.LessOrEqual(t, time.Since(start), max(test.delay, asked+ms(3)))
+				require.Len(t, inner.requests(), 1)
+			})
+		})
+	}
+}
+
 func TestAnUnansweredRequestIsRepeated(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		inner.deliver(1)

@@ -76,21 +76,26 @@ func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Dur
 		delay = &d
 	}
 	d := max(0, *delay)
-	lead := min(d, c.settings.innerDelay)
-	until := time.Now().Add(d)
+	now := time.Now()
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	if c.ended.Err() != nil {
+		c.mu.Unlock()
 		return
 	}
-	ref, ok := c.table.Nack(id, lead)
-	if !ok {
-		return
+	ref, a, ok := c.table.Nack(id, d, now)
+	if ok {
+		c.untrack(ref, true)
+		c.nacks.TrackFor(ref, a.Again)
+		if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
+			c.start(&c.moves, func() { c.outlive(msg, now.Add(d)) })
+		}
 	}
-	c.untrack(ref, true)
-	c.nacks.TrackFor(ref, d-lead)
-	if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
-		c.start(&c.moves, func() { c.outlive(msg, until) })
+	if a.Ask != nil {
+		c.lastAsk = now
+	}
+	c.mu.Unlock()
+	if a.Ask != nil {
+		a.Ask.NackID(a.ID)
 	}
 }
 
@@ -102,31 +107,33 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	if err != nil {
 		return err
 	}
-	if c.timeouts != nil && !c.await(id) {
+	if c.timeouts == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	ref, ok := c.table.Await(id)
+	if !ok {
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
+	c.timeouts.Touch(ref) // if it is not tracked yet, it is about to be
 	return nil
 }
 
 // ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
 var ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
-// await starts the ack timeout of a message that the application has now, and reports whether it does have it.
-func (c *Consumer) await(id pulsar.MessageID) bool {
+// await starts the ack timeout of a message that the application has now, unless it settled it already.
+func (c *Consumer) await(id pulsar.MessageID) {
 	d, ok := c.delay(c.settings.ackTimeout, id)
 	if !ok {
-		return false
+		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ref, ok := c.table.Await(id)
-	if !ok {
-		return false
-	}
-	if !c.timeouts.TouchFor(ref, d) {
+	if ref, ok := c.table.Await(id); ok {
 		c.timeouts.TrackFor(ref, d)
 	}
-	return true
 }
 
 // delay returns what policy says about an unsettled message; ok is false if there is none. A policy is the caller's code:

@@ -293,3 +293,38 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 		}
 	}
 }
+
+// Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends what was
+// acknowledged again.
+func TestARequestOvertakesAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for name, kind := range kinds {
+		if kind != pulsar.Exclusive && kind != pulsar.Failover {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				c := b.subscribe(b.options(topic, kind))
+				b.send(topic, 50, false)
+				b.send(topic, 50, batched)
+				var msgs []pulsar.Message
+				for range 100 {
+					msgs = append(msgs, receive(t, c))
+				}
+				require.NoError(t, c.NackWithDelay(msgs[0], ms(200)))
+				time.Sleep(ms(150))
+				for _, msg := range msgs[1:] {
+					require.NoError(t, c.Ack(msg))
+				}
+				again := receive(t, c)
+				require.Equal(t, msgs[0].Payload(), again.Payload())
+				require.NoError(t, c.Ack(again))
+				nothing(t, c, ms(500))
+				b.settles(topic, 0)
+			})
+		})
+	}
+}

@@ -27,6 +27,7 @@ const (
 	DefaultResolution = 10 * time.Millisecond
 
 	minResolution, maxResolution = time.Millisecond, time.Minute
+	maxAhead                     = time.Minute
 )
 
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it.
@@ -44,6 +45,7 @@ type settings struct {
 	outlive          time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration
 	innerDelay       time.Duration
+	ahead            time.Duration // below 0 for the default
 	holdLimit        int64
 	logger           *slog.Logger
 }
@@ -160,6 +162,22 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
+// WithRedeliveryAhead asks the broker for a nacked message d before it is due, and holds it until then, so that it is handed
+// out on time rather than up to the resolution and the broker's time late. Default: the resolution and 10 ms on Exclusive,
+// Failover and Key_Shared, where a message can only come here again; 0, not ahead, on Shared, where another consumer may get
+// it that much too early. A Shared consumer that is the only one may set it. From 0 to 1 minute.
+//
+// What would not fit the hold limit is asked for when it is due.
+func WithRedeliveryAhead(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 || d > maxAhead {
+			return invalid("WithRedeliveryAhead", d, fmt.Sprintf("0s to %v", maxAhead))
+		}
+		s.ahead = d
+		return nil
+	}
+}
+
 // WithInnerNackDelay tells Wrap the NackRedeliveryDelay that a consumer which was not prepared was created with: messages
 // are then asked for that much sooner, and held until they are due. Default: 0, unknown; redeliveries may then be late by
 // up to 4/3 of that delay. On a shared subscription another consumer may get a message that was asked for ahead.
@@ -241,7 +259,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 }
 
 func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
-	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
+	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default(), ahead: -1}
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

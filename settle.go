@@ -3,6 +3,7 @@ package redelivery
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -69,7 +70,7 @@ func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.
 // settled ends what Table.Settle began. It returns the id of a newer delivery, if one came meanwhile.
 func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.MessageID) {
 	c.mu.Lock()
-	o := c.table.Settled(s, err)
+	o := c.table.Settled(s, err, time.Now())
 	if o.Settled {
 		c.untrack(s.Ref, s.Held)
 	}
@@ -185,7 +186,7 @@ func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for _, ref := range c.table.SettleTo(id) {
+	for _, ref := range c.table.SettleTo(id, time.Now()) {
 		c.untrack(ref, true)
 		c.untrack(ref, false)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
+	"github.com/pulsar-redelivery/redelivery/internal/delivery"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -108,6 +109,9 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	if s.resolution != 0 {
 		return nil, invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
+	}
+	if s.ahead >= 0 {
+		return nil, invalid("WithRedeliveryAhead", s.ahead, "it with Subscribe or Prepare only, or WithInnerNackDelay")
 	}
 	late := "4/3 of its NackRedeliveryDelay"
 	if s.innerDelay != 0 {
@@ -213,6 +217,28 @@ func (p *preparation) children() int {
 func (p *preparation) nacksUndecryptable() bool {
 	d := p.opts.Decryption
 	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
+}
+
+// ahead returns how long before their time messages are asked for.
+func (p *preparation) ahead() time.Duration {
+	switch {
+	case p.settings.ahead >= 0:
+		return p.settings.ahead
+	case p.opts.Type == pulsar.Shared:
+		return 0
+	}
+	return p.settings.resolution + 10*time.Millisecond // of the broker and of a busy machine
+}
+
+// ackDelay returns how long an acknowledgement may be under way after Ack returned: upstream groups them.
+func (p *preparation) ackDelay() time.Duration {
+	if p.opts.AckWithResponse {
+		return 0
+	}
+	if o := p.opts.AckGroupingOptions; o != nil {
+		return min(max(0, o.MaxTime), delivery.Remember) + time.Second
+	}
+	return time.Second
 }
 
 // rewinds reports whether the broker answers a request for one message with everything that is unacknowledged.

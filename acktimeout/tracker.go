@@ -38,7 +38,7 @@ type Tracker[K comparable] struct {
 // order of time. Calls come one at a time, from the Tracker's one goroutine, outside any lock; due may use the Tracker but
 // not close it. A timeout below 0 counts as 0. Close ends the goroutine.
 func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
-	return &Tracker[K]{Backoff(max(0, timeout), b), delayqueue.New(due)}
+	return &Tracker[K]{Backoff(max(0, timeout), b), delayqueue.New(due, true)}
 }
 
 // Track starts the timeout of a key whose message has been redelivered redeliveryCount times before. A key that is tracked
@@ -50,13 +50,8 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 // TrackFor is Track with a timeout of its own. A negative one counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
-// Touch starts the timeout of a tracked key anew, and reports whether key was tracked.
-func (t *Tracker[K]) Touch(key K, redeliveryCount uint32) bool {
-	return t.TouchFor(key, t.backoff.Next(redeliveryCount))
-}
-
-// TouchFor is Touch with a timeout of its own. A negative one counts as 0.
-func (t *Tracker[K]) TouchFor(key K, d time.Duration) bool { return t.queue.Restart(key, d) }
+// Touch starts the timeout of key anew, as long as it was, and reports whether key was tracked.
+func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
 
 // Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }

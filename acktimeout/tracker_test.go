@@ -72,14 +72,14 @@ func TestTracker(t *testing.T) {
 			k.Track("a", 1)
 			k.Track("b", 1)
 			time.Sleep(5 * second)
-			assert.True(t, k.Touch("a", 1))
-			assert.False(t, k.Touch("c", 1))
+			assert.True(t, k.Touch("a"))
+			assert.False(t, k.Touch("c"))
 		}, times{"a": {17 * second}, "b": {12 * second}}},
 		{"conformance 25: Close with entries", second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 0)
 			k.Close()
 			k.Track("b", 0)
-			assert.False(t, k.Touch("a", 0))
+			assert.False(t, k.Touch("a"))
 			assert.Zero(t, k.Len())
 		}, times{}},
 		{"cleared", second, policy, func(t *testing.T, k *tracker) { k.Track("a", 0); k.Clear() }, times{}},

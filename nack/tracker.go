@@ -28,7 +28,7 @@ func New[K comparable](b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
 	if b == nil {
 		b = backoff.Fixed(DefaultDelay)
 	}
-	return &Tracker[K]{b, delayqueue.New(due)}
+	return &Tracker[K]{b, delayqueue.New(due, false)}
 }
 
 // Track starts the delay of a key whose message has been redelivered redeliveryCount times before. A key that is tracked

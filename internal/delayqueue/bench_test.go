@@ -45,7 +45,7 @@ func BenchmarkPutRemove(b *testing.B) {
 
 func benchmarkPutRemove(b *testing.B, n int, delay func(int) time.Duration, random bool) {
 	before := heapAlloc()
-	q := New(func([]benchKey) {})
+	q := New(func([]benchKey) {}, false)
 	defer q.Close()
 	for i := range n {
 		q.Put(benchKey{uint32(i), 0}, delay(i))
@@ -107,7 +107,7 @@ func allDue(n int, delay func(int) time.Duration) (took time.Duration, blocked [
 		if handed += len(keys); handed == n {
 			close(done)
 		}
-	})
+	}, false)
 	defer q.Close()
 	for i := range n {
 		q.Put(benchKey{uint32(i), 0}, delay(i)/time.Duration(time.Hour/time.Millisecond))

@@ -26,19 +26,23 @@ type Queue[K comparable] struct {
 	heap   heap
 	puts   uint32 // wraps: it only orders keys that are due at the same time
 	closed bool
+
+	restarts bool
+	delays   []time.Duration // by slot, if keys may be restarted
 }
 
 // New returns an empty queue that calls due with the keys whose delays are over, in order of their due times. Calls come
 // one at a time, from one goroutine, outside any lock; due may call Put and Remove but not Close. Every queue must be
-// closed.
-func New[K comparable](due func([]K)) *Queue[K] {
+// closed. Restart needs restarts, which costs 8 bytes for each key.
+func New[K comparable](due func([]K), restarts bool) *Queue[K] {
 	q := &Queue[K]{
-		due:   due,
-		start: time.Now(),
-		done:  make(chan struct{}),
-		ended: make(chan struct{}),
-		timer: time.NewTimer(math.MaxInt64),
-		keys:  slotmap.New[K, uint32](),
+		due:      due,
+		start:    time.Now(),
+		done:     make(chan struct{}),
+		ended:    make(chan struct{}),
+		timer:    time.NewTimer(math.MaxInt64),
+		keys:     slotmap.New[K, uint32](),
+		restarts: restarts,
 	}
 	go q.run()
 	return q
@@ -54,6 +58,10 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	}
 	slot, added := q.keys.Add(key)
 	if added {
+		if q.restarts {
+			q.delays = append(q.delays, make([]time.Duration, max(0, int(slot)+1-len(q.delays)))...)
+			q.delays[slot] = delay
+		}
 		n := q.node(slot, delay)
 		q.up(q.heap.push(), n)
 		if *q.heap.at(root) == n {
@@ -63,17 +71,13 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	return added
 }
 
-// Restart sets the due time of key to one after delay and reports whether key was there.
-func (q *Queue[K]) Restart(key K, delay time.Duration) bool {
+// Restart begins the delay of key anew and reports whether key was there.
+func (q *Queue[K]) Restart(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	slot, ok := q.keys.Find(key)
 	if ok {
-		n := q.node(slot, delay)
-		q.move(q.keys.At(slot).Value, n)
-		if *q.heap.at(root) == n {
-			q.arm()
-		}
+		q.down(q.keys.At(slot).Value, q.node(slot, q.delays[slot])) // it can only be later than it was
 	}
 	return ok
 }
@@ -139,7 +143,7 @@ func (q *Queue[K]) Close() {
 
 func (q *Queue[K]) clear() {
 	q.keys.Clear()
-	q.heap = heap{}
+	q.heap, q.delays = heap{}, nil
 }
 
 func (q *Queue[K]) run() {
@@ -183,6 +187,9 @@ func (q *Queue[K]) arm() {
 func (q *Queue[K]) remove(slot uint32) {
 	i := q.keys.At(slot).Value
 	q.keys.Remove(slot)
+	if q.keys.Len() == 0 {
+		q.delays = nil
+	}
 	if last := q.heap.pop(); last.slot != slot {
 		q.move(i, last)
 	}

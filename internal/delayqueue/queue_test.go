@@ -40,7 +40,7 @@ func (l *log) due(keys []int) {
 func TestKeysAreDueExactly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{from: time.Now()}
-		q := New(l.due)
+		q := New(l.due, true)
 		defer q.Close()
 		assert.True(t, q.Put(3, 3*time.Second))
 		assert.True(t, q.Put(1, time.Second)) // nearer than what the timer was set for
@@ -71,7 +71,7 @@ func TestCallbackMayUseTheQueue(t *testing.T) {
 			q.Put(keys[0], time.Second)
 			q.Remove(99)
 			q.Len()
-		})
+		}, false)
 		q.Put(1, time.Second)
 		time.Sleep(10*time.Second + time.Millisecond)
 		q.Close()
@@ -86,7 +86,7 @@ func TestCloseWaitsForTheCallbackAndEndsEverything(t *testing.T) { // conformanc
 			begun.Add(1)
 			time.Sleep(time.Minute)
 			ended.Add(1)
-		})
+		}, false)
 		q.Put(1, 0)
 		q.Put(2, time.Second)
 		time.Sleep(time.Millisecond)
@@ -107,7 +107,7 @@ func TestQueueIsAMapOfDueTimes(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(*testing.T) {
 			l := &log{from: time.Now()}
-			q := New(l.due)
+			q := New(l.due, true)
 			defer q.Close()
 			model := map[int]time.Duration{}
 			now := func() time.Duration { return time.Since(l.from) }
@@ -162,7 +162,7 @@ func TestQueueIsAMapOfDueTimes(t *testing.T) {
 func TestManyKeysComeInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := &log{from: time.Now()}
-		q := New(l.due)
+		q := New(l.due, true)
 		defer q.Close()
 		type key struct{ key, at, seq int }
 		waiting := map[int]key{}
@@ -174,7 +174,8 @@ func TestManyKeysComeInOrder(t *testing.T) {
 			case !there:
 				require.True(t, q.Put(k, time.Duration(ms)*time.Millisecond))
 			case rand.IntN(2) == 0:
-				require.True(t, q.Restart(k, time.Duration(ms)*time.Millisecond))
+				require.True(t, q.Restart(k))
+				ms = waiting[k].at
 			default:
 				require.True(t, q.Remove(k))
 				delete(waiting, k)
@@ -207,7 +208,7 @@ func TestConcurrentUse(t *testing.T) {
 		for _, k := range keys {
 			got[k]++
 		}
-	})
+	}, false)
 	var wg sync.WaitGroup
 	removed := make([]int, 4)
 	for g := range 4 {

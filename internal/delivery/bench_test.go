@@ -43,8 +43,8 @@ type world struct {
 }
 
 func newWorld(n int, size int32) *world {
-	w := &world{table: New(false, 0, RequestTimeout), ids: make([]benchID, n), now: time.Now()}
-	w.queue = delayqueue.New(func([]Ref) {})
+	w := &world{table: New(Options{RequestTimeout: RequestTimeout}), ids: make([]benchID, n), now: time.Now()}
+	w.queue = delayqueue.New(func([]Ref) {}, false)
 	for i := range w.ids {
 		w.ids[i] = benchID{nil, int64(i) / int64(size), int32(i) % size, size}
 	}
@@ -57,14 +57,14 @@ func (w *world) arrive(i int) {
 }
 
 func (w *world) nack(i int) {
-	if ref, ok := w.table.Nack(&w.ids[i], 0); ok {
-		w.queue.Put(ref, time.Hour<<(i%10))
+	if ref, a, ok := w.table.Nack(&w.ids[i], time.Hour<<(i%10), w.now); ok {
+		w.queue.Put(ref, a.Again)
 	}
 }
 
 func (w *world) settle(i int) {
 	s, _ := w.table.Settle(&w.ids[i])
-	w.table.Settled(s, nil)
+	w.table.Settled(s, nil, w.now)
 	w.queue.Remove(s.Ref)
 }
 

@@ -25,11 +25,11 @@ func (t *Table) Due(ref Ref, now time.Time) Action {
 		return t.over(ref, e, r, now)
 	case due:
 		tries := uint8(triesShared)
-		if t.rewinds {
+		if t.o.Rewinds {
 			tries = triesRewinds
 		}
 		if r.tries++; r.tries > tries {
-			t.forget(ref, e, r)
+			t.forget(ref, e, r, now)
 			return Action{}
 		}
 		return t.ask(ref, e, r, now)
@@ -51,16 +51,13 @@ func (t *Table) Due(ref Ref, now time.Time) Action {
 // over acts for a message that waits, or that the application has for too long.
 func (t *Table) over(ref Ref, e *entry, r *record, now time.Time) (a Action) {
 	e.flags |= redelivered
-	copied := t.copies[ref] != nil
-	if lead := t.leads[ref]; lead > 0 {
-		delete(t.leads, ref)
-		if !copied {
-			a = t.ask(ref, e, r, now)
-		}
-		a.Again = lead
+	if r.flags.has(asksAhead) {
+		r.flags &^= asksAhead
+		a = t.askAhead(ref, e, r, now)
+		a.Again = t.o.Ahead
 		return a
 	}
-	if copied {
+	if t.copies[ref] != nil {
 		r.flags &^= measured
 		t.move(ref, r, ready)
 		t.ready = append(t.ready, ref)
@@ -70,18 +67,27 @@ func (t *Table) over(ref Ref, e *entry, r *record, now time.Time) (a Action) {
 	return t.ask(ref, e, r, now)
 }
 
+// askAhead requests a message that waits, unless a copy of it is here, or would be dropped: the broker counts those too.
+func (t *Table) askAhead(ref Ref, e *entry, r *record, now time.Time) Action {
+	coming := (int64(len(t.asked)) + int64(e.size())) * t.largest
+	if t.copies[ref] != nil || t.heldBytes+coming > t.o.HoldLimit {
+		return Action{}
+	}
+	return t.ask(ref, e, r, now)
+}
+
 // ask requests a message, unless it is on its way.
 func (t *Table) ask(ref Ref, e *entry, r *record, now time.Time) Action {
 	s, run := e.batch.stream, &e.batch.run
-	if t.rewinds {
+	if t.o.Rewinds {
 		run = &s.run
 	}
-	a := Action{Again: t.requestTimeout}
+	a := Action{Again: t.o.RequestTimeout}
 	asked := t.lastAsked(ref, s)
-	if wait := t.requestTimeout - now.Sub(asked); !asked.IsZero() && wait > 0 {
+	if wait := t.o.RequestTimeout - now.Sub(asked); !asked.IsZero() && wait > 0 {
 		a.Again = wait
 	} else if r.tries > 0 || !run.willReach(t.key(ref)) {
-		if t.rewinds {
+		if t.o.Rewinds {
 			s.asked = now
 		} else {
 			t.asked[ref.slot] = now

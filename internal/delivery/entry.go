@@ -55,6 +55,13 @@ type stream struct {
 	asked time.Time // of the request under way, if there is one
 }
 
+// leave notes that no more of an entry is about to arrive.
+func (s *stream) leave(slot uint32) {
+	if s.current == slot {
+		s.current = none
+	}
+}
+
 // run is one passage of deliveries: over an entry, or over a partition where the broker rewinds. Deliveries come in order,
 // so one that is not after the last begins a new run.
 type run struct {
@@ -94,6 +101,7 @@ const (
 	measured  flags = 1 << iota // a time is measured for the message: Due is to be called
 	overdue                     // settling: its time came meanwhile
 	postponed                   // the application has not had it yet
+	asksAhead                   // waiting: it is to be asked for before its time
 
 	// Those of an entry:
 	redelivered // a message of it was nacked or asked for, or came more than once

@@ -95,13 +95,13 @@ func (t *Table) newest(ref Ref, r *record) pulsar.MessageID {
 	return r.id
 }
 
-// overhead is what a message weighs beside its payload, roughly.
-const overhead = 512
+// weight returns the size of a message, roughly.
+func weight(msg pulsar.Message) int64 { return int64(len(msg.Payload())) + 512 }
 
 func (t *Table) keep(ref Ref, msg pulsar.Message) {
 	t.drop(ref)
-	size := int64(len(msg.Payload())) + overhead
-	if t.heldBytes+size > t.holdLimit {
+	size := weight(msg)
+	if t.heldBytes+size > t.o.HoldLimit {
 		t.Dropped++
 		return
 	}
@@ -112,7 +112,7 @@ func (t *Table) keep(ref Ref, msg pulsar.Message) {
 
 func (t *Table) drop(ref Ref) {
 	if msg := t.copies[ref]; msg != nil {
-		t.heldBytes -= int64(len(msg.Payload())) + overhead
+		t.heldBytes -= weight(msg)
 		delete(t.copies, ref)
 	}
 }

@@ -1,6 +1,10 @@
 package delivery
 
-import "github.com/apache/pulsar-client-go/pulsar"
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
 
 // Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
 type Settling struct {
@@ -38,7 +42,8 @@ type Outcome struct {
 }
 
 // Settled ends what Settle began. After an error the message is where it was before.
-func (t *Table) Settled(s Settling, err error) (o Outcome) {
+func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
+	t.expire(now)
 	e, r := t.at(s.Ref)
 	if r == nil || r.state != settling || t.entries.At(s.Ref.slot).Key != s.entry {
 		return Outcome{} // it was forgotten or settled meanwhile, and its place may be another's
@@ -55,13 +60,13 @@ func (t *Table) Settled(s Settling, err error) (o Outcome) {
 	if newest := t.newest(s.Ref, r); newest != s.ID {
 		o.Again = newest
 	}
-	t.settleRecord(s.Ref, e, r)
+	t.settleRecord(s.Ref, e, r, now)
 	o.Settled = true
 	return o
 }
 
 // SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
-func (t *Table) SettleTo(id pulsar.MessageID) (settled []Ref) {
+func (t *Table) SettleTo(id pulsar.MessageID, now time.Time) (settled []Ref) {
 	to := KeyOf(id)
 	slot, ok := t.entries.Find(to.entryID())
 	if !ok {
@@ -79,7 +84,7 @@ func (t *Table) SettleTo(id pulsar.MessageID) (settled []Ref) {
 			if r == nil || r.state == acked || to.before(id.key(i)) {
 				continue
 			}
-			t.settleRecord(ref, e, r)
+			t.settleRecord(ref, e, r, now)
 			settled = append(settled, ref)
 		}
 	}
@@ -95,22 +100,22 @@ func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) 
 }
 
 // settleRecord marks a message settled.
-func (t *Table) settleRecord(ref Ref, e *entry, r *record) {
+func (t *Table) settleRecord(ref Ref, e *entry, r *record, now time.Time) {
 	t.drop(ref)
-	delete(t.leads, ref)
+	r.flags &^= asksAhead
 	t.move(ref, r, acked)
 	r.flags &^= measured | overdue
 	if e.isBatch() {
 		e.batch.acked++
 	}
 	e.batch.stream.unsettled--
-	t.settleEntry(ref.slot, e)
+	t.settleEntry(ref.slot, e, now)
 }
 
 // settleEntry lets go of an entry that has nothing unsettled and whose run is over. If late copies of it are to be
 // expected it is remembered for a while: one that was redelivered, and a batch of which not all messages were seen, since
 // the broker may have filtered them, or may be about to send all again.
-func (t *Table) settleEntry(slot uint32, e *entry) {
+func (t *Table) settleEntry(slot uint32, e *entry, now time.Time) {
 	over := !e.isBatch() || e.batch.run.over
 	switch {
 	case !e.isSettled():
@@ -120,8 +125,31 @@ func (t *Table) settleEntry(slot uint32, e *entry) {
 		e.flags |= remembered
 		t.remember(slot, e)
 	case !over: // more of the batch is about to arrive
+	case t.o.Rewinds && t.o.AckDelay > 0:
+		t.recent = append(t.recent, recent{t.entries.At(slot).Key, now})
+		e.batch.stream.leave(slot)
 	default:
 		t.release(slot, e)
+	}
+}
+
+// recent is a settled entry whose acknowledgement may still be under way.
+type recent struct {
+	id entryID
+	at time.Time
+}
+
+// expire lets go of entries whose acknowledgement has arrived by now.
+func (t *Table) expire(now time.Time) {
+	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > t.o.AckDelay {
+		slot, ok := t.entries.Find(t.recent[0].id)
+		t.recent = t.recent[1:]
+		if !ok {
+			continue
+		}
+		if e := &t.entries.At(slot).Value; e.isSettled() && !e.flags.has(remembered) {
+			t.release(slot, e)
+		}
 	}
 }
 
@@ -137,7 +165,7 @@ func (t *Table) remember(slot uint32, e *entry) {
 }
 
 // forget lets go of a message that went elsewhere.
-func (t *Table) forget(ref Ref, e *entry, r *record) {
+func (t *Table) forget(ref Ref, e *entry, r *record, now time.Time) {
 	t.drop(ref)
 	t.states[r.state]--
 	e.batch.stream.unsettled--
@@ -150,14 +178,12 @@ func (t *Table) forget(ref Ref, e *entry, r *record) {
 		t.release(ref.slot, e)
 		return
 	}
-	t.settleEntry(ref.slot, e)
+	t.settleEntry(ref.slot, e, now)
 }
 
 func (t *Table) release(slot uint32, e *entry) {
 	t.states[acked] -= int(e.acked())
 	delete(t.asked, slot)
-	if s := e.batch.stream; s.current == slot {
-		s.current = none
-	}
+	e.batch.stream.leave(slot)
 	t.entries.Remove(slot)
 }

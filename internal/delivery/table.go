@@ -26,9 +26,7 @@ const (
 
 // Table knows every message that was delivered and is not settled. It is not safe for concurrent use.
 type Table struct {
-	rewinds        bool
-	holdLimit      int64
-	requestTimeout time.Duration
+	o Options
 
 	entries *slotmap.Map[entryID, entry]
 	streams map[string]*stream
@@ -38,6 +36,9 @@ type Table struct {
 
 	rare
 	heldBytes int64
+	largest   int64 // copy of a message that arrived
+
+	recent []recent // settled entries, the oldest first
 
 	// Forget has the messages for which Due is to be called after Remember. Whoever calls a method takes them out.
 	Forget []Ref
@@ -49,25 +50,36 @@ type Table struct {
 type rare struct {
 	newer  map[Ref]pulsar.MessageID // deliveries of what the application has of an older one
 	copies map[Ref]pulsar.Message   // held back
-	leads  map[Ref]time.Duration    // of what waits: how long before its time it is asked for
 	asked  map[uint32]time.Time     // entries: when the request under way was made, unless the broker rewinds
 }
 
 func newRare() rare {
-	return rare{map[Ref]pulsar.MessageID{}, map[Ref]pulsar.Message{}, map[Ref]time.Duration{}, map[uint32]time.Time{}}
+	return rare{map[Ref]pulsar.MessageID{}, map[Ref]pulsar.Message{}, map[uint32]time.Time{}}
 }
 
-// New returns an empty table. rewinds tells that a request for one message makes the broker send everything that is
-// unacknowledged, as it does on Exclusive and Failover. Early copies are held while they have holdLimit bytes together. A
-// request is believed to be under way for requestTimeout.
-func New(rewinds bool, holdLimit int64, requestTimeout time.Duration) *Table {
+// Options are what a Table is told about the consumer.
+type Options struct {
+	// Rewinds tells that a request for one message makes the broker send everything that is unacknowledged, as it does on
+	// Exclusive and Failover.
+	Rewinds bool
+	// HoldLimit is how many bytes of early copies are held.
+	HoldLimit int64
+	// RequestTimeout is how long a request is believed to be under way.
+	RequestTimeout time.Duration
+	// Ahead is how long before its time what waits is asked for, and then held.
+	Ahead time.Duration
+	// AckDelay is how long an acknowledgement may be under way, so that a request for another message overtakes it. Where
+	// the broker rewinds it sends the message again then.
+	AckDelay time.Duration
+}
+
+// New returns an empty table.
+func New(o Options) *Table {
 	return &Table{
-		rewinds:        rewinds,
-		holdLimit:      holdLimit,
-		requestTimeout: requestTimeout,
-		entries:        slotmap.New[entryID, entry](),
-		streams:        make(map[string]*stream),
-		rare:           newRare(),
+		o:       o,
+		entries: slotmap.New[entryID, entry](),
+		streams: make(map[string]*stream),
+		rare:    newRare(),
 	}
 }
 
@@ -83,11 +95,13 @@ const (
 
 // Arrive takes a message that the consumer delivered.
 func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) (Verdict, Ref) {
+	t.expire(now)
 	id := cm.ID()
+	t.largest = max(t.largest, weight(cm.Message))
 	s := t.stream(cm.Topic(), cm.Consumer)
 	key := KeyOf(id)
 	ref, e := t.add(key, id.BatchSize(), s)
-	t.follow(s, ref.slot)
+	t.follow(s, ref.slot, now)
 	asked := t.answered(key, ref, e)
 
 	r := e.at(key.Index)
@@ -127,13 +141,13 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) (Verdict, Ref) 
 }
 
 // follow notes which entry's messages are arriving now.
-func (t *Table) follow(s *stream, slot uint32) {
+func (t *Table) follow(s *stream, slot uint32, now time.Time) {
 	if s.current == slot {
 		return
 	}
 	if last := t.entries.At(s.current); last != nil { // batch-index acks may have filtered its tail out
 		last.Value.batch.run.over = true
-		t.settleEntry(s.current, &last.Value)
+		t.settleEntry(s.current, &last.Value, now)
 	}
 	s.current = slot
 }
@@ -144,7 +158,7 @@ func (t *Table) answered(key Key, ref Ref, e *entry) (asked time.Time) {
 	if e.isBatch() {
 		another = e.batch.run.arrive(key, e.size())
 	}
-	if t.rewinds {
+	if t.o.Rewinds {
 		another = s.run.arrive(key, endless)
 	}
 	if another {
@@ -156,7 +170,7 @@ func (t *Table) answered(key Key, ref Ref, e *entry) (asked time.Time) {
 }
 
 func (t *Table) lastAsked(ref Ref, s *stream) time.Time {
-	if t.rewinds {
+	if t.o.Rewinds {
 		return s.asked
 	}
 	return t.asked[ref.slot]
@@ -207,22 +221,28 @@ func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
 	return ref, true
 }
 
-// Nack moves a message from the application to those that wait until their delay is over, which its owner then measures:
-// it calls Due lead before that, and the table asks so much ahead and holds what comes. Nack reports false where the nack
-// changes nothing: a second one, one after the message was settled or timed out, or one that names an earlier delivery
-// than the application's newest.
-func (t *Table) Nack(id pulsar.MessageID, lead time.Duration) (Ref, bool) {
+// Nack moves a message from the application to those that wait until their delay is over. It says when Due is to be called:
+// after delay, or so much sooner as messages are asked for ahead; and whom to ask at once, if that is sooner than now. ok is
+// false where the nack changes nothing: a second one, one after the message was settled or timed out, or one that names an
+// earlier delivery than the application's newest.
+func (t *Table) Nack(id pulsar.MessageID, delay time.Duration, now time.Time) (ref Ref, a Action, ok bool) {
 	ref, e, r := t.find(id)
 	if r == nil || r.state != held || r.isStale(id) {
-		return Ref{}, false
+		return Ref{}, Action{}, false
 	}
 	t.move(ref, r, waiting)
 	e.flags |= redelivered
 	r.flags |= measured
-	if lead > 0 {
-		t.leads[ref] = lead
+	switch {
+	case t.o.Ahead == 0 || delay <= 0:
+	case delay > t.o.Ahead:
+		r.flags |= asksAhead
+		delay -= t.o.Ahead
+	default:
+		a = t.askAhead(ref, e, r, now)
 	}
-	return ref, true
+	a.Again = delay
+	return ref, a, true
 }
 
 // Carry adds what was counted before the message was published anew.
@@ -281,7 +301,9 @@ func (t *Table) Waiting() int { return t.states[waiting] + t.states[due] + t.sta
 const NearLimit = 45_000
 
 // Full reports whether the broker is about to stop sending more of the partition that the last message came from.
-func (t *Table) Full() bool { return !t.rewinds && t.latest != nil && t.latest.unsettled >= NearLimit }
+func (t *Table) Full() bool {
+	return !t.o.Rewinds && t.latest != nil && t.latest.unsettled >= NearLimit
+}
 
 // Len returns how many entries are known.
 func (t *Table) Len() int { return t.entries.Len() }

@@ -14,7 +14,7 @@ func deliver(t *Table, id *benchID) (Verdict, Ref) {
 }
 
 func TestASlotOfAnotherMessageIsLeftAlone(t *testing.T) {
-	table := New(false, 0, RequestTimeout)
+	table := New(Options{RequestTimeout: RequestTimeout})
 	_, ref := deliver(table, &benchID{entry: 1})
 	old, ok := table.Settle(&benchID{entry: 1})
 	require.True(t, ok)
@@ -23,45 +23,46 @@ func TestASlotOfAnotherMessageIsLeftAlone(t *testing.T) {
 	require.Equal(t, ref, again)
 	s, ok := table.Settle(&benchID{entry: 2})
 	require.True(t, ok)
-	assert.Zero(t, table.Settled(old, nil))
+	assert.Zero(t, table.Settled(old, nil, time.Now()))
 	assert.Zero(t, table.Due(ref, time.Now()), "no time is measured for it")
-	assert.Equal(t, Outcome{Settled: true}, table.Settled(s, nil))
+	assert.Equal(t, Outcome{Settled: true}, table.Settled(s, nil, time.Now()))
 	assert.Zero(t, table.Len())
 }
 
 func TestTheNewestDeliveryIsAcknowledged(t *testing.T) {
-	table := New(false, 0, RequestTimeout)
+	table := New(Options{RequestTimeout: RequestTimeout})
 	first, second, third := &benchID{entry: 1}, &benchID{entry: 1}, &benchID{entry: 1}
 	deliver(table, first)
 	verdict, _ := deliver(table, second) // as after a reconnection
 	require.Equal(t, Hold, verdict)
-	_, ok := table.Nack(second, 0)
+	_, _, ok := table.Nack(second, 0, time.Now())
 	require.False(t, ok, "the application has the first")
 	s, _ := table.Settle(first)
 	require.Same(t, second, s.ID)
 	deliver(table, third)
-	assert.Same(t, third, table.Settled(s, nil).Again)
+	assert.Same(t, third, table.Settled(s, nil, time.Now()).Again)
 	_, newest := table.Newest(first)
 	assert.Same(t, third, newest)
 	assert.Empty(t, table.newer)
 }
 
 func TestCumulativeSettling(t *testing.T) {
-	table := New(true, 1<<20, RequestTimeout)
+	table := New(Options{Rewinds: true, HoldLimit: 1 << 20, RequestTimeout: RequestTimeout, Ahead: time.Second})
 	for entry := range int64(1000) {
 		for i := range int32(3) {
 			id := &benchID{entry: entry, index: i, size: 3}
 			deliver(table, id)
 			if entry == 10 { // it waits, is to be asked for ahead, and comes early
-				_, ok := table.Nack(id, time.Second)
+				_, a, ok := table.Nack(id, 3*time.Second, time.Now())
 				require.True(t, ok)
+				require.Equal(t, 2*time.Second, a.Again)
 				deliver(table, &benchID{entry: entry, index: i, size: 3})
 			}
 		}
 	}
-	assert.Len(t, table.SettleTo(&benchID{entry: 998, index: 1, size: 3}), 998*3+2)
+	assert.Len(t, table.SettleTo(&benchID{entry: 998, index: 1, size: 3}, time.Now()), 998*3+2)
 	assert.Equal(t, 3, table.Len(), "the one that was redelivered, and the last two")
-	assert.Len(t, table.SettleTo(&benchID{entry: 999, index: 2, size: 3}), 4)
+	assert.Len(t, table.SettleTo(&benchID{entry: 999, index: 2, size: 3}, time.Now()), 4)
 	assert.Zero(t, table.HeldBytes())
 	assert.Zero(t, table.Waiting())
 	require.Len(t, table.Forget, 1)
