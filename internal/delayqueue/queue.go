@@ -4,6 +4,7 @@ package delayqueue
 
 import (
 	"math"
+	"runtime"
 	"sync"
 	"time"
 
@@ -153,6 +154,7 @@ func (q *Queue[K]) run() {
 		case <-q.timer.C:
 			if keys := q.takeDue(); len(keys) > 0 {
 				q.due(keys)
+				runtime.Gosched() // or who waits for a lock waits until it counts as starved
 			}
 		case <-q.done:
 			return
