@@ -38,7 +38,7 @@ func (b *broker) sendAmong(k keyReader, topic string) {
 }
 
 // good receives and acknowledges all but "3".
-func good(t *testing.T, c *redelivery.Consumer) {
+func good(t testing.TB, c *redelivery.Consumer) {
 	t.Helper()
 	for _, i := range []int{0, 1, 2, 4, 5, 6} {
 		msg := receive(t, c)
