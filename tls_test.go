@@ -68,8 +68,12 @@ func startSecured(t *testing.T) secured {
 		require.NoError(t, err, said.String())
 		return string(out)
 	}
-	t.Cleanup(func() { script("stop") })
 	s.admin = regexp.MustCompile(`PULSAR_ADMIN_URL=(\S+)`).FindStringSubmatch(script("start"))[1]
+	data := regexp.MustCompile(`data +(\S+)`).FindStringSubmatch(script("status"))[1]
+	t.Cleanup(func() {
+		script("stop")
+		require.NoError(t, os.RemoveAll(data))
+	})
 	return s
 }
 
