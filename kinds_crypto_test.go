@@ -122,7 +122,7 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 	b, k := newBroker(t), reader()
 	topic := b.topic(0)
 	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption = k.decryption()
+	opts.Decryption, opts.AckWithResponse = k.decryption(), true // or an acknowledgement may be lost with the topic
 	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(2*time.Second))
 	b.sendAmong(k, topic)
 	good(t, c)
