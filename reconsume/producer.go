@@ -24,6 +24,8 @@ type producer struct {
 	attempt *attempt // under way
 	pause   time.Duration
 	next    time.Time // not before this
+	sending int
+	idle    chan struct{} // closed when nothing is being sent; close makes it
 }
 
 type attempt struct {
@@ -41,6 +43,13 @@ func (p *producer) send(ctx context.Context, msg *pulsar.ProducerMessage) error 
 	if err != nil {
 		return err
 	}
+	if !p.begin() {
+		return ErrClosed
+	}
+	defer p.end()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(p.closed, cancel)()
 	if _, err := made.Send(ctx, msg); err != nil {
 		if p.closed.Err() != nil {
 			return ErrClosed
@@ -51,6 +60,26 @@ func (p *producer) send(ctx context.Context, msg *pulsar.ProducerMessage) error 
 		return fmt.Errorf("reconsume: publishing to %s: %w", made.Topic(), err)
 	}
 	return nil
+}
+
+// begin notes that something is about to be sent, and reports false if the producer is being closed: upstream's may panic
+// when it is closed meanwhile. end must follow.
+func (p *producer) begin() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed.Err() != nil {
+		return false
+	}
+	p.sending++
+	return true
+}
+
+func (p *producer) end() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.sending--; p.sending == 0 && p.idle != nil {
+		close(p.idle)
+	}
 }
 
 // drop makes the next call create a producer anew: this one closed itself.
@@ -118,8 +147,12 @@ func (p *producer) try(a *attempt, wait time.Duration) {
 		p.pause = min(max(2*p.pause, minPause), maxPause)
 		p.next = time.Now().Add(p.pause)
 	case p.closed.Err() != nil:
-		go made.Close()
-		err = ErrClosed
+		a.err = ErrClosed
+		go func() {
+			made.Close()
+			close(a.done)
+		}()
+		return
 	default:
 		p.made, p.pause = made, 0
 	}
@@ -127,13 +160,32 @@ func (p *producer) try(a *attempt, wait time.Duration) {
 	close(a.done)
 }
 
-// close closes what there is; the context that the producer was made with has ended.
+// close closes what there is; the context that the producer was made with has ended, and with it what is being sent. It waits
+// a while for a producer that is being created: the client may be closed next, and would keep its connection.
 func (p *producer) close() {
 	p.mu.Lock()
-	made := p.made
+	made, a := p.made, p.attempt
 	p.made = nil
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+		if p.sending == 0 {
+			close(p.idle)
+		}
+	}
 	p.mu.Unlock()
+	patience := time.NewTimer(500 * time.Millisecond)
+	defer patience.Stop()
+	if a != nil {
+		select {
+		case <-a.done:
+		case <-patience.C:
+		}
+	}
 	if made != nil {
+		select {
+		case <-p.idle:
+		case <-patience.C:
+		}
 		made.Close()
 	}
 }

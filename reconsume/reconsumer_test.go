@@ -33,7 +33,9 @@ type client struct {
 	created   []pulsar.ProducerOptions
 	sent      map[string][]*pulsar.ProducerMessage
 	sendErr   error
+	sending   int
 	closed    int
+	tooSoon   bool // a producer was closed while it sent
 	subscribe []pulsar.ConsumerOptions
 }
 
@@ -64,11 +66,19 @@ func (p *producer) Close() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++
+	p.c.tooSoon = p.c.tooSoon || p.c.sending > 0
 }
 
 func (p *producer) Send(ctx context.Context, m *pulsar.ProducerMessage) (pulsar.MessageID, error) {
 	if p.c.stuck {
+		p.c.mu.Lock()
+		p.c.sending++
+		p.c.mu.Unlock()
 		<-ctx.Done()
+		time.Sleep(time.Millisecond)
+		p.c.mu.Lock()
+		p.c.sending--
+		p.c.mu.Unlock()
 		return nil, ctx.Err()
 	}
 	p.c.mu.Lock()
@@ -312,6 +322,18 @@ func TestErrors(t *testing.T) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
 			require.Equal(t, 1, c.closed, "what came too late is closed")
+		},
+		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.stuck = true
+			var calls sync.WaitGroup
+			for range 3 {
+				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed) })
+			}
+			synctest.Wait()
+			r.Close()
+			calls.Wait()
+			require.Equal(t, 1, c.closed)
+			require.False(t, c.tooSoon)
 		},
 		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			ctx, cancel := context.WithCancel(bg)
