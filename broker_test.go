@@ -118,7 +118,7 @@ func (b *broker) settles(topic string, partitions int) {
 	b.t.Helper()
 	require.Eventually(b.t, func() bool {
 		s := b.stats(topic, partitions)
-		return s.Backlog == 0 && s.Unacked == 0
+		return s.Backlog == 0 && s.Unacked <= 0 // it falls below 0 where the broker has no batch-index acks but the client sends them
 	}, 10*time.Second, 50*time.Millisecond, "the backlog does not empty: %+v", b.stats(topic, partitions))
 }
 

@@ -119,6 +119,7 @@ func tableOptions(s *settings, p *preparation, hasQueue bool) delivery.Options {
 	o := delivery.Options{HoldLimit: s.holdLimit, RequestTimeout: delivery.RequestTimeout, Ahead: s.innerDelay}
 	if p != nil {
 		o.Rewinds, o.Ahead, o.AckDelay = p.rewinds(), p.ahead(), p.ackDelay()
+		o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	} else {
 		innerDelay := s.innerDelay
 		if innerDelay == 0 {

@@ -37,7 +37,7 @@ func (t *Table) Knows(id pulsar.MessageID) bool {
 // Outcome is what remains to be done after settling.
 type Outcome struct {
 	Settled bool             // the message is no longer measured: it is settled by this
-	Again   pulsar.MessageID // if not nil, a newer delivery came meanwhile: acknowledge this as well
+	Again   pulsar.MessageID // if not nil, acknowledge this as well: a delivery that came meanwhile, or the whole entry
 	Due     bool             // settling failed and the message was due meanwhile: call Due now
 }
 
@@ -57,8 +57,12 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 		r.flags &^= overdue
 		return o
 	}
-	if newest := t.newest(s.Ref, r); newest != s.ID {
+	newest := t.newest(s.Ref, r)
+	if newest != s.ID {
 		o.Again = newest
+	}
+	if b := e.batch; t.o.IndexAcks && e.isBatch() && e.flags.has(redelivered) && b.acked+1 == int32(len(b.records)) {
+		o.Again = pulsar.NewMessageID(s.entry.ledger, s.entry.entry, -1, newest.PartitionIdx())
 	}
 	t.settleRecord(s.Ref, e, r, now)
 	o.Settled = true

@@ -68,6 +68,9 @@ type Options struct {
 	RequestTimeout time.Duration
 	// Ahead is how long before its time what waits is asked for, and then held.
 	Ahead time.Duration
+	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
+	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
+	IndexAcks bool
 	// AckDelay is how long an acknowledgement may be under way, so that a request for another message overtakes it. Where
 	// the broker rewinds it sends the message again then.
 	AckDelay time.Duration
