@@ -47,9 +47,14 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
 	}
-	t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
-	if err := t.send(ctx); err != nil {
-		return result{}, fmt.Errorf("sending: %w", err)
+	for tries := 1; ; tries++ { // a broker that was killed may take a while until it writes again
+		t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
+		if err = t.send(ctx); err == nil {
+			break
+		}
+		if sleep(ctx, time.Second); tries == 20 || ctx.Err() != nil {
+			return result{}, fmt.Errorf("sending: %w", err)
+		}
 	}
 	if err := t.start(); err != nil {
 		return result{}, err

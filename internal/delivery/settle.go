@@ -143,9 +143,13 @@ type recent struct {
 	at time.Time
 }
 
-// expire lets go of entries whose acknowledgement has arrived by now.
+// expire lets go of entries whose acknowledgement has arrived by now and, if requests are made, copies too.
 func (t *Table) expire(now time.Time) {
-	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > t.o.AckDelay {
+	after := t.o.AckDelay
+	if t.Waiting() > 0 {
+		after = max(after, Remember)
+	}
+	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > after {
 		slot, ok := t.entries.Find(t.recent[0].id)
 		t.recent = t.recent[1:]
 		if !ok {
