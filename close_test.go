@@ -53,7 +53,7 @@ func TestCloseUnderLoad(t *testing.T) {
 			begin := time.Now()
 			c.Close()
 			assert.Less(t, time.Since(begin), 2*time.Second)
-			finishes(t, &workers, 5*time.Second)
+			finishes(t, &workers, patience)
 			require.Zero(t, c.Stats().Waiting)
 			require.Zero(t, c.Known())
 		}
@@ -122,7 +122,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: time.Second})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			b.client = client
@@ -133,7 +133,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)))
 				var msgs []pulsar.Message
 				for range 50 {
-					msgs = append(msgs, receive(t, c))
+					msgs = append(msgs, next(t, c, patience))
 				}
 				var calls sync.WaitGroup
 				for range 2 {
@@ -152,7 +152,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				time.Sleep(ms(30 * n))
 				calls.Go(c.Close)
 				calls.Go(c.Close)
-				finishes(t, &calls, 15*time.Second)
+				finishes(t, &calls, time.Minute)
 				stop()
 			}
 		})
@@ -183,7 +183,7 @@ func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
 			time.Sleep(ms(5 * n))
 			c.Close()
 		})
-		finishes(t, &calls, 15*time.Second)
+		finishes(t, &calls, patience)
 	}
 }
 
@@ -200,7 +200,7 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 	}, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
 		server := pulsartest.NewServer(t)
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet(), OperationTimeout: time.Second})
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet(), OperationTimeout: 3 * time.Second})
 		require.NoError(t, err)
 		defer client.Close()
 		b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), client: client, inProcess: server}
@@ -218,7 +218,7 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 			select {
 			case err := <-received:
 				require.Error(t, err)
-			case <-time.After(10 * time.Second):
+			case <-time.After(patience):
 				require.FailNow(t, "Receive hangs")
 			}
 		}
@@ -241,9 +241,9 @@ func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
 		}
 		time.Sleep(ms(10))
 		calls.Go(c.Close)
-		finishes(t, &calls, 5*time.Second)
+		finishes(t, &calls, patience)
 		calls.Go(func() { _, err := c.Receive(bg); assert.Error(t, err) })
-		finishes(t, &calls, 5*time.Second)
+		finishes(t, &calls, patience)
 	}
 	once := uint(1)
 	opts.MaxReconnectToBroker = &once
