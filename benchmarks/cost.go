@@ -21,7 +21,8 @@ func costs(size func(full, quick int) int) []work {
 	}
 	for _, n := range []int{1, 10, 100} {
 		batches = append(batches, setting{name: fmt.Sprint(n), task: worker.Task{
-			Kind: "batch", Messages: size(20_000, 5000), BatchSize: n, MinMs: 2000, MaxMs: 8000}})
+			Kind: "batch", Messages: size(20_000, 5000), BatchSize: n,
+			MinMs: 100, MaxMs: 3200, FirstMs: 2000, SpreadMs: 1000}})
 	}
 	return []work{{
 		name: "cost waiting", title: "Cost of waiting messages", settings: waiting, clients: clients,
@@ -35,8 +36,8 @@ func costs(size func(full, quick int) int) []work {
 			{"heap per consumer", "heapPerConsumerKB", "%.0f KB"}},
 	}, {
 		name: "cost batches", title: "Cost of batches", settings: batches, clients: clients,
-		text: "Every message is nacked once and acknowledged when it is back. The first column is the size of the batches; figures " +
-			"are for each message. Requests are those of all kinds, with acknowledgements and flow.",
+		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. The first column is the size of the batches; figures are " +
+			"for each message. Requests are those of all kinds, with acknowledgements and flow.",
 		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"}, {"deliveries", "deliveries", "%.2f"},
 			{"bytes received", "bytesIn", "%.0f"}, {"bytes sent", "bytesOut", "%.0f"}},
 	}}

@@ -42,13 +42,19 @@ func main() {
 		flag.PrintDefaults()
 	}
 	flag.BoolVar(&c.quick, "quick", false, "smaller works: under 4 minutes in place of 25")
-	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between:\n"+
-		"W1 nacks, W2 ack timeouts, W3 many waiting, W4 consuming, W5 idle consumers, cost")
+	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between: W1 nacks, "+
+		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost is left out by default")
 	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "who does it, with commas between")
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
 	flag.StringVar(&c.docs, "docs", "", "write tables and pictures into performance.md and img/ of this `folder` too")
 	flag.StringVar(&c.from, "from", "", "run nothing: report what is in this results.json (`file`)")
 	flag.Parse()
+	if set := map[string]bool{}; c.quick {
+		flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+		if !set["works"] {
+			c.works = "W1,W2,W3,W4,W5"
+		}
+	}
 	if flag.NArg() > 0 {
 		fmt.Fprintf(os.Stderr, "benchmarks: %q is no flag\n", flag.Arg(0))
 		flag.Usage()
@@ -128,6 +134,7 @@ func (c config) todo() ([]work, error) {
 		n := len(todo)
 		for _, w := range all {
 			if name != "" && strings.HasPrefix(w.name, name) {
+				w.settings = slices.DeleteFunc(w.settings, func(s setting) bool { return s.full && c.quick })
 				todo = append(todo, w)
 			}
 		}
@@ -154,11 +161,10 @@ func (c config) measure(ctx context.Context, todo []work) (report, error) {
 	}
 	rep.Left = left
 	rep.Machine = lookAround(b, programs)
-	for _, w := range todo {
-		p.total += max(1, w.rounds) * len(w.settings) * len(slices.DeleteFunc(slices.Clone(w.clients),
-			func(c client) bool { return programs[c.task.Program] == nil }))
-	}
 	r := runner{b, programs, p}
+	for _, w := range todo {
+		p.total += max(1, w.rounds) * len(r.cells(w))
+	}
 	for _, w := range todo {
 		rep.Results = append(rep.Results, r.run(ctx, w)...)
 		if ctx.Err() != nil {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os/exec"
 	"reflect"
 	"slices"
@@ -36,31 +37,41 @@ type runner struct {
 	progress *progress
 }
 
-// run returns the results of w, in the order of its settings and clients. Rounds take turns, so that a disturbance of the
-// machine does not hit one client only.
+// A cell is one line of a work's table, to be filled.
+type cell struct {
+	setting setting
+	client  client
+}
+
+// cells returns what there is to do here for w, in the order of its settings and clients.
+func (r *runner) cells(w work) (cells []cell) {
+	for _, s := range w.settings {
+		for _, c := range w.clients {
+			if r.programs[c.task.Program] != nil && (c.only == "" || c.only == s.name) {
+				cells = append(cells, cell{s, c})
+			}
+		}
+	}
+	return cells
+}
+
+// run returns the results of w. Rounds take turns, so that a disturbance of the machine does not hit one client only.
 func (r *runner) run(ctx context.Context, w work) []result {
-	var results []result
-	reports := map[int][]worker.Report{}
+	cells := r.cells(w)
+	results, reports := make([]result, len(cells)), make([][]worker.Report, len(cells))
 	for range max(1, w.rounds) {
-		i := 0
-		for _, s := range w.settings {
-			for _, c := range w.clients {
-				if r.programs[c.task.Program] == nil || c.only != "" && c.only != s.name {
-					continue
-				}
-				if i == len(results) {
-					task := merge(s.task, c.task)
-					results = append(results, result{Work: w.name, Setting: s.name, Client: c.name, Task: task})
-				}
-				r.progress.show(strings.Join(slices.DeleteFunc([]string{w.name, s.name, c.name},
-					func(s string) bool { return s == "" }), ", "))
-				report, err := r.once(ctx, results[i].Task, s)
-				if err != nil {
-					results[i].Failed = err.Error()
-				} else {
-					reports[i] = append(reports[i], report)
-				}
-				i++
+		for i, c := range cells {
+			if ctx.Err() != nil {
+				return nil
+			}
+			results[i].Work, results[i].Setting, results[i].Client = w.name, c.setting.name, c.client.name
+			results[i].Task = merge(c.setting.task, c.client.task)
+			r.progress.show(w.name + " " + c.setting.name + ", " + c.client.name)
+			report, err := r.once(ctx, results[i].Task, c.setting)
+			if err != nil {
+				results[i].Failed = err.Error()
+			} else {
+				reports[i] = append(reports[i], report)
 			}
 		}
 	}
@@ -80,10 +91,6 @@ func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report 
 		return report, err
 	}
 	defer func() { _ = r.broker.delete(task.Topic, s.partitions) }()
-	line, err := json.Marshal(task)
-	if err != nil {
-		return report, err
-	}
 	command := r.programs[task.Program]
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	var stderr bytes.Buffer
@@ -99,38 +106,48 @@ func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report 
 	if err := cmd.Start(); err != nil {
 		return report, err
 	}
-	_, err = in.Write(append(line, '\n'))
-	scanner := bufio.NewScanner(out)
-	scanner.Buffer(nil, 16<<20)
-	for err == nil && scanner.Scan() {
-		answer := struct {
-			Publish int `json:"publish"`
-			worker.Report
-		}{}
-		if err = json.Unmarshal(scanner.Bytes(), &answer); err != nil {
-			break
-		}
-		report = answer.Report
-		if answer.Publish > 0 {
-			if err = r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err == nil {
-				_, _ = in.Write([]byte("\n")) // nobody has to read it
-			}
-		}
-	}
+	report, err = r.talk(in, out, task, s)
 	if err != nil {
 		cancel()
 	}
-	if failed := cmd.Wait(); failed != nil {
+	if ended := cmd.Wait(); ended != nil {
 		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
-		err = cmp.Or(err, fmt.Errorf("%w: %s", failed, lines[len(lines)-1]))
-	}
-	if err == nil && report.Figures == nil {
-		err = errors.New("the worker ended without a report")
+		return report, fmt.Errorf("%w: %s", cmp.Or(err, ended), lines[len(lines)-1])
 	}
 	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && err == nil {
 		report.Figures["peakMB"] = float64(usage.Maxrss) / 1024 // kilobytes on Linux
 	}
 	return report, err
+}
+
+// talk tells a worker its task, publishes what it asks for and returns its report.
+func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) (worker.Report, error) {
+	line, err := json.Marshal(task)
+	if err != nil {
+		return worker.Report{}, err
+	}
+	if _, err := in.Write(append(line, '\n')); err != nil {
+		return worker.Report{}, err
+	}
+	scanner := bufio.NewScanner(out)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		var answer struct {
+			Publish int `json:"publish"`
+			worker.Report
+		}
+		if err := json.Unmarshal(scanner.Bytes(), &answer); err != nil {
+			return worker.Report{}, err
+		}
+		if answer.Publish == 0 {
+			return answer.Report, nil
+		}
+		if err := r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err != nil {
+			return worker.Report{}, err
+		}
+		_, _ = in.Write([]byte("\n")) // nobody has to read it
+	}
+	return worker.Report{}, errors.New("the worker ended without a report")
 }
 
 // merge returns task with what changes sets.

@@ -20,6 +20,7 @@ type setting struct {
 	task       worker.Task
 	every      time.Duration // between messages published
 	partitions int
+	full       bool // left out of a quick run
 }
 
 // A column of a work's table.
@@ -65,19 +66,19 @@ var lateness = []column{
 
 // works returns the works that compare clients. size chooses between those of a full and of a quick run.
 func works(size func(full, quick int) int) []work {
-	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 4), MinMs: 100, MaxMs: 3200}
+	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3), MinMs: 100, MaxMs: 3200}
 	sparse := nack
 	sparse.Messages = size(20, 5)
 	mixed := nack
-	mixed.Mixed = true
-	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 2), AckTimeoutMs: 1000}
+	mixed.Messages, mixed.Mixed = size(200, 60), true
+	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1), AckTimeoutMs: 1000}
 	ackBackoff := ack
 	ackBackoff.MinMs, ackBackoff.MaxMs = 100, 3200
-	spread := hour("waiting", size(50_000, 10_000), size(10, 3))
+	spread := hour("waiting", size(50_000, 10_000), size(10, 2))
 	atOnce := spread
-	atOnce.DueInMs = size(35_000, 12_000)
+	atOnce.DueInMs = size(35_000, 8_000)
 	consume := worker.Task{Kind: "consume", Messages: size(1_000_000, 100_000), BatchSize: 1000}
-	idle := hour("idle", 100, size(15, 4))
+	idle := hour("idle", 100, size(15, 3))
 	tracker := func(n int) worker.Task { return worker.Task{Kind: "trackers", Messages: n, Seconds: size(10, 2)} }
 
 	return []work{{
@@ -98,7 +99,7 @@ func works(size func(full, quick int) int) []work {
 		text: "The live heap per message that was nacked and waits, and per id object of which the application or the client holds " +
 			"one; then CPU while nothing is due. spread: due times over ten minutes. at once: all are due at one moment, handed over " +
 			"and acknowledged.",
-		settings: []setting{{name: "spread", task: spread}, {name: "at once", task: atOnce}},
+		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
 		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
 			{"nack", "nackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"}, {"handed over", "handOverMs", "%.0f ms"},
@@ -122,7 +123,8 @@ func works(size func(full, quick int) int) []work {
 	}, {
 		name: "W5", title: "Idle consumers",
 		text: "CPU of one consumer in percent of one core: with nothing waiting, and with 100 messages waiting for an hour.",
-		settings: []setting{{name: "1 partition", task: idle, partitions: 1}, {name: "20 partitions", task: idle, partitions: 20},
+		settings: []setting{{name: "1 partition", task: idle, partitions: 1, full: true},
+			{name: "20 partitions", task: idle, partitions: 20, full: true},
 			{name: "100 partitions", task: idle, partitions: 100}},
 		clients: []client{ours, plain, java},
 		columns: []column{{"nothing waiting", "idlePercent", "%.2f %%"}, {"100 waiting", "waitingPercent", "%.2f %%"},

@@ -16,7 +16,7 @@ type key struct {
 	index         int32
 }
 
-func keyOf(i int) key { return key{ledger: int64(i / 50_000), entry: int64(i % 50_000)} }
+func keyOf(i int) key { return key{int64(i / 50_000), int64(i % 50_000), 0} }
 
 // tracker is what both trackers can do.
 type tracker interface {
