@@ -68,7 +68,7 @@ func rowsPlot(w work, rows []result) (p *plot.Plot, at []float64, height vg.Leng
 			label = r.Setting + ": " + label
 		}
 		at = append(at, y)
-		ticks = append(ticks, plot.Tick{Value: y, Label: label})
+		ticks = append(ticks, plot.Tick{Value: y, Label: "   " + label}) // room, lest the picture's edge cuts it
 		y--
 	}
 	p.Y.Tick.Marker = ticks

@@ -79,6 +79,9 @@ func (rep *report) write(done []work, out, docs string) error {
 			results += rep.section(w)
 		}
 	}
+	if cost != "" {
+		cost += rep.model()
+	}
 	fmt.Print(results, cost)
 	if err := os.WriteFile(filepath.Join(out, "results.md"), []byte(results+cost), 0o644); err != nil {
 		return err
