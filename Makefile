@@ -4,7 +4,7 @@ GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
 
 .PHONY: help
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-17s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
 test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a broker too
@@ -49,3 +49,15 @@ bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs w
 .PHONY: vulncheck
 vulncheck: ## look for known vulnerabilities (needs the network)
 	go run $(GOVULNCHECK) ./...
+
+.PHONY: benchmarks
+benchmarks: ## compare with other clients and write docs/performance.md (25 minutes, a calm machine)
+	eval "$$(scripts/pulsar start)" && cd benchmarks && go run . -docs ../docs
+
+.PHONY: benchmarks-quick
+benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
+	eval "$$(scripts/pulsar start)" && cd benchmarks && go run . -quick
+
+.PHONY: lint-benchmarks
+lint-benchmarks: ## check the module of the benchmarks as lint does the library
+	cd benchmarks && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff

@@ -1,0 +1,110 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+)
+
+// broker publishes for the workers: their CPU time is the consumer's alone.
+type broker struct {
+	url, admin string
+	client     pulsar.Client
+}
+
+func connect(url, admin string) (*broker, error) {
+	if url == "" || admin == "" {
+		return nil, fmt.Errorf(`PULSAR_URL and PULSAR_ADMIN_URL are not set; a broker: eval "$(../scripts/pulsar start)"`)
+	}
+	quiet := plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet})
+	if err != nil {
+		return nil, err
+	}
+	return &broker{url, admin, client}, nil
+}
+
+// topic makes a topic with so many partitions; 0 for none.
+func (b *broker) topic(partitions int) (string, error) {
+	name := fmt.Sprintf("persistent://public/default/benchmark-%08x", rand.Uint32())
+	if partitions > 0 {
+		return name, b.rest(http.MethodPut, name, "/partitions", partitions)
+	}
+	return name, b.rest(http.MethodPut, name, "", nil)
+}
+
+func (b *broker) delete(topic string, partitions int) error {
+	if partitions > 0 {
+		return b.rest(http.MethodDelete, topic, "/partitions?force=true", nil)
+	}
+	return b.rest(http.MethodDelete, topic, "?force=true", nil)
+}
+
+func (b *broker) rest(method, topic, path string, body any) error {
+	data, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	url := b.admin + "/admin/v2/" + strings.Replace(topic, "://", "/", 1) + path
+	req, err := http.NewRequest(method, url, bytes.NewReader(data))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode >= 300 {
+		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
+	}
+	return nil
+}
+
+// publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1, one every so often if every is set.
+func (b *broker) publish(topic string, n, batchSize int, every time.Duration) error {
+	opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: batchSize <= 1, MaxPendingMessages: 5000}
+	if batchSize > 1 {
+		opts.BatchingMaxMessages, opts.BatchingMaxPublishDelay = uint(batchSize), time.Second
+		opts.BatchingMaxSize = 1 << 20
+	}
+	producer, err := b.client.CreateProducer(opts)
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	var failed atomic.Pointer[error]
+	begin := time.Now()
+	for i := range n {
+		if every > 0 {
+			time.Sleep(time.Until(begin.Add(time.Duration(i) * every)))
+		}
+		msg := &pulsar.ProducerMessage{Payload: []byte(strconv.Itoa(i))}
+		producer.SendAsync(context.Background(), msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			if err != nil {
+				failed.Store(&err)
+			}
+		})
+	}
+	if err := producer.FlushWithCtx(context.Background()); err != nil {
+		return err
+	}
+	if err := failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
+)
+
+// costs returns the works behind the cost model: one quantity each, at three sizes.
+func costs(size func(full, quick int) int) []work {
+	seconds := size(10, 3)
+	clients := []client{ours, plain}
+	var waiting, consumers, batches []setting
+	for _, n := range []int{1000, 10_000, size(49_000, 20_000)} {
+		waiting = append(waiting, setting{name: fmt.Sprint(n), task: hour("waiting", n, seconds)})
+	}
+	for _, n := range []int{1, 10, 100} {
+		task := hour("idle", 0, seconds)
+		task.Consumers = n
+		consumers = append(consumers, setting{name: fmt.Sprint(n), task: task})
+	}
+	for _, n := range []int{1, 10, 100} {
+		batches = append(batches, setting{name: fmt.Sprint(n), task: worker.Task{
+			Kind: "batch", Messages: size(20_000, 5000), BatchSize: n,
+			MinMs: 100, MaxMs: 3200, FirstMs: 2000, SpreadMs: 1000}})
+	}
+	return []work{{
+		name: "cost waiting", title: "Cost of waiting messages", settings: waiting, clients: clients,
+		text: "The first column is how many messages wait.",
+		columns: []column{{"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
+			{"CPU of receive and nack", "nackCPUus", "%.1f µs"}, {"idle CPU", "idlePercent", "%.2f %%"}},
+	}, {
+		name: "cost consumers", title: "Cost of consumers", settings: consumers, clients: clients,
+		text: "The first column is how many consumers a process has, on one topic and with nothing waiting.",
+		columns: []column{{"idle CPU per consumer", "idlePerConsumer", "%.2f %%"},
+			{"heap per consumer", "heapPerConsumerKB", "%.0f KB"}},
+	}, {
+		name: "cost batches", title: "Cost of batches", settings: batches, clients: clients,
+		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. The first column is the size of the batches; figures are " +
+			"for each message. Requests are those of all kinds, with acknowledgements and flow.",
+		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"}, {"deliveries", "deliveries", "%.2f"},
+			{"bytes received", "bytesIn", "%.0f"}, {"bytes sent", "bytesOut", "%.0f"}},
+	}}
+}
+
+// model says what the figures come to for 1,000 consumers and for 1,000,000 messages a second.
+func (rep *report) model() string {
+	figure := func(work, setting, client, name string) float64 {
+		for _, r := range rep.Results {
+			if strings.HasPrefix(r.Work, work) && r.Setting == setting && r.Client == client && r.Failed == "" {
+				return r.Figures[name]
+			}
+		}
+		return 0
+	}
+	var b strings.Builder
+	b.WriteString("### What it comes to\n\nFor 1,000 consumers in one process, all idle, by the growth from 10 to 100 of them; for " +
+		"1,000,000 messages a second in batches of 1000; and where one in a hundred of these is nacked and waits for a minute.\n\n" +
+		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
+	rows := 0
+	for _, c := range []client{ours, tracked, plain} {
+		setup := c.name
+		if c.name == tracked.name {
+			setup = ours.name // the timeout is nothing to an idle consumer, nor to a waiting message
+		}
+		slope := func(name string) float64 { // of one more consumer
+			at10, at100 := figure("cost consumers", "10", setup, name), figure("cost consumers", "100", setup, name)
+			return (100*at100 - 10*at10) / 90
+		}
+		cpu := figure("W4", "", c.name, "cpuUs")
+		bytes := figure("cost waiting", "10000", setup, "bytes")
+		if cpu == 0 || slope("heapPerConsumerKB") == 0 {
+			continue
+		}
+		rows++
+		fmt.Fprintf(&b, "| %s | %.0f %% of a core | %.0f MB | %.1f cores | %.0f MB |\n", c.name, 1000*slope("idlePerConsumer"),
+			slope("heapPerConsumerKB"), cpu, 600_000*bytes/1e6)
+	}
+	if rows == 0 {
+		return ""
+	}
+	return b.String() + "\n"
+}

@@ -1,0 +1,77 @@
+package worker
+
+import (
+	"math"
+	"strconv"
+	"time"
+)
+
+// lateness fails on every message a number of times, by a nack or by letting its ack timeout pass, and measures when it
+// comes back: from the nack, or from when the message was received, to when it is received again.
+func (w *worker) lateness() (Report, error) {
+	c, err := w.subscribe()
+	if err != nil {
+		return Report{}, err
+	}
+	defer c.Close()
+	if err := w.publish(w.Messages); err != nil {
+		return Report{}, err
+	}
+	report := Report{Figures: map[string]float64{}}
+	deliveries := make([]int, w.Messages)
+	since := make([]time.Time, w.Messages)
+	begin := cpu()
+	for open := w.Messages; open > 0; {
+		msg, err := receive(c)
+		now := time.Now()
+		if err != nil {
+			return Report{}, err
+		}
+		i, err := strconv.Atoi(string(msg.Payload()))
+		if err != nil {
+			return Report{}, err
+		}
+		n := deliveries[i]
+		deliveries[i]++
+		if n > w.fails(i) {
+			report.Figures["surplus"]++ // delivered again although it was acknowledged
+			continue
+		}
+		if n > 0 {
+			late := now.Sub(since[i]) - w.planned(n-1)
+			report.Samples = append(report.Samples, milliseconds(late))
+		}
+		if n == w.fails(i) {
+			if err := c.Ack(msg); err != nil {
+				return Report{}, err
+			}
+			open--
+			continue
+		}
+		since[i] = time.Now()
+		if w.AckTimeoutMs > 0 {
+			since[i] = now
+		} else {
+			c.Nack(msg)
+		}
+	}
+	report.Figures["cpuSeconds"] = (cpu() - begin).Seconds()
+	return report, nil
+}
+
+// fails is how often message i fails.
+func (w *worker) fails(i int) int {
+	if w.Mixed {
+		return 1 + i%w.Redeliveries
+	}
+	return w.Redeliveries
+}
+
+// planned is how long a message should stay away after its delivery with that redelivery count.
+func (w *worker) planned(redeliveryCount int) time.Duration {
+	d := ms(w.AckTimeoutMs)
+	if w.MinMs > 0 {
+		d += min(ms(w.MaxMs), time.Duration(float64(ms(w.MinMs))*math.Pow(2, float64(redeliveryCount))))
+	}
+	return d
+}

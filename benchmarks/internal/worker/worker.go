@@ -1,0 +1,191 @@
+// Package worker does one task of the benchmarks in a process of its own, so that its CPU time and its memory are those of
+// one client. The Java and the Python worker do the same tasks and talk the same lines.
+//
+// A worker reads its Task as one line of JSON from its input. It prints lines of JSON: {"publish": n} asks for n messages
+// with the payloads "0" … "n-1", which is answered by an empty line when they are published; the last line is a Report.
+package worker
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"runtime/debug"
+	"syscall"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Task is what a worker does. Fields that a kind has no use for are zero.
+type Task struct {
+	Program      string `json:"program"` // redelivery, go, java or python
+	Kind         string `json:"kind"`    // lateness, waiting, consume, idle, batch or trackers
+	URL          string `json:"url"`
+	Topic        string `json:"topic"`
+	Messages     int    `json:"messages"`
+	Redeliveries int    `json:"redeliveries,omitempty"` // of each message
+	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
+
+	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout this is its backoff, none if minMs is 0.
+	MinMs int `json:"minMs,omitempty"`
+	MaxMs int `json:"maxMs,omitempty"`
+	// If firstMs is set the first delay is that, and up to spreadMs more at random; if dueInMs is set it ends at one
+	// moment for all messages, so long after the first nack. The delays after the first stay short: clients tick by them.
+	FirstMs  int `json:"firstMs,omitempty"`
+	SpreadMs int `json:"spreadMs,omitempty"`
+	DueInMs  int `json:"dueInMs,omitempty"`
+
+	AckTimeoutMs  int  `json:"ackTimeoutMs,omitempty"`
+	TickMs        int  `json:"tickMs,omitempty"`        // Java's ackTimeoutTickTime
+	PrecisionBits *int `json:"precisionBits,omitempty"` // upstream's NackPrecisionBit, Java's delay precision
+	ResolutionMs  int  `json:"resolutionMs,omitempty"`  // this library's
+
+	Seconds   int    `json:"seconds,omitempty"`   // how long idle CPU is measured
+	Consumers int    `json:"consumers,omitempty"` // idle: on the subscription, 1 if 0
+	BatchSize int    `json:"batchSize,omitempty"` // of the messages published
+	Tracker   string `json:"tracker,omitempty"`   // nack or acktimeout
+}
+
+// Report is what a worker found out.
+type Report struct {
+	Samples []float64          `json:"samples,omitempty"` // lateness of each redelivery in ms, below 0 if early
+	Figures map[string]float64 `json:"figures,omitempty"`
+}
+
+type worker struct {
+	Task
+	in      *bufio.Reader
+	out     *json.Encoder
+	client  pulsar.Client
+	metrics *prometheus.Registry
+	due     time.Time // of all first nacks, with DueInMs
+}
+
+// Run does the task that it reads from in.
+func Run(in io.Reader, out io.Writer) error {
+	w := &worker{in: bufio.NewReader(in), out: json.NewEncoder(out), metrics: prometheus.NewRegistry()}
+	line, err := w.in.ReadBytes('\n')
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(line, &w.Task); err != nil {
+		return err
+	}
+	kinds := map[string]func() (Report, error){
+		"lateness": w.lateness, "waiting": w.waiting, "consume": w.consume, "idle": w.idle, "batch": w.batch,
+		"trackers": w.trackers,
+	}
+	do, ok := kinds[w.Kind]
+	if !ok {
+		return fmt.Errorf("unknown kind of task %q", w.Kind)
+	}
+	if w.Kind != "trackers" {
+		w.client, err = pulsar.NewClient(pulsar.ClientOptions{
+			URL: w.URL, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)), MetricsRegisterer: w.metrics,
+		})
+		if err != nil {
+			return err
+		}
+		defer w.client.Close()
+	}
+	report, err := do()
+	if err != nil {
+		return err
+	}
+	return w.out.Encode(report)
+}
+
+// publish asks for messages.
+func (w *worker) publish(n int) error { return w.out.Encode(map[string]int{"publish": n}) }
+
+// published waits until all messages are there.
+func (w *worker) published() error {
+	_, err := w.in.ReadString('\n')
+	return err
+}
+
+// subscribe subscribes with the client that the task names, on its defaults but for what the task says.
+func (w *worker) subscribe() (pulsar.Consumer, error) {
+	opts := pulsar.ConsumerOptions{
+		Topic: w.Topic, SubscriptionName: "benchmark", Type: pulsar.Shared,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+	}
+	if w.Program == "go" {
+		if w.MinMs > 0 {
+			opts.NackBackoffPolicy = backoff.Func(w.delay)
+		}
+		if w.PrecisionBits != nil {
+			bits := int64(*w.PrecisionBits)
+			opts.NackPrecisionBit = &bits
+		}
+		return w.client.Subscribe(opts)
+	}
+	var options []redelivery.Option
+	if w.ResolutionMs > 0 {
+		options = append(options, redelivery.WithRedeliveryResolution(ms(w.ResolutionMs)))
+	}
+	if w.AckTimeoutMs > 0 {
+		options = append(options, redelivery.WithAckTimeout(ms(w.AckTimeoutMs)))
+		if w.MinMs > 0 {
+			options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Func(w.delay)))
+		}
+	} else if w.MinMs > 0 {
+		options = append(options, redelivery.WithNackRedeliveryBackoff(backoff.Func(w.delay)))
+	}
+	return redelivery.Subscribe(w.client, opts, options...)
+}
+
+// delay is the policy of the task.
+func (w *worker) delay(redeliveryCount uint32) time.Duration {
+	switch {
+	case redeliveryCount == 0 && w.DueInMs > 0:
+		return time.Until(w.due)
+	case redeliveryCount == 0 && w.FirstMs > 0:
+		return ms(w.FirstMs) + time.Duration(rand.Int64N(int64(ms(w.SpreadMs))+1))
+	}
+	return time.Duration(min(float64(ms(w.MaxMs)), float64(ms(w.MinMs))*math.Pow(2, float64(redeliveryCount))))
+}
+
+func receive(c pulsar.Consumer) (pulsar.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return c.Receive(ctx)
+}
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// cpu returns the CPU time that this process has used.
+func cpu() time.Duration {
+	var u syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &u)
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// idleCPU returns the share of one core, in percent, that the process uses while it only waits.
+func (w *worker) idleCPU() float64 {
+	begin := cpu()
+	time.Sleep(time.Duration(w.Seconds) * time.Second)
+	return 100 * (cpu() - begin).Seconds() / float64(w.Seconds)
+}
+
+// heap returns the live bytes after a collection. What was freed goes back to the system, lest that counts as idle CPU.
+func heap() float64 {
+	runtime.GC()
+	debug.FreeOSMemory()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}

@@ -1,0 +1,178 @@
+// Benchmarks has several Pulsar clients do the same work at the same broker, each in a process of its own, and reports how
+// precise and how costly they are: this library, pulsar-client-go by itself, the Java client and the Python client.
+//
+//	eval "$(../scripts/pulsar start)"
+//	go run . -quick
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
+)
+
+// workerArg is the argument with which this program does a task rather than have others do them.
+const workerArg = "worker"
+
+type config struct {
+	quick          bool
+	works, clients string
+	out, docs      string
+	from           string
+}
+
+func main() {
+	if len(os.Args) == 2 && os.Args[1] == workerArg {
+		exit(worker.Run(os.Stdin, os.Stdout))
+	}
+	var c config
+	flag.Usage = func() {
+		fmt.Fprint(flag.CommandLine.Output(), "Compares Pulsar clients in precision and cost, at the broker that PULSAR_URL and "+
+			"PULSAR_ADMIN_URL name.\n\n")
+		flag.PrintDefaults()
+	}
+	flag.BoolVar(&c.quick, "quick", false, "smaller works: under 4 minutes in place of 25")
+	flag.StringVar(&c.works, "works", "W1,W2,W3,W4,W5,cost", "what to do, with commas between: W1 nacks, "+
+		"W2 ack timeouts,\nW3 many waiting, W4 consuming, W5 idle consumers, cost growth by size;\nwith -quick cost is left out by default")
+	flag.StringVar(&c.clients, "clients", "redelivery,go,java,python", "who does it, with commas between")
+	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
+	flag.StringVar(&c.docs, "docs", "", "write tables and pictures into performance.md and img/ of this `folder` too")
+	flag.StringVar(&c.from, "from", "", "run nothing: report what is in this results.json (`file`)")
+	flag.Parse()
+	if set := map[string]bool{}; c.quick {
+		flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
+		if !set["works"] {
+			c.works = "W1,W2,W3,W4,W5"
+		}
+	}
+	if flag.NArg() > 0 {
+		fmt.Fprintf(os.Stderr, "benchmarks: %q is no flag\n", flag.Arg(0))
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	exit(run(ctx, c))
+}
+
+func exit(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "benchmarks:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// A report is all that a run found out.
+type report struct {
+	Machine machine  `json:"machine"`
+	Quick   bool     `json:"quick"`
+	Left    []string `json:"left,omitempty"` // clients that were left out, and why
+	Results []result `json:"results"`
+}
+
+func run(ctx context.Context, c config) error {
+	todo, err := c.todo()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(c.out, 0o755); err != nil {
+		return err
+	}
+	var rep report
+	if c.from != "" {
+		data, err := os.ReadFile(c.from)
+		if err != nil {
+			return err
+		}
+		if err := json.Unmarshal(data, &rep); err != nil {
+			return fmt.Errorf("%s: %w", c.from, err)
+		}
+	} else if rep, err = c.measure(ctx, todo); err != nil {
+		return err
+	}
+	if err := rep.write(todo, c.out, c.docs); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	failed := 0
+	for _, r := range rep.Results {
+		if r.Failed != "" {
+			failed++
+			fmt.Fprintf(os.Stderr, "benchmarks: %s, %s, %s: %s\n", r.Work, r.Setting, r.Client, r.Failed)
+		}
+	}
+	if failed > 0 {
+		return fmt.Errorf("%d of %d failed", failed, len(rep.Results))
+	}
+	return nil
+}
+
+// todo returns the works that were chosen.
+func (c config) todo() ([]work, error) {
+	size := func(full, quick int) int {
+		if c.quick {
+			return quick
+		}
+		return full
+	}
+	var todo []work
+	all := append(works(size), costs(size)...)
+	for _, name := range strings.Split(c.works, ",") {
+		n := len(todo)
+		for _, w := range all {
+			if name != "" && strings.HasPrefix(w.name, name) {
+				w.settings = slices.DeleteFunc(w.settings, func(s setting) bool { return s.full && c.quick })
+				todo = append(todo, w)
+			}
+		}
+		if len(todo) == n {
+			return nil, fmt.Errorf("-works has %q, want some of W1, W2, W3, W4, W5, cost", name)
+		}
+	}
+	return todo, nil
+}
+
+// measure has all clients do their work.
+func (c config) measure(ctx context.Context, todo []work) (report, error) {
+	b, err := connect(os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL"))
+	if err != nil {
+		return report{}, err
+	}
+	defer b.client.Close()
+	rep := report{Quick: c.quick}
+	p := &progress{begin: time.Now()}
+	defer p.end()
+	programs, left, err := prepare(ctx, strings.Split(c.clients, ","), p)
+	if err != nil {
+		return report{}, err
+	}
+	rep.Left = left
+	rep.Machine = lookAround(b, programs)
+	r := runner{b, programs, p}
+	for _, w := range todo {
+		p.total += max(1, w.rounds) * len(r.cells(w))
+	}
+	for _, w := range todo {
+		rep.Results = append(rep.Results, r.run(ctx, w)...)
+		if ctx.Err() != nil {
+			break
+		}
+		if err := rep.save(filepath.Join(c.out, "results.json")); err != nil { // what is there, should the rest fail
+			return report{}, err
+		}
+	}
+	return rep, nil
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// summarise adds the figures that follow from others.
+func summarise(r *result) {
+	f := r.Figures
+	f["messages"] = float64(r.Task.Messages)
+	if bytes, ok := f["heapBytes"]; ok {
+		n := float64(max(1, r.Task.Consumers))
+		f["heapMB"], f["heapPerConsumerKB"], f["idlePerConsumer"] = bytes/1e6, bytes/1e3/n, f["idlePercent"]/n
+	}
+	if len(r.Samples) == 0 {
+		return
+	}
+	slices.Sort(r.Samples)
+	early := slices.IndexFunc(r.Samples, func(late float64) bool { return late >= 0 })
+	if early < 0 {
+		early = len(r.Samples)
+	}
+	f["earlyPercent"] = 100 * float64(early) / float64(len(r.Samples))
+	f["earlyMs"] = max(0, -r.Samples[0])
+	for name, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1} {
+		f[name] = quantile(r.Samples, q)
+	}
+	distance := make([]float64, len(r.Samples))
+	for i, late := range r.Samples {
+		distance[i] = math.Abs(late)
+	}
+	slices.Sort(distance)
+	f["p99abs"] = quantile(distance, 0.99)
+}
+
+// quantile returns the smallest of sorted that q of them are not above.
+func quantile(sorted []float64, q float64) float64 {
+	return sorted[max(0, int(math.Ceil(q*float64(len(sorted))))-1)]
+}
+
+// compare adds the figures that follow from those of another client in the same run.
+func compare(results []result) {
+	for i, r := range results {
+		for _, other := range results {
+			mine, ok := r.Figures["cpuUs"]
+			if ok && other.Work == r.Work && other.Setting == r.Setting && other.Client == plain.name && r.Client != plain.name {
+				results[i].Figures["cpuUsOverPlain"] = mine - other.Figures["cpuUs"]
+			}
+		}
+	}
+}
+
+func (rep *report) save(file string) error {
+	data, err := json.MarshalIndent(rep, "", "\t")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(data, '\n'), 0o644)
+}
+
+// write writes what was found out into out and, if there is one, into the documents.
+func (rep *report) write(done []work, out, docs string) error {
+	compare(rep.Results)
+	if err := rep.save(filepath.Join(out, "results.json")); err != nil {
+		return err
+	}
+	results, cost := rep.facts(), ""
+	for _, w := range done {
+		if strings.HasPrefix(w.name, "cost") {
+			cost += rep.section(w)
+		} else {
+			results += rep.section(w)
+		}
+	}
+	if cost != "" {
+		cost += rep.model()
+	}
+	fmt.Print(results, cost)
+	if err := os.WriteFile(filepath.Join(out, "results.md"), []byte(results+cost), 0o644); err != nil {
+		return err
+	}
+	folders := []string{filepath.Join(out, "img")}
+	if docs != "" {
+		folders = append(folders, filepath.Join(docs, "img"))
+		if err := fill(filepath.Join(docs, "performance.md"), map[string]string{"results": results, "cost": cost}); err != nil {
+			return err
+		}
+	}
+	for _, folder := range folders {
+		if err := rep.draw(done, folder); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// facts says where and with what the run was made.
+func (rep *report) facts() string {
+	m := rep.Machine
+	text := fmt.Sprintf("Measured %s on %d cores (%s, %s) that the broker shares, load %s before; %s.", m.When.Format(time.DateOnly),
+		m.Cores, m.CPU, m.System, m.Load, strings.Join(m.Versions, ", "))
+	if rep.Quick {
+		text += " A quick run: sizes are smaller than usual."
+	}
+	for _, line := range rep.Left {
+		text += " Left out: " + line + "."
+	}
+	return text + "\n\n"
+}
+
+// section is a work's part of the report: a heading, what was done, its table and its picture.
+func (rep *report) section(w work) string {
+	rows := slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != w.name })
+	if len(rows) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	title := w.title
+	if !strings.HasPrefix(w.name, "cost") {
+		title = w.name + " " + title
+	}
+	fmt.Fprintf(&b, "### %s\n\n%s", title, w.text)
+	for _, c := range w.clients {
+		if c.note != "" && slices.ContainsFunc(rows, func(r result) bool { return r.Client == c.name }) {
+			b.WriteString(" " + c.note)
+		}
+	}
+	b.WriteString("\n\n| | |")
+	for _, c := range w.columns {
+		b.WriteString(" " + c.title + " |")
+	}
+	b.WriteString("\n|---|---|" + strings.Repeat("--:|", len(w.columns)) + "\n")
+	last := ""
+	for _, r := range rows {
+		name := r.Setting
+		if name == last {
+			name = ""
+		}
+		last = r.Setting
+		fmt.Fprintf(&b, "| %s | %s |", name, r.Client)
+		for _, c := range w.columns {
+			cell := ""
+			if r.Failed != "" {
+				cell = "failed"
+			} else if f, ok := r.Figures[c.figure]; ok {
+				cell = strings.Replace(fmt.Sprintf(c.format, f), "-", "−", 1)
+			}
+			fmt.Fprintf(&b, " %s |", cell)
+		}
+		b.WriteString("\n")
+	}
+	if pictures[w.name] != nil {
+		fmt.Fprintf(&b, "\n![%s](img/%s)\n", w.title, pictureFile(w))
+	}
+	return b.String() + "\n"
+}
+
+// fill puts texts between the lines <!-- begin name --> and <!-- end name --> of a file. An empty text leaves what is there.
+func fill(file string, texts map[string]string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	doc := string(data)
+	for name, text := range texts {
+		begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
+		head, rest, ok := strings.Cut(doc, begin)
+		_, tail, ok2 := strings.Cut(rest, end)
+		if !ok || !ok2 {
+			return fmt.Errorf("%s: want the lines %q and %q", file, strings.TrimSpace(begin), strings.TrimSpace(end))
+		}
+		if text != "" {
+			doc = head + begin + "\n" + text + end + tail
+		}
+	}
+	return os.WriteFile(file, []byte(doc), 0o644)
+}

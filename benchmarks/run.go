@@ -1,0 +1,180 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"reflect"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
+)
+
+// A result is what one client did in one setting of a work.
+type result struct {
+	Work    string             `json:"work"`
+	Setting string             `json:"setting"`
+	Client  string             `json:"client"`
+	Task    worker.Task        `json:"task"`
+	Failed  string             `json:"failed,omitempty"`
+	Figures map[string]float64 `json:"figures,omitempty"`
+	Samples []float64          `json:"samples,omitempty"`
+}
+
+// A runner has worker processes do the works.
+type runner struct {
+	broker   *broker
+	programs map[string][]string // command lines
+	progress *progress
+}
+
+// A cell is one line of a work's table, to be filled.
+type cell struct {
+	setting setting
+	client  client
+}
+
+// cells returns what there is to do here for w, in the order of its settings and clients.
+func (r *runner) cells(w work) (cells []cell) {
+	for _, s := range w.settings {
+		for _, c := range w.clients {
+			if r.programs[c.task.Program] != nil && (c.only == "" || c.only == s.name) {
+				cells = append(cells, cell{s, c})
+			}
+		}
+	}
+	return cells
+}
+
+// run returns the results of w. Rounds take turns, so that a disturbance of the machine does not hit one client only.
+func (r *runner) run(ctx context.Context, w work) []result {
+	cells := r.cells(w)
+	results, reports := make([]result, len(cells)), make([][]worker.Report, len(cells))
+	for range max(1, w.rounds) {
+		for i, c := range cells {
+			if ctx.Err() != nil {
+				return nil
+			}
+			results[i].Work, results[i].Setting, results[i].Client = w.name, c.setting.name, c.client.name
+			results[i].Task = merge(c.setting.task, c.client.task)
+			r.progress.show(w.name + " " + c.setting.name + ", " + c.client.name)
+			report, err := r.once(ctx, results[i].Task, c.setting)
+			if err != nil {
+				results[i].Failed = err.Error()
+			} else {
+				reports[i] = append(reports[i], report)
+			}
+		}
+	}
+	for i := range results {
+		results[i].Figures, results[i].Samples = median(reports[i])
+		summarise(&results[i])
+	}
+	return results
+}
+
+// once has one worker do a task, on a topic of its own.
+func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report worker.Report, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	task.URL = r.broker.url
+	if task.Topic, err = r.broker.topic(s.partitions); err != nil {
+		return report, err
+	}
+	defer func() { _ = r.broker.delete(task.Topic, s.partitions) }()
+	command := r.programs[task.Program]
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return report, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return report, err
+	}
+	if err := cmd.Start(); err != nil {
+		return report, err
+	}
+	report, err = r.talk(in, out, task, s)
+	if err != nil {
+		cancel()
+	}
+	if ended := cmd.Wait(); ended != nil {
+		lines := strings.Split(strings.TrimSpace(stderr.String()), "\n")
+		return report, fmt.Errorf("%w: %s", cmp.Or(err, ended), lines[len(lines)-1])
+	}
+	if usage, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && err == nil {
+		report.Figures["peakMB"] = float64(usage.Maxrss) / 1024 // kilobytes on Linux
+	}
+	return report, err
+}
+
+// talk tells a worker its task, publishes what it asks for and returns its report.
+func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) (worker.Report, error) {
+	line, err := json.Marshal(task)
+	if err != nil {
+		return worker.Report{}, err
+	}
+	if _, err := in.Write(append(line, '\n')); err != nil {
+		return worker.Report{}, err
+	}
+	scanner := bufio.NewScanner(out)
+	scanner.Buffer(nil, 16<<20)
+	for scanner.Scan() {
+		var answer struct {
+			Publish int `json:"publish"`
+			worker.Report
+		}
+		if err := json.Unmarshal(scanner.Bytes(), &answer); err != nil {
+			return worker.Report{}, err
+		}
+		if answer.Publish == 0 {
+			return answer.Report, nil
+		}
+		if err := r.broker.publish(task.Topic, answer.Publish, task.BatchSize, s.every); err != nil {
+			return worker.Report{}, err
+		}
+		_, _ = in.Write([]byte("\n")) // nobody has to read it
+	}
+	return worker.Report{}, errors.New("the worker ended without a report")
+}
+
+// merge returns task with what changes sets.
+func merge(task, changes worker.Task) worker.Task {
+	from, to := reflect.ValueOf(changes), reflect.ValueOf(&task).Elem()
+	for i := range from.NumField() {
+		if !from.Field(i).IsZero() {
+			to.Field(i).Set(from.Field(i))
+		}
+	}
+	return task
+}
+
+// median returns the median of every figure and all samples.
+func median(reports []worker.Report) (map[string]float64, []float64) {
+	all := map[string][]float64{}
+	var samples []float64
+	for _, r := range reports {
+		samples = append(samples, r.Samples...)
+		for name, f := range r.Figures {
+			all[name] = append(all[name], f)
+		}
+	}
+	figures := map[string]float64{}
+	for name, f := range all {
+		slices.Sort(f)
+		figures[name] = f[len(f)/2]
+	}
+	return figures, samples
+}

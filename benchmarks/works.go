@@ -1,0 +1,138 @@
+package main
+
+import (
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
+)
+
+// A client is a row of the tables: a program and how its consumer is set up.
+type client struct {
+	name string
+	task worker.Task // what it sets differently
+	only string      // the one case that it can do; "" for all
+	note string
+}
+
+// A setting is one way to do a work.
+type setting struct {
+	name       string
+	task       worker.Task
+	every      time.Duration // between messages published
+	partitions int
+	full       bool // left out of a quick run
+}
+
+// A column of a work's table.
+type column struct {
+	title, figure, format string
+}
+
+// A work is done by each of its clients in each of its settings.
+type work struct {
+	name, title, text string
+	rounds            int // of which the median counts
+	settings          []setting
+	clients           []client
+	columns           []column
+}
+
+var zero = 0
+
+// The clients. The first of each program is on its defaults.
+var (
+	ours     = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
+	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", ResolutionMs: 1}}
+	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
+	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", PrecisionBits: &zero}}
+	java     = client{name: "Java", task: worker.Task{Program: "java"}}
+	javaOf0  = client{name: "Java, 0 bits", task: worker.Task{Program: "java", PrecisionBits: &zero}}
+	java100  = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", TickMs: 100}}
+	python   = client{name: "Python", task: worker.Task{Program: "python", MinMs: 400, MaxMs: 400}, only: "steady",
+		note: "Python's client has no backoff: its delay is always 400 ms."}
+	pythonAck = client{name: "Python", task: worker.Task{Program: "python", AckTimeoutMs: 10_000}, only: "1 s",
+		note: "Python's client takes no ack timeout under 10 s: it is 10 s."}
+	tracked = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", AckTimeoutMs: 60_000}}
+
+	nackTracker = client{name: "nack.Tracker", task: worker.Task{Program: "redelivery", Tracker: "nack"}}
+	ackTracker  = client{name: "acktimeout.Tracker", task: worker.Task{Program: "redelivery", Tracker: "acktimeout"}}
+)
+
+var lateness = []column{
+	{"early", "earlyPercent", "%.0f %%"}, {"early by up to", "earlyMs", "%.0f ms"}, {"p50", "p50", "%.1f ms"},
+	{"p90", "p90", "%.1f ms"}, {"p99", "p99", "%.1f ms"}, {"max", "max", "%.1f ms"},
+	{"p99 of \\|actual − planned\\|", "p99abs", "%.1f ms"}, {"CPU", "cpuSeconds", "%.2f s"},
+}
+
+// works returns the works that compare clients. size chooses between those of a full and of a quick run.
+func works(size func(full, quick int) int) []work {
+	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3), MinMs: 100, MaxMs: 3200}
+	sparse := nack
+	sparse.Messages = size(20, 5)
+	mixed := nack
+	mixed.Messages, mixed.Mixed = size(200, 60), true
+	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1), AckTimeoutMs: 1000}
+	ackBackoff := ack
+	ackBackoff.MinMs, ackBackoff.MaxMs = 100, 3200
+	spread := hour("waiting", size(50_000, 10_000), size(10, 2))
+	atOnce := spread
+	atOnce.DueInMs = size(35_000, 8_000)
+	consume := worker.Task{Kind: "consume", Messages: size(1_000_000, 100_000), BatchSize: 1000}
+	idle := hour("idle", 100, size(15, 3))
+	tracker := func(n int) worker.Task { return worker.Task{Kind: "trackers", Messages: n, Seconds: size(10, 2)} }
+
+	return []work{{
+		name: "W1", title: "Precision of nacks",
+		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are there at first. " +
+			"sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
+		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
+			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
+		clients: []client{ours, ours1ms, plain, plainOf0, java, javaOf0, python}, columns: lateness,
+	}, {
+		name: "W2", title: "Precision of ack timeouts",
+		text: "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ. " +
+			"pulsar-client-go has none.",
+		settings: []setting{{name: "1 s", task: ack}, {name: "with backoff", task: ackBackoff}},
+		clients:  []client{ours, ours1ms, java, java100, pythonAck}, columns: lateness,
+	}, {
+		name: "W3", title: "Many messages waiting",
+		text: "The live heap per message that was nacked and waits, and per id object of which the application or the client holds " +
+			"one; then CPU while nothing is due. spread: due times over ten minutes. at once: all are due at one moment, handed over " +
+			"and acknowledged.",
+		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
+		clients:  []client{ours, plain, java},
+		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
+			{"nack", "nackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"}, {"handed over", "handOverMs", "%.0f ms"},
+			{"CPU per message handed over", "handOverCPUus", "%.1f µs"}, {"early", "early", "%.0f"}},
+	}, {
+		name: "W3b", title: "Very many keys in a tracker",
+		text: "The trackers of this library by themselves. track + untrack: one key comes, another goes. blocked: the longest that " +
+			"an Untrack took while all keys were handed over.",
+		settings: []setting{{name: "200,000", task: tracker(200_000)}, {name: "1,000,000", task: tracker(1_000_000)}},
+		clients:  []client{nackTracker, ackTracker},
+		columns: []column{{"per key", "bytes", "%.0f B"}, {"track, growing", "fillNs", "%.0f ns"}, {"track + untrack", "pairNs", "%.0f ns"},
+			{"allocations", "allocs", "%.2f"}, {"untrack", "untrackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"},
+			{"handed over", "handOverMs", "%.0f ms"}, {"blocked", "blockedMs", "%.2f ms"}},
+	}, {
+		name: "W4", title: "Consuming and acknowledging", rounds: size(3, 1),
+		text:     "Small messages in batches of 1000, published before. CPU of the consumer's process alone.",
+		settings: []setting{{name: "", task: consume}},
+		clients:  []client{ours, tracked, plain, java},
+		columns: []column{{"messages", "messages", "%.0f"}, {"CPU per message", "cpuUs", "%.2f µs"},
+			{"over pulsar-client-go", "cpuUsOverPlain", "%+.2f µs"}, {"messages per second", "perSecond", "%.0f"}},
+	}, {
+		name: "W5", title: "Idle consumers",
+		text: "CPU of one consumer in percent of one core: with nothing waiting, and with 100 messages waiting for an hour.",
+		settings: []setting{{name: "1 partition", task: idle, partitions: 1, full: true},
+			{name: "20 partitions", task: idle, partitions: 20, full: true},
+			{name: "100 partitions", task: idle, partitions: 100}},
+		clients: []client{ours, plain, java},
+		columns: []column{{"nothing waiting", "idlePercent", "%.2f %%"}, {"100 waiting", "waitingPercent", "%.2f %%"},
+			{"heap", "heapMB", "%.1f MB"}},
+	}}
+}
+
+// hour is a task whose messages wait for an hour and up to ten minutes more, while clients tick as they do for short delays.
+func hour(kind string, messages, seconds int) worker.Task {
+	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds, MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}
+}
