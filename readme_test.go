@@ -85,22 +85,43 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	return err
 }
 
-// Every Go snippet of the README stands in this file too, where the compiler sees it.
+func snippetOfWrap(client pulsar.Client, opts pulsar.ConsumerOptions) error {
+	// docs/migration.md: begin
+	opts, err := redelivery.Prepare(opts, redelivery.WithAckTimeout(time.Minute))
+	if err != nil {
+		return err
+	}
+	inner, err := client.Subscribe(opts)
+	if err != nil {
+		return err
+	}
+	consumer, err := redelivery.Wrap(inner)
+	// docs/migration.md: end
+	if err == nil {
+		consumer.Close()
+	}
+	return err
+}
+
+// Every Go snippet of the README and of the migration notes stands in this file too, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippet(nil))
 	assert.Error(t, snippetOfTimeout(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(bg, nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
-	readme, err := os.ReadFile("README.md")
-	require.NoError(t, err)
+	assert.Error(t, snippetOfWrap(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
 	source, err := os.ReadFile("readme_test.go")
 	require.NoError(t, err)
 	compiled := strings.ReplaceAll(string(source), "\n\t", "\n")
-	blocks := strings.Split(string(readme), "```go\n")[1:]
-	assert.NotEmpty(t, blocks)
-	for _, block := range blocks {
-		code, _, _ := strings.Cut(block, "```")
-		assert.Contains(t, compiled, code)
+	for _, name := range []string{"README.md", "docs/migration.md"} {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		blocks := strings.Split(string(text), "```go\n")[1:]
+		assert.NotEmpty(t, blocks)
+		for _, block := range blocks {
+			code, _, _ := strings.Cut(block, "```")
+			assert.Contains(t, compiled, code)
+		}
 	}
 }
 
