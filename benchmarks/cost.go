@@ -37,8 +37,9 @@ func costs(size func(full, quick int) int) []work {
 			{"heap per consumer", "heapPerConsumerKB", "%.0f KB"}},
 	}, {
 		name: "cost batches", title: "Cost of batches", settings: batches, clients: clients,
-		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. The first column is the size of the batches; figures are " +
-			"for each message. Requests are those of all kinds, with acknowledgements and flow.",
+		text: "Every message is nacked once, to come back two to three seconds later, and then acknowledged. With pulsar-client-go " +
+			"a batch comes back as a whole when the first of it is due. The first column is the size of the batches; figures are for " +
+			"each message. Requests are those of all kinds, with acknowledgements and flow.",
 		columns: []column{{"CPU", "cpuUs", "%.1f µs"}, {"requests", "requests", "%.2f"}, {"deliveries", "deliveries", "%.2f"},
 			{"bytes received", "bytesIn", "%.0f"}, {"bytes sent", "bytesOut", "%.0f"}},
 	}}

@@ -101,11 +101,11 @@ func run(ctx context.Context, c config) error {
 	} else if rep, err = c.measure(ctx, todo); err != nil {
 		return err
 	}
-	if err := rep.write(todo, c.out, c.docs); err != nil {
-		return err
-	}
 	if ctx.Err() != nil {
 		return errors.New("interrupted")
+	}
+	if err := rep.write(todo, c.out, c.docs); err != nil {
+		return err
 	}
 	failed := 0
 	for _, r := range rep.Results {
@@ -163,7 +163,7 @@ func (c config) measure(ctx context.Context, todo []work) (report, error) {
 	rep.Machine = lookAround(b, programs)
 	r := runner{b, programs, p}
 	for _, w := range todo {
-		p.total += max(1, w.rounds) * len(r.cells(w))
+		p.total += max(1, w.rounds) * len(slices.DeleteFunc(r.cells(w), func(c cell) bool { return c.client.none }))
 	}
 	for _, w := range todo {
 		rep.Results = append(rep.Results, r.run(ctx, w)...)

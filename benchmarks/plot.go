@@ -38,7 +38,7 @@ func (rep *report) draw(done []work, folder string) error {
 		return err
 	}
 	for _, w := range done {
-		rows := slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != w.name || r.Failed != "" })
+		rows := slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != w.name || len(r.Figures) == 0 })
 		if pictures[w.name] == nil || len(rows) == 0 {
 			continue
 		}

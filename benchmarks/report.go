@@ -145,9 +145,11 @@ func (rep *report) section(w work) string {
 		}
 		last = r.Setting
 		fmt.Fprintf(&b, "| %s | %s |", name, r.Client)
-		for _, c := range w.columns {
+		for i, c := range w.columns {
 			cell := ""
-			if r.Failed != "" {
+			if len(r.Figures) == 0 && r.Failed == "" && i == 0 {
+				cell = "none"
+			} else if r.Failed != "" {
 				cell = "failed"
 			} else if f, ok := r.Figures[c.figure]; ok {
 				cell = strings.Replace(fmt.Sprintf(c.format, f), "-", "−", 1)

@@ -66,6 +66,9 @@ func (r *runner) run(ctx context.Context, w work) []result {
 			}
 			results[i].Work, results[i].Setting, results[i].Client = w.name, c.setting.name, c.client.name
 			results[i].Task = merge(c.setting.task, c.client.task)
+			if c.client.none {
+				continue
+			}
 			r.progress.show(w.name + " " + c.setting.name + ", " + c.client.name)
 			report, err := r.once(ctx, results[i].Task, c.setting)
 			if err != nil {
@@ -76,6 +79,9 @@ func (r *runner) run(ctx context.Context, w work) []result {
 		}
 	}
 	for i := range results {
+		if len(reports[i]) == 0 {
+			continue
+		}
 		results[i].Figures, results[i].Samples = median(reports[i])
 		summarise(&results[i])
 	}

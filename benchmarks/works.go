@@ -10,7 +10,8 @@ import (
 type client struct {
 	name string
 	task worker.Task // what it sets differently
-	only string      // the one case that it can do; "" for all
+	only string      // the one setting that it can do; "" for all
+	none bool        // it has no such thing
 	note string
 }
 
@@ -54,7 +55,8 @@ var (
 		note: "Python's client has no backoff: its delay is always 400 ms."}
 	pythonAck = client{name: "Python", task: worker.Task{Program: "python", AckTimeoutMs: 10_000}, only: "1 s",
 		note: "Python's client takes no ack timeout under 10 s: it is 10 s."}
-	tracked = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", AckTimeoutMs: 60_000}}
+	plainNone = client{name: plain.name, task: plain.task, none: true}
+	tracked   = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", AckTimeoutMs: 60_000}}
 
 	nackTracker = client{name: "nack.Tracker", task: worker.Task{Program: "redelivery", Tracker: "nack"}}
 	ackTracker  = client{name: "acktimeout.Tracker", task: worker.Task{Program: "redelivery", Tracker: "acktimeout"}}
@@ -92,10 +94,9 @@ func works(size func(full, quick int) int) []work {
 		clients: []client{ours, ours1ms, ahead, ahead50, plain, plainOf0, java, javaOf0, python}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
-		text: "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ. " +
-			"pulsar-client-go has none.",
+		text:     "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ.",
 		settings: []setting{{name: "1 s", task: ack}, {name: "with backoff", task: ackBackoff}},
-		clients:  []client{ours, ours1ms, java, java100, pythonAck}, columns: lateness,
+		clients:  []client{ours, ours1ms, plainNone, java, java100, pythonAck}, columns: lateness,
 	}, {
 		name: "W3", title: "Many messages waiting",
 		text: "The live heap per message that was nacked and waits, and per id object of which the application or the client holds " +
