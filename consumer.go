@@ -31,6 +31,7 @@ type Consumer struct {
 	inner
 	settings           *settings
 	interceptors       pulsar.ConsumerInterceptors
+	innerCloses        *atomic.Int32 // how many told that they are closed; nil if they do not tell
 	nacksUndecryptable bool
 	reconsumer         *reconsume.Reconsumer         // nil without retries and dead letters
 	ownReconsumer      bool                          // which Close closes
@@ -105,6 +106,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		if p.opts.DLQ != nil && c.reconsumer != nil {
 			c.maxDeliveries = p.opts.DLQ.MaxDeliveries
 		}
+		c.innerCloses = &p.interceptors.closes
 		p.interceptors.outer.Store(c)
 	} else {
 		innerDelay := s.innerDelay
