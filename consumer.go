@@ -28,6 +28,7 @@ type Consumer struct {
 	inner
 	settings           *settings
 	interceptors       pulsar.ConsumerInterceptors
+	innerCloses        *atomic.Int32 // how many told that they are closed; nil if they do not tell
 	nacksUndecryptable bool
 	reconsumer         *reconsume.Reconsumer         // nil without retries and dead letters
 	ownReconsumer      bool                          // which Close closes
@@ -98,6 +99,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		if p.opts.DLQ != nil && c.reconsumer != nil {
 			c.maxDeliveries = p.opts.DLQ.MaxDeliveries
 		}
+		c.innerCloses = &p.interceptors.closes
 		p.interceptors.outer.Store(c)
 	}
 	c.table = delivery.New(tableOptions(s, p, c.messages != nil))

@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 
 const leaking = "REDELIVERY_TEST_LEAKING"
 
-// elsewhere runs a test in a process of its own, since upstream's goroutines outlive Unsubscribe. It reports false in that
-// process.
+// elsewhere runs a test in a process of its own, where goroutines may leak: upstream's outlive Unsubscribe, and Close of a
+// pattern's consumer does not wait for who looks for topics. It reports false in that process.
 func elsewhere(t *testing.T) bool {
 	if os.Getenv(leaking) != "" {
 		return false
@@ -316,6 +316,27 @@ func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
 			require.ErrorIs(t, err, errFakeClosed)
 		}
 		inner.closed = make(chan struct{})
+	})
+}
+
+// The probe may take a message, and then it is not known whose.
+func TestAHealthyPreparedConsumerIsNotProbed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{})
+		require.NoError(t, err)
+		inner := newFake()
+		inner.ch = opts.MessageChannel
+		c, err := redelivery.Wrap(inner)
+		require.NoError(t, err)
+		received := make(chan error)
+		go func() { _, err := c.Receive(context.Background()); received <- err }()
+		time.Sleep(time.Hour)
+		require.Zero(t, inner.probes.Load())
+		close(inner.closed)
+		opts.Interceptors.OnConsumerClose(inner, nil)
+		require.ErrorIs(t, <-received, errFakeClosed)
+		inner.closed = make(chan struct{})
+		c.Close()
 	})
 }
 

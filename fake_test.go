@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -14,6 +15,7 @@ type fake struct {
 	pulsar.Consumer // of a kind that the tests do not call
 	ch              chan pulsar.ConsumerMessage
 	closed          chan struct{}
+	probes          atomic.Int32 // calls of Receive
 
 	mu     sync.Mutex
 	acked  []pulsar.MessageID
@@ -59,6 +61,7 @@ func (f *fake) NackID(id pulsar.MessageID) {
 }
 
 func (f *fake) Receive(ctx context.Context) (pulsar.Message, error) {
+	f.probes.Add(1)
 	select {
 	case <-f.closed:
 		return nil, errFakeClosed

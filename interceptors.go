@@ -12,6 +12,8 @@ import (
 type interceptors struct {
 	of    pulsar.ConsumerInterceptors
 	outer atomic.Pointer[Consumer]
+
+	closes atomic.Int32 // of the inner consumer and those that it is made of
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -33,6 +35,7 @@ func (x *interceptors) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar
 }
 
 func (x *interceptors) OnConsumerClose(consumer pulsar.Consumer, err error) {
+	x.closes.Add(1)
 	if outer := x.outer.Load(); err != nil && outer != nil {
 		outer.gaveUp(err)
 	}

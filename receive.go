@@ -127,6 +127,9 @@ func (c *Consumer) fetch(ctx context.Context) (cm pulsar.ConsumerMessage, ok boo
 	case <-c.wake:
 		return cm, false, nil
 	case <-c.check.C:
+		if c.innerCloses != nil && c.innerCloses.Load() == 0 {
+			return cm, false, nil
+		}
 		return c.probe()
 	case <-ctx.Done():
 		return cm, false, ctx.Err()
@@ -181,8 +184,14 @@ func (c *Consumer) receiveWithoutQueue(ctx context.Context) (msg pulsar.Message,
 }
 
 // probe finds out whether the inner consumer has closed itself, as it does when it gives up reconnecting: its channel
-// does not tell. It may find a message instead.
+// does not tell. It may find a message instead, though not of which child it is: one in chunks can then not be acknowledged
+// on a consumer of several topics.
 func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
+	select {
+	case cm = <-c.messages:
+		return cm, true, nil
+	default:
+	}
 	done, cancel := context.WithCancel(context.Background())
 	cancel()
 	msg, err := c.inner.Receive(done)
