@@ -170,10 +170,10 @@ func logTo(w io.Writer) redelivery.Option {
 	return redelivery.WithLogger(slog.New(slog.NewTextHandler(w, nil)))
 }
 
-// receive returns the next message within five seconds.
+// receive returns the next message, for which it waits fifteen seconds at most.
 func receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
 	defer cancel()
 	msg, err := c.Receive(ctx)
 	require.NoError(t, err)
