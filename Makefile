@@ -1,6 +1,6 @@
 # `make help` lists the targets. CI runs `make lint`, the README's test command and `make test-broker`.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
-GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.9.0
+GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help
 help: ## list the targets
@@ -38,9 +38,12 @@ lint: ## check format, go vet, staticcheck and that go.mod is tidy
 	go mod tidy -diff
 
 .PHONY: fuzz
-fuzz: ## fuzz the parsers of delay levels and of configuration files for a minute each
+fuzz: ## fuzz all that reads what others wrote, for a minute each
 	go test -run '^$$' -fuzz FuzzParseDelayLevels -fuzztime 1m ./backoff
 	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m -fuzzminimizetime 1x ./config
+	go test -run '^$$' -fuzz FuzzHostileProperties -fuzztime 1m ./reconsume
+	go test -run '^$$' -fuzz FuzzReader -fuzztime 1m ./pulsartest/internal/wire
+	go test -run '^$$' -fuzz FuzzServer -fuzztime 1m ./pulsartest
 
 .PHONY: bench
 bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs with a plain one
