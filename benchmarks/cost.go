@@ -47,13 +47,14 @@ func costs(size func(full, quick int) int) []work {
 
 // model says what the figures come to for 1,000 consumers and for 1,000,000 messages a second.
 func (rep *report) model() string {
-	figure := func(work, setting, client, name string) float64 {
+	// figure is of that setting, or of the last one, which is the largest.
+	figure := func(work, setting, client, name string) (f float64) {
 		for _, r := range rep.Results {
-			if strings.HasPrefix(r.Work, work) && r.Setting == setting && r.Client == client && r.Failed == "" {
-				return r.Figures[name]
+			if r.Work == work && (setting == "" || r.Setting == setting) && r.Client == client && r.Failed == "" {
+				f = r.Figures[name]
 			}
 		}
-		return 0
+		return f
 	}
 	var b strings.Builder
 	b.WriteString("### What it comes to\n\nFor 1,000 consumers in one process, all idle, by the growth from 10 to 100 of them; for " +
@@ -70,7 +71,7 @@ func (rep *report) model() string {
 			return (100*at100 - 10*at10) / 90
 		}
 		cpu := figure("W4", "", c.name, "cpuUs")
-		bytes := figure("cost waiting", "10000", setup, "bytes")
+		bytes := figure("cost waiting", "", setup, "bytes")
 		if cpu == 0 || slope("heapPerConsumerKB") == 0 {
 			continue
 		}

@@ -23,7 +23,7 @@ func (w *worker) batch() (Report, error) {
 	begin, cpuBegin, before := time.Now(), cpu(), w.counters()
 	seen := make([]int, w.Messages)
 	for open := w.Messages; open > 0; {
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		if err != nil {
 			return Report{}, err
 		}

@@ -24,7 +24,7 @@ func (w *worker) consume() (Report, error) {
 		if i == warmUp {
 			begin, cpuBegin = time.Now(), cpu()
 		}
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		if err != nil {
 			return Report{}, err
 		}

@@ -22,7 +22,7 @@ func (w *worker) lateness() (Report, error) {
 	since := make([]time.Time, w.Messages)
 	begin := cpu()
 	for open := w.Messages; open > 0; {
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		now := time.Now()
 		if err != nil {
 			return Report{}, err

@@ -28,7 +28,7 @@ func (w *worker) waiting() (Report, error) {
 	}
 	nacking := time.Duration(0)
 	for i := range w.Messages {
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		if err != nil {
 			return Report{}, fmt.Errorf("message %d: %w", i, err)
 		}
@@ -65,7 +65,7 @@ func (w *worker) handOver(c pulsar.Consumer, figures map[string]float64) error {
 	early, begin := 0, cpu()
 	seen := map[string]bool{}
 	for len(seen) < w.Messages {
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		if err != nil {
 			return fmt.Errorf("handed over %d: %w", len(seen), err)
 		}
@@ -92,7 +92,7 @@ func (w *worker) consumeSome(c pulsar.Consumer, n int) error {
 		return err
 	}
 	for range n {
-		msg, err := receive(c)
+		msg, err := w.receive(c)
 		if err != nil {
 			return err
 		}

@@ -70,12 +70,15 @@ type worker struct {
 	out     *json.Encoder
 	client  pulsar.Client
 	metrics *prometheus.Registry
-	due     time.Time // of all first nacks, with DueInMs
+	ctx     context.Context // of the whole task: one for each message would cost as much as a message
+	due     time.Time       // of all first nacks, with DueInMs
 }
 
 // Run does the task that it reads from in.
 func Run(in io.Reader, out io.Writer) error {
-	w := &worker{in: bufio.NewReader(in), out: json.NewEncoder(out), metrics: prometheus.NewRegistry()}
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
+	defer cancel()
+	w := &worker{in: bufio.NewReader(in), out: json.NewEncoder(out), metrics: prometheus.NewRegistry(), ctx: ctx}
 	line, err := w.in.ReadBytes('\n')
 	if err != nil {
 		return err
@@ -161,11 +164,7 @@ func (w *worker) delay(redeliveryCount uint32) time.Duration {
 	return time.Duration(min(float64(ms(w.MaxMs)), float64(ms(w.MinMs))*math.Pow(2, float64(redeliveryCount))))
 }
 
-func receive(c pulsar.Consumer) (pulsar.Message, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
-	return c.Receive(ctx)
-}
+func (w *worker) receive(c pulsar.Consumer) (pulsar.Message, error) { return c.Receive(w.ctx) }
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
