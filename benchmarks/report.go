@@ -71,7 +71,7 @@ func (rep *report) write(done []work, out, docs string) error {
 	if err := rep.save(filepath.Join(out, "results.json")); err != nil {
 		return err
 	}
-	results, cost := rep.facts(), ""
+	results, cost := "", ""
 	for _, w := range done {
 		if strings.HasPrefix(w.name, "cost") {
 			cost += rep.section(w)
@@ -81,6 +81,11 @@ func (rep *report) write(done []work, out, docs string) error {
 	}
 	if cost != "" {
 		cost += rep.model()
+	}
+	if results != "" {
+		results = rep.facts() + results
+	} else {
+		cost = rep.facts() + cost
 	}
 	fmt.Print(results, cost)
 	if err := os.WriteFile(filepath.Join(out, "results.md"), []byte(results+cost), 0o644); err != nil {

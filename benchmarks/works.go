@@ -100,8 +100,8 @@ func works(size func(full, quick int) int) []work {
 	}, {
 		name: "W3", title: "Many messages waiting",
 		text: "The live heap per message that was nacked and waits, and per id object of which the application or the client holds " +
-			"one; then CPU while nothing is due. spread: due times over ten minutes. at once: all are due at one moment, handed over " +
-			"and acknowledged.",
+			"one: redelivery's heap has it in it. Then CPU while nothing is due. spread: due times over ten minutes. " +
+			"at once: all are due at one moment, handed over and acknowledged.",
 		settings: []setting{{name: "spread", task: spread, full: true}, {name: "at once", task: atOnce}},
 		clients:  []client{ours, plain, java},
 		columns: []column{{"waiting", "messages", "%.0f"}, {"heap per message", "bytes", "%.0f B"}, {"its id object", "idBytes", "%.0f B"},
