@@ -23,6 +23,7 @@ type Queue[K comparable] struct {
 
 	mu     sync.Mutex
 	timer  *time.Timer
+	wakes  time.Duration           // when the timer is set to
 	keys   *slotmap.Map[K, uint32] // to their places in the heap
 	heap   heap
 	puts   uint32 // wraps: it only orders keys that are due at the same time
@@ -43,6 +44,7 @@ func New[K comparable](due func([]K), restarts bool) *Queue[K] {
 		ended:    make(chan struct{}),
 		timer:    time.NewTimer(math.MaxInt64),
 		keys:     slotmap.New[K, uint32](),
+		wakes:    math.MaxInt64,
 		restarts: restarts,
 	}
 	go q.run()
@@ -170,6 +172,7 @@ func (q *Queue[K]) takeDue() []K {
 	defer q.mu.Unlock()
 	var keys []K
 	now := time.Since(q.start)
+	q.wakes = math.MaxInt64
 	for q.heap.len() > 0 && len(keys) < atOnce && q.heap.at(root).at <= now {
 		slot := q.heap.at(root).slot
 		keys = append(keys, q.keys.At(slot).Key)
@@ -179,10 +182,12 @@ func (q *Queue[K]) takeDue() []K {
 	return keys
 }
 
-// arm sets the timer for the earliest key.
+// arm sets the timer for the earliest key. One that is set for a time before stays: where keys are removed before they are
+// due, as most are, it is seldom set at all.
 func (q *Queue[K]) arm() {
-	if q.heap.len() > 0 {
-		q.timer.Reset(q.heap.at(root).at - time.Since(q.start))
+	if q.heap.len() > 0 && q.heap.at(root).at < q.wakes {
+		q.wakes = q.heap.at(root).at
+		q.timer.Reset(q.wakes - time.Since(q.start))
 	}
 }
 

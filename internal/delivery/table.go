@@ -100,7 +100,9 @@ const (
 func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) (Verdict, Ref) {
 	t.expire(now)
 	id := cm.ID()
-	t.largest = max(t.largest, weight(cm.Message))
+	if t.o.Ahead > 0 {
+		t.largest = max(t.largest, weight(cm.Message))
+	}
 	s := t.stream(cm.Topic(), cm.Consumer)
 	key := KeyOf(id)
 	ref, e := t.add(key, id.BatchSize(), s)
