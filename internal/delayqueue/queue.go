@@ -194,7 +194,7 @@ func (q *Queue[K]) arm() {
 func (q *Queue[K]) remove(slot uint32) {
 	i := q.keys.At(slot).Value
 	q.keys.Remove(slot)
-	if q.keys.Len() == 0 {
+	if q.keys.Len() == 0 && len(q.delays) > 1024 {
 		q.delays = nil
 	}
 	if last := q.heap.pop(); last.slot != slot {
