@@ -11,6 +11,7 @@ import (
 // Close returns no goroutine of the Consumer is left. Calling it again does nothing.
 func (c *Consumer) Close() {
 	c.close.Do(func() {
+		c.refuseCalls()
 		c.end()
 		c.nacks.Close()
 		if c.timeouts != nil {
@@ -31,16 +32,19 @@ func (c *Consumer) Close() {
 	})
 }
 
-// letCallsEnd waits for calls of the inner consumer that are under way, and lets no new ones begin: what upstream is asked
-// for after it has closed can hang. What waits for a broker that does not answer gets in line before the Close.
-func (c *Consumer) letCallsEnd() {
+// refuseCalls lets no more calls of the inner consumer begin: what upstream is asked for after it has closed can hang.
+func (c *Consumer) refuseCalls() {
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.closing = true
 	c.idle = make(chan struct{})
 	if c.calls == 0 {
 		close(c.idle)
 	}
-	c.mu.Unlock()
+}
+
+// letCallsEnd waits for calls that are under way. What waits for a broker that does not answer is in line before the Close.
+func (c *Consumer) letCallsEnd() {
 	patience := time.NewTimer(500 * time.Millisecond)
 	defer patience.Stop()
 	select {

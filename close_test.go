@@ -133,7 +133,7 @@ func TestEverythingAtOnce(t *testing.T) {
 				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)))
 				var msgs []pulsar.Message
 				for range 50 {
-					msgs = append(msgs, next(t, c, patience))
+					msgs = append(msgs, patiently(t, c))
 				}
 				var calls sync.WaitGroup
 				for range 2 {

@@ -168,6 +168,9 @@ func (c *Consumer) seek(seek func() error) error {
 		return errClosed
 	}
 	defer func() { <-c.turn }()
+	if c.ended.Err() != nil {
+		return errClosed
+	}
 	if err := c.call(seek); err != nil {
 		return err
 	}

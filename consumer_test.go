@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"flag"
+	"io"
 	"log/slog"
 	"math"
 	"os"
@@ -305,6 +306,33 @@ func TestCloseRedeliversNothing(t *testing.T) { // conformance 25
 		time.Sleep(time.Hour)
 		require.Empty(t, inner.requests())
 		inner.closed = make(chan struct{})
+	})
+}
+
+// slowToClose takes a second to close.
+type slowToClose struct{ *fake }
+
+func (s slowToClose) Close() {
+	time.Sleep(time.Second)
+	s.fake.Close()
+}
+
+// Upstream's Seek hangs when somebody else takes messages, and so does a zero-queue consumer's Close.
+func TestNobodyReceivesWhileTheInnerConsumerCloses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFake()
+		c, err := redelivery.Wrap(slowToClose{inner}, logTo(io.Discard))
+		require.NoError(t, err)
+		received := make(chan error)
+		go func() { _, err := c.Receive(context.Background()); received <- err }()
+		go func() { _, err := c.Receive(context.Background()); received <- err }()
+		synctest.Wait()
+		go c.Close()
+		time.Sleep(ms(900))
+		require.Zero(t, inner.probes.Load())
+		require.ErrorIs(t, <-received, errFakeClosed)
+		require.ErrorIs(t, <-received, errFakeClosed)
+		require.Error(t, c.Seek(pulsar.EarliestMessageID()))
 	})
 }
 

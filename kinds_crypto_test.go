@@ -41,7 +41,7 @@ func (b *broker) sendAmong(k keyReader, topic string) {
 func good(t testing.TB, c *redelivery.Consumer) {
 	t.Helper()
 	for _, i := range []int{0, 1, 2, 4, 5, 6} {
-		msg := receive(t, c)
+		msg := patiently(t, c)
 		require.Equal(t, fmt.Sprint(i), string(msg.Payload()))
 		require.NoError(t, c.Ack(msg))
 	}
@@ -82,7 +82,7 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 			require.EqualValues(t, 6+k.asked.Load(), b.stats(topic, 0).Out)
 		}
 		k.found.Store(true)
-		msg := next(t, c, patience)
+		msg := patiently(t, c)
 		require.Equal(t, "3", string(msg.Payload()))
 		require.EqualValues(t, k.asked.Load()-1, c.RedeliveryCount(msg))
 		require.NoError(t, c.Ack(msg))
@@ -132,7 +132,7 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 	}
 	nothing(t, c, 2*time.Second) // the copy is due
 	k.found.Store(true)
-	msg := next(t, c, patience)
+	msg := patiently(t, c)
 	require.Equal(t, "3", string(msg.Payload()))
 	require.NoError(t, c.Ack(msg))
 	b.settles(topic, 0)
@@ -162,7 +162,7 @@ func TestUndecryptableWithoutQueue(t *testing.T) {
 	require.Contains(t, log.String(), "cannot be decrypted: it stays at the broker until the consumer connects anew")
 	k.found.Store(true)
 	b.unload(topic)
-	msg := next(t, c, patience)
+	msg := patiently(t, c)
 	require.Equal(t, "3", string(msg.Payload()))
 	require.NoError(t, c.Ack(msg))
 	b.settles(topic, 0)

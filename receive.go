@@ -205,9 +205,13 @@ func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
 	return cm, false, err
 }
 
-// closedErr returns the inner consumer's own error for a closed consumer, once it is closed.
+// closedErr returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would take
+// messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
 func (c *Consumer) closedErr(ctx context.Context) error {
-	if c.messages == nil { // its Receive would keep it from being closed
+	c.mu.Lock()
+	closing := c.closing
+	c.mu.Unlock()
+	if closing {
 		select {
 		case <-c.closed:
 		case <-ctx.Done():
@@ -227,6 +231,10 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		return true
 	}
 	c.mu.Lock()
+	if c.closing { // the broker has it still
+		c.mu.Unlock()
+		return false
+	}
 	now := time.Now()
 	verdict, ref := c.table.Arrive(cm, now)
 	if verdict == delivery.Deliver && c.isRetry(cm.Message) {
