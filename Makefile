@@ -1,5 +1,6 @@
 # `make help` lists the targets. CI runs `make lint`, the README's test command and `make test-broker`.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 
 .PHONY: help
@@ -52,6 +53,13 @@ bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs w
 .PHONY: vulncheck
 vulncheck: ## look for known vulnerabilities (needs the network)
 	go run $(GOVULNCHECK) ./...
+
+.PHONY: benchstat
+benchstat: ## compare the cost of table, queue and Consumer with docs/benchmarks.txt
+	@mkdir -p .bench
+	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000|Waiting/waiting=50000' -benchmem -benchtime 100000x -count 6 \
+		. ./internal/delayqueue ./internal/delivery > .bench/new.txt
+	go run $(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks
 benchmarks: ## compare with other clients and write docs/performance.md (25 minutes, a calm machine)
