@@ -2,6 +2,7 @@ package redelivery_test
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -30,7 +31,7 @@ func BenchmarkConsumer(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			inner := &endlessConsumer{ch: make(chan pulsar.ConsumerMessage, 1000)}
-			c, err := redelivery.Wrap(inner, options...)
+			c, err := redelivery.Wrap(inner, append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
 			require.NoError(b, err)
 			msgs := make([]pulsar.ConsumerMessage, 1000)
 			b.ReportAllocs()
