@@ -1,4 +1,4 @@
-# `make help` lists the targets. CI runs `make lint`, the README's test command and `make test-broker`.
+# `make help` lists the targets, CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0

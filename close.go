@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,7 +42,8 @@ func (c *Consumer) refuseCalls() {
 	}
 }
 
-// letCallsEnd waits for calls that are under way. What waits for a broker that does not answer is in line before the Close.
+// letCallsEnd waits for calls that are under way, but not for a broker that does not answer: what waits for it is in line
+// before the Close, which ends it. Half a second is many round trips, and little of the two that Close may take.
 func (c *Consumer) letCallsEnd() {
 	patience := time.NewTimer(500 * time.Millisecond)
 	defer patience.Stop()
@@ -53,12 +53,10 @@ func (c *Consumer) letCallsEnd() {
 	}
 }
 
-var errClosed = errors.New("redelivery: the consumer is closed")
-
 // begin notes that the inner consumer is about to be called; endCall must follow. The caller holds mu.
 func (c *Consumer) begin() error {
 	if c.closing {
-		return errClosed
+		return ErrClosed
 	}
 	c.calls++
 	return nil
@@ -104,8 +102,8 @@ func (c *Consumer) gaveUp(err error) {
 	c.fail("staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
 }
 
-// flush waits until the inner consumer has sent what it was asked for: upstream can deadlock when it is closed while it
-// flushes its nacks.
+// flush waits until the inner consumer has sent what it was asked for, which takes a tick: upstream can deadlock when it is
+// closed while it flushes its nacks.
 func (c *Consumer) flush() {
 	c.mu.Lock()
 	wait := time.Until(c.lastAsk.Add(2*c.tick + 20*time.Millisecond))

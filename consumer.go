@@ -165,11 +165,11 @@ func (c *Consumer) seek(seek func() error) error {
 		c.waiters.Add(-1)
 	case <-c.ended.Done():
 		c.waiters.Add(-1)
-		return errClosed
+		return ErrClosed
 	}
 	defer func() { <-c.turn }()
 	if c.ended.Err() != nil {
-		return errClosed
+		return ErrClosed
 	}
 	if err := c.call(seek); err != nil {
 		return err

@@ -68,7 +68,7 @@ func wrapped(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake, *b
 	})
 }
 
-func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
+func TestInvalidOptions(t *testing.T) {
 	policy := backoff.Exponential{}
 	type opts = pulsar.ConsumerOptions
 	for _, c := range []struct {
@@ -107,7 +107,7 @@ func TestInvalidOptions(t *testing.T) { // conformance 12 and 14
 		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}, TopicsPattern: "t.*"}, nil, []string{"DLQ.DeadLetterTopic"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "Subscribe"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
-		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, // conformance 15
+		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
 			[]string{"Type is Failover", "Shared or Key_Shared"}},
 		{opts{Type: pulsar.Shared, TopicsPattern: "a.*"}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
 			[]string{"TopicsPattern is a.*"}},
@@ -166,7 +166,7 @@ func TestEveryMethodOfConsumerIsDecidedAbout(t *testing.T) {
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 }
 
-func TestDelaysAreExact(t *testing.T) { // conformance 18
+func TestDelaysAreExact(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		start := time.Now()
 		for n, count := range []uint32{5, 0} {
@@ -286,7 +286,7 @@ func TestAnUnansweredRequestIsRepeated(t *testing.T) {
 	})
 }
 
-func TestCloseRedeliversNothing(t *testing.T) { // conformance 25
+func TestCloseRedeliversNothing(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		inner.deliver(1)
 		inner.deliver(2)
@@ -477,7 +477,7 @@ func TestSeekForgets(t *testing.T) {
 
 func (f *fake) Seek(pulsar.MessageID) error { return nil }
 
-func TestCumulativeAckEndsDelays(t *testing.T) { // conformance 24
+func TestCumulativeAckEndsDelays(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		var msgs []pulsar.Message
 		for n := range int64(5) {

@@ -13,7 +13,7 @@ import (
 )
 
 // A Java consumer with enableRetry on the same subscription reads our retries, and we read its.
-func TestJavaClient(t *testing.T) { // conformance 36
+func TestJavaClient(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"java", "mvn"} {
 		if _, err := exec.LookPath(program); err != nil {

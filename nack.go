@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -86,8 +85,8 @@ func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Dur
 	if ok {
 		c.untrack(ref, true)
 		c.nacks.TrackFor(ref, a.Again)
-		if msg != nil && c.settings.outlive > 0 && d >= c.settings.outlive {
-			c.start(&c.moves, func() { c.outlive(msg, now.Add(d)) })
+		if msg != nil && c.settings.retryFrom > 0 && d >= c.settings.retryFrom {
+			c.start(&c.moves, func() { c.moveToRetryTopic(msg, now.Add(d)) })
 		}
 	}
 	if a.Ask != nil {
@@ -119,9 +118,6 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	c.timeouts.Touch(ref) // if it is not tracked yet, it is about to be
 	return nil
 }
-
-// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
-var ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
 // await starts the ack timeout of a message that the application has now, unless it settled it already.
 func (c *Consumer) await(id pulsar.MessageID) {

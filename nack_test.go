@@ -40,7 +40,7 @@ var ways = map[string]struct {
 	}},
 }
 
-func TestFailedMessagesComeBackOnce(t *testing.T) { // conformance 26
+func TestFailedMessagesComeBackOnce(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) { failedMessagesComeBackOnce(t, way.option, way.fail) })
@@ -81,11 +81,11 @@ func failedMessagesComeBackOnce(t *testing.T, option redelivery.Option, fail fun
 	})
 }
 
-func TestBackoffGrows(t *testing.T) { // conformance 27 and 31
+func TestBackoffGrows(t *testing.T) {
 	t.Parallel()
 	each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
-			each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) { // and 19
+			each(t, map[string]bool{"by message": false, "by id": true}, func(t *testing.T, byID bool) {
 				t.Parallel()
 				b := newBroker(t)
 				topic := b.topic(0)
@@ -113,7 +113,7 @@ func TestBackoffGrows(t *testing.T) { // conformance 27 and 31
 		})
 }
 
-func TestPlainConsumerWrapped(t *testing.T) { // conformance 37
+func TestPlainConsumerWrapped(t *testing.T) {
 	t.Parallel()
 	each(t, map[string][]redelivery.Option{
 		"unknown": nil, "known": {redelivery.WithInnerNackDelay(2 * time.Second)},
@@ -173,7 +173,7 @@ func (s *syncBuffer) String() string {
 	return s.b.String()
 }
 
-func TestAckedSiblingsStayAcked(t *testing.T) { // conformance 29
+func TestAckedSiblingsStayAcked(t *testing.T) {
 	t.Parallel()
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		each(t, map[string]bool{"index acks": true, "no index acks": false}, func(t *testing.T, index bool) {
@@ -204,7 +204,7 @@ func TestAckedSiblingsStayAcked(t *testing.T) { // conformance 29
 	})
 }
 
-func TestUnloadWhileNacksWait(t *testing.T) { // conformance 30
+func TestUnloadWhileNacksWait(t *testing.T) {
 	t.Parallel()
 	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 		t.Parallel()

@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -15,10 +14,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// ErrInvalidOption is what errors.Is finds in every error about an option, ours or one of pulsar.ConsumerOptions that
-// does not go with ours. The error names the option, its value and what is allowed.
-var ErrInvalidOption = errors.New("redelivery: invalid option")
-
 const (
 	// DefaultHoldLimit is how many bytes of early copies are held back by default.
 	DefaultHoldLimit = 16 << 20
@@ -30,7 +25,8 @@ const (
 	maxAhead                     = time.Minute
 )
 
-// Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it.
+// Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
+// ErrInvalidOption. Of one that is given twice the last counts.
 type Option func(*settings) error
 
 // settings is what options and pulsar.ConsumerOptions come to.
@@ -42,7 +38,7 @@ type settings struct {
 	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
 	reconsumer       *reconsume.Reconsumer
-	outlive          time.Duration // from which delay a nack goes to the retry topic; 0 for never
+	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration
 	innerDelay       time.Duration
 	ahead            time.Duration // below 0 for the default
@@ -54,8 +50,8 @@ func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
 }
 
-// WithNackRedeliveryBackoff makes the delay of a negatively acknowledged message grow with its redelivery count (PIP-106).
-// Default: what pulsar.ConsumerOptions say, or one minute.
+// WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) makes the delay of a negatively
+// acknowledged message grow with its redelivery count (PIP-106), which is 0 at the first delivery.
 //
 // It does not go together with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
@@ -63,8 +59,8 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
-// WithNackRedeliveryDelay delays every negatively acknowledged message by d. Default: what pulsar.ConsumerOptions say, or
-// one minute. 0 is at once.
+// WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged
+// message by d; 0 is at once.
 //
 // It does not go together with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
@@ -77,8 +73,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeout redelivers a message that the application does not settle within d after it took it: after Receive
-// returned, or the send on Chan completed. Default: none, as in pulsar-client-go. It must be more than 0.
+// WithAckTimeout (default: none) redelivers a message that the application does not settle within d after it took it: after
+// Receive returned, or the send on Chan completed. It must be more than 0.
 //
 // Acknowledging, nacking and reconsuming a message end its timeout; InProgress starts it anew. An acknowledgement that
 // comes after the timeout still counts: if the application has not taken the message again it does not get it again.
@@ -92,8 +88,8 @@ func WithAckTimeout(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeoutRedeliveryBackoff adds a delay that grows with the redelivery count to the ack timeout (PIP-130): a message
-// is redelivered after d + b.Next(redeliveryCount). A negative delay of b counts as 0. Default: none. It needs
+// WithAckTimeoutRedeliveryBackoff (default: none) adds a delay that grows with the redelivery count to the ack timeout
+// (PIP-130): a message is redelivered after d + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs
 // WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
@@ -105,9 +101,8 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithReconsumeBackoff subscribes to the retry topic too and gives the delays of ReconsumeLaterNext (PIP-94):
-// backoff.DelayLevels, or any policy. Default: none; with RetryEnable in pulsar.ConsumerOptions
-// backoff.DefaultDelayLevels.
+// WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of backoff.DefaultDelayLevels)
+// subscribes to the retry topic too and gives the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
 //
 // The topics and the number of deliveries are those of DLQ in pulsar.ConsumerOptions, or their defaults there. It is for
 // Subscribe, and for Shared and Key_Shared: the broker delays on no other type.
@@ -121,24 +116,24 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithNackRetryTopic moves a nacked message to the retry topic if its delay is from or longer, so that the delay outlives the
-// process; shorter ones wait here, which is more precise. Its redelivery count goes along. Default: none. It must be more
+// WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the
+// delay outlives the process; shorter ones wait here, which is more precise. Its redelivery count goes along. It must be more
 // than 0, and needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
 // It is for Nack and NackWithDelay: of NackID and of an ack timeout there is no message to publish. Until the retry is
 // published, and if it cannot be, the message waits here. As with every reconsume, DLQPolicy.MaxDeliveries limits how often.
-func WithNackRetryTopic(from time.Duration) Option {
+func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
-		if from <= 0 {
-			return invalid("WithNackRetryTopic", from, "more than 0")
+		if atLeast <= 0 {
+			return invalid("WithNackRetryTopic", atLeast, "more than 0")
 		}
-		s.outlive = from
+		s.retryFrom = atLeast
 		return nil
 	}
 }
 
-// WithReconsumer publishes retries and dead letters by r, which stays the caller's to close. Default: none; Subscribe makes
-// one where RetryEnable, DLQ or WithReconsumeBackoff ask for it. With it the consumer subscribes to no retry topic by itself.
+// WithReconsumer (default: none; Subscribe makes one where RetryEnable, DLQ or WithReconsumeBackoff ask for it) publishes
+// retries and dead letters by r, which stays the caller's to close. With it the consumer subscribes to no retry topic by itself.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
@@ -149,9 +144,9 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 	}
 }
 
-// WithRedeliveryResolution sets how often the consumer flushes requests for redelivery: a redelivery is late by at most
-// this and the broker's time. Default: 10 ms up to 20 partitions, from there half a millisecond for each partition, since
-// every partition has a ticker of this period. From 1 ms to 1 minute.
+// WithRedeliveryResolution (default: 10 ms up to 20 partitions, from there half a millisecond for each) sets how often the
+// consumer flushes requests for redelivery: a redelivery is late by at most this and the broker's time. Every partition has a
+// ticker of this period, which is what an idle consumer costs. From 1 ms to 1 minute.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -162,12 +157,12 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
-// WithRedeliveryAhead asks the broker for a nacked message d before it is due, and holds it until then, so that it is handed
-// out on time rather than up to the resolution and the broker's time late. Default: the resolution and 10 ms on Exclusive,
-// Failover and Key_Shared, where a message can only come here again; 0, not ahead, on Shared, where another consumer may get
-// it that much too early. A Shared consumer that is the only one may set it. From 0 to 1 minute.
+// WithRedeliveryAhead (default: the resolution plus 10 ms on Exclusive, Failover and Key_Shared; 0, not ahead, on Shared) asks
+// the broker for a nacked message d before it is due, and holds it until then, so that it is handed out on time rather than
+// up to the resolution and the broker's time late. From 0 to 1 minute.
 //
-// What would not fit the hold limit is asked for when it is due.
+// On Exclusive, Failover and Key_Shared a message can only come here again. On Shared another consumer may get it that much
+// too early; a Shared consumer that is the only one may set it. What would not fit the hold limit is asked for when it is due.
 func WithRedeliveryAhead(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 || d > maxAhead {
@@ -178,9 +173,9 @@ func WithRedeliveryAhead(d time.Duration) Option {
 	}
 }
 
-// WithInnerNackDelay tells Wrap the NackRedeliveryDelay that a consumer which was not prepared was created with: messages
-// are then asked for that much sooner, and held until they are due. Default: 0, unknown; redeliveries may then be late by
-// up to 4/3 of that delay. On a shared subscription another consumer may get a message that was asked for ahead.
+// WithInnerNackDelay (default: unknown, so that redeliveries may be late by up to 4/3 of that delay) tells Wrap the
+// NackRedeliveryDelay that a consumer which was not prepared was created with: messages are then asked for that much sooner,
+// and held until they are due. On a shared subscription another consumer may get a message that was asked for ahead.
 //
 // It is for Wrap only.
 func WithInnerNackDelay(d time.Duration) Option {
@@ -193,8 +188,9 @@ func WithInnerNackDelay(d time.Duration) Option {
 	}
 }
 
-// WithHoldLimit sets how many bytes of messages that the broker sent early are held back until they are due. Default: 16
-// MiB. What does not fit is dropped, and asked for again when due; 0 holds nothing.
+// WithHoldLimit (default: 16 MiB) sets how many bytes of messages that the broker sent early are held back until they are
+// due, in all partitions together; each counts its payload and 512 bytes. What does not fit is dropped, and asked for again
+// when due; 0 holds nothing.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -205,7 +201,7 @@ func WithHoldLimit(bytes int64) Option {
 	}
 }
 
-// WithLogger sets where the Consumer reports what it cannot return as an error. Default: slog.Default(). Payloads and
+// WithLogger (default: slog.Default()) sets where the Consumer reports what it cannot return as an error. Payloads and
 // properties of messages are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {

@@ -7,16 +7,15 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // ReconsumeLaterNext publishes the message to the retry topic, from which it comes again after the next delay of the
 // reconsume policy, and acknowledges it: PIP-94's reconsumeLater(msg). After DLQPolicy.MaxDeliveries times it goes to the
 // dead letter topic instead. See reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's. Without a retry topic that is ErrNoRetryTopic,
-// and ErrNotHeld if the message was settled before, or is not one of this Consumer's.
+// On an error the message is not acknowledged and still the application's, to be nacked or tried again; with
+// reconsume.ErrNotAcknowledged it was published all the same, and will come twice. ErrNoRetryTopic, ErrClosed, and ErrNotHeld
+// if the message was settled before or is not one of this Consumer's, say that nothing was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
 	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.Later(ctx, cm)
@@ -82,7 +81,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 		ctx = context.Background()
 	}
 	if c.ended.Err() != nil {
-		return reconsume.ErrClosed
+		return ErrClosed
 	}
 	count, ok := c.count(id)
 	if !ok {
@@ -90,22 +89,19 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.ended, func() { cancel(reconsume.ErrClosed) })()
+	defer context.AfterFunc(c.ended, func() { cancel(ErrClosed) })()
 	published := false
-	err = c.settle(id, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
+	err = c.settle(id, final, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
 		if published { // a newer delivery came meanwhile
 			return consumer.AckID(newest)
 		}
 		published = true
 		err := publish(ctx, pulsar.ConsumerMessage{Consumer: consumer, Message: identified{msg, newest, count}})
-		if err != nil && c.ended.Err() != nil && !errors.Is(err, reconsume.ErrClosed) {
-			return fmt.Errorf("%w: %w", reconsume.ErrClosed, err)
+		if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+			return fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		return err
 	})
-	if errors.Is(err, errClosed) {
-		return reconsume.ErrClosed
-	}
 	return err
 }
 
@@ -121,12 +117,12 @@ func (c *Consumer) isDead(cm pulsar.ConsumerMessage) bool {
 	if !ok || count < c.maxDeliveries {
 		return false
 	}
-	c.start(&c.dead, func() { c.bury(cm, count) })
+	c.start(&c.dead, func() { c.publishDeadLetter(cm, count) })
 	return true
 }
 
-// bury publishes a dead letter. If that fails the message is nacked, to be tried again.
-func (c *Consumer) bury(cm pulsar.ConsumerMessage, count uint32) {
+// publishDeadLetter gives up on a message. If that fails the message is nacked, to be tried again.
+func (c *Consumer) publishDeadLetter(cm pulsar.ConsumerMessage, count uint32) {
 	err := c.DeadLetter(c.ended, cm.Message, fmt.Errorf("delivered %d times and not acknowledged", count))
 	if err == nil || errors.Is(err, ErrNotHeld) || c.ended.Err() != nil {
 		return
@@ -135,8 +131,8 @@ func (c *Consumer) bury(cm pulsar.ConsumerMessage, count uint32) {
 	c.nack(cm.ID(), nil, nil)
 }
 
-// outlive moves a nacked message to the retry topic. If that fails it waits here, as it does already.
-func (c *Consumer) outlive(msg pulsar.Message, until time.Time) {
+// moveToRetryTopic moves a nacked message to the retry topic. If that fails it waits here, as it does already.
+func (c *Consumer) moveToRetryTopic(msg pulsar.Message, until time.Time) {
 	err := c.reconsume(c.ended, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.LaterCounted(ctx, cm, time.Until(until))
 	})

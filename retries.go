@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,11 +10,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
-
-// ErrNoRetryTopic says that the consumer has no retry topic: it was subscribed without RetryEnable and
-// WithReconsumeBackoff, or wrapped without WithReconsumer.
-var ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
-	"with Subscribe, or WithReconsumer")
 
 // retries reports whether the consumer has a retry topic of its own.
 func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
@@ -30,7 +24,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
 	}
 	if !s.retries(opts) {
-		if s.outlive > 0 {
+		if s.retryFrom > 0 {
 			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
 		}
 		return nil
@@ -41,7 +35,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	case opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
-	case s.reconsumeBackoff != nil || s.outlive > 0:
+	case s.reconsumeBackoff != nil || s.retryFrom > 0:
 		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 			"WithNackRetryTopic: the broker delays on no other")
 	default:

@@ -52,7 +52,7 @@ func next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message 
 
 var bg = context.Background()
 
-func TestReconsumedUntilDead(t *testing.T) { // conformance 32
+func TestReconsumedUntilDead(t *testing.T) {
 	t.Parallel()
 	each(t, map[string]bool{"with response": true, "without response": false}, func(t *testing.T, response bool) {
 		t.Parallel()
@@ -84,7 +84,7 @@ func TestReconsumedUntilDead(t *testing.T) { // conformance 32
 	})
 }
 
-func TestEverythingIsKeptOverRetries(t *testing.T) { // conformance 33, 39 and the levels
+func TestEverythingIsKeptOverRetries(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(2)
@@ -140,7 +140,7 @@ func TestEverythingIsKeptOverRetries(t *testing.T) { // conformance 33, 39 and t
 	b.settles(retryTopic(topic), 0)
 }
 
-func TestAlwaysFailedIsDead(t *testing.T) { // conformance 38
+func TestAlwaysFailedIsDead(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways {
 		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
@@ -176,7 +176,7 @@ func TestAlwaysFailedIsDead(t *testing.T) { // conformance 38
 	}
 }
 
-func TestRetryTopicTerminated(t *testing.T) { // conformance 34
+func TestRetryTopicTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
@@ -201,7 +201,7 @@ func TestRetryTopicTerminated(t *testing.T) { // conformance 34
 	nothing(t, c, time.Second)
 }
 
-func TestTwoTopicsOnePartitioned(t *testing.T) { // conformance 40
+func TestTwoTopicsOnePartitioned(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	first, second := b.topic(2), b.topic(0)
@@ -223,7 +223,7 @@ func TestTwoTopicsOnePartitioned(t *testing.T) { // conformance 40
 	require.Equal(t, map[string]int{first: 2, second: 2}, real)
 }
 
-func TestChunkedMessages(t *testing.T) { // conformance 35
+func TestChunkedMessages(t *testing.T) {
 	t.Parallel()
 	each(t, map[string]bool{"single topic": false, "with a retry topic": true}, func(t *testing.T, retries bool) {
 		t.Parallel()
@@ -286,7 +286,7 @@ func TestReconsumeErrors(t *testing.T) {
 	require.Equal(t, "0", dead.Properties()["REDELIVERY_COUNT"])
 	msg = receive(t, c)
 	c.Close()
-	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), reconsume.ErrClosed)
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrClosed)
 	c.ReconsumeLater(msg, 0)
 	require.EqualValues(t, 1, c.Stats().Failed)
 }

@@ -11,13 +11,14 @@ import (
 )
 
 // Ack acknowledges a message. It is final: the message is not handed out again, unless Ack returns an error. A message
-// that waits for its redelivery may still be acknowledged.
+// that waits for its redelivery may still be acknowledged, and one that was acknowledged before is no error. After Close it
+// returns ErrClosed; with AckWithResponse, what the broker said.
 func (c *Consumer) Ack(msg pulsar.Message) error {
 	id, err := idOf(msg)
 	if err != nil {
 		return err
 	}
-	return c.settle(id, pulsar.Consumer.AckID)
+	return c.settle(id, final, pulsar.Consumer.AckID)
 }
 
 // AckID is Ack by message id.
@@ -25,10 +26,14 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return c.settle(id, pulsar.Consumer.AckID)
+	return c.settle(id, final, pulsar.Consumer.AckID)
 }
 
-// AckWithTxn acknowledges a message in a transaction.
+// AckWithTxn acknowledges a message in a transaction. Its delay and its ack timeout end; if the transaction is aborted the
+// broker sends it again at once, and what the Consumer counted begins anew.
+//
+// The messages of a batch need EnableBatchIndexAcknowledgment here and at the broker: without, pulsar-client-go sends nothing
+// before the last of them, which then takes all with it.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	id, err := idOf(msg)
 	if err != nil {
@@ -37,14 +42,20 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	return c.settle(id, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+	return c.settle(id, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
 		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
 	})
 }
 
+// What an acknowledgement that succeeded means for a message.
+const (
+	final     = false
+	undecided = true // a transaction decides, so a copy that comes later is to be handed out
+)
+
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
-func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
+func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
 	c.mu.Lock()
 	if err := c.begin(); err != nil {
 		c.mu.Unlock()
@@ -60,6 +71,7 @@ func (c *Consumer) settle(id pulsar.MessageID, ack func(pulsar.Consumer, pulsar.
 		}
 		return ack(c.inner, id)
 	}
+	s.Undecided = undecided
 	err := ack(s.Consumer, s.ID)
 	if again := c.settled(s, err); again != nil {
 		return ack(s.Consumer, again)
@@ -86,7 +98,7 @@ func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.Message
 	return o.Again
 }
 
-// AckIDList acknowledges several messages. With AckWithResponse the error may be a pulsar.AckError, which has the ids that
+// AckIDList acknowledges several messages, as Ack does each. With AckWithResponse the error may be a pulsar.AckError, which has the ids that
 // were not acknowledged, as they were given here.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
@@ -157,7 +169,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	return failed
 }
 
-// AckCumulative acknowledges all messages of a partition up to and including this one.
+// AckCumulative acknowledges all messages of a partition up to and including this one; none of them is redelivered any more.
+// It is for Exclusive and Failover: on the other types pulsar-client-go has an error for it.
 func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 	id, err := idOf(msg)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options it behaves as
-// client.Subscribe would, but for redelivering at the time that opts ask for instead of up to a third of the delay early
-// or late. opts and what they point to are not changed.
+// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options the policy is what opts
+// say: the delay of NackRedeliveryDelay, for instance, but never early, and counted on every subscription type. opts and what
+// they point to are not changed. docs/migration.md lists what differs from a consumer of client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy are adopted: they mean the same as the options
 // here. Errors are the client's own, or satisfy errors.Is(err, ErrInvalidOption).

@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-func TestAckTimeoutOptions(t *testing.T) { // conformance 13
+func TestAckTimeoutOptions(t *testing.T) {
 	for want, options := range map[string][]redelivery.Option{
 		"WithAckTimeout is 0s, want more than 0":  {redelivery.WithAckTimeout(0)},
 		"WithAckTimeout is -1s":                   {redelivery.WithAckTimeout(-time.Second)},
@@ -32,7 +32,7 @@ func TestAckTimeoutOptions(t *testing.T) { // conformance 13
 	}
 }
 
-func TestAckTimeoutIsExact(t *testing.T) { // conformance 16, and 17 with no backoff
+func TestAckTimeoutIsExact(t *testing.T) {
 	policy := backoff.Exponential{Min: time.Second, Max: time.Minute, Multiplier: 2}
 	for name, c := range map[string]struct {
 		options []redelivery.Option
@@ -69,7 +69,7 @@ func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake)) {
 		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
 }
 
-func TestWhatSettlesEndsTheAckTimeout(t *testing.T) { // conformance 20, 24 and 25
+func TestWhatSettlesEndsTheAckTimeout(t *testing.T) {
 	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"Ack":             func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
 		"AckID":           func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckID(m.ID()) },
@@ -98,7 +98,7 @@ func TestWhatSettlesEndsTheAckTimeout(t *testing.T) { // conformance 20, 24 and 
 
 func (f *fake) Unsubscribe() error { return nil }
 
-func TestNackEndsTheAckTimeout(t *testing.T) { // conformance 21
+func TestNackEndsTheAckTimeout(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
 		inner.deliver(1)
 		msg := receive(t, c)
@@ -115,7 +115,7 @@ func TestNackEndsTheAckTimeout(t *testing.T) { // conformance 21
 	})
 }
 
-func TestInProgress(t *testing.T) { // conformance 23
+func TestInProgress(t *testing.T) {
 	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
 		require.Error(t, c.InProgress(nil))
 		inner.deliver(1)
@@ -211,7 +211,7 @@ func TestAPolicyThatPanics(t *testing.T) {
 	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
 }
 
-func TestNeverAcknowledged(t *testing.T) { // conformance 28
+func TestNeverAcknowledged(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(3)

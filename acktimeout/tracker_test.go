@@ -47,35 +47,35 @@ func TestTracker(t *testing.T) {
 		script  func(*testing.T, *tracker)
 		want    times
 	}{
-		{"conformance 16: PIP-130's table", 10 * second, policy, func(t *testing.T, k *tracker) {
+		{"PIP-130's table", 10 * second, policy, func(t *testing.T, k *tracker) {
 			for n := range uint32(8) {
 				k.Track(fmt.Sprint(n), n)
 			}
 		}, times{"0": {11 * second}, "1": {12 * second}, "2": {14 * second}, "3": {18 * second}, "4": {26 * second},
 			"5": {42 * second}, "6": {70 * second}, "7": {70 * second}}},
-		{"conformance 17: the timeout alone", 10 * second, nil, func(t *testing.T, k *tracker) { k.Track("a", 9) },
+		{"the timeout alone", 10 * second, nil, func(t *testing.T, k *tracker) { k.Track("a", 9) },
 			times{"a": {10 * second}}},
-		{"conformance 20: settled while the backoff runs", 10 * second, policy, func(t *testing.T, k *tracker) {
+		{"settled while the backoff runs", 10 * second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 0)
 			time.Sleep(10*second + 1)
 			assert.True(t, k.Untrack("a"))
 			assert.False(t, k.Untrack("a"))
 		}, times{}},
-		{"conformance 22: tracked twice", 10 * second, policy, func(t *testing.T, k *tracker) {
+		{"tracked twice", 10 * second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 0)
 			time.Sleep(5 * second)
 			k.Track("a", 3)
 			k.TrackFor("a", 0)
 			assert.Equal(t, 1, k.Len())
 		}, times{"a": {11 * second}}},
-		{"conformance 23: touched", 10 * second, policy, func(t *testing.T, k *tracker) {
+		{"touched", 10 * second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 1)
 			k.Track("b", 1)
 			time.Sleep(5 * second)
 			assert.True(t, k.Touch("a"))
 			assert.False(t, k.Touch("c"))
 		}, times{"a": {17 * second}, "b": {12 * second}}},
-		{"conformance 25: Close with entries", second, policy, func(t *testing.T, k *tracker) {
+		{"Close with entries", second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 0)
 			k.Close()
 			k.Track("b", 0)

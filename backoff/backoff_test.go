@@ -23,22 +23,22 @@ func TestNext(t *testing.T) {
 		policy RedeliveryBackoff
 		want   map[uint32]time.Duration
 	}{
-		{"conformance 1, the zero value", Exponential{},
+		{"the zero value", Exponential{},
 			map[uint32]time.Duration{0: s, 1: 2 * s, 4: 16 * s, 100: 10 * m}},
-		{"conformance 1", Exponential{s, 10 * m, 2},
+		{"1s to 10m by 2", Exponential{s, 10 * m, 2},
 			map[uint32]time.Duration{0: s, 1: 2 * s, 4: 16 * s, 100: 10 * m}},
-		{"conformance 2", Exponential{2 * s, 100 * m, 5},
+		{"2s to 100m by 5", Exponential{2 * s, 100 * m, 5},
 			map[uint32]time.Duration{0: 2 * s, 1: 10 * s, 2: 50 * s, 4: 1250 * s, 100: 6000 * s}},
-		{"conformance 3, PIP-130", Exponential{s, 60 * s, 2},
+		{"PIP-130", Exponential{s, 60 * s, 2},
 			map[uint32]time.Duration{0: s, 1: 2 * s, 2: 4 * s, 3: 8 * s, 4: 16 * s, 5: 32 * s, 6: 60 * s, 7: 60 * s}},
-		{"conformance 4", Exponential{s, 64 * s, 2}, map[uint32]time.Duration{5: 32 * s, 6: 64 * s, 7: 64 * s}},
-		{"conformance 5, min = max", Exponential{s, s, 2},
+		{"max is a power", Exponential{s, 64 * s, 2}, map[uint32]time.Duration{5: 32 * s, 6: 64 * s, 7: 64 * s}},
+		{"min = max", Exponential{s, s, 2},
 			map[uint32]time.Duration{0: s, 1: s, 63: s, 64: s, math.MaxUint32: s}},
-		{"conformance 6", Exponential{s, 10 * m, 2}, map[uint32]time.Duration{math.MaxUint32: 10 * m}},
+		{"the largest count", Exponential{s, 10 * m, 2}, map[uint32]time.Duration{math.MaxUint32: 10 * m}},
 		{"longest Max", Exponential{s, math.MaxInt64, 10},
 			map[uint32]time.Duration{9: 1e9 * s, 10: math.MaxInt64, math.MaxUint32: math.MaxInt64}},
 		{"invalid, still no overflow", Exponential{-s, -m, math.NaN()}, map[uint32]time.Duration{0: 0, 1: 0}},
-		{"conformance 9, levels", pip94, map[uint32]time.Duration{0: s, 1: 5 * s, 2: 10 * s, 16: time.Hour,
+		{"PIP-94", pip94, map[uint32]time.Duration{0: s, 1: 5 * s, 2: 10 * s, 16: time.Hour,
 			17: 2 * time.Hour, 18: 2 * time.Hour, 1000: 2 * time.Hour, math.MaxUint32: 2 * time.Hour}},
 		{"no levels", DelayLevels(nil), map[uint32]time.Duration{0: 0, 7: 0}},
 		{"fixed", Fixed(m), map[uint32]time.Duration{0: m, math.MaxUint32: m}},
@@ -55,7 +55,7 @@ func TestNext(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) { // conformance 7
+func TestValidate(t *testing.T) {
 	for _, c := range []struct {
 		policy RedeliveryBackoff
 		want   string // in the error; empty for none
@@ -94,7 +94,7 @@ func TestValidate(t *testing.T) { // conformance 7
 	}
 }
 
-// Conformance 6 for every valid policy: delays stay within their bounds and never shrink.
+// For every valid policy delays stay within their bounds and never shrink.
 func TestExponentialIsMonotonic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Exponential{
@@ -148,7 +148,7 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-func TestLevel(t *testing.T) { // conformance 8 and 11
+func TestLevel(t *testing.T) {
 	levels, err := ParseDelayLevels(DefaultDelayLevels)
 	require.NoError(t, err)
 	require.Len(t, levels, 18)
@@ -163,7 +163,7 @@ func TestLevel(t *testing.T) { // conformance 8 and 11
 	}
 }
 
-func TestParseDelayLevels(t *testing.T) { // conformance 10
+func TestParseDelayLevels(t *testing.T) {
 	for in, want := range map[string]DelayLevels{
 		"1s  5s":            {s, 5 * s},
 		" \t1s\n5s ":        {s, 5 * s},

@@ -41,18 +41,18 @@ func TestTracker(t *testing.T) {
 		script func(*testing.T, *nack.Tracker[string])
 		want   times
 	}{
-		{"conformance 18: a long delay, then a short one", policy, func(t *testing.T, k *nack.Tracker[string]) {
+		{"a long delay, then a short one", policy, func(t *testing.T, k *nack.Tracker[string]) {
 			k.Track("n=5", 5)
 			k.Track("n=0", 0)
 		}, times{"n=5": {3200 * time.Millisecond}, "n=0": {100 * time.Millisecond}}},
-		{"conformance 22: tracked twice", policy, func(t *testing.T, k *nack.Tracker[string]) {
+		{"tracked twice", policy, func(t *testing.T, k *nack.Tracker[string]) {
 			k.Track("a", 1)
 			time.Sleep(150 * time.Millisecond)
 			k.Track("a", 1)
 			k.TrackFor("a", 0)
 			assert.Equal(t, 1, k.Len())
 		}, times{"a": {200 * time.Millisecond}}},
-		{"conformance 25: Close with entries", policy, func(t *testing.T, k *nack.Tracker[string]) {
+		{"Close with entries", policy, func(t *testing.T, k *nack.Tracker[string]) {
 			k.Track("a", 0)
 			k.Close()
 			k.Track("b", 0)

@@ -1,6 +1,6 @@
 // Package reconsume publishes a message that could not be processed to a retry topic, from which the broker delivers it
-// again after a delay, or to a dead letter topic, and then acknowledges it (PIP-94). Unlike a nack's, such a delay outlives
-// the process.
+// again after a delay, or to a dead letter topic, and then acknowledges it. Unlike a nack's, such a delay outlives the process.
+// Retry topics are as in the Java client; the delay levels are proposed by PIP-94, a draft that is not part of any.
 //
 // Names of topics and properties are those of the Java and Go clients, which can read each other's retries and these.
 package reconsume

@@ -221,7 +221,7 @@ func TestLaterAfter(t *testing.T) {
 			require.ErrorIs(t, err, reconsume.ErrSystemProperty)
 			require.ErrorContains(t, err, name)
 		}
-		for _, level := range []int{-1, 0, 19} { // conformance 11
+		for _, level := range []int{-1, 0, 19} {
 			require.ErrorContains(t, r.LaterLevel(bg, cm, level), fmt.Sprint(level))
 		}
 		require.Error(t, r.Later(bg, pulsar.ConsumerMessage{}))

@@ -61,7 +61,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func TestPIP130(t *testing.T) { // conformance 16: 10+1, 10+2 … 10+60, 10+60
+func TestPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
 	for _, args := range [][]string{
 		{"-config", "testdata/pip130.yaml", "-json"},
 		{"-ack-timeout", "10s", "-exponential", "1s,60s,2", "-json"},

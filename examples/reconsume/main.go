@@ -1,5 +1,5 @@
 // Reconsume fails on a message again and again and climbs the ladder of delay levels through a retry topic, to the dead
-// letter topic in the end (PIP-94). Such delays outlive the process: stop it on the way and start it again.
+// letter topic in the end (PIP-94). On a real broker such delays outlive the process.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run() error {
 		return err
 	}
 	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "workers",
-		Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4, InitialSubscriptionName: "undertaker"}},
+		Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4, InitialSubscriptionName: "dead-letters"}},
 		redelivery.WithReconsumeBackoff(levels))
 	if err != nil {
 		return err
@@ -64,12 +64,11 @@ func run() error {
 			return err
 		}
 	}
-	return bury(ctx, client, topic)
+	return readDeadLetter(ctx, client, topic)
 }
 
-// bury reads the dead letter.
-func bury(ctx context.Context, client pulsar.Client, topic string) error {
-	dead, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-workers-DLQ", SubscriptionName: "undertaker",
+func readDeadLetter(ctx context.Context, client pulsar.Client, topic string) error {
+	dead, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-workers-DLQ", SubscriptionName: "dead-letters",
 		Type: pulsar.Shared})
 	if err != nil {
 		return err

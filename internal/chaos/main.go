@@ -6,7 +6,7 @@
 //
 //	go run ./internal/chaos                   every fault on each subscription type it is made for
 //	go run ./internal/chaos -short            the quick ones
-//	go run ./internal/chaos -fault cuts       one
+//	go run ./internal/chaos -fault unloads    one; -list has their names
 //	go run ./internal/chaos -for 1h           faults chosen at random, for an hour
 //
 // Its exit status is 1 if a message was lost, or came early through one Consumer.

@@ -79,7 +79,7 @@ func TestCallbackMayUseTheQueue(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForTheCallbackAndEndsEverything(t *testing.T) { // conformance 25
+func TestCloseWaitsForTheCallbackAndEndsEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var begun, ended atomic.Int32
 		q := New(func([]int) {

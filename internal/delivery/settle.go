@@ -13,6 +13,10 @@ type Settling struct {
 	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
 	Held     bool             // the application had it, so that its ack timeout was measured
 
+	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
+	// forgotten by Settled, and is a new one if it comes again.
+	Undecided bool
+
 	entry entryID
 }
 
@@ -25,7 +29,13 @@ func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
 	}
 	r.before = r.state
 	t.move(ref, r, settling)
-	return Settling{ref, e.batch.stream.consumer, t.newest(ref, r), r.before == held, t.entries.At(ref.slot).Key}, true
+	return Settling{
+		Ref:      ref,
+		Consumer: e.batch.stream.consumer,
+		ID:       t.newest(ref, r),
+		Held:     r.before == held,
+		entry:    t.entries.At(ref.slot).Key,
+	}, true
 }
 
 // Knows reports whether the message is in the table, settled ones that are remembered included.
@@ -56,6 +66,10 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 		o.Due = r.flags.has(overdue)
 		r.flags &^= overdue
 		return o
+	}
+	if s.Undecided {
+		t.forget(s.Ref, e, r, now)
+		return Outcome{Settled: true}
 	}
 	newest := t.newest(s.Ref, r)
 	if newest != s.ID {
@@ -172,9 +186,10 @@ func (t *Table) remember(slot uint32, e *entry) {
 	}
 }
 
-// forget lets go of a message that went elsewhere.
+// forget lets go of a message that is somebody else's now: another consumer's, or a transaction's.
 func (t *Table) forget(ref Ref, e *entry, r *record, now time.Time) {
 	t.drop(ref)
+	delete(t.newer, ref)
 	t.states[r.state]--
 	e.batch.stream.unsettled--
 	if !e.isBatch() {

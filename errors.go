@@ -1,0 +1,21 @@
+package redelivery
+
+import "errors"
+
+// Errors that errors.Is finds in what the methods return. Those of pulsar-client-go are passed on as they are.
+var (
+	// ErrInvalidOption says that an option, one of ours or one of pulsar.ConsumerOptions that does not go with ours, is not
+	// allowed. The error names the option, its value and what is.
+	ErrInvalidOption = errors.New("redelivery: invalid option")
+
+	// ErrClosed says that the Consumer is closed, or being closed. What was asked for was not done.
+	ErrClosed = errors.New("redelivery: the consumer is closed")
+
+	// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
+	ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
+
+	// ErrNoRetryTopic says that the consumer has no retry topic: it was subscribed without RetryEnable and
+	// WithReconsumeBackoff, or wrapped without WithReconsumer.
+	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
+		"with Subscribe, or WithReconsumer")
+)
