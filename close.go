@@ -7,7 +7,8 @@ import (
 )
 
 // Close closes the consumer. It settles nothing and loses nothing: the broker redelivers what is not acknowledged. When
-// Close returns no goroutine of the Consumer is left. Calling it again does nothing.
+// Close returns no goroutine of the Consumer is left, but for one that still waits for pulsar-client-go to make a producer of
+// the retry or dead letter topic. Calling it again does nothing.
 func (c *Consumer) Close() {
 	c.close.Do(func() {
 		c.refuseCalls()
@@ -122,6 +123,10 @@ func (c *Consumer) clear() {
 		c.timeouts.Clear()
 	}
 	c.swallow.todo, c.dead.todo, c.moves.todo = nil, nil, nil
+	for _, over := range c.settling {
+		close(over)
+	}
+	clear(c.settling)
 	close(c.epoch)
 	c.epoch = make(chan struct{})
 }

@@ -32,7 +32,7 @@ type Consumer struct {
 	nacksUndecryptable bool
 	reconsumer         *reconsume.Reconsumer         // nil without retries and dead letters
 	ownReconsumer      bool                          // which Close closes
-	retryTopic         string                        // whose messages may come early; "" if there is none
+	retryTopic         string                        // its whole name; messages of it may come early; "" if there is none
 	maxDeliveries      uint32                        // after which a message is a dead letter; 0 for none
 	tick               time.Duration                 // of the inner consumer's requests; 0 if unknown
 	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
@@ -59,9 +59,10 @@ type Consumer struct {
 
 	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
 	closing   bool
-	calls     int           // of the inner consumer that are under way and wait for the broker
-	idle      chan struct{} // closed when there are none; Close makes it
-	gone      int           // children that gave up
+	calls     int                            // of the inner consumer that are under way and wait for the broker
+	settling  map[delivery.Ref]chan struct{} // closed when who settles a message is done; only where another waits for it
+	idle      chan struct{}                  // closed when there are none; Close makes it
+	gone      int                            // children that gave up
 	table     *delivery.Table
 	epoch     chan struct{} // closed when the table is cleared
 	swallow   chores        // copies of settled messages
@@ -84,6 +85,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		check:    time.NewTicker(time.Second),
 		closed:   make(chan struct{}),
 		epoch:    make(chan struct{}),
+		settling: map[delivery.Ref]chan struct{}{},
 	}
 	c.ended, c.end = context.WithCancel(context.Background())
 	c.reconsumer = s.reconsumer
@@ -94,13 +96,16 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		user, c.children = p.opts.MessageChannel, p.children()
 		c.pattern = p.opts.TopicsPattern != ""
 		if p.reconsumer != nil {
-			c.reconsumer, c.ownReconsumer, c.retryTopic = p.reconsumer, true, p.retryTopic
+			c.reconsumer, c.ownReconsumer = p.reconsumer, true
 		}
-		if p.opts.DLQ != nil && c.reconsumer != nil {
-			c.maxDeliveries = p.opts.DLQ.MaxDeliveries
+		if c.reconsumer != nil {
+			c.maxDeliveries = maxDeliveries(p.opts)
 		}
 		c.innerCloses = &p.interceptors.closes
 		p.interceptors.outer.Store(c)
+	}
+	if c.reconsumer != nil && !c.pattern {
+		c.retryTopic = fullTopic(c.reconsumer.RetryTopic())
 	}
 	c.table = delivery.New(tableOptions(s, p, c.messages != nil))
 	c.nacks = nack.New(s.nackBackoff, c.due)
@@ -122,6 +127,7 @@ func tableOptions(s *settings, p *preparation, hasQueue bool) delivery.Options {
 	if p != nil {
 		o.Rewinds, o.Ahead, o.AckDelay = p.rewinds(), p.ahead(), p.ackDelay()
 		o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
+		o.RequestTimeout += s.resolution
 	} else {
 		innerDelay := s.innerDelay
 		if innerDelay == 0 {
@@ -147,17 +153,18 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if !isPulsarID(id) {
 		return foreign(id) // upstream would stop dispatching until it reconnects
 	}
-	return c.seek(func() error { return c.inner.Seek(id) })
+	return c.alone(func() error { return c.inner.Seek(id) })
 }
 
 // SeekByTime resets the subscription to a publish time. What was received before is forgotten: nothing of it is
 // redelivered for a nack any more.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.seek(func() error { return c.inner.SeekByTime(t) })
+	return c.alone(func() error { return c.inner.SeekByTime(t) })
 }
 
-// seek keeps others from taking messages meanwhile: upstream drains its channel and can block against a second reader.
-func (c *Consumer) seek(seek func() error) error {
+// alone calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
+// drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
+func (c *Consumer) alone(call func() error) error {
 	c.waiters.Add(1)
 	c.nudge()
 	select {
@@ -171,7 +178,7 @@ func (c *Consumer) seek(seek func() error) error {
 	if c.ended.Err() != nil {
 		return ErrClosed
 	}
-	if err := c.call(seek); err != nil {
+	if err := c.call(call); err != nil {
 		return err
 	}
 	c.mu.Lock()
@@ -181,20 +188,10 @@ func (c *Consumer) seek(seek func() error) error {
 }
 
 // Unsubscribe deletes the subscription. What was received before is forgotten.
-func (c *Consumer) Unsubscribe() error { return c.unsubscribe(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.alone(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. What was received before is forgotten.
-func (c *Consumer) UnsubscribeForce() error { return c.unsubscribe(c.inner.UnsubscribeForce) }
-
-func (c *Consumer) unsubscribe(unsubscribe func() error) error {
-	if err := c.call(unsubscribe); err != nil {
-		return err
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clear()
-	return nil
-}
+func (c *Consumer) UnsubscribeForce() error { return c.alone(c.inner.UnsubscribeForce) }
 
 // Stats is what a Consumer did and has on its hands.
 type Stats struct {

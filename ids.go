@@ -46,12 +46,15 @@ func checkID(id pulsar.MessageID) (err error) {
 	return nil
 }
 
-// isPulsarID reports whether id is one of upstream's: it drops others.
+// isPulsarID reports whether id is one that upstream gives to messages: it drops others, those of GetLastMessageIDs too.
 func isPulsarID(id pulsar.MessageID) bool {
+	if _, ok := id.(pulsar.TopicMessageID); ok {
+		return false
+	}
 	t := reflect.TypeOf(id)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
 }
 
 func foreign(id pulsar.MessageID) error {
-	return fmt.Errorf("redelivery: message id %v is a %T, want one of pulsar-client-go's", id, id)
+	return fmt.Errorf("redelivery: message id %v is a %T, want a message's of pulsar-client-go", id, id)
 }

@@ -86,7 +86,8 @@ func (c *Consumer) nack(id pulsar.MessageID, msg pulsar.Message, delay *time.Dur
 		c.untrack(ref, true)
 		c.nacks.TrackFor(ref, a.Again)
 		if msg != nil && c.settings.retryFrom > 0 && d >= c.settings.retryFrom {
-			c.start(&c.moves, func() { c.moveToRetryTopic(msg, now.Add(d)) })
+			count, _ := c.table.Count(id)
+			c.start(&c.moves, func() { c.moveToRetryTopic(msg, count, now.Add(d)) })
 		}
 	}
 	if a.Ask != nil {
@@ -111,11 +112,10 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ref, ok := c.table.Await(id)
-	if !ok {
+	ref, already, ok := c.table.Await(id)
+	if !ok || !c.timeouts.Touch(ref) && already { // if it was not tracked yet, it is about to be
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
-	c.timeouts.Touch(ref) // if it is not tracked yet, it is about to be
 	return nil
 }
 
@@ -127,7 +127,7 @@ func (c *Consumer) await(id pulsar.MessageID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ref, ok := c.table.Await(id); ok {
+	if ref, _, ok := c.table.Await(id); ok {
 		c.timeouts.TrackFor(ref, d)
 	}
 }

@@ -79,8 +79,9 @@ func (c *Consumer) next(ctx context.Context) (pulsar.ConsumerMessage, error) {
 		if c.ended.Err() != nil {
 			return pulsar.ConsumerMessage{}, c.closedErr(ctx)
 		}
-		if c.waiters.Load() > 0 { // the turn is first come, first served
+		for c.waiters.Load() > 0 { // whoever waits is about to ask for the turn
 			<-c.turn
+			runtime.Gosched()
 			c.turn <- struct{}{}
 		}
 		c.mu.Lock()

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/delivery"
 )
 
 // ReconsumeLaterNext publishes the message to the retry topic, from which it comes again after the next delay of the
@@ -83,25 +85,24 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	if c.ended.Err() != nil {
 		return ErrClosed
 	}
-	count, ok := c.count(id)
-	if !ok {
+	s, standing, err := c.startSettling(id)
+	if err != nil {
+		return err
+	}
+	defer c.endCall()
+	if standing != delivery.Unsettled {
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ended, func() { cancel(ErrClosed) })()
-	published := false
-	err = c.settle(id, final, func(consumer pulsar.Consumer, newest pulsar.MessageID) error {
-		if published { // a newer delivery came meanwhile
-			return consumer.AckID(newest)
-		}
-		published = true
-		err := publish(ctx, pulsar.ConsumerMessage{Consumer: consumer, Message: identified{msg, newest, count}})
-		if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
-			return fmt.Errorf("%w: %w", ErrClosed, err)
-		}
-		return err
-	})
+	err = publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+	if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	if again := c.settled(s, err); again != nil {
+		return s.Consumer.AckID(again)
+	}
 	return err
 }
 
@@ -131,10 +132,15 @@ func (c *Consumer) publishDeadLetter(cm pulsar.ConsumerMessage, count uint32) {
 	c.nack(cm.ID(), nil, nil)
 }
 
-// moveToRetryTopic moves a nacked message to the retry topic. If that fails it waits here, as it does already.
-func (c *Consumer) moveToRetryTopic(msg pulsar.Message, until time.Time) {
+// moveToRetryTopic moves a message that was nacked at a redelivery count to the retry topic, unless it came back meanwhile.
+// If that fails it waits here, as it does already.
+func (c *Consumer) moveToRetryTopic(msg pulsar.Message, count uint32, until time.Time) {
 	err := c.reconsume(c.ended, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.LaterCounted(ctx, cm, time.Until(until))
+		delay := time.Until(until)
+		if delay <= 0 || cm.RedeliveryCount() != count {
+			return ErrNotHeld
+		}
+		return c.reconsumer.LaterCounted(ctx, cm, delay)
 	})
 	if err != nil && !errors.Is(err, ErrNotHeld) && c.ended.Err() == nil {
 		c.fail("moving a nacked message to the retry topic", err, "message", msg.ID())
@@ -159,18 +165,14 @@ func (c *Consumer) start(ch *chores, chore func()) {
 func (c *Consumer) drain(ch *chores) {
 	for {
 		c.mu.Lock()
-		todo := ch.todo
-		ch.todo = nil
-		if len(todo) == 0 || c.ended.Err() != nil {
-			ch.busy = false
+		if len(ch.todo) == 0 || c.ended.Err() != nil {
+			ch.todo, ch.busy = nil, false
 			c.mu.Unlock()
 			return
 		}
+		chore := ch.todo[0] // one by one: a seek ends those that are left
+		ch.todo = ch.todo[1:]
 		c.mu.Unlock()
-		for _, chore := range todo {
-			if c.ended.Err() == nil {
-				chore()
-			}
-		}
+		chore()
 	}
 }

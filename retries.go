@@ -24,8 +24,8 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
 	}
 	if !s.retries(opts) {
-		if s.retryFrom > 0 {
-			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable or WithReconsumeBackoff too", ErrInvalidOption)
+		if s.retryFrom > 0 && s.reconsumer == nil {
+			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 		}
 		return nil
 	}
@@ -68,10 +68,7 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 	if opts.DLQ != nil {
 		policy = *opts.DLQ
 	}
-	topics := opts.Topics
-	if opts.Topic != "" {
-		topics = []string{opts.Topic}
-	}
+	topics := topicsOf(*opts)
 	o := reconsume.Options{
 		Subscription:                opts.SubscriptionName,
 		ConsumerName:                opts.Name,
@@ -91,14 +88,11 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		o.RetryLetterTopic = policy.DeadLetterTopic
 	}
 	if retries && opts.SubscriptionName != "" && len(topics) > 0 {
-		if err := legacyTopics(client, &o); err != nil {
-			return err
-		}
+		legacyTopics(client, &o)
 		if o.RetryLetterTopic == "" {
 			o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
 		}
 		p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
-		p.retryTopic = fullTopic(o.RetryLetterTopic)
 	}
 	if o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
@@ -113,7 +107,7 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
-func legacyTopics(client pulsar.Client, o *reconsume.Options) error {
+func legacyTopics(client pulsar.Client, o *reconsume.Options) {
 	namespace := o.Topic[:strings.LastIndex(o.Topic, "/")+1]
 	for suffix, topic := range map[string]*string{
 		pulsar.RetryTopicSuffix: &o.RetryLetterTopic, pulsar.DlqTopicSuffix: &o.DeadLetterTopic,
@@ -127,7 +121,26 @@ func legacyTopics(client pulsar.Client, o *reconsume.Options) error {
 			*topic = legacy
 		}
 	}
-	return nil
+}
+
+// topicsOf returns the topics that are named; none of a pattern.
+func topicsOf(opts pulsar.ConsumerOptions) []string {
+	if opts.Topic != "" {
+		return []string{opts.Topic}
+	}
+	return opts.Topics
+}
+
+// maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
+// retries has dead letters too.
+func maxDeliveries(opts pulsar.ConsumerOptions) uint32 {
+	switch {
+	case opts.DLQ != nil:
+		return opts.DLQ.MaxDeliveries
+	case opts.RetryEnable:
+		return reconsume.DefaultMaxDeliveries
+	}
+	return 0
 }
 
 // fullTopic returns the whole name of a topic.
@@ -147,7 +160,7 @@ const maxEarly = 2 * time.Second
 
 // isRetry reports whether a message came from the retry topic.
 func (c *Consumer) isRetry(msg pulsar.Message) bool {
-	return c.retryTopic != "" && reconsume.BaseTopic(msg.Topic()) == c.retryTopic
+	return c.retryTopic != "" && strings.HasPrefix(msg.Topic(), c.retryTopic) && reconsume.BaseTopic(msg.Topic()) == c.retryTopic
 }
 
 // early returns for how long a retry is to be held back.

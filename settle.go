@@ -56,35 +56,64 @@ const (
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
 func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
-	c.mu.Lock()
-	if err := c.begin(); err != nil {
-		c.mu.Unlock()
+	s, standing, err := c.startSettling(id)
+	if err != nil {
 		return err
 	}
-	s, ok := c.table.Settle(id)
-	known := ok || c.table.Knows(id)
-	c.mu.Unlock()
 	defer c.endCall()
-	if !ok {
-		if known {
-			return nil // settled before
-		}
+	switch standing {
+	case delivery.Settled:
+		return nil
+	case delivery.Unknown:
 		return ack(c.inner, id)
 	}
 	s.Undecided = undecided
-	err := ack(s.Consumer, s.ID)
+	err = ack(s.Consumer, s.ID)
 	if again := c.settled(s, err); again != nil {
 		return ack(s.Consumer, again)
 	}
 	return err
 }
 
+// startSettling begins to settle a message, as soon as no other call does. Without an error endCall must follow; for an
+// Unsettled message, settled before.
+func (c *Consumer) startSettling(id pulsar.MessageID) (delivery.Settling, delivery.Standing, error) {
+	for {
+		c.mu.Lock()
+		if c.closing {
+			c.mu.Unlock()
+			return delivery.Settling{}, delivery.Unknown, ErrClosed
+		}
+		s, standing := c.table.Settle(id)
+		if standing != delivery.Busy {
+			c.calls++
+			c.mu.Unlock()
+			return s, standing, nil
+		}
+		over := c.settling[s.Ref]
+		if over == nil {
+			over = make(chan struct{})
+			c.settling[s.Ref] = over
+		}
+		c.mu.Unlock()
+		select {
+		case <-over:
+		case <-c.ended.Done():
+			return delivery.Settling{}, delivery.Unknown, ErrClosed
+		}
+	}
+}
+
 // settled ends what Table.Settle began. It returns the id of a newer delivery, if one came meanwhile.
 func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.MessageID) {
 	c.mu.Lock()
 	o := c.table.Settled(s, err, time.Now())
-	if o.Settled {
+	if o.Untrack {
 		c.untrack(s.Ref, s.Held)
+	}
+	if over := c.settling[s.Ref]; over != nil {
+		close(over)
+		delete(c.settling, s.Ref)
 	}
 	c.forget()
 	wake := c.table.HasNext()
@@ -106,17 +135,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
 		}
 	}
-	type list struct {
-		given, newest []pulsar.MessageID
-		settling      []delivery.Settling
-	}
-	lists := map[pulsar.Consumer]*list{}
-	listOf := func(consumer pulsar.Consumer) *list {
-		if lists[consumer] == nil {
-			lists[consumer] = &list{}
-		}
-		return lists[consumer]
-	}
+	var busy []pulsar.MessageID
+	lists := map[pulsar.Consumer][]ackItem{}
 	c.mu.Lock()
 	if err := c.begin(); err != nil {
 		c.mu.Unlock()
@@ -124,49 +144,68 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	defer c.endCall()
 	for _, id := range ids {
-		s, ok := c.table.Settle(id)
-		switch {
-		case ok:
-			l := listOf(s.Consumer)
-			l.given, l.newest, l.settling = append(l.given, id), append(l.newest, s.ID), append(l.settling, s)
-		case !c.table.Knows(id):
-			l := listOf(c.inner)
-			l.given, l.newest, l.settling = append(l.given, id), append(l.newest, id), append(l.settling, delivery.Settling{})
+		switch s, standing := c.table.Settle(id); standing {
+		case delivery.Unsettled:
+			lists[s.Consumer] = append(lists[s.Consumer], ackItem{id, s.ID, s})
+		case delivery.Unknown:
+			lists[c.inner] = append(lists[c.inner], ackItem{given: id, newest: id})
+		case delivery.Busy:
+			busy = append(busy, id)
 		}
 	}
 	c.mu.Unlock()
 
 	failed := pulsar.AckError{}
-	for consumer, l := range lists {
-		err := consumer.AckIDList(l.newest)
-		var some pulsar.AckError
-		isSome := errors.As(err, &some)
-		var again []pulsar.MessageID
-		for i, s := range l.settling {
-			failure := err
-			if isSome {
-				failure = some[l.newest[i]]
-			}
-			if failure != nil {
-				failed[l.given[i]] = failure
-			}
-			if s.ID == nil {
-				continue
-			}
-			if newer := c.settled(s, failure); newer != nil {
-				again = append(again, newer)
-			}
-		}
-		if len(again) > 0 {
-			if err := consumer.AckIDList(again); err != nil {
-				c.fail("acknowledging a newer delivery", err)
-			}
+	for consumer, list := range lists {
+		c.ackList(consumer, list, failed)
+	}
+	for _, id := range busy {
+		if err := c.AckID(id); err != nil {
+			failed[id] = err
 		}
 	}
 	if len(failed) == 0 {
 		return nil
 	}
 	return failed
+}
+
+// ackItem is a message of AckIDList. Its settling is empty if the table does not know it.
+type ackItem struct {
+	given, newest pulsar.MessageID
+	settling      delivery.Settling
+}
+
+// ackList acknowledges messages of one consumer, and notes what failed.
+func (c *Consumer) ackList(consumer pulsar.Consumer, list []ackItem, failed pulsar.AckError) {
+	newest := make([]pulsar.MessageID, len(list))
+	for i, item := range list {
+		newest[i] = item.newest
+	}
+	err := consumer.AckIDList(newest)
+	var some pulsar.AckError
+	isSome := errors.As(err, &some)
+	var again []pulsar.MessageID
+	for _, item := range list {
+		failure := err
+		if isSome {
+			failure = some[item.newest]
+		}
+		if failure != nil {
+			failed[item.given] = failure
+		}
+		if item.settling.ID == nil {
+			continue
+		}
+		if newer := c.settled(item.settling, failure); newer != nil {
+			again = append(again, newer)
+		}
+	}
+	if len(again) > 0 {
+		if err := consumer.AckIDList(again); err != nil {
+			c.fail("acknowledging a newer delivery", err)
+		}
+	}
 }
 
 // AckCumulative acknowledges all messages of a partition up to and including this one; none of them is redelivered any more.

@@ -21,7 +21,8 @@ import (
 // they point to are not changed. docs/migration.md lists what differs from a consumer of client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy are adopted: they mean the same as the options
-// here. Errors are the client's own, or satisfy errors.Is(err, ErrInvalidOption).
+// here; RetryEnable without DLQ means dead letters after 16 deliveries, as upstream. Errors are the client's own, or satisfy
+// errors.Is(err, ErrInvalidOption), but for that of a nil client.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
@@ -55,7 +56,8 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // There is no client to publish by, so retries and dead letters need WithReconsumer. Without it DLQ is left to upstream, by
 // the broker's count, and the ReconsumeLater methods have no retry topic.
 //
-// What Prepare returns is for one consumer. A zero-queue consumer cannot be recognised: use Subscribe.
+// What Prepare returns is for one consumer, and kept until Wrap has seen it: call Prepare once, not in a loop that tries to
+// subscribe. A zero-queue consumer cannot be recognised: use Subscribe.
 func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
 	if opts.EnableZeroQueueConsumer {
 		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+
@@ -65,9 +67,8 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 	if err != nil {
 		return pulsar.ConsumerOptions{}, err
 	}
-	if p.settings.reconsumeBackoff != nil {
-		return pulsar.ConsumerOptions{}, invalid("WithReconsumeBackoff", p.settings.reconsumeBackoff,
-			"Subscribe in place of Prepare and Wrap, or WithReconsumer")
+	if err := p.settings.checkWithoutClient(); err != nil {
+		return pulsar.ConsumerOptions{}, err
 	}
 	if p.settings.resolution == 0 {
 		p.settings.resolution = DefaultResolution
@@ -89,7 +90,13 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	if found, ok := preparations.LoadAndDelete(chanOf(consumer)); ok {
 		p := found.(*preparation)
-		s, err := newSettings(&p.opts, append(p.options, options...))
+		s, err := newSettings(&p.opts, slices.Concat(p.options, options))
+		if err == nil {
+			err = s.checkWithoutClient()
+		}
+		if err == nil && s.reconsumer != p.settings.reconsumer && (p.opts.DLQ != nil || p.opts.RetryEnable) {
+			err = fmt.Errorf("%w: WithReconsumer is given to Wrap, want it with Prepare where there are DLQ or RetryEnable", ErrInvalidOption)
+		}
 		if err == nil && s.resolution != 0 && s.resolution != p.settings.resolution {
 			err = invalid("WithRedeliveryResolution", s.resolution, fmt.Sprintf("the %v of Prepare", p.settings.resolution))
 		}
@@ -98,14 +105,15 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 			return nil, err
 		}
 		s.resolution = p.settings.resolution
+		p.settings = s
 		return newConsumer(consumer, s, p), nil
 	}
 	s, err := newSettings(nil, options)
 	if err != nil {
 		return nil, err
 	}
-	if s.reconsumeBackoff != nil {
-		return nil, invalid("WithReconsumeBackoff", s.reconsumeBackoff, "WithReconsumer with Wrap")
+	if err := s.checkWithoutClient(); err != nil {
+		return nil, err
 	}
 	if s.resolution != 0 {
 		return nil, invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
@@ -126,6 +134,17 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 // gave each: the one thing of a consumer that both can see.
 var preparations sync.Map // of *preparation by <-chan pulsar.ConsumerMessage
 
+// checkWithoutClient refuses what only Subscribe can do, which has a client to publish by.
+func (s *settings) checkWithoutClient() error {
+	if s.reconsumeBackoff != nil {
+		return invalid("WithReconsumeBackoff", s.reconsumeBackoff, "Subscribe in place of Prepare and Wrap, or WithReconsumer")
+	}
+	if s.retryFrom > 0 && s.reconsumer == nil {
+		return invalid("WithNackRetryTopic", s.retryFrom, "Subscribe in place of Prepare and Wrap, or WithReconsumer too")
+	}
+	return nil
+}
+
 // preparation is what is known about a consumer that was subscribed for us.
 type preparation struct {
 	opts         pulsar.ConsumerOptions // as the caller wrote them
@@ -135,14 +154,12 @@ type preparation struct {
 
 	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
 	topics     []string              // with the retry topic; nil if there is none
-	retryTopic string                // its whole name
 }
 
 func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error) {
 	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
 		if strings.HasPrefix(topic, nonPersistent) {
-			return nil, fmt.Errorf("redelivery: topic %q is non-persistent, want a persistent one: "+
-				"the broker keeps no message to redeliver", topic)
+			return nil, invalid("ConsumerOptions.Topic", topic, "a persistent one: of others the broker keeps no message to redeliver")
 		}
 	}
 	s, err := newSettings(&opts, options)
@@ -177,19 +194,23 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	switch {
 	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
 		opts.DLQ, opts.RetryEnable = nil, false
-	case opts.DLQ != nil:
-		policy := *opts.DLQ // upstream fills it in
-		opts.DLQ = &policy
+	case opts.DLQ != nil || opts.RetryEnable:
+		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
+		if opts.DLQ != nil {
+			policy = *opts.DLQ // upstream fills it in
+		}
 		if p.settings.reconsumer != nil {
 			policy.MaxDeliveries = math.MaxUint32 // upstream only subscribes to the retry topic
 		}
+		opts.DLQ = &policy
+	}
+	var decryption pulsar.MessageDecryptionInfo // which upstream fills in
+	if opts.Decryption != nil {
+		decryption = *opts.Decryption
+		opts.Decryption = &decryption
 	}
 	if p.nacksUndecryptable() {
 		// Left to upstream it would be nacked by upstream, and come back every tick.
-		decryption := pulsar.MessageDecryptionInfo{}
-		if opts.Decryption != nil {
-			decryption = *opts.Decryption
-		}
 		decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
 		opts.Decryption = &decryption
 	}
@@ -199,9 +220,9 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 // children returns how many consumers of a topic have to give up until the consumer is of no use. One is enough for a
 // pattern: it does not come back to a topic that it gave up.
 func (p *preparation) children() int {
-	topics := p.opts.Topics
-	if p.topics != nil {
-		topics = p.topics
+	topics := p.topics
+	if topics == nil {
+		topics = topicsOf(p.opts)
 	}
 	if len(topics) == 0 {
 		return 1
@@ -248,10 +269,7 @@ func (p *preparation) rewinds() bool {
 
 // defaultResolution counts the partitions, since each costs a ticker. The topics of a pattern count as none.
 func defaultResolution(client pulsar.Client, opts pulsar.ConsumerOptions) (time.Duration, error) {
-	topics := opts.Topics
-	if opts.Topic != "" {
-		topics = []string{opts.Topic}
-	}
+	topics := topicsOf(opts)
 	if opts.SubscriptionName == "" {
 		topics = nil // client.Subscribe has an error for it
 	}

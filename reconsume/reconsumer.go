@@ -64,6 +64,9 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	return r, nil
 }
 
+// RetryTopic returns the topic that retries are published to.
+func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
+
 // Later reconsumes a message after the policy's delay: the first time after Backoff.Next(0), or level 1, and so on. After
 // Options.MaxDeliveries times the message goes to the dead letter topic instead, at once.
 //

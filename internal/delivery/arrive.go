@@ -25,6 +25,12 @@ func (t *Table) Arrive(cm pulsar.ConsumerMessage, now time.Time) (Verdict, Ref) 
 	}
 	s := t.stream(cm.Topic(), cm.Consumer)
 	key := KeyOf(id)
+	if t.hasPassed(s, key, now) {
+		if s.run.arrive(key, endless) {
+			s.asked = time.Time{}
+		}
+		return Swallow, Ref{}
+	}
 	ref, e := t.add(key, id.BatchSize(), s)
 	t.follow(s, ref.slot, now)
 	asked := t.answered(key, ref, e)

@@ -53,6 +53,7 @@ type stream struct {
 	// Where the broker rewinds:
 	run   run
 	asked time.Time // of the request under way, if there is one
+	spans []span    // settled of late, the oldest first
 }
 
 // leave notes that no more of an entry is about to arrive.

@@ -1,6 +1,8 @@
 package delivery
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -12,6 +14,7 @@ type Settling struct {
 	Consumer pulsar.Consumer
 	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
 	Held     bool             // the application had it, so that its ack timeout was measured
+	Count    uint32           // how often the application had it before
 
 	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
 	// forgotten by Settled, and is a new one if it comes again.
@@ -20,12 +23,27 @@ type Settling struct {
 	entry entryID
 }
 
-// Settle begins to settle a message; Settled must follow. It is final unless Settled reports an error: meanwhile the
-// message is not handed out. ok is false for a message that is unknown, settled or being settled.
-func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
+// Standing says how a message stands with those who want to settle it.
+type Standing uint8
+
+const (
+	Unknown Standing = iota
+	Unsettled
+	Busy // being settled by another
+	Settled
+)
+
+// Settle begins to settle a message that is Unsettled: Settled must follow. It is final unless Settled is told of an error:
+// meanwhile the message is not handed out. Of one that is Busy it returns the Ref alone.
+func (t *Table) Settle(id pulsar.MessageID) (Settling, Standing) {
 	ref, e, r := t.find(id)
-	if r == nil || r.state == settling || r.state == acked {
-		return Settling{}, false
+	switch {
+	case r == nil:
+		return Settling{}, Unknown
+	case r.state == settling:
+		return Settling{Ref: ref}, Busy
+	case r.state == acked:
+		return Settling{}, Settled
 	}
 	r.before = r.state
 	t.move(ref, r, settling)
@@ -34,8 +52,9 @@ func (t *Table) Settle(id pulsar.MessageID) (s Settling, ok bool) {
 		Consumer: e.batch.stream.consumer,
 		ID:       t.newest(ref, r),
 		Held:     r.before == held,
+		Count:    r.count,
 		entry:    t.entries.At(ref.slot).Key,
-	}, true
+	}, Unsettled
 }
 
 // Knows reports whether the message is in the table, settled ones that are remembered included.
@@ -46,7 +65,7 @@ func (t *Table) Knows(id pulsar.MessageID) bool {
 
 // Outcome is what remains to be done after settling.
 type Outcome struct {
-	Settled bool             // the message is no longer measured: it is settled by this
+	Untrack bool             // no time is measured for the message any more: it is settled, or its copy is here
 	Again   pulsar.MessageID // if not nil, acknowledge this as well: a delivery that came meanwhile, or the whole entry
 	Due     bool             // settling failed and the message was due meanwhile: call Due now
 }
@@ -60,6 +79,11 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 	}
 	if err != nil {
 		t.move(s.Ref, r, r.before)
+		if r.state == due && t.copies[s.Ref] != nil { // what was asked for has come meanwhile
+			t.move(s.Ref, r, ready)
+			r.flags &^= measured | overdue
+			o.Untrack = true
+		}
 		if r.state == ready {
 			t.ready = append(t.ready, s.Ref)
 		}
@@ -69,7 +93,7 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 	}
 	if s.Undecided {
 		t.forget(s.Ref, e, r, now)
-		return Outcome{Settled: true}
+		return Outcome{Untrack: true}
 	}
 	newest := t.newest(s.Ref, r)
 	if newest != s.ID {
@@ -79,18 +103,19 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 		o.Again = pulsar.NewMessageID(s.entry.ledger, s.entry.entry, -1, newest.PartitionIdx())
 	}
 	t.settleRecord(s.Ref, e, r, now)
-	o.Settled = true
+	o.Untrack = true
 	return o
 }
 
 // SettleTo settles all messages of id's partition up to and including id, for a cumulative acknowledgement that succeeded.
 func (t *Table) SettleTo(id pulsar.MessageID, now time.Time) (settled []Ref) {
+	t.expire(now)
 	to := KeyOf(id)
-	slot, ok := t.entries.Find(to.entryID())
-	if !ok {
-		return nil // an id that was settled before, or never seen
+	s := t.streamOf(id)
+	if s == nil {
+		return nil
 	}
-	s := t.entries.At(slot).Value.batch.stream
+	t.passing = &span{at: now}
 	for slot, item := range t.entries.All() {
 		if item.Value.batch.stream != s {
 			continue
@@ -106,7 +131,28 @@ func (t *Table) SettleTo(id pulsar.MessageID, now time.Time) (settled []Ref) {
 			settled = append(settled, ref)
 		}
 	}
+	t.expireSpans(s, now)
+	s.passed(t.passing)
+	t.passing = nil
 	return settled
+}
+
+// streamOf returns the partition of a message; nil if it is unknown.
+func (t *Table) streamOf(id pulsar.MessageID) (found *stream) {
+	if slot, ok := t.entries.Find(KeyOf(id).entryID()); ok {
+		return t.entries.At(slot).Value.batch.stream
+	}
+	partition := fmt.Sprintf("-partition-%d", id.PartitionIdx())
+	for topic, s := range t.streams {
+		if len(t.streams) > 1 && !strings.HasSuffix(topic, partition) {
+			continue
+		}
+		if found != nil {
+			return nil // of several topics
+		}
+		found = s
+	}
+	return found
 }
 
 // Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.
@@ -120,6 +166,9 @@ func (t *Table) Newest(id pulsar.MessageID) (pulsar.Consumer, pulsar.MessageID) 
 // settleRecord marks a message settled.
 func (t *Table) settleRecord(ref Ref, e *entry, r *record, now time.Time) {
 	t.drop(ref)
+	if r.state == due || r.state == settling && r.before == due {
+		e.batch.stream.asked = time.Time{} // nothing may come of the request any more
+	}
 	r.flags &^= asksAhead
 	t.move(ref, r, acked)
 	r.flags &^= measured | overdue
@@ -143,6 +192,9 @@ func (t *Table) settleEntry(slot uint32, e *entry, now time.Time) {
 		e.flags |= remembered
 		t.remember(slot, e)
 	case !over: // more of the batch is about to arrive
+	case t.o.Rewinds && t.o.AckDelay > 0 && t.passing != nil: // one by one they would all be looked at by the next of these
+		t.passing.add(t.entries.At(slot).Key, e.size())
+		t.release(slot, e)
 	case t.o.Rewinds && t.o.AckDelay > 0:
 		t.recent = append(t.recent, recent{t.entries.At(slot).Key, now})
 		e.batch.stream.leave(slot)
@@ -157,12 +209,18 @@ type recent struct {
 	at time.Time
 }
 
-// expire lets go of entries whose acknowledgement has arrived by now and, if requests are made, copies too.
-func (t *Table) expire(now time.Time) {
-	after := t.o.AckDelay
+// late returns how long after a message was settled copies of it may come: until its acknowledgement has arrived and, if
+// requests are made, their answers too.
+func (t *Table) late() time.Duration {
 	if t.Waiting() > 0 {
-		after = max(after, Remember)
+		return max(t.o.AckDelay, Remember)
 	}
+	return t.o.AckDelay
+}
+
+// expire lets go of settled entries of which no copy is to be expected any more.
+func (t *Table) expire(now time.Time) {
+	after := t.late()
 	for len(t.recent) > 0 && now.Sub(t.recent[0].at) > after {
 		slot, ok := t.entries.Find(t.recent[0].id)
 		t.recent = t.recent[1:]

@@ -38,7 +38,8 @@ type Table struct {
 	heldBytes int64
 	largest   int64 // copy of a message that arrived
 
-	recent []recent // settled entries, the oldest first
+	recent  []recent // settled entries, the oldest first
+	passing *span    // of the cumulative acknowledgement that is under way
 
 	// Forget has the messages for which Due is to be called after Remember. Whoever calls a method takes them out.
 	Forget []Ref
@@ -120,15 +121,16 @@ func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
 	return r.count, true
 }
 
-// Await notes that the application took a message, and that the time for which it may have it is measured. Await reports
-// false if the application no longer has this delivery of it.
-func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
+// Await notes that the application took a message, and that the time for which it may have it is measured; already reports
+// whether it was before. Await reports false if the application no longer has this delivery of it.
+func (t *Table) Await(id pulsar.MessageID) (ref Ref, already, ok bool) {
 	ref, _, r := t.find(id)
 	if r == nil || r.state != held || r.isStale(id) {
-		return Ref{}, false
+		return Ref{}, false, false
 	}
+	already = r.flags.has(measured)
 	r.flags |= measured
-	return ref, true
+	return ref, already, true
 }
 
 // Nack moves a message from the application to those that wait until their delay is over. It says when Due is to be called:
@@ -198,7 +200,7 @@ func (t *Table) Adopt(id pulsar.MessageID, topic string, consumer pulsar.Consume
 func (t *Table) Clear() {
 	t.entries.Clear()
 	clear(t.streams)
-	t.latest, t.ready, t.Forget, t.rare, t.heldBytes = nil, nil, nil, newRare(), 0
+	t.latest, t.ready, t.recent, t.Forget, t.rare, t.heldBytes = nil, nil, nil, nil, newRare(), 0
 	t.states = [acked + 1]int{}
 }
 

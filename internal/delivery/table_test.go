@@ -16,16 +16,16 @@ func deliver(t *Table, id *benchID) (Verdict, Ref) {
 func TestASlotOfAnotherMessageIsLeftAlone(t *testing.T) {
 	table := New(Options{RequestTimeout: RequestTimeout})
 	_, ref := deliver(table, &benchID{entry: 1})
-	old, ok := table.Settle(&benchID{entry: 1})
-	require.True(t, ok)
+	old, standing := table.Settle(&benchID{entry: 1})
+	require.Equal(t, Unsettled, standing)
 	table.Clear() // a seek
 	_, again := deliver(table, &benchID{entry: 2})
 	require.Equal(t, ref, again)
-	s, ok := table.Settle(&benchID{entry: 2})
-	require.True(t, ok)
+	s, standing := table.Settle(&benchID{entry: 2})
+	require.Equal(t, Unsettled, standing)
 	assert.Zero(t, table.Settled(old, nil, time.Now()))
 	assert.Zero(t, table.Due(ref, time.Now()), "no time is measured for it")
-	assert.Equal(t, Outcome{Settled: true}, table.Settled(s, nil, time.Now()))
+	assert.Equal(t, Outcome{Untrack: true}, table.Settled(s, nil, time.Now()))
 	assert.Zero(t, table.Len())
 }
 
