@@ -17,12 +17,14 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 func TestMain(m *testing.M) {
@@ -111,6 +113,8 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"Type is Failover", "Shared or Key_Shared"}},
 		{opts{Type: pulsar.Shared, TopicsPattern: "a.*"}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
 			[]string{"TopicsPattern is a.*"}},
+		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithNackRetryTopic(time.Second)},
+			[]string{"WithNackRetryTopic is 1s", "WithReconsumer"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
 	} {
 		_, err := redelivery.Prepare(c.opts, c.options...)
@@ -119,8 +123,20 @@ func TestInvalidOptions(t *testing.T) {
 			assert.ErrorContains(t, err, want)
 		}
 	}
-	_, err := redelivery.Wrap(newFake(), redelivery.WithRedeliveryResolution(time.Second))
-	assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
+		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second), redelivery.WithRedeliveryAhead(0)} {
+		_, err := redelivery.Wrap(newFake(), option)
+		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	}
+	prepared, err := redelivery.Prepare(opts{Type: pulsar.Shared, RetryEnable: true})
+	require.NoError(t, err)
+	inner := newFake()
+	inner.ch = prepared.MessageChannel
+	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
+		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second), redelivery.WithReconsumer(&reconsume.Reconsumer{})} {
+		_, err := redelivery.Wrap(inner, option)
+		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	}
 	for _, topic := range []opts{{Topic: "non-persistent://public/default/t"},
 		{Topics: []string{"a", "non-persistent://public/default/t"}}, {TopicsPattern: "non-persistent://public/default/t.*"}} {
 		_, err = redelivery.Prepare(topic)
@@ -135,7 +151,8 @@ func TestInvalidOptions(t *testing.T) {
 func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
 	bits := int64(3)
 	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
-		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{}}
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
+			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
 	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
 	require.NoError(t, err)
 	assert.Equal(t, ms(60), prepared.NackRedeliveryDelay)

@@ -21,6 +21,7 @@ type fake struct {
 	acked  []pulsar.MessageID
 	asked  []pulsar.MessageID
 	ackErr error
+	gate   chan struct{} // if not nil, an acknowledgement waits for it
 }
 
 func newFake() *fake {
@@ -37,6 +38,9 @@ func (f *fake) Ack(m pulsar.Message) error             { return f.AckID(m.ID()) 
 func (f *fake) AckIDCumulative(pulsar.MessageID) error { return nil }
 
 func (f *fake) AckID(id pulsar.MessageID) error {
+	if f.gate != nil {
+		<-f.gate
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.ackErr == nil {

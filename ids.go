@@ -43,6 +43,8 @@ func checkID(id pulsar.MessageID) (err error) {
 		}
 	}()
 	delivery.KeyOf(id)
+	id.BatchSize()
+	id.PartitionIdx()
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,6 +95,24 @@ func (b *modelBroker) AckID(id pulsar.MessageID) error {
 		}
 	}
 	m.entry.done = true
+	return nil
+}
+
+func (b *modelBroker) AckIDCumulative(id pulsar.MessageID) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	m := id.(*modelID)
+	for _, e := range b.entries[:m.entry.id] {
+		e.done = true
+	}
+	bits := m.acked
+	if b.indexAcks {
+		bits = m.entry.acked
+	}
+	for i := range m.index + 1 {
+		bits[i] = true
+	}
+	m.entry.done = m.entry.done || !slices.Contains(bits, false)
 	return nil
 }
 
@@ -396,6 +415,30 @@ func (r *modelRun) ack(m *modelMessage) {
 	r.b.failAcks = false
 }
 
+// ackCumulative acknowledges everything up to m, unless there is something of it that the application never had.
+func (r *modelRun) ackCumulative(m *modelMessage) {
+	id := m.msg.ID().(*modelID)
+	var upTo []*modelMessage
+	for _, e := range r.b.entries[:id.entry.id+1] {
+		for i := range e.acked {
+			if e == id.entry && i > id.index {
+				break
+			}
+			known := r.known[modelIDs{7, e.id, int32(i), int32(len(e.acked))}]
+			if known == nil {
+				return
+			}
+			upTo = append(upTo, known)
+		}
+	}
+	require.NoError(r.t, r.c.AckCumulative(m.msg))
+	for _, m := range upTo {
+		if !m.settled {
+			r.settled(m)
+		}
+	}
+}
+
 func (r *modelRun) settled(m *modelMessage) {
 	r.note("settled %v at %d", m.msg.ID(), r.b.clock.Load())
 	m.held, m.settled, m.settledAt, m.settledClock = false, true, time.Now(), r.b.clock.Load()
@@ -439,7 +482,11 @@ func (r *modelRun) step() {
 		}
 	case n < 80:
 		if m := r.pick(func(m *modelMessage) bool { return m.msg != nil && !m.settled }); m != nil {
-			r.ack(m)
+			if r.b.rewinds && r.rng.IntN(10) == 0 {
+				r.ackCumulative(m)
+			} else {
+				r.ack(m)
+			}
 		}
 	case n < 94:
 		time.Sleep(ms(r.rng.IntN(400)))

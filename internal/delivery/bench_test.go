@@ -18,10 +18,11 @@ type benchID struct {
 	index, size int32
 }
 
-func (id *benchID) LedgerID() int64  { return 1 }
-func (id *benchID) EntryID() int64   { return id.entry }
-func (id *benchID) BatchIdx() int32  { return id.index }
-func (id *benchID) BatchSize() int32 { return id.size }
+func (id *benchID) LedgerID() int64     { return 1 }
+func (id *benchID) EntryID() int64      { return id.entry }
+func (id *benchID) BatchIdx() int32     { return id.index }
+func (id *benchID) BatchSize() int32    { return id.size }
+func (id *benchID) PartitionIdx() int32 { return 0 }
 
 type benchMessage struct {
 	pulsar.Message

@@ -142,15 +142,15 @@ func (t *Table) streamOf(id pulsar.MessageID) (found *stream) {
 	if slot, ok := t.entries.Find(KeyOf(id).entryID()); ok {
 		return t.entries.At(slot).Value.batch.stream
 	}
-	partition := fmt.Sprintf("-partition-%d", id.PartitionIdx())
+	of := fmt.Sprintf("-partition-%d", id.PartitionIdx())
 	for topic, s := range t.streams {
-		if len(t.streams) > 1 && !strings.HasSuffix(topic, partition) {
-			continue
+		switch {
+		case len(t.streams) > 1 && !strings.HasSuffix(topic, of):
+		case found != nil:
+			return nil // it may be any of several topics'
+		default:
+			found = s
 		}
-		if found != nil {
-			return nil // of several topics
-		}
-		found = s
 	}
 	return found
 }

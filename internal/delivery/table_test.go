@@ -46,6 +46,56 @@ func TestTheNewestDeliveryIsAcknowledged(t *testing.T) {
 	assert.Empty(t, table.newer)
 }
 
+// Where the broker rewinds, acknowledgements may be overtaken by requests: copies of what was just settled are swallowed, for
+// as long as that may be and no longer.
+func TestLateCopiesOfCumulativelySettled(t *testing.T) {
+	table := New(Options{Rewinds: true, RequestTimeout: RequestTimeout, AckDelay: time.Second})
+	now := time.Now()
+	arrive := func(entry int64) Verdict {
+		v, _ := table.Arrive(pulsar.ConsumerMessage{Message: &benchMessage{id: &benchID{entry: entry}}}, now)
+		return v
+	}
+	for entry := range int64(100) {
+		require.Equal(t, Deliver, arrive(entry))
+		require.Len(t, table.SettleTo(&benchID{entry: entry}, now), 1)
+		now = now.Add(10 * time.Millisecond)
+	}
+	assert.Zero(t, table.Len(), "the next one need not look at them")
+	assert.LessOrEqual(t, len(table.latest.spans), 20)
+	for entry := range int64(100) {
+		assert.Equal(t, Swallow, arrive(entry))
+	}
+	assert.Equal(t, Deliver, arrive(100))
+	now = now.Add(time.Second)
+	assert.Equal(t, Deliver, arrive(99), "an operator reset the subscription")
+}
+
+// A message was settled while it was asked for, so that the request may be for nothing.
+func TestARequestForWhatIsSettledHoldsUpNoOther(t *testing.T) {
+	table := New(Options{Rewinds: true, RequestTimeout: RequestTimeout})
+	now := time.Now()
+	var refs []Ref
+	for entry := range int64(2) {
+		id := &benchID{entry: entry}
+		_, ref := deliver(table, id)
+		_, _, ok := table.Nack(id, time.Second, now)
+		require.True(t, ok)
+		refs = append(refs, ref)
+	}
+	require.NotNil(t, table.Due(refs[0], now).ID)
+	s, _ := table.Settle(&benchID{entry: 0})
+	require.True(t, table.Settled(s, nil, now).Untrack)
+	assert.NotNil(t, table.Due(refs[1], now).ID)
+}
+
+func TestCumulativeSettlingUpToAnUnknownMessage(t *testing.T) {
+	table := New(Options{RequestTimeout: RequestTimeout})
+	for entry := range int64(3) {
+		deliver(table, &benchID{entry: entry})
+	}
+	assert.Len(t, table.SettleTo(&benchID{entry: 1000}, time.Now()), 3)
+}
+
 func TestCumulativeSettling(t *testing.T) {
 	table := New(Options{Rewinds: true, HoldLimit: 1 << 20, RequestTimeout: RequestTimeout, Ahead: time.Second})
 	for entry := range int64(1000) {

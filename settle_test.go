@@ -1,0 +1,255 @@
+package redelivery_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Of two calls that settle a message one waits for the other, and tries by itself if that fails.
+func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
+		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+				inner.gate = make(chan struct{})
+				inner.deliver(1)
+				msg := receive(t, c)
+				first, second := make(chan error, 1), make(chan error, 1)
+				go func() { first <- c.Ack(msg) }()
+				synctest.Wait()
+				go func() { second <- ack(c, msg) }()
+				synctest.Wait()
+				inner.ackErr = errors.New("no")
+				inner.gate <- struct{}{}
+				require.ErrorContains(t, <-first, "no")
+				synctest.Wait()
+				require.Empty(t, second, "it returned before it tried")
+				inner.ackErr = nil
+				inner.gate <- struct{}{}
+				require.NoError(t, <-second)
+				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acked)
+			})
+		})
+	}
+}
+
+func TestAWaitingAckEndsWithClose(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.gate = make(chan struct{})
+		inner.deliver(1)
+		msg := receive(t, c)
+		second := make(chan error, 1)
+		go func() { _ = c.Ack(msg) }()
+		synctest.Wait()
+		go func() { second <- c.Ack(msg) }()
+		synctest.Wait()
+		go c.Close()
+		require.ErrorIs(t, <-second, redelivery.ErrClosed)
+		close(inner.gate)
+	})
+}
+
+// The copy that was asked for comes while an Ack is under way that fails.
+func TestACopyThatCameWhileSettlingFailedIsHandedOutAtOnce(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.NoError(t, c.NackWithDelay(msg, time.Millisecond))
+		time.Sleep(2 * time.Millisecond)
+		require.Len(t, inner.requests(), 1)
+		inner.gate, inner.ackErr = make(chan struct{}), errors.New("no")
+		acked := make(chan error, 1)
+		go func() { acked <- c.Ack(msg) }()
+		synctest.Wait()
+		inner.deliver(1)
+		start, again := time.Now(), make(chan pulsar.Message, 1)
+		go func() { again <- receive(t, c) }()
+		synctest.Wait()
+		inner.gate <- struct{}{}
+		require.Error(t, <-acked)
+		require.EqualValues(t, 1, c.RedeliveryCount(<-again))
+		require.Zero(t, time.Since(start))
+		require.Zero(t, c.Stats().Waiting)
+		time.Sleep(time.Hour)
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed out.
+func TestSeekEndsChores(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		for range 2 {
+			for n := range int64(50) {
+				inner.deliver(n)
+				msg := receive(t, c)
+				if c.RedeliveryCount(msg) > 0 {
+					require.NoError(t, c.Ack(msg))
+				} else {
+					require.NoError(t, c.NackWithDelay(msg, 0))
+				}
+				synctest.Wait()
+			}
+		}
+		acked := len(inner.acked)
+		inner.gate = make(chan struct{})
+		for n := range int64(50) {
+			inner.deliver(n)
+		}
+		go func() { _, _ = c.Receive(context.Background()) }()
+		synctest.Wait()
+		require.EqualValues(t, 50, c.Stats().Swallowed)
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		close(inner.gate)
+		synctest.Wait()
+		require.Len(t, inner.acked, acked+1, "one was under way")
+	})
+}
+
+// A message that came back before it could be moved to the retry topic is the application's.
+func TestAMessageThatCameBackIsNotMoved(t *testing.T) {
+	t.Parallel()
+	server := pulsartest.NewServer(t)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	r, err := reconsume.New(client, reconsume.Options{Topic: "t", Subscription: sub, OperationTimeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	b := &broker{t: t, client: client, inProcess: server, url: server.URL(), admin: server.AdminURL()}
+	c := b.subscribe(b.options("t", pulsar.Shared), redelivery.WithReconsumer(r), redelivery.WithNackRetryTopic(ms(100)),
+		redelivery.WithNackRedeliveryDelay(ms(300)))
+	b.send("t", 2, false)
+	server.SwallowSends("t-"+sub+"-RETRY", 1)
+	for range 2 { // the first is moved in vain for a second, in which the second comes back
+		c.Nack(receive(t, c))
+	}
+	second := receive(t, c)
+	require.EqualValues(t, 1, c.RedeliveryCount(second))
+	first := receive(t, c)
+	require.NotEqual(t, first.Payload(), second.Payload())
+	nothing(t, c, ms(300))
+	require.NoError(t, c.Ack(first))
+	require.NoError(t, c.Ack(second))
+	b.settles("persistent://public/default/t", 0)
+	assert.Empty(t, server.Messages("t-"+sub+"-RETRY"))
+	assert.EqualValues(t, 1, c.Stats().Failed)
+}
+
+// As with upstream.
+func TestRetryEnableHasDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	for n := range uint32(reconsume.DefaultMaxDeliveries) {
+		msg := receive(t, c)
+		require.Equal(t, n, c.RedeliveryCount(msg))
+		c.Nack(msg)
+	}
+	nothing(t, c, ms(500))
+	next(t, dead, 5*time.Second)
+	b.settles(topic, 0)
+}
+
+// The broker releases delayed messages up to a second early.
+func TestRetriesOfAReconsumerOfOnesOwnAreNeverEarly(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	r, err := reconsume.New(b.client, reconsume.Options{Topic: topic, Subscription: sub})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{topic, r.RetryTopic()}
+	c := b.subscribe(opts, redelivery.WithReconsumer(r))
+	b.send(topic, 20, false)
+	due := map[string]time.Time{}
+	for i := range 40 {
+		msg := receive(t, c)
+		name := string(msg.Payload())
+		if at, ok := due[name]; ok {
+			require.False(t, time.Now().Before(at), "%s is early by %v", name, time.Until(at))
+			require.NoError(t, c.Ack(msg))
+			continue
+		}
+		delay := ms(700 + 37*i)
+		due[name] = time.Now().Add(delay)
+		require.NoError(t, c.ReconsumeLaterAfter(bg, msg, delay, nil))
+	}
+	b.settles(topic, 0)
+}
+
+// Upstream stops dispatch for an id that is not a message's.
+func TestSeekToTheLastMessageID(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	b.send(topic, 2, false)
+	ids, err := c.GetLastMessageIDs()
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Seek(ids[0]), "want a message's")
+	require.NoError(t, c.Ack(receive(t, c)))
+	require.NoError(t, c.Ack(receive(t, c)))
+}
+
+func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
+	if elsewhere(t) {
+		return
+	}
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.subscribe(opts)
+	go func() { _, _ = c.Receive(t.Context()) }()
+	time.Sleep(ms(100))
+	done := make(chan error, 1)
+	go func() { done <- c.Unsubscribe() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("Unsubscribe hangs")
+	}
+}
+
+// Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
+func BenchmarkAckCumulative(b *testing.B) {
+	prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+	require.NoError(b, err)
+	inner := newFake()
+	inner.ch = prepared.MessageChannel
+	c, err := redelivery.Wrap(inner)
+	require.NoError(b, err)
+	defer c.Close()
+	n := int64(0)
+	for b.Loop() {
+		n++
+		inner.deliver(n)
+		msg, err := c.Receive(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.AckCumulative(msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
