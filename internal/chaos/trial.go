@@ -56,7 +56,7 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 			return result{}, fmt.Errorf("sending: %w", err)
 		}
 	}
-	if err := t.start(); err != nil {
+	if err := t.start(ctx); err != nil {
 		return result{}, err
 	}
 	defer t.stop()
@@ -79,8 +79,11 @@ func (t *trial) send(ctx context.Context) error {
 	defer client.Close()
 	var producers [2]pulsar.Producer
 	for i := range producers {
-		producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
-			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+		err := patiently(ctx, func() (err error) {
+			producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
+				Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+			})
+			return err
 		})
 		if err != nil {
 			return err
@@ -105,15 +108,28 @@ func (t *trial) send(ctx context.Context) error {
 	return nil
 }
 
+// patiently makes a topic. A broker that was killed and started again refuses that now and then, for a while.
+func patiently(ctx context.Context, makeTopic func() error) (err error) {
+	for range 60 {
+		if err = makeTopic(); err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, time.Second)
+	}
+	return err
+}
+
 // start starts the consumers.
-func (t *trial) start() error {
+func (t *trial) start(ctx context.Context) error {
 	if t.work.Processes == 0 {
 		client, err := newClient(t.work)
 		if err != nil {
 			return err
 		}
-		t.local, err = startConsumer(client, t.work, t.model.note)
-		return err
+		return patiently(ctx, func() (err error) {
+			t.local, err = startConsumer(client, t.work, t.model.note)
+			return err
+		})
 	}
 	for range t.work.Processes {
 		if err := t.startProcess(); err != nil {

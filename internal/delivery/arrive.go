@@ -94,7 +94,7 @@ func (t *Table) answered(key Key, ref Ref, e *entry) (asked time.Time) {
 	}
 	if another {
 		asked = t.lastAsked(ref, s)
-		delete(t.asked, ref.slot)
+		t.unask(ref.slot)
 		s.asked = time.Time{}
 	}
 	return asked
@@ -104,5 +104,5 @@ func (t *Table) lastAsked(ref Ref, s *stream) time.Time {
 	if t.o.Rewinds {
 		return s.asked
 	}
-	return t.asked[ref.slot]
+	return t.asked[ref.slot].at
 }

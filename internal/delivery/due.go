@@ -69,11 +69,20 @@ func (t *Table) over(ref Ref, e *entry, r *record, now time.Time) (a Action) {
 
 // askAhead requests a message that waits, unless a copy of it is here, or would be dropped: the broker counts those too.
 func (t *Table) askAhead(ref Ref, e *entry, r *record, now time.Time) Action {
-	coming := (int64(len(t.asked)) + int64(e.size())) * t.largest
-	if t.copies[ref] != nil || t.heldBytes+coming > t.o.HoldLimit {
+	coming := t.coming + int64(e.size())
+	if last := t.entries.At(t.latest.current); last != nil && last.Value.isBatch() && !last.Value.batch.run.over {
+		coming += int64(last.Value.size()) // the rest of a batch that is arriving
+	}
+	if t.copies[ref] != nil || t.heldBytes+coming*t.largest > t.o.HoldLimit {
 		return Action{}
 	}
 	return t.ask(ref, e, r, now)
+}
+
+// unask notes that no request for an entry is under way any more.
+func (t *Table) unask(slot uint32) {
+	t.coming -= int64(t.asked[slot].size)
+	delete(t.asked, slot)
 }
 
 // ask requests a message, unless it is on its way.
@@ -90,7 +99,9 @@ func (t *Table) ask(ref Ref, e *entry, r *record, now time.Time) Action {
 		if t.o.Rewinds {
 			s.asked = now
 		} else {
-			t.asked[ref.slot] = now
+			t.unask(ref.slot)
+			t.asked[ref.slot] = request{now, e.size()}
+			t.coming += int64(e.size())
 		}
 		a.Ask, a.ID = s.consumer, t.newest(ref, r)
 	}

@@ -264,7 +264,7 @@ func (t *Table) forget(ref Ref, e *entry, r *record, now time.Time) {
 
 func (t *Table) release(slot uint32, e *entry) {
 	t.states[acked] -= int(e.acked())
-	delete(t.asked, slot)
+	t.unask(slot)
 	e.batch.stream.leave(slot)
 	t.entries.Remove(slot)
 }

@@ -51,11 +51,18 @@ type Table struct {
 type rare struct {
 	newer  map[Ref]pulsar.MessageID // deliveries of what the application has of an older one
 	copies map[Ref]pulsar.Message   // held back
-	asked  map[uint32]time.Time     // entries: when the request under way was made, unless the broker rewinds
+	asked  map[uint32]request       // entries: the request under way, unless the broker rewinds
+	coming int64                    // messages that are asked for
+}
+
+// request is one for redelivery of an entry.
+type request struct {
+	at   time.Time
+	size int32 // of the entry, in messages
 }
 
 func newRare() rare {
-	return rare{map[Ref]pulsar.MessageID{}, map[Ref]pulsar.Message{}, map[uint32]time.Time{}}
+	return rare{map[Ref]pulsar.MessageID{}, map[Ref]pulsar.Message{}, map[uint32]request{}, 0}
 }
 
 // Options are what a Table is told about the consumer.
