@@ -14,10 +14,7 @@ import (
 	"math/big"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strings"
 	"testing"
 	"time"
 
@@ -45,8 +42,7 @@ func startSecured(t *testing.T) secured {
 	s.url = fmt.Sprintf("pulsar+ssl://127.0.0.1:%d", port)
 	var key string
 	s.certificate, key = certificate(t)
-	env := append(os.Environ(), fmt.Sprintf("PULSAR_NAME=tls-%d", os.Getpid()))
-	for name, value := range map[string]string{
+	_, s.admin = startBroker(t, "tls", map[string]string{
 		"brokerServicePortTls":    fmt.Sprint(port),
 		"tlsCertificateFilePath":  s.certificate,
 		"tlsKeyFilePath":          key,
@@ -55,23 +51,6 @@ func startSecured(t *testing.T) secured {
 		"authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
 		"tokenSecretKey":          "data:;base64," + base64.StdEncoding.EncodeToString(s.secret),
 		"anonymousUserRole":       "anonymous", // the broker's own health check has no token
-	} {
-		env = append(env, "PULSAR_CONF_"+name+"="+value)
-	}
-	script := func(command string) string {
-		cmd := exec.Command("scripts/pulsar", command)
-		cmd.Env = env
-		var said strings.Builder
-		cmd.Stderr = &said
-		out, err := cmd.Output()
-		require.NoError(t, err, said.String())
-		return string(out)
-	}
-	s.admin = regexp.MustCompile(`PULSAR_ADMIN_URL=(\S+)`).FindStringSubmatch(script("start"))[1]
-	data := regexp.MustCompile(`data +(\S+)`).FindStringSubmatch(script("status"))[1]
-	t.Cleanup(func() {
-		script("stop")
-		require.NoError(t, os.RemoveAll(data))
 	})
 	return s
 }

@@ -33,7 +33,7 @@ func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 	})
 }
 
-// Transactions need a real broker.
+// Transactions need a real broker, and one of their own: where they are on, every topic waits for what they left.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
 	if os.Getenv("PULSAR_URL") == "" {
@@ -42,13 +42,13 @@ func TestTransactions(t *testing.T) {
 	if elsewhere(t) { // upstream's transactions leave goroutines
 		return
 	}
+	url, admin := startBroker(t, "transactions", map[string]string{"transactionCoordinatorEnabled": "true"})
 	each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
-			b := newBroker(t)
-			var err error
-			b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), EnableTransaction: true})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet(), EnableTransaction: true})
 			require.NoError(t, err)
-			t.Cleanup(b.client.Close)
+			t.Cleanup(client.Close)
+			b := &broker{t: t, url: url, admin: admin, client: client}
 			topic, ctx := b.topic(0), context.Background()
 			c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(ms(200)), redelivery.WithAckTimeout(time.Minute))
 			b.send(topic, 4, false)

@@ -165,6 +165,7 @@ func (c config) measure(ctx context.Context, todo []work) (report, error) {
 	for _, w := range todo {
 		p.total += max(1, w.rounds) * len(slices.DeleteFunc(r.cells(w), func(c cell) bool { return c.client.none }))
 	}
+	r.warmUp(ctx, todo[0])
 	for _, w := range todo {
 		rep.Results = append(rep.Results, r.run(ctx, w)...)
 		if ctx.Err() != nil {

@@ -55,6 +55,17 @@ func (r *runner) cells(w work) (cells []cell) {
 	return cells
 }
 
+// warmUp does a work that does not count, until the broker has compiled what it runs.
+func (r *runner) warmUp(ctx context.Context, w work) {
+	cells := r.cells(w)
+	for _, c := range cells[:min(1, len(cells))] {
+		for i := range 3 {
+			r.progress.say(fmt.Sprintf("warming the broker up, %d of 3", i+1))
+			_, _ = r.once(ctx, merge(c.setting.task, c.client.task), c.setting)
+		}
+	}
+}
+
 // run returns the results of w. Rounds take turns, so that a disturbance of the machine does not hit one client only.
 func (r *runner) run(ctx context.Context, w work) []result {
 	cells := r.cells(w)
