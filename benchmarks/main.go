@@ -86,6 +86,9 @@ func run(ctx context.Context, c config) error {
 	if err != nil {
 		return err
 	}
+	if c.docs != "" && c.quick {
+		return errors.New("-docs is set, want it without -quick: its figures are those of a full run")
+	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err
 	}

@@ -32,13 +32,13 @@ const (
 // Command describes a command to a Hook. Fields that the command has not are
 // zero.
 type Command struct {
-	Type         string // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
-	From         Direction
-	Connection   string // the client's address
-	Topic        string // full name
-	Subscription string
-	Consumer     string // name
-	Producer     string // name
+	Type         string    // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
+	From         Direction // who sends it
+	Connection   string    // the client's address
+	Topic        string    // full name
+	Subscription string    // name
+	Consumer     string    // name
+	Producer     string    // name
 
 	IDs             []MessageID // of ACK, REDELIVER_…, MESSAGE, SEND_RECEIPT, SEEK
 	Cumulative      bool        // of ACK
@@ -48,9 +48,9 @@ type Command struct {
 
 // MessageID names an entry of a topic, or one message of a batch.
 type MessageID struct {
-	Ledger, Entry int64
-	Partition     int // -1 when the topic is not a partition
-	BatchIndex    int // -1 when it is not one of a batch
+	Ledger, Entry int64 // as in pulsar.MessageID
+	Partition     int   // -1 when the topic is not a partition
+	BatchIndex    int   // -1 when it is not one of a batch
 }
 
 // SetHook replaces the hook; nil is none. Commands under way may still go to

@@ -29,7 +29,7 @@ type Subscription struct {
 
 // Consumer is the state of a consumer at one moment.
 type Consumer struct {
-	Name      string
+	Name      string // pulsar.ConsumerOptions.Name, or the one that the broker gave
 	Topic     string // full name, with the partition
 	Active    bool   // false for the waiting ones of a Failover subscription
 	Permits   int    // messages it may still be sent; below 0 after a batch
@@ -97,16 +97,16 @@ func (s *Server) Subscriptions(topic string) []string {
 
 // Message is a message as it is stored.
 type Message struct {
-	ID          MessageID
-	Producer    string
-	SequenceID  uint64
-	PublishTime time.Time
-	EventTime   time.Time // zero when it has none
-	DeliverAt   time.Time // zero when it is not delayed
-	Key         string    // decoded
-	OrderingKey []byte
-	Properties  map[string]string
-	Payload     []byte
+	ID          MessageID         // of the message in its batch
+	Producer    string            // its name
+	SequenceID  uint64            // the producer's count
+	PublishTime time.Time         // by the producer's clock
+	EventTime   time.Time         // zero when it has none
+	DeliverAt   time.Time         // zero when it is not delayed
+	Key         string            // decoded
+	OrderingKey []byte            // nil when it has none
+	Properties  map[string]string // nil when it has none
+	Payload     []byte            // decompressed, unless Opaque
 	// Opaque says that Payload is as the client sent it, because it is
 	// encrypted, or compressed with a codec that the broker does not know (it
 	// knows LZ4 and zlib). A batch is then one Message.

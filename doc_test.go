@@ -1,0 +1,86 @@
+package redelivery_test
+
+import (
+	"go/ast"
+	"go/doc"
+	"go/parser"
+	gotoken "go/token"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What go doc shows has documentation: packages, exported names, fields and methods.
+func TestEverythingExportedIsDocumented(t *testing.T) {
+	for _, dir := range []string{".", "acktimeout", "backoff", "config", "nack", "pulsartest", "reconsume"} {
+		t.Run(dir, func(t *testing.T) {
+			set := gotoken.NewFileSet()
+			files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+			require.NoError(t, err)
+			var parsed []*ast.File
+			for _, name := range files {
+				if !strings.HasSuffix(name, "_test.go") {
+					file, err := parser.ParseFile(set, name, nil, parser.ParseComments)
+					require.NoError(t, err)
+					parsed = append(parsed, file)
+				}
+			}
+			p, err := doc.NewFromFiles(set, parsed, dir)
+			require.NoError(t, err)
+			assert.NotEmpty(t, p.Doc, "package %s", p.Name)
+			checkValues(t, append(p.Consts, p.Vars...))
+			checkFuncs(t, p.Funcs)
+			for _, typ := range p.Types {
+				assert.NotEmpty(t, typ.Doc, typ.Name)
+				checkValues(t, append(typ.Consts, typ.Vars...))
+				checkFuncs(t, append(typ.Funcs, typ.Methods...))
+				fields, ok := typ.Decl.Specs[0].(*ast.TypeSpec).Type.(*ast.StructType)
+				if !ok {
+					continue
+				}
+				for _, f := range fields.Fields.List {
+					if len(f.Names) > 0 && f.Names[0].IsExported() {
+						assert.False(t, f.Doc == nil && f.Comment == nil, "%s.%s", typ.Name, f.Names[0])
+					}
+				}
+			}
+		})
+	}
+}
+
+func checkFuncs(t *testing.T, funcs []*doc.Func) {
+	for _, f := range funcs {
+		assert.NotEmpty(t, f.Doc, "%s %s", f.Recv, f.Name)
+	}
+}
+
+// checkValues accepts one comment for a group.
+func checkValues(t *testing.T, values []*doc.Value) {
+	for _, v := range values {
+		for _, spec := range v.Decl.Specs {
+			s := spec.(*ast.ValueSpec)
+			if s.Names[0].IsExported() {
+				assert.False(t, v.Doc == "" && s.Doc == nil && s.Comment == nil, "%s", s.Names)
+			}
+		}
+	}
+}
+
+// A package that is imported is mentioned where the ways between packages are drawn.
+func TestArchitectureNamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile("docs/architecture.md")
+	require.NoError(t, err)
+	for _, dir := range []string{"internal/*", "cmd/*", "*"} {
+		folders, err := filepath.Glob(dir)
+		require.NoError(t, err)
+		for _, folder := range folders {
+			if sources, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(sources) > 0 {
+				assert.Contains(t, string(text), filepath.ToSlash(folder))
+			}
+		}
+	}
+}
