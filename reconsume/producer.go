@@ -91,7 +91,7 @@ func (p *producer) drop(closed pulsar.Producer) {
 	}
 }
 
-// get returns the producer.
+// get returns the producer. It waits for the attempt to create one that is under way, or begins one.
 func (p *producer) get(ctx context.Context) (pulsar.Producer, error) {
 	if p.closed.Err() != nil {
 		return nil, ErrClosed
