@@ -91,7 +91,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	c.reconsumer = s.reconsumer
 	var user chan pulsar.ConsumerMessage
 	if p != nil {
-		c.tick = s.resolution
+		c.tick = tick(s.resolution)
 		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
 		user, c.children = p.opts.MessageChannel, p.children()
 		c.pattern = p.opts.TopicsPattern != ""

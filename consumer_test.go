@@ -155,7 +155,7 @@ func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
 			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
 	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
 	require.NoError(t, err)
-	assert.Equal(t, ms(60), prepared.NackRedeliveryDelay)
+	assert.Equal(t, 3*ms(20)*15/16, prepared.NackRedeliveryDelay)
 	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)
 	assert.EqualValues(t, 3, *opts.NackPrecisionBit)
 	assert.NotSame(t, opts.DLQ, prepared.DLQ)

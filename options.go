@@ -146,7 +146,7 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 
 // WithRedeliveryResolution (default: 10 ms up to 20 partitions, from there half a millisecond for each) sets how often the
 // consumer flushes requests for redelivery: a redelivery is late by at most this and the broker's time. Every partition has a
-// ticker of this period, which is what an idle consumer costs. From 1 ms to 1 minute.
+// ticker of a little less than this period, which is what an idle consumer costs. From 1 ms to 1 minute.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {

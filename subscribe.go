@@ -169,6 +169,10 @@ func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error
 	return &preparation{opts: opts, options: options, settings: s, interceptors: &interceptors{of: opts.Interceptors}}, nil
 }
 
+// tick returns the period of requests. What comes with one tick and is nacked at once is due a round delay later: if the tick
+// divided that, it would miss its next tick by just the broker's time, every time.
+func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
+
 const nonPersistent = "non-persistent://"
 
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
@@ -179,7 +183,7 @@ const requestsAreDueAtOnce = int64(62)
 // next tick, and its ticks come once per resolution.
 func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts, bits := p.opts, requestsAreDueAtOnce
-	opts.NackRedeliveryDelay = 3 * p.settings.resolution // of which upstream makes a tick of a third
+	opts.NackRedeliveryDelay = 3 * tick(p.settings.resolution) // of which upstream makes a tick of a third
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false

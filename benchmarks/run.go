@@ -55,12 +55,15 @@ func (r *runner) cells(w work) (cells []cell) {
 	return cells
 }
 
-// warmUp does a work that does not count, until the broker has compiled what it runs.
+// warmUps is how often the first work is done before it counts: until the broker has compiled what it runs.
+const warmUps = 10
+
+// warmUp does a work that does not count.
 func (r *runner) warmUp(ctx context.Context, w work) {
 	cells := r.cells(w)
 	for _, c := range cells[:min(1, len(cells))] {
-		for i := range 3 {
-			r.progress.say(fmt.Sprintf("warming the broker up, %d of 3", i+1))
+		for i := range warmUps {
+			r.progress.say(fmt.Sprintf("warming the broker up, %d of %d", i+1, warmUps))
 			_, _ = r.once(ctx, merge(c.setting.task, c.client.task), c.setting)
 		}
 	}

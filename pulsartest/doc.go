@@ -1,5 +1,5 @@
 // Package pulsartest is a Pulsar broker inside the test's process. It speaks the binary protocol to an unmodified
-// pulsar-client-go and enough of the admin REST API for tests, starts in less than a millisecond, and can be made to
+// pulsar-client-go and enough of the admin REST API for tests, starts in milliseconds, and can be made to
 // fail:
 //
 //	func TestConsumer(t *testing.T) {
