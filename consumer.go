@@ -104,7 +104,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		c.innerCloses = &p.interceptors.closes
 		p.interceptors.outer.Store(c)
 	}
-	if c.reconsumer != nil && !c.pattern {
+	if c.reconsumer != nil && !(c.pattern && c.ownReconsumer) { // whose retry topic nobody chose
 		c.retryTopic = fullTopic(c.reconsumer.RetryTopic())
 	}
 	c.table = delivery.New(tableOptions(s, p, c.messages != nil))

@@ -113,6 +113,8 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"Type is Failover", "Shared or Key_Shared"}},
 		{opts{Type: pulsar.Shared, TopicsPattern: "a.*"}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
 			[]string{"TopicsPattern is a.*"}},
+		{opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{}), redelivery.WithNackRetryTopic(time.Second)},
+			[]string{"Type is Exclusive", "Shared or Key_Shared"}},
 		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithNackRetryTopic(time.Second)},
 			[]string{"WithNackRetryTopic is 1s", "WithReconsumer"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},

@@ -8,7 +8,7 @@ var (
 	// allowed. The error names the option, its value and what is.
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
-	// ErrClosed says that the Consumer is closed, or being closed. What was asked for was not done.
+	// ErrClosed says that the Consumer is closed, or was closed meanwhile.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
 	// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.

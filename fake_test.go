@@ -22,6 +22,7 @@ type fake struct {
 	asked  []pulsar.MessageID
 	ackErr error
 	gate   chan struct{} // if not nil, an acknowledgement waits for it
+	panics bool          // acknowledgements do
 }
 
 func newFake() *fake {
@@ -40,6 +41,9 @@ func (f *fake) AckIDCumulative(pulsar.MessageID) error { return nil }
 func (f *fake) AckID(id pulsar.MessageID) error {
 	if f.gate != nil {
 		<-f.gate
+	}
+	if f.panics {
+		panic("fake")
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

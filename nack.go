@@ -52,7 +52,7 @@ func (c *Consumer) nackID(id pulsar.MessageID, msg pulsar.Message, delay *time.D
 		count, topic = msg.RedeliveryCount(), msg.Topic()
 	}
 	c.mu.Lock()
-	known := c.table.Knows(id)
+	known := c.table.Knows(id, topic, time.Now())
 	if !known && isPulsarID(id) {
 		c.table.Adopt(id, topic, c.inner, count)
 		known = true
@@ -112,8 +112,8 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	ref, already, ok := c.table.Await(id)
-	if !ok || !c.timeouts.Touch(ref) && already { // if it was not tracked yet, it is about to be
+	ref, awaited, ok := c.table.Has(id)
+	if !ok || !c.timeouts.Touch(ref) && awaited { // what is not awaited yet is about to be
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
 	return nil
@@ -127,7 +127,7 @@ func (c *Consumer) await(id pulsar.MessageID) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if ref, _, ok := c.table.Await(id); ok {
+	if ref, ok := c.table.Await(id); ok {
 		c.timeouts.TrackFor(ref, d)
 	}
 }

@@ -16,10 +16,11 @@ import (
 // dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's, to be nacked or tried again; with
-// reconsume.ErrNotAcknowledged it was published all the same, and will come twice. ErrNoRetryTopic, ErrClosed, and ErrNotHeld
-// if the message was settled before or is not one of this Consumer's, say that nothing was published.
+// reconsume.ErrNotAcknowledged it was published all the same, and will come twice. ErrNoRetryTopic, and ErrNotHeld if the
+// message was settled before or is not one of this Consumer's, say that nothing was published. When ctx ends or the Consumer
+// is closed meanwhile, nobody knows whether it was.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
-	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.Later(ctx, cm)
 	})
 }
@@ -27,7 +28,7 @@ func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) e
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). A level
 // that there is not is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
-	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.LaterLevel(ctx, cm, level)
 	})
 }
@@ -36,7 +37,7 @@ func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, 
 // counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string) error {
-	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.LaterAfter(ctx, cm, delay, properties)
 	})
 }
@@ -44,7 +45,7 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
 // or a retry topic. Errors are as with ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	return c.reconsume(ctx, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.DeadLetter(ctx, cm, reason)
 	})
 }
@@ -69,8 +70,9 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 	}
 }
 
-// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery.
-func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
+// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery. start is one of the
+// table's methods that begin to settle; nil for Settle.
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, start settleFunc,
 	publish func(context.Context, pulsar.ConsumerMessage) error) error {
 	id, err := idOf(msg)
 	if err != nil {
@@ -85,7 +87,10 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	if c.ended.Err() != nil {
 		return ErrClosed
 	}
-	s, standing, err := c.startSettling(id)
+	if start == nil {
+		start = c.table.Settle
+	}
+	s, standing, err := c.startSettling(ctx, id, start)
 	if err != nil {
 		return err
 	}
@@ -96,14 +101,13 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message,
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ended, func() { cancel(ErrClosed) })()
-	err = publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
-	if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
-		err = fmt.Errorf("%w: %w", ErrClosed, err)
-	}
-	if again := c.settled(s, err); again != nil {
-		return s.Consumer.AckID(again)
-	}
-	return err
+	return c.finishSettling(s, func() error {
+		err := publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+		if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+			return fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		return err
+	}, s.Consumer.AckID)
 }
 
 // isDead reports whether a message that is about to be handed out was delivered too often already. If so it is with whoever
@@ -135,12 +139,11 @@ func (c *Consumer) publishDeadLetter(cm pulsar.ConsumerMessage, count uint32) {
 // moveToRetryTopic moves a message that was nacked at a redelivery count to the retry topic, unless it came back meanwhile.
 // If that fails it waits here, as it does already.
 func (c *Consumer) moveToRetryTopic(msg pulsar.Message, count uint32, until time.Time) {
-	err := c.reconsume(c.ended, msg, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		delay := time.Until(until)
-		if delay <= 0 || cm.RedeliveryCount() != count {
-			return ErrNotHeld
-		}
-		return c.reconsumer.LaterCounted(ctx, cm, delay)
+	waiting := func(id pulsar.MessageID) (delivery.Settling, delivery.Standing) {
+		return c.table.SettleWaiting(id, count)
+	}
+	err := c.reconsume(c.ended, msg, waiting, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.reconsumer.LaterCounted(ctx, cm, time.Until(until))
 	})
 	if err != nil && !errors.Is(err, ErrNotHeld) && c.ended.Err() == nil {
 		c.fail("moving a nacked message to the retry topic", err, "message", msg.ID())

@@ -24,8 +24,14 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
 	}
 	if !s.retries(opts) {
-		if s.retryFrom > 0 && s.reconsumer == nil {
+		switch {
+		case s.retryFrom == 0:
+			return nil
+		case s.reconsumer == nil:
 			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
+		case opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared:
+			return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithNackRetryTopic: the broker "+
+				"delays on no other")
 		}
 		return nil
 	}

@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -56,7 +57,7 @@ const (
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
 func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
-	s, standing, err := c.startSettling(id)
+	s, standing, err := c.startSettling(context.Background(), id, c.table.Settle)
 	if err != nil {
 		return err
 	}
@@ -68,26 +69,29 @@ func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.C
 		return ack(c.inner, id)
 	}
 	s.Undecided = undecided
-	err = ack(s.Consumer, s.ID)
-	if again := c.settled(s, err); again != nil {
-		return ack(s.Consumer, again)
-	}
-	return err
+	return c.finishSettling(s, func() error { return ack(s.Consumer, s.ID) },
+		func(id pulsar.MessageID) error { return ack(s.Consumer, id) })
 }
 
+// settleFunc is one of the table's methods that begin to settle.
+type settleFunc func(pulsar.MessageID) (delivery.Settling, delivery.Standing)
+
 // startSettling begins to settle a message, as soon as no other call does. Without an error endCall must follow; for an
-// Unsettled message, settled before.
-func (c *Consumer) startSettling(id pulsar.MessageID) (delivery.Settling, delivery.Standing, error) {
-	for {
+// Unsettled message, finishSettling or settled before.
+func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start settleFunc) (delivery.Settling, delivery.Standing, error) {
+	for waited := false; ; waited = true {
 		c.mu.Lock()
 		if c.closing {
 			c.mu.Unlock()
 			return delivery.Settling{}, delivery.Unknown, ErrClosed
 		}
-		s, standing := c.table.Settle(id)
+		s, standing := start(id)
 		if standing != delivery.Busy {
 			c.calls++
 			c.mu.Unlock()
+			if waited && standing == delivery.Unknown {
+				standing = delivery.Settled // by the other, so that the table let go of it
+			}
 			return s, standing, nil
 		}
 		over := c.settling[s.Ref]
@@ -98,10 +102,31 @@ func (c *Consumer) startSettling(id pulsar.MessageID) (delivery.Settling, delive
 		c.mu.Unlock()
 		select {
 		case <-over:
+		case <-ctx.Done():
+			return delivery.Settling{}, delivery.Unknown, ctx.Err()
 		case <-c.ended.Done():
 			return delivery.Settling{}, delivery.Unknown, ErrClosed
 		}
 	}
+}
+
+var errPanicked = errors.New("panicked")
+
+// finishSettling does what settles a message, and ends the settling even if that panics: a policy is the caller's code.
+// What else is to be acknowledged then is what a copy would be swallowed for: if it fails, one will come.
+func (c *Consumer) finishSettling(s delivery.Settling, do func() error, ackAgain func(pulsar.MessageID) error) (err error) {
+	err = errPanicked
+	defer func() {
+		again := c.settled(s, err)
+		if again == nil {
+			return
+		}
+		if err := ackAgain(again); err != nil && c.ended.Err() == nil {
+			c.fail("acknowledging a newer delivery", err, "message", again)
+		}
+	}()
+	err = do()
+	return err
 }
 
 // settled ends what Table.Settle began. It returns the id of a newer delivery, if one came meanwhile.
@@ -162,6 +187,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for _, id := range busy {
 		if err := c.AckID(id); err != nil {
 			failed[id] = err
+		} else {
+			delete(failed, id)
 		}
 	}
 	if len(failed) == 0 {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -45,6 +46,81 @@ func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The application's policies and interceptors may panic.
+func TestAPanicEndsSettling(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		inner.panics = true
+		require.Panics(t, func() { _ = c.Ack(msg) })
+		inner.panics = false
+		require.NoError(t, c.Ack(msg))
+		require.Len(t, inner.acked, 1)
+	})
+}
+
+// Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
+func TestANackAfterACumulativeAckIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(ms(10)))
+		require.NoError(t, err)
+		inner := newFake()
+		inner.ch = prepared.MessageChannel
+		c, err := redelivery.Wrap(inner)
+		require.NoError(t, err)
+		defer c.Close()
+		var msgs []pulsar.Message
+		for n := range int64(3) {
+			inner.deliver(n)
+			msgs = append(msgs, receive(t, c))
+		}
+		require.NoError(t, c.AckCumulative(msgs[1]))
+		c.Nack(msgs[0])
+		c.NackID(msgs[1].ID())
+		require.Zero(t, c.Stats().Waiting)
+		c.Nack(msgs[2])
+		require.Equal(t, 1, c.Stats().Waiting)
+	})
+}
+
+func TestInProgressBeforeTheClockStarts(t *testing.T) {
+	var started chan struct{}
+	policy := backoff.Func(func(uint32) time.Duration { <-started; return 0 })
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		started = make(chan struct{})
+		inner.deliver(1)
+		cm := <-c.Chan()
+		for range 3 {
+			require.NoError(t, c.InProgress(cm))
+		}
+		close(started)
+		synctest.Wait()
+		require.NoError(t, c.InProgress(cm))
+	}, redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
+}
+
+func TestReconsumeHonoursItsContextWhileItWaits(t *testing.T) {
+	t.Parallel()
+	server := pulsartest.NewServer(t)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet()})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	b := &broker{t: t, client: client, inProcess: server, url: server.URL(), admin: server.AdminURL()}
+	c := b.subscribe(b.retrying("t", 5))
+	b.send("t", 1, false)
+	server.SwallowSends("t-"+sub+"-RETRY", 1)
+	msg := receive(t, c)
+	first := make(chan error, 1)
+	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
+	require.Eventually(t, func() bool { return len(server.Topics()) > 1 }, 5*time.Second, ms(10))
+	time.Sleep(ms(200))
+	ctx, cancel := context.WithTimeout(bg, ms(100))
+	defer cancel()
+	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, msg), context.DeadlineExceeded)
+	c.Close()
+	require.ErrorIs(t, <-first, redelivery.ErrClosed)
 }
 
 func TestAWaitingAckEndsWithClose(t *testing.T) {

@@ -1,8 +1,6 @@
 package delivery
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -57,10 +55,24 @@ func (t *Table) Settle(id pulsar.MessageID) (Settling, Standing) {
 	}, Unsettled
 }
 
-// Knows reports whether the message is in the table, settled ones that are remembered included.
-func (t *Table) Knows(id pulsar.MessageID) bool {
-	_, _, r := t.find(id)
-	return r != nil
+// SettleWaiting is Settle for a message that waits and was delivered count times before; any other is Unknown.
+func (t *Table) SettleWaiting(id pulsar.MessageID, count uint32) (Settling, Standing) {
+	if _, _, r := t.find(id); r == nil || r.state != waiting || r.count != count {
+		return Settling{}, Unknown
+	}
+	return t.Settle(id)
+}
+
+// Knows reports whether the table knows a message, those included that were settled of late. The topic may be "".
+func (t *Table) Knows(id pulsar.MessageID, topic string, now time.Time) bool {
+	if _, _, r := t.find(id); r != nil {
+		return true
+	}
+	s := t.streams[topic]
+	if topic == "" && len(t.streams) == 1 {
+		s = t.latest
+	}
+	return s != nil && t.hasPassed(s, KeyOf(id), now)
 }
 
 // Outcome is what remains to be done after settling.
@@ -111,11 +123,12 @@ func (t *Table) Settled(s Settling, err error, now time.Time) (o Outcome) {
 func (t *Table) SettleTo(id pulsar.MessageID, now time.Time) (settled []Ref) {
 	t.expire(now)
 	to := KeyOf(id)
-	s := t.streamOf(id)
-	if s == nil {
-		return nil
+	slot, ok := t.entries.Find(to.entryID())
+	if !ok {
+		return nil // an id that was settled before, or never seen: nothing tells of which partition it is
 	}
-	t.passing = &span{at: now}
+	s := t.entries.At(slot).Value.batch.stream
+	t.passing = &span{since: now, at: now}
 	for slot, item := range t.entries.All() {
 		if item.Value.batch.stream != s {
 			continue
@@ -135,24 +148,6 @@ func (t *Table) SettleTo(id pulsar.MessageID, now time.Time) (settled []Ref) {
 	s.passed(t.passing)
 	t.passing = nil
 	return settled
-}
-
-// streamOf returns the partition of a message; nil if it is unknown.
-func (t *Table) streamOf(id pulsar.MessageID) (found *stream) {
-	if slot, ok := t.entries.Find(KeyOf(id).entryID()); ok {
-		return t.entries.At(slot).Value.batch.stream
-	}
-	of := fmt.Sprintf("-partition-%d", id.PartitionIdx())
-	for topic, s := range t.streams {
-		switch {
-		case len(t.streams) > 1 && !strings.HasSuffix(topic, of):
-		case found != nil:
-			return nil // it may be any of several topics'
-		default:
-			found = s
-		}
-	}
-	return found
 }
 
 // Newest returns what to acknowledge the message of id with, and at which consumer; nil if it is unknown.

@@ -7,6 +7,7 @@ import "time"
 type span struct {
 	from, to Key
 	some     bool
+	since    time.Time // of the first acknowledgement
 	at       time.Time // of the last
 }
 
@@ -27,7 +28,7 @@ func (s *stream) passed(p *span) {
 	if !p.some {
 		return
 	}
-	if n := len(s.spans); n > 0 && p.at.Sub(s.spans[n-1].at) < 50*time.Millisecond && s.spans[n-1].to.before(p.from) {
+	if n := len(s.spans); n > 0 && p.at.Sub(s.spans[n-1].since) < 50*time.Millisecond && s.spans[n-1].to.before(p.from) {
 		s.spans[n-1].to, s.spans[n-1].at = p.to, p.at
 		return
 	}

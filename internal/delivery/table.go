@@ -128,16 +128,24 @@ func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
 	return r.count, true
 }
 
-// Await notes that the application took a message, and that the time for which it may have it is measured; already reports
-// whether it was before. Await reports false if the application no longer has this delivery of it.
-func (t *Table) Await(id pulsar.MessageID) (ref Ref, already, ok bool) {
+// Await notes that the application took a message, and that the time for which it may have it is measured. Await reports
+// false if the application no longer has this delivery of it.
+func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
+	ref, _, r := t.find(id)
+	if r == nil || r.state != held || r.isStale(id) {
+		return Ref{}, false
+	}
+	r.flags |= measured
+	return ref, true
+}
+
+// Has reports whether the application has this delivery of a message, and whether Await was called for it.
+func (t *Table) Has(id pulsar.MessageID) (ref Ref, awaited, ok bool) {
 	ref, _, r := t.find(id)
 	if r == nil || r.state != held || r.isStale(id) {
 		return Ref{}, false, false
 	}
-	already = r.flags.has(measured)
-	r.flags |= measured
-	return ref, already, true
+	return ref, r.flags.has(measured), true
 }
 
 // Nack moves a message from the application to those that wait until their delay is over. It says when Due is to be called:
