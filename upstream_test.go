@@ -25,7 +25,6 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	topic := b.topic(0)
 	opts, err := redelivery.Prepare(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(time.Second))
 	require.NoError(t, err)
-	require.Equal(t, 3*time.Second, opts.NackRedeliveryDelay)
 	flushed := make(flushes, 10)
 	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}
 	inner, err := b.client.Subscribe(opts)
