@@ -66,6 +66,11 @@ func (c *Consumer) begin() error {
 func (c *Consumer) endCall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.callEnded()
+}
+
+// callEnded is endCall for a caller that holds mu.
+func (c *Consumer) callEnded() {
 	if c.calls--; c.calls == 0 && c.closing {
 		close(c.idle)
 	}

@@ -87,27 +87,24 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, start sett
 	if c.ended.Err() != nil {
 		return ErrClosed
 	}
-	if start == nil {
-		start = c.table.Settle
-	}
 	s, standing, err := c.startSettling(ctx, id, start)
 	if err != nil {
 		return err
 	}
-	defer c.endCall()
 	if standing != delivery.Unsettled {
+		c.endCall()
 		return fmt.Errorf("%w: %v", ErrNotHeld, id)
 	}
+	err = errPanicked
+	defer func() { c.finishSettling(&s, err) }()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(c.ended, func() { cancel(ErrClosed) })()
-	return c.finishSettling(s, func() error {
-		err := publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
-		if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
-			return fmt.Errorf("%w: %w", ErrClosed, err)
-		}
-		return err
-	}, s.Consumer.AckID)
+	err = publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+	if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	}
+	return err
 }
 
 // isDead reports whether a message that is about to be handed out was delivered too often already. If so it is with whoever

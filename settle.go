@@ -56,36 +56,43 @@ const (
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
-func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) error {
-	s, standing, err := c.startSettling(context.Background(), id, c.table.Settle)
-	if err != nil {
+func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	s, standing, err := c.startSettling(context.Background(), id, nil)
+	switch {
+	case err != nil:
 		return err
-	}
-	defer c.endCall()
-	switch standing {
-	case delivery.Settled:
+	case standing == delivery.Settled:
+		c.endCall()
 		return nil
-	case delivery.Unknown:
+	case standing == delivery.Unknown:
+		defer c.endCall()
 		return ack(c.inner, id)
 	}
 	s.Undecided = undecided
-	return c.finishSettling(s, func() error { return ack(s.Consumer, s.ID) },
-		func(id pulsar.MessageID) error { return ack(s.Consumer, id) })
+	err = errPanicked
+	defer func() { c.finishSettling(&s, err) }()
+	err = ack(s.Consumer, s.ID)
+	return err
 }
 
 // settleFunc is one of the table's methods that begin to settle.
 type settleFunc func(pulsar.MessageID) (delivery.Settling, delivery.Standing)
 
-// startSettling begins to settle a message, as soon as no other call does. Without an error endCall must follow; for an
-// Unsettled message, finishSettling or settled before.
-func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start settleFunc) (delivery.Settling, delivery.Standing, error) {
+// startSettling begins to settle a message, as soon as no other call does; by Table.Settle, if start is nil. Without an error
+// finishSettling must follow for an Unsettled message, endCall for any other.
+func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start settleFunc) (
+	s delivery.Settling, standing delivery.Standing, err error) {
 	for waited := false; ; waited = true {
 		c.mu.Lock()
 		if c.closing {
 			c.mu.Unlock()
-			return delivery.Settling{}, delivery.Unknown, ErrClosed
+			return s, standing, ErrClosed
 		}
-		s, standing := start(id)
+		if start == nil {
+			s, standing = c.table.Settle(id)
+		} else {
+			s, standing = start(id)
+		}
 		if standing != delivery.Busy {
 			c.calls++
 			c.mu.Unlock()
@@ -103,45 +110,46 @@ func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return delivery.Settling{}, delivery.Unknown, ctx.Err()
+			return s, standing, ctx.Err()
 		case <-c.ended.Done():
-			return delivery.Settling{}, delivery.Unknown, ErrClosed
+			return s, standing, ErrClosed
 		}
 	}
 }
 
+// errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
 var errPanicked = errors.New("panicked")
 
-// finishSettling does what settles a message, and ends the settling even if that panics: a policy is the caller's code.
-// What else is to be acknowledged then is what a copy would be swallowed for: if it fails, one will come.
-func (c *Consumer) finishSettling(s delivery.Settling, do func() error, ackAgain func(pulsar.MessageID) error) (err error) {
-	err = errPanicked
-	defer func() {
-		again := c.settled(s, err)
-		if again == nil {
-			return
-		}
-		if err := ackAgain(again); err != nil && c.ended.Err() == nil {
+// finishSettling ends what startSettling began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
+// a copy will come, and be swallowed.
+func (c *Consumer) finishSettling(s *delivery.Settling, err error) {
+	if again := c.settled(s, err, true); again != nil {
+		err := c.call(func() error { return s.Consumer.AckID(again) })
+		if err != nil && c.ended.Err() == nil {
 			c.fail("acknowledging a newer delivery", err, "message", again)
 		}
-	}()
-	err = do()
-	return err
+	}
 }
 
-// settled ends what Table.Settle began. It returns the id of a newer delivery, if one came meanwhile.
-func (c *Consumer) settled(s delivery.Settling, err error) (again pulsar.MessageID) {
+// settled ends what Table.Settle began, and the call if it was one of its own. It returns the id of a newer delivery, if one
+// came meanwhile.
+func (c *Consumer) settled(s *delivery.Settling, err error, endsCall bool) (again pulsar.MessageID) {
 	c.mu.Lock()
-	o := c.table.Settled(s, err, time.Now())
+	o := c.table.Settled(*s, err, time.Now())
 	if o.Untrack {
 		c.untrack(s.Ref, s.Held)
 	}
-	if over := c.settling[s.Ref]; over != nil {
-		close(over)
-		delete(c.settling, s.Ref)
+	if len(c.settling) > 0 {
+		if over := c.settling[s.Ref]; over != nil {
+			close(over)
+			delete(c.settling, s.Ref)
+		}
 	}
 	c.forget()
 	wake := c.table.HasNext()
+	if endsCall {
+		c.callEnded()
+	}
 	c.mu.Unlock()
 	if wake {
 		c.nudge()
@@ -224,7 +232,7 @@ func (c *Consumer) ackList(consumer pulsar.Consumer, list []ackItem, failed puls
 		if item.settling.ID == nil {
 			continue
 		}
-		if newer := c.settled(item.settling, failure); newer != nil {
+		if newer := c.settled(&item.settling, failure, false); newer != nil {
 			again = append(again, newer)
 		}
 	}
