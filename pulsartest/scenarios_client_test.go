@@ -80,7 +80,7 @@ var clientScenarios = []scenario{
 		dead := subscribe(s.t, c, pulsar.ConsumerOptions{Topic: s.topic + "-dead", SubscriptionName: "s"})
 		k := subscribe(s.t, c, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "s", Type: pulsar.Shared,
 			NackRedeliveryDelay: 300 * time.Millisecond,
-			DLQ:                 &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead", InitialSubscriptionName: "initial",
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead", InitialSubscriptionName: "initial",
 				ProducerOptions: pulsar.ProducerOptions{DisableBatching: true}}}) // or the dead letters are a batch if they are near enough
 		s.publish(s.producer(c, pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true}), 3)
 		s.take("consumer", k, func(m pulsar.Message) {
