@@ -1,14 +1,11 @@
 package redelivery_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -21,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -42,14 +40,27 @@ func quiet() plog.Logger {
 func newBroker(t testing.TB) *broker {
 	b := &broker{t: t, url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 	if b.url == "" || b.admin == "" {
-		b.inProcess = pulsartest.NewServer(t)
-		b.url, b.admin = b.inProcess.URL(), b.inProcess.AdminURL()
+		return newInProcess(t, pulsar.ClientOptions{})
 	}
-	var err error
-	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(b.client.Close)
+	b.connect(pulsar.ClientOptions{})
 	return b
+}
+
+// newInProcess starts a broker in this process, and connects to it with options.
+func newInProcess(t testing.TB, o pulsar.ClientOptions) *broker {
+	server := pulsartest.NewServer(t)
+	b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), inProcess: server}
+	b.connect(o)
+	return b
+}
+
+// connect makes the client, with what else options say.
+func (b *broker) connect(o pulsar.ClientOptions) {
+	o.URL, o.Logger = b.url, quiet()
+	var err error
+	b.client, err = pulsar.NewClient(o)
+	require.NoError(b.t, err)
+	b.t.Cleanup(b.client.Close)
 }
 
 // startBroker starts a real broker of the test's own, with settings of standalone.conf.
@@ -91,24 +102,7 @@ func (b *broker) topic(partitions int) string {
 
 func (b *broker) rest(method, topic, path string, body, answer any) {
 	b.t.Helper()
-	var in io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		require.NoError(b.t, err)
-		in = bytes.NewReader(data)
-	}
-	req, err := http.NewRequest(method, b.admin+"/admin/v2/"+strings.Replace(topic, "://", "/", 1)+path, in)
-	require.NoError(b.t, err)
-	req.Header.Set("Content-Type", "application/json")
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	require.NoError(b.t, err)
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	require.Less(b.t, resp.StatusCode, 300, "%s %s%s: %s", method, topic, path, text)
-	if answer != nil {
-		require.NoError(b.t, json.Unmarshal(text, answer))
-	}
+	require.NoError(b.t, admin.Call(context.Background(), b.admin, method, topic+path, body, answer))
 }
 
 func (b *broker) unload(topic string) { b.rest("PUT", topic, "/unload", nil, nil) }

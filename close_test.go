@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // busy are consumers whose Close has most to wait for.
@@ -199,11 +198,7 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 		"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
 	}, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
-		server := pulsartest.NewServer(t)
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet(), OperationTimeout: 3 * time.Second})
-		require.NoError(t, err)
-		defer client.Close()
-		b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), client: client, inProcess: server}
+		b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
 		opts := b.options(b.topic(0), pulsar.Shared)
 		opts.MaxReconnectToBroker = &once
 		adjust(b, &opts)
@@ -212,8 +207,8 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 		for range 2 {
 			go func() { _, err := c.Receive(bg); received <- err }()
 		}
-		server.RefuseConnections(true)
-		server.DropConnections()
+		b.inProcess.RefuseConnections(true)
+		b.inProcess.DropConnections()
 		for range 2 {
 			select {
 			case err := <-received:

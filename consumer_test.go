@@ -269,13 +269,7 @@ func TestMessagesAreAskedForAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				inner := newFake()
-				opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: test.kind}, test.options...)
-				require.NoError(t, err)
-				inner.ch = opts.MessageChannel
-				c, err := redelivery.Wrap(inner)
-				require.NoError(t, err)
-				defer c.Close()
+				c, inner := newPrepared(t, test.kind, test.options...)
 				inner.deliver(1)
 				msg, start := receive(t, c), time.Now()
 				require.NoError(t, c.NackWithDelay(msg, test.delay))

@@ -5,9 +5,13 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // fake is a consumer without a broker: it delivers what the test sends to it and notes what it is asked to do.
@@ -23,6 +27,18 @@ type fake struct {
 	ackErr error
 	gate   chan struct{} // if not nil, an acknowledgement waits for it
 	panics bool          // acknowledgements do
+}
+
+// newPrepared returns a Consumer around a fake one that was prepared, so that it knows the subscription type.
+func newPrepared(t testing.TB, kind pulsar.SubscriptionType, options ...redelivery.Option) (*redelivery.Consumer, *fake) {
+	opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: kind}, options...)
+	require.NoError(t, err)
+	inner := newFake()
+	inner.ch = opts.MessageChannel
+	c, err := redelivery.Wrap(inner)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, inner
 }
 
 func newFake() *fake {

@@ -254,7 +254,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 		c.nacks.Untrack(ref)
 	case delivery.Swallow:
 		c.swallowed++
-		c.start(&c.swallow, func() { c.swallowCopy(cm) })
+		c.start(&c.swallow, func() { c.ackAgain("a settled message again", cm.Consumer, cm.ID()) })
 	}
 	c.mu.Unlock()
 	if warn {
@@ -262,14 +262,6 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
 			"wait for redelivery count too", "unacknowledged", delivery.NearLimit)
 	}
 	return verdict == delivery.Deliver || verdict == delivery.Redeliver
-}
-
-// swallowCopy acknowledges a copy of a message that was settled already.
-func (c *Consumer) swallowCopy(cm pulsar.ConsumerMessage) {
-	err := c.call(func() error { return cm.Consumer.AckID(cm.ID()) })
-	if err != nil && c.ended.Err() == nil {
-		c.fail("acknowledging a settled message again", err, "message", cm.ID())
-	}
 }
 
 // nudge tells the holder of turn to look at the table again.

@@ -20,7 +20,7 @@ import (
 // message was settled before or is not one of this Consumer's, say that nothing was published. When ctx ends or the Consumer
 // is closed meanwhile, nobody knows whether it was.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
-	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.Later(ctx, cm)
 	})
 }
@@ -28,7 +28,7 @@ func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) e
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). A level
 // that there is not is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
-	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.LaterLevel(ctx, cm, level)
 	})
 }
@@ -37,7 +37,7 @@ func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, 
 // counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string) error {
-	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.LaterAfter(ctx, cm, delay, properties)
 	})
 }
@@ -45,7 +45,7 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
 // or a retry topic. Errors are as with ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	return c.reconsume(ctx, msg, nil, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.reconsumer.DeadLetter(ctx, cm, reason)
 	})
 }
@@ -70,8 +70,7 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 	}
 }
 
-// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery. start is one of the
-// table's methods that begin to settle; nil for Settle.
+// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery.
 func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, start settleFunc,
 	publish func(context.Context, pulsar.ConsumerMessage) error) error {
 	id, err := idOf(msg)

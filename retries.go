@@ -26,7 +26,6 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if !s.retries(opts) {
 		switch {
 		case s.retryFrom == 0:
-			return nil
 		case s.reconsumer == nil:
 			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 		case opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared:

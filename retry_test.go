@@ -18,7 +18,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -327,11 +326,7 @@ func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
 
 func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
 	t.Parallel()
-	server := pulsartest.NewServer(t)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet(), OperationTimeout: time.Second})
-	require.NoError(t, err)
-	defer client.Close()
-	b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), client: client, inProcess: server}
+	b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: time.Second})
 	topic := b.topic(0)
 	opts := b.retrying(topic, 3)
 	opts.AckWithResponse = true // or an acknowledgement may be lost with the connection
@@ -339,8 +334,8 @@ func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
 	b.send(topic, 2, false)
 	first, second := receive(t, c), receive(t, c)
 	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Hour, nil)) // the producer is there
-	server.RefuseConnections(true)
-	server.DropConnections()
+	b.inProcess.RefuseConnections(true)
+	b.inProcess.DropConnections()
 	for _, call := range []func(context.Context) error{
 		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
 		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) }, // there is no producer yet
@@ -351,8 +346,8 @@ func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
 		require.Less(t, time.Since(begin), 2*time.Second)
 		cancel()
 	}
-	server.RefuseConnections(false)
-	require.Eventually(t, func() bool { return server.Subscription(topic, sub).Unacked == 1 }, 10*time.Second, ms(50))
+	b.inProcess.RefuseConnections(false)
+	require.Eventually(t, func() bool { return b.inProcess.Subscription(topic, sub).Unacked == 1 }, 10*time.Second, ms(50))
 	require.NoError(t, c.Ack(second))
 }
 

@@ -56,8 +56,8 @@ const (
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
-func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
-	s, standing, err := c.startSettling(context.Background(), id, nil)
+func (c *Consumer) settle(id pulsar.MessageID, inTransaction bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	s, standing, err := c.startSettling(context.Background(), id, c.table.Settle)
 	switch {
 	case err != nil:
 		return err
@@ -68,7 +68,7 @@ func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.C
 		defer c.endCall()
 		return ack(c.inner, id)
 	}
-	s.Undecided = undecided
+	s.Undecided = inTransaction
 	err = errPanicked
 	defer func() { c.finishSettling(&s, err) }()
 	err = ack(s.Consumer, s.ID)
@@ -78,29 +78,25 @@ func (c *Consumer) settle(id pulsar.MessageID, undecided bool, ack func(pulsar.C
 // settleFunc is one of the table's methods that begin to settle.
 type settleFunc func(pulsar.MessageID) (delivery.Settling, delivery.Standing)
 
-// startSettling begins to settle a message, as soon as no other call does; by Table.Settle, if start is nil. Without an error
-// finishSettling must follow for an Unsettled message, endCall for any other.
+// startSettling begins to settle a message, as soon as no other call does. Without an error finishSettling must follow for
+// an Unsettled message, endCall for any other.
 func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start settleFunc) (
 	s delivery.Settling, standing delivery.Standing, err error) {
 	for waited := false; ; waited = true {
 		c.mu.Lock()
-		if c.closing {
+		if err := c.begin(); err != nil {
 			c.mu.Unlock()
-			return s, standing, ErrClosed
+			return s, standing, err
 		}
-		if start == nil {
-			s, standing = c.table.Settle(id)
-		} else {
-			s, standing = start(id)
-		}
+		s, standing = start(id)
 		if standing != delivery.Busy {
-			c.calls++
 			c.mu.Unlock()
 			if waited && standing == delivery.Unknown {
 				standing = delivery.Settled // by the other, so that the table let go of it
 			}
 			return s, standing, nil
 		}
+		c.callEnded()
 		over := c.settling[s.Ref]
 		if over == nil {
 			over = make(chan struct{})
@@ -124,10 +120,15 @@ var errPanicked = errors.New("panicked")
 // a copy will come, and be swallowed.
 func (c *Consumer) finishSettling(s *delivery.Settling, err error) {
 	if again := c.settled(s, err, true); again != nil {
-		err := c.call(func() error { return s.Consumer.AckID(again) })
-		if err != nil && c.ended.Err() == nil {
-			c.fail("acknowledging a newer delivery", err, "message", again)
-		}
+		c.ackAgain("a newer delivery", s.Consumer, again)
+	}
+}
+
+// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged.
+func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.MessageID) {
+	err := c.call(func() error { return consumer.AckID(id) })
+	if err != nil && c.ended.Err() == nil {
+		c.fail("acknowledging "+what, err, "message", id)
 	}
 }
 
@@ -139,11 +140,9 @@ func (c *Consumer) settled(s *delivery.Settling, err error, endsCall bool) (agai
 	if o.Untrack {
 		c.untrack(s.Ref, s.Held)
 	}
-	if len(c.settling) > 0 {
-		if over := c.settling[s.Ref]; over != nil {
-			close(over)
-			delete(c.settling, s.Ref)
-		}
+	if over := c.settling[s.Ref]; over != nil {
+		close(over)
+		delete(c.settling, s.Ref)
 	}
 	c.forget()
 	wake := c.table.HasNext()
@@ -160,8 +159,8 @@ func (c *Consumer) settled(s *delivery.Settling, err error, endsCall bool) (agai
 	return o.Again
 }
 
-// AckIDList acknowledges several messages, as Ack does each. With AckWithResponse the error may be a pulsar.AckError, which has the ids that
-// were not acknowledged, as they were given here.
+// AckIDList acknowledges several messages, as Ack does each. With AckWithResponse the error may be a pulsar.AckError, which
+// has the ids that were not acknowledged, as they were given here.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		if err := checkID(id); err != nil {

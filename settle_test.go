@@ -14,7 +14,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -64,13 +63,7 @@ func TestAPanicEndsSettling(t *testing.T) {
 // Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
 func TestANackAfterACumulativeAckIsLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(ms(10)))
-		require.NoError(t, err)
-		inner := newFake()
-		inner.ch = prepared.MessageChannel
-		c, err := redelivery.Wrap(inner)
-		require.NoError(t, err)
-		defer c.Close()
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(ms(10)))
 		var msgs []pulsar.Message
 		for n := range int64(3) {
 			inner.deliver(n)
@@ -103,18 +96,14 @@ func TestInProgressBeforeTheClockStarts(t *testing.T) {
 
 func TestReconsumeHonoursItsContextWhileItWaits(t *testing.T) {
 	t.Parallel()
-	server := pulsartest.NewServer(t)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	b := &broker{t: t, client: client, inProcess: server, url: server.URL(), admin: server.AdminURL()}
+	b := newInProcess(t, pulsar.ClientOptions{})
 	c := b.subscribe(b.retrying("t", 5))
 	b.send("t", 1, false)
-	server.SwallowSends("t-"+sub+"-RETRY", 1)
+	b.inProcess.SwallowSends("t-"+sub+"-RETRY", 1)
 	msg := receive(t, c)
 	first := make(chan error, 1)
 	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
-	require.Eventually(t, func() bool { return len(server.Topics()) > 1 }, 5*time.Second, ms(10))
+	require.Eventually(t, func() bool { return len(b.inProcess.Topics()) > 1 }, 5*time.Second, ms(10))
 	time.Sleep(ms(200))
 	ctx, cancel := context.WithTimeout(bg, ms(100))
 	defer cancel()
@@ -198,18 +187,14 @@ func TestSeekEndsChores(t *testing.T) {
 // A message that came back before it could be moved to the retry topic is the application's.
 func TestAMessageThatCameBackIsNotMoved(t *testing.T) {
 	t.Parallel()
-	server := pulsartest.NewServer(t)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: quiet()})
-	require.NoError(t, err)
-	t.Cleanup(client.Close)
-	r, err := reconsume.New(client, reconsume.Options{Topic: "t", Subscription: sub, OperationTimeout: time.Second})
+	b := newInProcess(t, pulsar.ClientOptions{})
+	r, err := reconsume.New(b.client, reconsume.Options{Topic: "t", Subscription: sub, OperationTimeout: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(r.Close)
-	b := &broker{t: t, client: client, inProcess: server, url: server.URL(), admin: server.AdminURL()}
 	c := b.subscribe(b.options("t", pulsar.Shared), redelivery.WithReconsumer(r), redelivery.WithNackRetryTopic(ms(100)),
 		redelivery.WithNackRedeliveryDelay(ms(300)))
 	b.send("t", 2, false)
-	server.SwallowSends("t-"+sub+"-RETRY", 1)
+	b.inProcess.SwallowSends("t-"+sub+"-RETRY", 1)
 	for range 2 { // the first is moved in vain for a second, in which the second comes back
 		c.Nack(receive(t, c))
 	}
@@ -221,7 +206,7 @@ func TestAMessageThatCameBackIsNotMoved(t *testing.T) {
 	require.NoError(t, c.Ack(first))
 	require.NoError(t, c.Ack(second))
 	b.settles("persistent://public/default/t", 0)
-	assert.Empty(t, server.Messages("t-"+sub+"-RETRY"))
+	assert.Empty(t, b.inProcess.Messages("t-"+sub+"-RETRY"))
 	assert.EqualValues(t, 1, c.Stats().Failed)
 }
 
@@ -309,13 +294,7 @@ func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
 
 // Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
 func BenchmarkAckCumulative(b *testing.B) {
-	prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Exclusive})
-	require.NoError(b, err)
-	inner := newFake()
-	inner.ch = prepared.MessageChannel
-	c, err := redelivery.Wrap(inner)
-	require.NoError(b, err)
-	defer c.Close()
+	c, inner := newPrepared(b, pulsar.Exclusive)
 	n := int64(0)
 	for b.Loop() {
 		n++

@@ -45,10 +45,8 @@ func TestTransactions(t *testing.T) {
 	url, admin := startBroker(t, "transactions", map[string]string{"transactionCoordinatorEnabled": "true"})
 	each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
 		func(t *testing.T, kind pulsar.SubscriptionType) {
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet(), EnableTransaction: true})
-			require.NoError(t, err)
-			t.Cleanup(client.Close)
-			b := &broker{t: t, url: url, admin: admin, client: client}
+			b := &broker{t: t, url: url, admin: admin}
+			b.connect(pulsar.ClientOptions{EnableTransaction: true})
 			topic, ctx := b.topic(0), context.Background()
 			c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(ms(200)), redelivery.WithAckTimeout(time.Minute))
 			b.send(topic, 4, false)

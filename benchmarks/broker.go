@@ -1,21 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 // broker publishes for the workers: their CPU time is the consumer's alone.
@@ -40,39 +38,20 @@ func connect(url, admin string) (*broker, error) {
 func (b *broker) topic(partitions int) (string, error) {
 	name := fmt.Sprintf("persistent://public/default/benchmark-%08x", rand.Uint32())
 	if partitions > 0 {
-		return name, b.rest(http.MethodPut, name, "/partitions", partitions)
+		return name, b.rest(http.MethodPut, name+"/partitions", partitions)
 	}
-	return name, b.rest(http.MethodPut, name, "", nil)
+	return name, b.rest(http.MethodPut, name, nil)
 }
 
 func (b *broker) delete(topic string, partitions int) error {
 	if partitions > 0 {
-		return b.rest(http.MethodDelete, topic, "/partitions?force=true", nil)
+		return b.rest(http.MethodDelete, topic+"/partitions?force=true", nil)
 	}
-	return b.rest(http.MethodDelete, topic, "?force=true", nil)
+	return b.rest(http.MethodDelete, topic+"?force=true", nil)
 }
 
-func (b *broker) rest(method, topic, path string, body any) error {
-	data, err := json.Marshal(body)
-	if err != nil {
-		return err
-	}
-	url := b.admin + "/admin/v2/" + strings.Replace(topic, "://", "/", 1) + path
-	req, err := http.NewRequest(method, url, bytes.NewReader(data))
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, _ := io.ReadAll(resp.Body)
-	if resp.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s: %s", method, url, resp.Status, text)
-	}
-	return nil
+func (b *broker) rest(method, path string, body any) error {
+	return admin.Call(context.Background(), b.admin, method, path, body, nil)
 }
 
 // publish sends the payloads "0" … "n-1", in batches of batchSize if that is over 1, one every so often if every is set.

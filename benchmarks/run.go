@@ -61,11 +61,9 @@ const warmUps = 10
 // warmUp does a work that does not count.
 func (r *runner) warmUp(ctx context.Context, w work) {
 	cells := r.cells(w)
-	for _, c := range cells[:min(1, len(cells))] {
-		for i := range warmUps {
-			r.progress.say(fmt.Sprintf("warming the broker up, %d of %d", i+1, warmUps))
-			_, _ = r.once(ctx, merge(c.setting.task, c.client.task), c.setting)
-		}
+	for i := 0; i < warmUps && len(cells) > 0 && ctx.Err() == nil; i++ {
+		r.progress.say(fmt.Sprintf("warming the broker up, %d of %d", i+1, warmUps))
+		_, _ = r.once(ctx, merge(cells[0].setting.task, cells[0].client.task), cells[0].setting)
 	}
 }
 

@@ -3,15 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -57,39 +55,9 @@ func script(ctx context.Context, args ...string) (string, error) {
 	return string(out), nil
 }
 
-// rest calls the admin API. A name of a topic is made the path that it has there.
+// rest calls the admin API.
 func (b *broker) rest(ctx context.Context, method, path string, body, answer any) error {
-	var in io.Reader
-	if body != nil {
-		data, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		in = bytes.NewReader(data)
-	}
-	path = strings.Replace(path, "://", "/", 1)
-	req, err := http.NewRequestWithContext(ctx, method, b.admin+"/admin/v2/"+path, in)
-	if err != nil {
-		return err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Close = true
-	resp, err := http.DefaultClient.Do(req)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return err
-	}
-	if resp.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
-	}
-	if answer != nil {
-		return json.Unmarshal(text, answer)
-	}
-	return nil
+	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
 // backlog returns how many messages of a topic are not acknowledged; -1 if there is no subscription to ask about.

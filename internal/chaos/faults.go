@@ -29,26 +29,17 @@ var (
 
 var faults = []fault{
 	{name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
-		types: allTypes, work: waiting, short: true, make: func(ctx context.Context, t *trial) error {
-			if err := t.allWait(ctx); err != nil {
-				return err
-			}
+		types: allTypes, work: waiting, short: true, make: onceAllWait(func(ctx context.Context, _ *trial) error {
 			if _, err := script(ctx, "kill"); err != nil {
 				return err
 			}
 			_, err := script(ctx, "start", "-keep")
 			return err
-		}},
+		})},
 	{name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
-		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, func(_ context.Context, t *trial) error {
-			t.proxy.cut()
-			return nil
-		})},
+		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, cut)},
 	{name: "retries cut", what: "the same, with reconsumes",
-		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, func(_ context.Context, t *trial) error {
-			t.proxy.cut()
-			return nil
-		})},
+		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, cut)},
 	{name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
@@ -70,19 +61,13 @@ var faults = []fault{
 			return t.broker.rest(ctx, "PUT", t.work.Topic+"/unload", nil, nil)
 		})},
 	{name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
-		types: allTypes, work: waiting, make: func(ctx context.Context, t *trial) error {
-			if err := t.allWait(ctx); err != nil {
-				return err
-			}
+		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return t.broker.rest(ctx, "POST", t.work.Topic+"/terminate", nil, nil)
-		}},
+		})},
 	{name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
-		types: allTypes, work: waiting, make: func(ctx context.Context, t *trial) error {
-			if err := t.allWait(ctx); err != nil {
-				return err
-			}
+		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
 			return t.broker.rest(ctx, "DELETE", t.work.Topic+"/subscription/"+subscription+"?force=true", nil, nil)
-		}},
+		})},
 	{name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
 		types: shared, work: retrying, make: fillRetryTopic},
 	{name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
@@ -99,19 +84,10 @@ var faults = []fault{
 		}},
 	{name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",
 		types: allTypes, work: work{Messages: 500, Min: 200 * time.Millisecond, Queue: 1},
-		make: repeat(20, 200*time.Millisecond, func(_ context.Context, t *trial) error {
-			t.proxy.cut()
-			return nil
-		})},
+		make: repeat(20, 200*time.Millisecond, cut)},
 	{name: "50,000 waiting", what: "as many as the broker hands out unacknowledged, all waiting for a nack, and one cut",
 		types: only, work: work{Messages: 50_000, Min: 20 * time.Second, NackAll: true},
-		make: func(ctx context.Context, t *trial) error {
-			if err := t.allWait(ctx); err != nil {
-				return err
-			}
-			t.proxy.cut()
-			return nil
-		}},
+		make: onceAllWait(cut)},
 }
 
 func processes(n int) work {
@@ -134,9 +110,20 @@ func repeat(times int, every time.Duration, do func(context.Context, *trial) err
 	}
 }
 
-// allWait waits until each message has failed.
-func (t *trial) allWait(ctx context.Context) error {
-	return t.until(ctx, "until all wait", func(n counts) bool { return n.failed >= t.work.Messages })
+// onceAllWait does something when each message has failed.
+func onceAllWait(do func(context.Context, *trial) error) func(context.Context, *trial) error {
+	return func(ctx context.Context, t *trial) error {
+		err := t.until(ctx, "until all wait", func(n counts) bool { return n.failed >= t.work.Messages })
+		if err != nil {
+			return err
+		}
+		return do(ctx, t)
+	}
+}
+
+func cut(_ context.Context, t *trial) error {
+	t.proxy.cut()
+	return nil
 }
 
 func replace(_ context.Context, t *trial) error {

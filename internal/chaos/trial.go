@@ -47,14 +47,12 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
 	}
-	for tries := 1; ; tries++ { // a broker that was killed may take a while until it writes again
+	err = patiently(ctx, func() error {
 		t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
-		if err = t.send(ctx); err == nil {
-			break
-		}
-		if sleep(ctx, time.Second); tries == 20 || ctx.Err() != nil {
-			return result{}, fmt.Errorf("sending: %w", err)
-		}
+		return t.send(ctx)
+	})
+	if err != nil {
+		return result{}, fmt.Errorf("sending: %w", err)
 	}
 	if err := t.start(ctx); err != nil {
 		return result{}, err
@@ -79,11 +77,8 @@ func (t *trial) send(ctx context.Context) error {
 	defer client.Close()
 	var producers [2]pulsar.Producer
 	for i := range producers {
-		err := patiently(ctx, func() (err error) {
-			producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
-				Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
-			})
-			return err
+		producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
+			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
 		})
 		if err != nil {
 			return err
@@ -110,7 +105,7 @@ func (t *trial) send(ctx context.Context) error {
 
 // patiently makes a topic. A broker that was killed and started again refuses that now and then, for a while.
 func patiently(ctx context.Context, makeTopic func() error) (err error) {
-	for range 60 {
+	for range 20 {
 		if err = makeTopic(); err == nil || ctx.Err() != nil {
 			return err
 		}

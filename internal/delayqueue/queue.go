@@ -197,14 +197,7 @@ func (q *Queue[K]) remove(slot uint32) {
 	if q.keys.Len() == 0 && len(q.delays) > 1024 {
 		q.delays = nil
 	}
-	if last := q.heap.pop(); last.slot != slot {
-		q.move(i, last)
-	}
-}
-
-// move gives n the place i, or one above or below it.
-func (q *Queue[K]) move(i uint32, n node) {
-	if !q.up(i, n) {
-		q.down(i, n)
+	if last := q.heap.pop(); last.slot != slot && !q.up(i, last) {
+		q.down(i, last)
 	}
 }

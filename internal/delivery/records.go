@@ -43,6 +43,15 @@ func (t *Table) find(id pulsar.MessageID) (Ref, *entry, *record) {
 	return ref, e, r
 }
 
+// findHeld finds a message if the application has this delivery of it.
+func (t *Table) findHeld(id pulsar.MessageID) (Ref, *entry, *record) {
+	ref, e, r := t.find(id)
+	if r == nil || r.state != held || r.isStale(id) {
+		return Ref{}, nil, nil
+	}
+	return ref, e, r
+}
+
 func (t *Table) key(ref Ref) Key { return t.entries.At(ref.slot).Key.key(ref.index) }
 
 // add returns the entry of key, which has room for a batch of size and is s's.

@@ -44,8 +44,9 @@ func (t *Table) hasPassed(s *stream, key Key, now time.Time) bool {
 	if _, known := t.entries.Find(key.entryID()); known {
 		return false
 	}
+	late := t.late()
 	for _, p := range s.spans {
-		if !key.before(p.from) && !p.to.before(key) && now.Sub(p.at) <= t.late() {
+		if !key.before(p.from) && !p.to.before(key) && now.Sub(p.at) <= late {
 			return true
 		}
 	}

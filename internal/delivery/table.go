@@ -131,8 +131,8 @@ func (t *Table) Count(id pulsar.MessageID) (count uint32, ok bool) {
 // Await notes that the application took a message, and that the time for which it may have it is measured. Await reports
 // false if the application no longer has this delivery of it.
 func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
-	ref, _, r := t.find(id)
-	if r == nil || r.state != held || r.isStale(id) {
+	ref, _, r := t.findHeld(id)
+	if r == nil {
 		return Ref{}, false
 	}
 	r.flags |= measured
@@ -141,8 +141,8 @@ func (t *Table) Await(id pulsar.MessageID) (Ref, bool) {
 
 // Has reports whether the application has this delivery of a message, and whether Await was called for it.
 func (t *Table) Has(id pulsar.MessageID) (ref Ref, awaited, ok bool) {
-	ref, _, r := t.find(id)
-	if r == nil || r.state != held || r.isStale(id) {
+	ref, _, r := t.findHeld(id)
+	if r == nil {
 		return Ref{}, false, false
 	}
 	return ref, r.flags.has(measured), true
@@ -153,8 +153,8 @@ func (t *Table) Has(id pulsar.MessageID) (ref Ref, awaited, ok bool) {
 // false where the nack changes nothing: a second one, one after the message was settled or timed out, or one that names an
 // earlier delivery than the application's newest.
 func (t *Table) Nack(id pulsar.MessageID, delay time.Duration, now time.Time) (ref Ref, a Action, ok bool) {
-	ref, e, r := t.find(id)
-	if r == nil || r.state != held || r.isStale(id) {
+	ref, e, r := t.findHeld(id)
+	if r == nil {
 		return Ref{}, Action{}, false
 	}
 	t.move(ref, r, waiting)

@@ -9,10 +9,7 @@ import (
 
 // batch nacks every message once and acknowledges it when it is back, and counts what that takes.
 func (w *worker) batch() (Report, error) {
-	if err := w.publish(w.Messages); err != nil {
-		return Report{}, err
-	}
-	if err := w.published(); err != nil {
+	if err := w.publishAll(w.Messages); err != nil {
 		return Report{}, err
 	}
 	c, err := w.subscribe()

@@ -6,10 +6,7 @@ import (
 
 // consume receives and acknowledges messages that are there already. The first tenth is not measured.
 func (w *worker) consume() (Report, error) {
-	if err := w.publish(w.Messages); err != nil {
-		return Report{}, err
-	}
-	if err := w.published(); err != nil {
+	if err := w.publishAll(w.Messages); err != nil {
 		return Report{}, err
 	}
 	c, err := w.subscribe()
@@ -18,19 +15,12 @@ func (w *worker) consume() (Report, error) {
 	}
 	defer c.Close()
 	warmUp := w.Messages / 10
-	var begin time.Time
-	var cpuBegin time.Duration
-	for i := range w.Messages {
-		if i == warmUp {
-			begin, cpuBegin = time.Now(), cpu()
-		}
-		msg, err := w.receive(c)
-		if err != nil {
-			return Report{}, err
-		}
-		if err := c.Ack(msg); err != nil {
-			return Report{}, err
-		}
+	if err := w.acknowledge(c, warmUp); err != nil {
+		return Report{}, err
+	}
+	begin, cpuBegin := time.Now(), cpu()
+	if err := w.acknowledge(c, w.Messages-warmUp); err != nil {
+		return Report{}, err
 	}
 	n := float64(w.Messages - warmUp)
 	return Report{Figures: map[string]float64{

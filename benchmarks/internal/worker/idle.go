@@ -24,10 +24,7 @@ func (w *worker) idle() (Report, error) {
 	time.Sleep(settleDown)
 	figures := map[string]float64{"heapBytes": heap() - before, "idlePercent": w.idleCPU()}
 	if w.Messages > 0 {
-		if err := w.publish(w.Messages); err != nil {
-			return Report{}, err
-		}
-		if err := w.published(); err != nil {
+		if err := w.publishAll(w.Messages); err != nil {
 			return Report{}, err
 		}
 		time.Sleep(settleDown)

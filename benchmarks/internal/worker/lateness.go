@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"math"
 	"strconv"
 	"time"
 )
@@ -71,7 +70,7 @@ func (w *worker) fails(i int) int {
 func (w *worker) planned(redeliveryCount int) time.Duration {
 	d := ms(w.AckTimeoutMs)
 	if w.MinMs > 0 {
-		d += min(ms(w.MaxMs), time.Duration(float64(ms(w.MinMs))*math.Pow(2, float64(redeliveryCount))))
+		d += w.exponential(uint32(redeliveryCount))
 	}
 	return d
 }

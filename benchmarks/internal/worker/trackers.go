@@ -60,20 +60,13 @@ func (w *worker) trackerCosts(figures map[string]float64) {
 
 	var from, to runtime.MemStats
 	runtime.ReadMemStats(&from)
-	untracked := time.Duration(0)
-	pair := perKey(func(i int) {
+	figures["pairNs"] = perKey(func(i int) {
 		t.Track(keyOf(n+i), uint32(i%7))
 		t.Untrack(keyOf(i))
 	})
 	runtime.ReadMemStats(&to)
-	figures["pairNs"] = pair
 	figures["allocs"] = float64(to.Mallocs-from.Mallocs) / float64(n)
-	begin := time.Now()
-	for i := range n {
-		t.Untrack(keyOf(n + i))
-	}
-	untracked = time.Since(begin)
-	figures["untrackNs"] = float64(untracked.Nanoseconds()) / float64(n)
+	figures["untrackNs"] = perKey(func(i int) { t.Untrack(keyOf(n + i)) })
 }
 
 // trackerHandOver lets all keys fall due at one moment, and settles others meanwhile.

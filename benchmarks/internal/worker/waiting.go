@@ -85,20 +85,11 @@ func (w *worker) handOver(c pulsar.Consumer, figures map[string]float64) error {
 
 // consumeSome brings buffers and connections to their size.
 func (w *worker) consumeSome(c pulsar.Consumer, n int) error {
-	if err := w.publish(n); err != nil {
+	if err := w.publishAll(n); err != nil {
 		return err
 	}
-	if err := w.published(); err != nil {
+	if err := w.acknowledge(c, n); err != nil {
 		return err
-	}
-	for range n {
-		msg, err := w.receive(c)
-		if err != nil {
-			return err
-		}
-		if err := c.Ack(msg); err != nil {
-			return err
-		}
 	}
 	time.Sleep(time.Second) // acknowledgements are grouped
 	return nil

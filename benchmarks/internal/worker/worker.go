@@ -113,8 +113,11 @@ func Run(in io.Reader, out io.Writer) error {
 // publish asks for messages.
 func (w *worker) publish(n int) error { return w.out.Encode(map[string]int{"publish": n}) }
 
-// published waits until all messages are there.
-func (w *worker) published() error {
+// publishAll asks for messages and waits until they are there.
+func (w *worker) publishAll(n int) error {
+	if err := w.publish(n); err != nil {
+		return err
+	}
 	_, err := w.in.ReadString('\n')
 	return err
 }
@@ -161,10 +164,29 @@ func (w *worker) delay(redeliveryCount uint32) time.Duration {
 	case redeliveryCount == 0 && w.FirstMs > 0:
 		return ms(w.FirstMs) + time.Duration(rand.Int64N(int64(ms(w.SpreadMs))+1))
 	}
-	return time.Duration(min(float64(ms(w.MaxMs)), float64(ms(w.MinMs))*math.Pow(2, float64(redeliveryCount))))
+	return w.exponential(redeliveryCount)
+}
+
+// exponential is min(maxMs, minMs · 2ⁿ).
+func (w *worker) exponential(n uint32) time.Duration {
+	return time.Duration(min(float64(ms(w.MaxMs)), float64(ms(w.MinMs))*math.Pow(2, float64(n))))
 }
 
 func (w *worker) receive(c pulsar.Consumer) (pulsar.Message, error) { return c.Receive(w.ctx) }
+
+// acknowledge receives and acknowledges messages.
+func (w *worker) acknowledge(c pulsar.Consumer, n int) error {
+	for range n {
+		msg, err := w.receive(c)
+		if err != nil {
+			return err
+		}
+		if err := c.Ack(msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
 
