@@ -578,9 +578,6 @@ func runModel(t *testing.T, rewinds, indexAcks bool, seed uint64, steps int) {
 	if rng.IntN(3) == 0 {
 		options = append(options, redelivery.WithHoldLimit(3000)) // five copies
 	}
-	if rng.IntN(2) == 0 {
-		options = append(options, redelivery.WithRedeliveryAhead(time.Duration(rng.IntN(300))*time.Millisecond))
-	}
 	times := rng.IntN(2) == 0
 	if times {
 		options = append(options, redelivery.WithAckTimeout(modelTimeout), redelivery.WithAckTimeoutRedeliveryBackoff(policy))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -159,21 +160,16 @@ func fullTopic(topic string) string {
 	return "persistent://public/default/" + topic
 }
 
-// maxEarly is how much earlier than its delay the broker may release a retry: its clock ticks once a second. More is not
-// believed, since clocks differ and properties lie.
-const maxEarly = 2 * time.Second
-
-// isRetry reports whether a message came from the retry topic.
-func (c *Consumer) isRetry(msg pulsar.Message) bool {
-	return c.retryTopic != "" && strings.HasPrefix(msg.Topic(), c.retryTopic) && reconsume.BaseTopic(msg.Topic()) == c.retryTopic
-}
-
-// early returns for how long a retry is to be held back.
-func early(retry pulsar.Message, now time.Time) time.Duration {
-	delay, ok := reconsume.DelayTime(retry)
-	if !ok {
-		return 0
+// retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the
+// broker may end early.
+func retryOf(retry pulsar.Message, now time.Time) ledger.Retry {
+	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
+	if delay, ok := reconsume.DelayTime(retry); ok && delay <= maxDelay {
+		const rounded = time.Millisecond // off the publish time
+		r.Wait = retry.PublishTime().Add(delay + rounded).Sub(now)
 	}
-	const rounded = time.Millisecond // off the publish time
-	return min(retry.PublishTime().Add(delay+rounded).Sub(now), maxEarly)
+	return r
 }
+
+// maxDelay is the longest delay of a retry that is believed: clocks differ, and properties lie.
+const maxDelay = 24 * time.Hour

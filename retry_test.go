@@ -209,8 +209,12 @@ func TestTwoTopicsOnePartitioned(t *testing.T) {
 	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
 	b.send(first, 2, false)
 	b.send(second, 2, false)
+	var msgs []pulsar.Message
 	for range 4 {
-		require.NoError(t, c.ReconsumeLaterNext(bg, receive(t, c)))
+		msgs = append(msgs, receive(t, c))
+	}
+	for _, msg := range msgs {
+		require.NoError(t, c.ReconsumeLaterNext(bg, msg))
 	}
 	real := map[string]int{}
 	for range 4 {
