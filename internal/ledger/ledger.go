@@ -213,8 +213,14 @@ func (l *Ledger) Idle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.idleAt = time.Now()
+	asked := map[*stream]bool{}
+	for slot, r := range l.table.asked {
+		if l.idleAt.Sub(r.at) < l.o.AskDelay+answer {
+			asked[l.table.entries.At(slot).Value.stream()] = true
+		}
+	}
 	for _, s := range l.table.streams {
-		if l.idleAt.Sub(s.run.asked.at) > l.o.AskDelay+answer {
+		if !asked[s] {
 			l.table.idle(s)
 		}
 	}

@@ -18,6 +18,7 @@ type log struct {
 	sure    uint64 // the broker has the acknowledgements of so many
 	passed  uint64 // and no copies of so many are on their way
 	marks   []mark // what became sure and has not passed
+	emptied uint64 // settled when nothing was on its way, if nothing was asked for since
 
 	asking uint8  // marks until a request that rewinds has surely been sent
 	answer uint64 // copies of anything may come until so many were taken, since the broker rewinds
@@ -132,8 +133,11 @@ func (t *table) mark(s *stream) (more bool) {
 	}
 	if !l.lost { // or nobody knows what was sent
 		if l.sure != l.marked {
-			l.sure = l.marked
-			l.marks = append(l.marks, mark{l.sure, l.taken + t.queue(s)})
+			if l.sure = l.marked; l.sure <= l.emptied {
+				l.passed, l.marks = l.sure, nil
+			} else {
+				l.marks = append(l.marks, mark{l.sure, l.taken + t.queue(s)})
+			}
 		}
 		l.marked = l.settled
 	}
@@ -150,7 +154,7 @@ func (t *table) repeats(s *stream) {
 // acknowledged of late.
 func (t *table) disconnected(s *stream) {
 	l := &s.log
-	l.lost = true
+	l.lost, l.emptied = true, 0
 	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
 	s.run = run{last: s.run.last, index: s.run.index}
 }
@@ -161,6 +165,6 @@ func (t *table) idle(s *stream) {
 	if l.lost || l.asking > 0 {
 		return
 	}
-	l.answer, l.again, l.passed, l.marks = l.taken, l.taken, l.sure, nil
+	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
 	t.prune(s)
 }

@@ -138,7 +138,7 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 	for s.log.n > 0 {
 		t.pop(s)
 	}
-	s.gone = true
+	s.gone, s.consumer = true, nil // whoever has the stream still must not keep its consumer
 	if t.latest == s {
 		t.latest = nil
 	}

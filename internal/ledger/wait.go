@@ -307,6 +307,7 @@ func (l *Ledger) mayCome(s *stream, r *request) bool {
 func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
 	s := e.stream()
 	e.flags |= repeated
+	s.log.emptied = 0
 	if l.o.Rewinds || !l.o.Signals {
 		s.log.asking = uint8(min(255, 2+l.o.AskDelay/l.o.SendDelay))
 		l.unsent(s)
