@@ -134,7 +134,7 @@ func (f *fake) deliver(n int64) pulsar.MessageID {
 func (f *fake) deliverBatch(n int64, size int32) {
 	id := pulsar.NewMessageID(1, n, 0, 0)
 	if size > 0 {
-		id = &modelIDs{1, n, 0, size}
+		id = &batchID{id, size}
 	}
 	f.queue <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id}}
 }
@@ -156,3 +156,11 @@ func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
 
 // foreignID is a message id of somebody's own.
 type foreignID struct{ pulsar.MessageID }
+
+// batchID is the id of a message of a batch.
+type batchID struct {
+	pulsar.MessageID
+	size int32
+}
+
+func (id *batchID) BatchSize() int32 { return id.size }
