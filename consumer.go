@@ -184,6 +184,13 @@ func (c *Consumer) Unsubscribe() error { return c.alone(c.inner.Unsubscribe) }
 // UnsubscribeForce deletes the subscription and disconnects its consumers. What was received before is forgotten.
 func (c *Consumer) UnsubscribeForce() error { return c.alone(c.inner.UnsubscribeForce) }
 
+// GetLastMessageIDs returns the ids of the last messages that were published to each partition.
+func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
+	c.hooks.queries.Add(1)
+	defer c.hooks.queries.Add(-1)
+	return c.inner.GetLastMessageIDs()
+}
+
 // Stats is what a Consumer did, and its current state.
 type Stats struct {
 	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again

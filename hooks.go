@@ -23,11 +23,14 @@ type hooks struct {
 
 	outer  atomic.Pointer[Consumer]
 	closes atomic.Int32 // of the inner consumer and those that it is made of
-	lost   atomic.Bool  // a connection, and not every topic has received since
+	lost   atomic.Bool  // a connection, and what is received may tell more of it
 
-	mu      sync.Mutex
-	gaveUp  int
-	lastAsk time.Time
+	queries atomic.Int32 // that are under way and may ask for a backoff too
+
+	mu           sync.Mutex
+	gaveUp       int
+	lastAsk      time.Time
+	reconnecting int
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -43,9 +46,9 @@ func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 	if !h.lost.Load() {
 		return
 	}
-	if outer := h.outer.Load(); outer != nil {
+	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
 		h.lost.Store(false)
-		if !outer.ledger.Received(cm.Topic()) {
+		if outer.ledger.Received(cm.Topic(), cm.ID()) {
 			h.lost.Store(true)
 		}
 	}
@@ -87,22 +90,47 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 // mayBeClosed reports whether the inner consumer may have closed itself. One that was not prepared does not tell.
 func (h *hooks) mayBeClosed() bool { return h.tick == 0 || h.closes.Load() > 0 }
 
-// disconnected notes that a topic's connection was lost, or any if topic is "".
-func (h *hooks) disconnected(topic string) {
-	if outer := h.outer.Load(); outer != nil {
-		h.lost.Store(true)
-		outer.ledger.Disconnected(topic)
-	}
-}
-
 // backoffPolicy returns what upstream calls at the beginning of each reconnection: the one public sign of it.
 func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	if of == nil {
 		of = backoff.NewDefaultBackoff
 	}
 	return func() backoff.Policy {
-		h.disconnected("")
-		return of()
+		outer := h.outer.Load()
+		if outer == nil {
+			return of()
+		}
+		h.lost.Store(true)
+		outer.ledger.Disconnected()
+		if h.queries.Load() > 0 {
+			return of()
+		}
+		h.mu.Lock()
+		h.reconnecting++
+		h.mu.Unlock()
+		return &reconnection{Policy: of(), over: h.connected}
+	}
+}
+
+// reconnection is the backoff of one reconnection, which upstream resets when it has succeeded.
+type reconnection struct {
+	backoff.Policy
+	over func()
+	once sync.Once
+}
+
+func (r *reconnection) Reset() {
+	r.once.Do(r.over)
+	r.Policy.Reset()
+}
+
+func (h *hooks) connected() {
+	h.mu.Lock()
+	h.reconnecting--
+	all := h.reconnecting == 0
+	h.mu.Unlock()
+	if all {
+		h.outer.Load().ledger.Connected()
 	}
 }
 
@@ -114,15 +142,22 @@ type listener struct {
 }
 
 func (l listener) BecameActive(consumer pulsar.Consumer, topic string, partition int32) {
+	l.activate(topic, true)
 	if l.of != nil {
 		l.of.BecameActive(l.hooks.consumer(consumer), topic, partition)
 	}
 }
 
 func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partition int32) {
-	l.hooks.disconnected(topic)
+	l.activate(topic, false)
 	if l.of != nil {
 		l.of.BecameInactive(l.hooks.consumer(consumer), topic, partition)
+	}
+}
+
+func (l listener) activate(topic string, active bool) {
+	if outer := l.hooks.outer.Load(); outer != nil {
+		outer.ledger.Activate(topic, active)
 	}
 }
 

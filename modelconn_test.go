@@ -69,6 +69,9 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 				backOff.Next()
 			}
 			p.inDoubt()
+			p.w.mu.Lock()
+			p.backOff = backOff
+			p.w.mu.Unlock()
 		}()
 	}
 }
@@ -97,6 +100,9 @@ func (p *modelPart) grab() {
 		}
 		p.w.note("%v is connected again", p.sub.name)
 		p.state, p.permits = live, 0
+		if backOff := p.backOff; backOff != nil {
+			go backOff.Reset()
+		}
 		p.sub.connect(p)
 		if p.rng.IntN(2) == 0 {
 			p.pump()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
 // modelPart is what upstream makes of one topic of a consumer (partitionConsumer): a queue that the broker fills for
@@ -14,6 +15,7 @@ import (
 // and requests one after another, and a connection that breaks. It is also the topic's own consumer, as ConsumerMessages
 // have it.
 type modelPart struct {
+	backOff backoff.Policy // of the last reconnection
 	pulsar.Consumer
 	w     *modelWorld
 	cfg   *modelConfig

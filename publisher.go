@@ -137,7 +137,7 @@ func (c *Consumer) drain(ch *chores) {
 		next := ch.todo[0]
 		ch.todo = ch.todo[1:]
 		ch.mu.Unlock()
-		if next.era.Err() == nil && !c.outside(func() { next.do(next.era) }) {
+		if next.era.Err() == nil && !c.outside(func() { c.safely(func() { next.do(next.era) }) }) {
 			return
 		}
 	}

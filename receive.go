@@ -230,13 +230,18 @@ func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
 	if len(c.hooks.of) == 0 {
 		return
 	}
+	if d.Kept {
+		c.safely(func() { c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()}) })
+	}
+	c.safely(func() { c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg}) })
+}
+
+// safely calls what may call code that is not ours, where nobody could recover from its panic.
+func (c *Consumer) safely(call func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.fail("interceptor", fmt.Errorf("panic: %v", r), "message", msg.ID())
+			c.fail("a callback", fmt.Errorf("panic: %v", r))
 		}
 	}()
-	if d.Kept {
-		c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()})
-	}
-	c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg})
+	call()
 }

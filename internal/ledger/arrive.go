@@ -43,7 +43,11 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 	}
 	t, id := &l.table, cm.ID()
 	s := t.stream(cm.Topic(), cm.Consumer)
-	s.log.taken++
+	if s.log.taken++; s.inactive { // it was prefetched before
+		l.stats.Dropped++
+		s.missed = id
+		return d, Hold
+	}
 	ref, e := t.add(id, s)
 	t.follow(s, ref.slot())
 	if t.o.Rewinds {
@@ -96,7 +100,7 @@ func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry
 func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (handed bool) {
 	t := &l.table
 	l.repeated(e)
-	r.flags &^= adopted
+	r.flags &^= doubtful
 	asked := t.asked[ref.slot()].at
 	delete(t.asked, ref.slot())
 	switch r.state {

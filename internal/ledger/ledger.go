@@ -105,7 +105,7 @@ func (l *Ledger) Close() {
 func (l *Ledger) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.offer != nil {
+	for l.offer != nil {
 		l.withdraw()
 	}
 	l.nacks.Clear()
@@ -161,26 +161,35 @@ func (l *Ledger) Unsettled() (n int) {
 	return n
 }
 
-// Disconnected tells that the connection of a topic, or of any if topic is "", was lost. What waits here may be another
-// consumer's by now: kept messages are dropped, and either the broker sends them again or they are asked for when due.
-func (l *Ledger) Disconnected(topic string) {
+// Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: kept
+// messages are dropped, and either the broker sends them again or they are asked for when due.
+func (l *Ledger) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.withdraw()
+	for _, s := range l.table.streams {
+		l.table.disconnected(s)
+		l.drop(s)
+	}
+}
+
+// drop drops what is kept of a stream, whose messages may be another consumer's. The caller holds mu.
+func (l *Ledger) drop(s *stream) {
 	t := &l.table
-	for _, s := range t.streams {
-		if topic != "" && s.topic != topic {
-			continue
+	for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
+		e := &t.entries.At(slot).Value
+		for i := range e.size() {
+			e.at(i).flags |= doubtful
 		}
-		t.disconnected(s)
 	}
 	for slot := range t.asked {
-		if item := t.entries.At(slot); topic == "" || item.Value.stream().topic == topic {
+		if t.entries.At(slot).Value.stream() == s {
 			delete(t.asked, slot)
 		}
 	}
 	for ref := range t.shelf.messages {
 		e, r := t.at(ref)
-		if topic != "" && e.stream().topic != topic {
+		if e.stream() != s {
 			continue
 		}
 		t.drop(ref, e)
@@ -194,18 +203,47 @@ func (l *Ledger) Disconnected(topic string) {
 	}
 }
 
-// Received tells that a message of a topic was received: its connection is there again.
-func (l *Ledger) Received(topic string) (all bool) {
+// Connected tells that no topic is without its connection any more. Those of which another consumer has the messages are told
+// again.
+func (l *Ledger) Connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all = true
+	for _, s := range l.table.streams {
+		s.log.lost = false
+	}
+}
+
+// Received tells that a message was received after a connection was lost, and reports whether Received has to be called
+// further on.
+func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, s := range l.table.streams {
 		if s.topic == topic {
-			s.log.lost = false
+			l.table.received(s, entryOf(id))
 		}
-		all = all && !s.log.lost
+		more = more || s.log.taken < s.log.again
 	}
-	return all
+	return more
+}
+
+// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched
+// and is another's. Should one of them be this consumer's all the same, it is asked for afterwards.
+func (l *Ledger) Activate(topic string, active bool) {
+	var a ask
+	l.mu.Lock()
+	l.withdraw()
+	if s := l.table.streams[topic]; s != nil {
+		if s.inactive = !active; s.inactive {
+			l.drop(s)
+		} else if s.missed != nil {
+			a = ask{s.consumer, s.missed}
+			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
+			l.unsent(s)
+		}
+	}
+	l.mu.Unlock()
+	l.send(a)
 }
 
 // Idle tells that nothing came for a while although somebody waited.

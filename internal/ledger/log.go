@@ -23,7 +23,8 @@ type log struct {
 	asking uint8  // marks until a request that rewinds has surely been sent
 	answer uint64 // copies of anything may come until so many were taken, since the broker rewinds
 	again  uint64 // likewise, since a connection was lost and so were acknowledgements
-	lost   bool   // nothing was received since a connection was lost
+	lost   bool   // its connection, or another's
+	safe   uint64 // the broker had the acknowledgements of so many before
 	batch  int32  // size of the largest
 }
 
@@ -156,7 +157,27 @@ func (t *table) disconnected(s *stream) {
 	l := &s.log
 	l.lost, l.emptied = true, 0
 	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
+	if l.safe = l.sure; t.o.Confirmed {
+		l.safe = l.settled
+	}
 	s.run = run{last: s.run.last, index: s.run.index}
+	s.inactive, s.missed = false, nil // nobody knows
+}
+
+// received notes that the inner consumer received a message after a connection was lost. One that was taken before and was not
+// asked for is sent over a new connection, which the queue does not outlive: copies of what the broker knew to be acknowledged
+// before that are sent because an operator moved the cursor back, and are to be delivered.
+func (t *table) received(s *stream, id entryID) {
+	l := &s.log
+	l.lost = false
+	slot, known := t.entryAt(id, s)
+	if !known || l.taken >= l.again || t.asked[slot].tries > 0 || t.o.Rewinds && (l.asking > 0 || l.taken < l.answer) {
+		return
+	}
+	for l.n > 0 && l.at(0).settled <= l.safe {
+		t.pop(s)
+	}
+	l.safe = 0
 }
 
 // idle notes that nothing came although somebody waited: nothing is on its way.

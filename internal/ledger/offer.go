@@ -32,10 +32,13 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	}
 }
 
-// withdraw withdraws what is offered and returns when it is known who has it. The caller holds mu, which is released
-// meanwhile: only the feeder can tell.
+// withdraw withdraws what is offered, if something is, and returns when it is known who has it. The caller holds mu, which is
+// released meanwhile: only the feeder can tell. It may have begun another offer by then.
 func (l *Ledger) withdraw() {
 	o := l.offer
+	if o == nil {
+		return
+	}
 	select {
 	case <-o.withdrawn:
 	default:

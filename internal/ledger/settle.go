@@ -196,7 +196,7 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 func (l *Ledger) SettleTo(n Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.offer != nil {
+	for l.offer != nil {
 		l.withdraw()
 	}
 	s := l.streamOf(n)

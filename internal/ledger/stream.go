@@ -12,12 +12,15 @@ type stream struct {
 	consumer  pulsar.Consumer
 	current   uint32 // the entry whose messages are arriving, or none
 	single    batch  // what entries have that are no batch
+	ledger    int64  // of its last new entry
 	unsettled int    // messages
 	list      list
 	log       log
 	run       run
-	marking   bool // it is in Ledger.unmarked
-	gone      bool // its consumer is closed
+	marking   bool             // it is in Ledger.unmarked
+	gone      bool             // its consumer is closed
+	inactive  bool             // another consumer has its messages
+	missed    pulsar.MessageID // of the last message that came while it was inactive
 }
 
 // list is what a stream's unsettled entries are linked in, as they were seen first.
@@ -45,7 +48,7 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 	s := t.latest
 	if s == nil || s.topic != topic {
 		if s = t.streams[topic]; s == nil {
-			s = &stream{topic: topic, current: none, list: list{head: none, tail: none}}
+			s = &stream{topic: topic, current: none, ledger: -1, list: list{head: none, tail: none}}
 			s.single.stream = s
 			t.streams[topic] = s
 		}

@@ -15,6 +15,8 @@ type table struct {
 	entries *slotmap.Map[entryID, entry]
 	streams map[string]*stream
 	latest  *stream // the stream of the last arrival, usually that of the next
+	ledgers map[int64]*stream
+	shared  bool // several topics have a ledger, as a shadow topic and its source have
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
 	shelf   shelf
@@ -29,6 +31,7 @@ func newTable(o *Options) table {
 		o:       o,
 		entries: slotmap.New[entryID, entry](func(id entryID) uint32 { return slotmap.HashUint64(uint64(id.ledger)<<32 + uint64(id.entry)) }),
 		streams: map[string]*stream{},
+		ledgers: map[int64]*stream{},
 		shelf:   shelf{limit: o.HoldLimit, messages: map[Ref]kept{}},
 		newer:   map[Ref]pulsar.MessageID{},
 		asked:   map[uint32]request{},
@@ -75,7 +78,7 @@ const (
 	overdue                     // settling: its time came meanwhile
 	postponed                   // its next hand-over is not counted: the application has not had it yet
 	ahead                       // waiting: it is to be asked for before its time
-	adopted                     // not delivered by this Consumer, as far as the Ledger knows: only the broker can say what it is
+	doubtful                    // it may be settled or another consumer's: only the broker can say
 	logged                      // of an entry: it is in its stream's log
 	repeated                    // of an entry: it was delivered more than once
 )
@@ -166,18 +169,17 @@ type Name struct {
 	HasHand bool
 }
 
-// find finds a message. An id that entries of several topics have names the message that was delivered with it.
+// find finds a message. Where topics share ledgers an id alone names the message whose present delivery it is of.
 func (t *table) find(n Name) (Ref, *entry, *record) {
 	index := indexOf(n.ID)
 	slot, ok := t.entries.Find(entryOf(n.ID))
 	if !ok {
 		return 0, nil, nil
 	}
-	_, twins := t.entries.Another(slot)
 	for ; ok; slot, ok = t.entries.Another(slot) {
 		ref, e := refOf(slot, index), &t.entries.At(slot).Value
 		switch {
-		case n.Topic == "" && !twins:
+		case n.Topic == "" && !t.shared:
 		case n.Topic == "" && index < e.size() && (e.at(index).id == n.ID || t.newer[ref] == n.ID):
 		case n.Topic != "" && n.Topic == e.stream().topic:
 		default:
@@ -204,17 +206,38 @@ func (t *table) at(ref Ref) (*entry, *record) {
 // add returns the entry of an id, which has room for its batch.
 func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	key, index := entryOf(id), indexOf(id)
-	slot, ok := t.entries.Find(key)
-	for ok && t.entries.At(slot).Value.stream() != s {
-		slot, ok = t.entries.Another(slot)
-	}
+	slot, ok := t.entryAt(key, s)
 	if !ok {
+		if s.ledger != key.ledger {
+			t.share(s, key.ledger)
+		}
 		slot = t.entries.Add(key)
 		t.entries.At(slot).Value = entry{batch: &s.single, prev: none, next: none}
 	}
 	e := &t.entries.At(slot).Value
 	e.grow(index, id.BatchSize())
 	return refOf(slot, index), e
+}
+
+// entryAt returns the slot of a stream's entry.
+func (t *table) entryAt(id entryID, s *stream) (slot uint32, ok bool) {
+	slot, ok = t.entries.Find(id)
+	for ok && t.entries.At(slot).Value.stream() != s {
+		slot, ok = t.entries.Another(slot)
+	}
+	return slot, ok
+}
+
+// share notes that a stream has come to another of its topic's ledgers.
+func (t *table) share(s *stream, ledger int64) {
+	s.ledger = ledger
+	if other := t.ledgers[ledger]; other != nil && other != s {
+		t.shared = true
+	}
+	if len(t.ledgers) > 1000 {
+		clear(t.ledgers)
+	}
+	t.ledgers[ledger] = s
 }
 
 // enter hands out a message that was not seen before.
@@ -248,7 +271,7 @@ func (t *table) move(ref Ref, r *record, to state) {
 // hand gives a message to the application.
 func (t *table) hand(ref Ref, r *record, id pulsar.MessageID) {
 	r.id = id
-	r.flags &^= timed | adopted
+	r.flags &^= timed | doubtful
 	t.move(ref, r, held)
 }
 

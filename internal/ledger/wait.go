@@ -57,7 +57,7 @@ func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
 	}
 	ref, e := l.table.add(n.ID, s)
 	r := l.table.enter(ref, e, n.ID, count)
-	r.flags |= adopted
+	r.flags |= doubtful
 }
 
 // isCurrent reports whether the application has a message by hand-over d.
@@ -94,7 +94,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	if why == GivenUp {
 		r.flags |= postponed
 	}
-	if msg != nil && !r.flags.has(adopted) && (why != Failed || l.o.KeepBatches && e.isBatch() || l.o.KeepSingles && !e.isBatch()) {
+	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.KeepBatches && e.isBatch() || l.o.KeepSingles && !e.isBatch()) {
 		kept = t.keep(ref, e, msg, why != Failed)
 	}
 	var a ask
@@ -273,10 +273,11 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		tries = triesRewinds
 	}
 	switch {
+	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case last.tries > tries, last.tries > 0 && r.flags.has(adopted):
+	case last.tries > tries, last.tries > 0 && r.flags.has(doubtful):
 		t.forget(ref, e, r)
 		return a
 	default:
@@ -298,10 +299,13 @@ func (l *Ledger) mayCome(s *stream, r *request) bool {
 	case time.Since(r.at) < l.patience():
 		return true
 	case r.taken == 0:
-		r.taken = s.log.taken + l.table.queue(s)
+		r.taken = s.log.taken + 2*l.table.queue(s) + uint64(s.unsettled)
 	}
 	return s.log.taken < r.taken
 }
+
+// asking is how many marks there are until a request has surely been sent.
+func (l *Ledger) asking() uint8 { return uint8(min(255, 2+l.o.AskDelay/l.o.SendDelay)) }
 
 // request notes that copies may come. The caller holds mu.
 func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
@@ -309,7 +313,7 @@ func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
 	e.flags |= repeated
 	s.log.emptied = 0
 	if l.o.Rewinds || !l.o.Signals {
-		s.log.asking = uint8(min(255, 2+l.o.AskDelay/l.o.SendDelay))
+		s.log.asking = l.asking()
 		l.unsent(s)
 	}
 	return ask{s.consumer, l.table.newest(ref, r)}
