@@ -249,7 +249,7 @@ func (r *modelRun) nack(m *modelExpected) {
 	}
 	r.w.note("nacks %v of count %d for %v", m, m.count, delay)
 	r.calls++
-	m.stand, m.due = modelWaits, time.Now().Add(max(0, delay))
+	m.stand, m.waits, m.due = modelWaits, time.Now(), time.Now().Add(max(0, delay))
 	m.count++
 	msg, panics := m.msg, r.panics.Load()
 	go func() {

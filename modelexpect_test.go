@@ -26,7 +26,8 @@ type modelExpected struct {
 	copy  *modelCopy       // that was handed out last
 	at    time.Time        // when
 
-	due      time.Time // if it waits: it may not come sooner
+	waits    time.Time // since when, if it waits
+	due      time.Time // and when it may come
 	deadline time.Time // if the application has it and there is an ack timeout
 	count    uint32    // of the next hand-over
 	slack    uint32    // by which that may be more
@@ -88,7 +89,7 @@ func (r *modelRun) forget(m *modelExpected) {
 // expire notes that the application has had m for too long. The caller holds r.mu.
 func (r *modelRun) expire(m *modelExpected) {
 	if m.stand == modelHeld && r.cfg.Timeout > 0 && !time.Now().Before(m.deadline) {
-		m.stand, m.due = modelWaits, m.deadline
+		m.stand, m.waits, m.due = modelWaits, m.deadline, m.deadline
 		m.count++
 	}
 }
@@ -96,10 +97,10 @@ func (r *modelRun) expire(m *modelExpected) {
 // modelOrigin is what the broker knows of a copy that was handed out.
 type modelOrigin struct {
 	copy     *modelCopy
-	most     uint32 // the broker's count
-	shared   bool   // another consumer had it meanwhile
-	another  bool   // another consumer has it, or has acknowledged it
-	avoided  bool   // could have been: the Consumer was told since, and no copy has come
+	most     uint32    // the broker's count
+	shared   bool      // another consumer had it meanwhile
+	another  bool      // another consumer has it, or has acknowledged it
+	told     time.Time // when the Consumer could know of that, if no copy has come since
 	taken    time.Time
 	grabbed  time.Time
 	epoch    int
@@ -118,7 +119,9 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	e, p := c.entry, c.part
 	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
 	o.another = e.owner == others || e.otherDid
-	o.avoided = o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && c.taken.Before(p.doubt) && time.Now().After(p.doubt)
+	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && c.taken.Before(p.doubt) {
+		o.told = p.doubt
+	}
 	o.survived = c.epoch < p.epoch && p.state == live
 	return o
 }
@@ -162,8 +165,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	r.checkCount(m, o, count)
 	if m.stand != modelFresh && o.another {
 		r.doubles++
-		if o.avoided {
-			r.w.fail("%v is handed out although another consumer has it, as the Consumer was told", m)
+		if o.told.After(m.waits) && now.After(o.told) {
+			r.w.fail("%v is handed out although another consumer has it, as the Consumer was told %v ago", m, now.Sub(o.told))
 		}
 	}
 	if m.msg != nil {

@@ -130,8 +130,8 @@ func (r *modelRun) publish(most int) {
 // end lets the application take and acknowledge all there is, until there is nothing left.
 func (r *modelRun) end() {
 	r.w.note("drains")
+	r.w.calm.Store(true)
 	r.w.mu.Lock()
-	r.cfg.AckErrors, r.cfg.Panics, r.cfg.PanicsInside = false, false, false
 	for _, p := range r.cons.parts {
 		if p.sub.other != nil {
 			p.sub.leave()

@@ -121,7 +121,7 @@ func (x modelInterceptor) BeforeConsume(cm pulsar.ConsumerMessage) {
 			r.mu.Lock()
 			m := r.of(c.entry, c.index)
 			if m.stand == modelFresh || m.stand == modelWaits {
-				m.stand, m.due, m.slack, m.loose = modelWaits, time.Time{}, 1, true
+				m.stand, m.waits, m.due, m.slack, m.loose = modelWaits, time.Now(), time.Time{}, 1, true
 			}
 			r.mu.Unlock()
 			panic(p)
@@ -152,7 +152,7 @@ func (r *modelRun) callback(kind int, panics bool) {
 	if r.c == nil {
 		return
 	}
-	if panics && h%40 == 0 {
+	if panics && h%40 == 0 && !r.w.calm.Load() {
 		r.panics.Add(1)
 		r.w.note("a callback panics")
 		panic(modelPanic{r.cfg.Seed})

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing/synctest"
 	"time"
 )
@@ -14,6 +15,7 @@ import (
 type modelWorld struct {
 	start time.Time
 	kick  chan struct{} // something was added
+	calm  atomic.Bool   // nothing goes wrong any more
 
 	mu     sync.Mutex // guards the broker and its consumer too; the Consumer is never called under it
 	events modelEvents
