@@ -110,7 +110,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		HoldLimit:     s.holdLimit,
 		Queue:         defaultQueue + buffer,
 		AckGroup:      defaultAckGroup,
-		SendDelay:     time.Second + defaultAckTime,
+		SendDelay:     sendSlack + defaultAckTime,
 		Ahead:         s.innerDelay,
 		MaxDeliveries: c.publisher.maxDeliveries,
 		Ask:           c.ask,

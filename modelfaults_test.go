@@ -179,9 +179,8 @@ func (r *modelRun) end() {
 		r.w.fail("all is settled, but not everything acknowledged at the broker")
 		return
 	}
-	r.w.run(time.Minute, func() bool { return false })
+	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
 	over = true
-	r.w.run(30*time.Minute, func() bool { return false })
 	if s := r.c.Stats(); s.Waiting != 0 || s.HeldBytes != 0 {
 		r.w.fail("all is settled, but Stats are %+v", s)
 	}

@@ -248,6 +248,7 @@ const (
 	defaultQueue    = 1000 // upstream's ReceiverQueueSize
 	defaultAckGroup = 1000 // and its AckGroupingOptions
 	defaultAckTime  = 100 * time.Millisecond
+	sendSlack       = 2 * time.Second // for a busy machine, and for a link that is dead already
 )
 
 // ledgerOptions adds what is known of the inner consumer.
@@ -264,7 +265,7 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 	if g := p.opts.AckGroupingOptions; g != nil {
 		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
 	}
-	o.SendDelay, o.AskDelay, o.Signals = time.Second+grouped, time.Second+p.hooks.tick, true
+	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
 	p.settings.rewinds = o.Rewinds
 }
 

@@ -120,7 +120,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	if r.state == held || r.state == settling && r.before == held {
 		t.newer[ref] = cm.ID()
 	} else {
-		r.id = cm.ID()
+		t.name(ref, r, cm.ID())
 	}
 	return false
 }

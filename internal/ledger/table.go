@@ -3,6 +3,7 @@ package ledger
 import (
 	"math"
 	"reflect"
+	"slices"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -22,8 +23,9 @@ type table struct {
 	shelf   shelf
 
 	// What few messages have at a time:
-	newer map[Ref]pulsar.MessageID // deliveries of what the application has of an older one
-	asked map[uint32]request       // the last request for an entry, as long as its answer may come
+	newer map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
+	older map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
+	asked map[uint32]request         // the last request for an entry, as long as its answer may come
 }
 
 func newTable(o *Options) table {
@@ -34,6 +36,7 @@ func newTable(o *Options) table {
 		ledgers: map[int64]*stream{},
 		shelf:   shelf{limit: o.HoldLimit, messages: map[Ref]kept{}},
 		newer:   map[Ref]pulsar.MessageID{},
+		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
 	}
 }
@@ -169,7 +172,7 @@ type Name struct {
 	HasHand bool
 }
 
-// find finds a message. Where topics share ledgers an id alone names the message whose present delivery it is of.
+// find finds a message. Where topics share ledgers an id alone names the message that was delivered with it.
 func (t *table) find(n Name) (Ref, *entry, *record) {
 	index := indexOf(n.ID)
 	slot, ok := t.entries.Find(entryOf(n.ID))
@@ -180,7 +183,7 @@ func (t *table) find(n Name) (Ref, *entry, *record) {
 		ref, e := refOf(slot, index), &t.entries.At(slot).Value
 		switch {
 		case n.Topic == "" && !t.shared:
-		case n.Topic == "" && index < e.size() && (e.at(index).id == n.ID || t.newer[ref] == n.ID):
+		case n.Topic == "" && index < e.size() && (e.at(index).id == n.ID || t.newer[ref] == n.ID || slices.Contains(t.older[ref], n.ID)):
 		case n.Topic != "" && n.Topic == e.stream().topic:
 		default:
 			continue
@@ -262,17 +265,25 @@ func (t *table) move(ref Ref, r *record, to state) {
 	}
 	t.states[to]++
 	r.state = to
-	if to != held && to != settling {
-		r.id = t.newest(ref, r)
+	if to != held && to != settling && len(t.newer) > 0 {
+		t.name(ref, r, t.newest(ref, r))
 		delete(t.newer, ref)
 	}
 }
 
 // hand gives a message to the application.
 func (t *table) hand(ref Ref, r *record, id pulsar.MessageID) {
-	r.id = id
+	t.name(ref, r, id)
 	r.flags &^= timed | doubtful
 	t.move(ref, r, held)
+}
+
+// name notes by which delivery a message is known.
+func (t *table) name(ref Ref, r *record, id pulsar.MessageID) {
+	if t.shared && r.id != nil && r.id != id {
+		t.older[ref] = append(t.older[ref], r.id)
+	}
+	r.id = id
 }
 
 // newest returns the id of the newest delivery.
@@ -335,6 +346,12 @@ func (t *table) release(slot uint32, e *entry) {
 		t.states[acked]--
 	}
 	delete(t.asked, slot)
+	for i := range e.size() {
+		if len(t.older) == 0 {
+			break
+		}
+		delete(t.older, refOf(slot, i))
+	}
 	s.leave(slot)
 	t.entries.Remove(slot)
 }

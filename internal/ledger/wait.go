@@ -8,9 +8,9 @@ import (
 
 const (
 	// What was asked for and did not come went to another consumer, or is gone. Where the broker rewinds there is no count at
-	// the broker to fall back on, so the own one is kept longer.
+	// the broker to fall back on, so the own one is kept for longer than a dead link may take to be noticed.
 	patienceShared, triesShared   = 6 * time.Second, 1
-	patienceRewinds, triesRewinds = 30 * time.Second, 20
+	patienceRewinds, triesRewinds = 30 * time.Second, 4
 	// answer is how long the broker may take for an answer before an empty queue shows that there is none.
 	answer = 4 * time.Second
 )
