@@ -35,7 +35,7 @@ type Intake struct {
 	loan  loan // to be granted when the turn is released
 	wake  chan struct{}
 	check *time.Ticker
-	quiet int // checks since the last message
+	quiet time.Duration // for which somebody has waited since the last message
 }
 
 // loan is closed when the turn is the borrower's.
@@ -122,9 +122,10 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 		return cm, Message, nil
 	default:
 	}
+	begin := time.Now()
+	defer func() { x.waited(begin, event, err) }()
 	select {
 	case cm = <-x.messages:
-		x.quiet = 0
 		return cm, Message, nil
 	case <-x.wake:
 		return cm, Woken, nil
@@ -159,8 +160,17 @@ func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 			return cm, Woken, err
 		}
 	}
-	if x.quiet++; x.quiet < 2 { // the first may be of before somebody waited
+	if x.quiet < time.Second {
 		return cm, Woken, nil
 	}
 	return cm, Idle, nil
+}
+
+// waited notes for how long somebody waited for a message in vain.
+func (x *Intake) waited(begin time.Time, event Event, err error) {
+	if event == Message && err == nil {
+		x.quiet = 0
+	} else if event != Lent {
+		x.quiet += time.Since(begin)
+	}
 }
