@@ -50,15 +50,17 @@ func (l *log) push(slot uint32) {
 
 func (l *log) at(i int) *settledEntry { return &l.ring[(l.first+i)&(len(l.ring)-1)] }
 
-// strike takes an entry out.
-func (l *log) strike(slot uint32) {
-	for i := l.n - 1; i >= 0; i-- {
-		if item := l.at(i); item.slot == slot {
-			item.slot = none
-			return
-		}
+// find returns what the log has of an entry.
+func (l *log) find(slot uint32) *settledEntry {
+	i := l.n - 1
+	for l.at(i).slot != slot {
+		i--
 	}
+	return l.at(i)
 }
+
+// strike takes an entry out.
+func (l *log) strike(slot uint32) { l.find(slot).slot = none }
 
 // queue is how many deliveries may be between the broker and the Ledger.
 func (t *table) queue(s *stream) uint64 { return uint64(t.o.Queue) + uint64(s.log.batch) }
@@ -132,7 +134,7 @@ func (t *table) mark(s *stream) (more bool) {
 			l.answer = max(l.answer, l.taken+2*t.queue(s)) // what was on its way, and the answer
 		}
 	}
-	if !l.lost { // or nobody knows what was sent
+	if !l.lost && l.taken >= l.again { // else acknowledgements may have been lost, of which copies come
 		if l.sure != l.marked {
 			if l.sure = l.marked; l.sure <= l.emptied {
 				l.passed, l.marks = l.sure, nil
@@ -164,20 +166,19 @@ func (t *table) disconnected(s *stream) {
 	s.inactive, s.missed = false, nil // nobody knows
 }
 
-// received notes that the inner consumer received a message after a connection was lost. One that was taken before and was not
-// asked for is sent over a new connection, which the queue does not outlive: copies of what the broker knew to be acknowledged
-// before that are sent because an operator moved the cursor back, and are to be delivered.
+// received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
+// long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
+// be delivered.
 func (t *table) received(s *stream, id entryID) {
 	l := &s.log
 	l.lost = false
-	slot, known := t.entryAt(id, s)
-	if !known || l.taken >= l.again || t.asked[slot].tries > 0 || t.o.Rewinds && (l.asking > 0 || l.taken < l.answer) {
+	slot, ok := t.entryAt(id, s)
+	if !ok || !t.entries.At(slot).Value.flags.has(logged) || l.find(slot).settled > l.safe {
 		return
 	}
 	for l.n > 0 && l.at(0).settled <= l.safe {
 		t.pop(s)
 	}
-	l.safe = 0
 }
 
 // idle notes that nothing came although somebody waited: nothing is on its way.
