@@ -173,12 +173,23 @@ func (t *table) received(s *stream, id entryID) {
 	l := &s.log
 	l.lost = false
 	slot, ok := t.entryAt(id, s)
-	if !ok || !t.entries.At(slot).Value.flags.has(logged) || l.find(slot).settled > l.safe {
+	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.find(slot)) {
 		return
 	}
-	for l.n > 0 && l.at(0).settled <= l.safe {
-		t.pop(s)
+	for i := range l.n {
+		if item := l.at(i); t.isSafe(l, item) {
+			t.release(item.slot, &t.entries.At(item.slot).Value)
+		}
 	}
+}
+
+// isSafe reports whether the broker had the acknowledgement of a whole entry before the connection was lost.
+func (t *table) isSafe(l *log, item *settledEntry) bool {
+	if item.slot == none || item.settled > l.safe {
+		return false
+	}
+	e := &t.entries.At(item.slot).Value
+	return e.isSettled() && (!e.isBatch() || e.batch.acked == e.size())
 }
 
 // idle notes that nothing came although somebody waited: nothing is on its way.
