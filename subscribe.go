@@ -256,7 +256,7 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
 	o.KeepSingles, o.KeepBatches = kind != pulsar.Shared, true
-	o.IndexAcks, o.Confirmed = p.opts.EnableBatchIndexAcknowledgment, p.opts.AckWithResponse
+	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	o.Alone = o.IndexAcks && kind == pulsar.Shared
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		o.Queue = n

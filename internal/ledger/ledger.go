@@ -32,10 +32,10 @@ type Options struct {
 	// HoldLimit is how many bytes of messages are kept here.
 	HoldLimit int64
 	// Queue is how many deliveries may be prefetched for each partition, and AckGroup how many acknowledgements are
-	// grouped, for SendDelay at most. Confirmed tells that they are not grouped: each has the broker's answer.
+	// grouped.
 	Queue, AckGroup int
-	Confirmed       bool
-	// SendDelay is after how long the inner consumer has surely sent acknowledgements, and AskDelay requests.
+	// SendDelay is after how long acknowledgements are surely at the broker, which may forget the last ones when it unloads a
+	// topic, and AskDelay after how long requests are surely sent.
 	SendDelay, AskDelay time.Duration
 	// Ahead is how long before its time what waits at the broker is asked for, and then kept.
 	Ahead time.Duration

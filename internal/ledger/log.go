@@ -101,7 +101,7 @@ func (t *table) prune(s *stream) {
 			continue
 		}
 		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
-		sure := t.o.Confirmed || settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup)+t.queue(s)
+		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup)+t.queue(s)
 		if settled > l.passed && (copies || !sure) {
 			return
 		}
@@ -159,9 +159,7 @@ func (t *table) disconnected(s *stream) {
 	l := &s.log
 	l.lost, l.emptied = true, 0
 	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
-	if l.safe = l.sure; t.o.Confirmed {
-		l.safe = l.settled
-	}
+	l.safe = l.sure
 	s.run = run{last: s.run.last, index: s.run.index}
 	s.inactive, s.missed = false, nil // nobody knows
 }
@@ -183,13 +181,14 @@ func (t *table) received(s *stream, id entryID) {
 	}
 }
 
-// isSafe reports whether the broker had the acknowledgement of a whole entry before the connection was lost.
+// isSafe reports whether the broker had the acknowledgement of a whole entry before the connection was lost. Those of several
+// deliveries of a batch may not add up to one.
 func (t *table) isSafe(l *log, item *settledEntry) bool {
 	if item.slot == none || item.settled > l.safe {
 		return false
 	}
 	e := &t.entries.At(item.slot).Value
-	return e.isSettled() && (!e.isBatch() || e.batch.acked == e.size())
+	return e.isSettled() && (!e.isBatch() || e.batch.acked == e.size() && !e.flags.has(repeated))
 }
 
 // idle notes that nothing came although somebody waited: nothing is on its way.

@@ -183,9 +183,7 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 		e.batch.acked++
 		e.batch.settled = s.log.settled
 	}
-	if !l.o.Confirmed {
-		l.unsent(s)
-	}
+	l.unsent(s)
 	if e.isSettled() {
 		t.unlink(s, e)
 		t.settleEntry(ref.slot(), e)

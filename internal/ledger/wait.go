@@ -252,7 +252,7 @@ func (l *Ledger) goesAlone(ref Ref, e *entry, r *record) bool {
 		return false
 	}
 	s := e.stream()
-	return !(s.current == ref.slot() && e.batch.seen < e.size()) && (l.o.Confirmed || e.batch.settled <= s.log.sure)
+	return !(s.current == ref.slot() && e.batch.seen < e.size()) && e.batch.settled <= s.log.sure
 }
 
 // askAhead requests a message that waits, unless a copy of it is here. The caller holds mu.
