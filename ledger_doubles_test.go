@@ -11,6 +11,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // pair is what two consumers of one subscription have done with messages that fail twice.
@@ -148,12 +150,15 @@ func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
 				opts.NackRedeliveryDelay, opts.AckWithResponse, opts.EnableBatchIndexAcknowledgment = delay, true, c.batched
 				subscribe := func(name string) pulsar.Consumer {
 					opts.Name = name
-					if i == 1 {
-						return b.subscribe(opts)
+					var c pulsar.Consumer
+					var err error
+					if i == 0 {
+						c, err = b.client.Subscribe(opts)
+					} else {
+						c, err = redelivery.Subscribe(b.client, opts)
 					}
-					c, err := b.client.Subscribe(opts)
 					if err != nil {
-						panic(err)
+						panic(err) // it is not the test's goroutine
 					}
 					t.Cleanup(c.Close)
 					return c
