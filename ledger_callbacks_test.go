@@ -170,7 +170,7 @@ func TestOperatorsCursorResetInVirtualTime(t *testing.T) {
 						acked[name(msg)]++
 					})
 					require.Len(t, acked, n, "round %d", round)
-					s.reconnect(func(position) bool { return true })
+					s.reset()
 				}
 			})
 		})

@@ -14,7 +14,7 @@ import (
 )
 
 // heap returns how many bytes are alive.
-func heap() int64 {
+func heapInUse() int64 {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats
@@ -42,7 +42,7 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 		for _, waiting := range []int{1, 3} {
 			for _, again := range []bool{false, true} {
 				t.Run(fmt.Sprintf("limit %d MiB, %d of each wait, sent again=%t", limit>>20, waiting, again), func(t *testing.T) {
-					before := heap()
+					before := heapInUse()
 					c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
 						redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithHoldLimit(limit))
 					for entry := range int64(batches) {
@@ -68,7 +68,7 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 						}
 						nothing(t, c, ms(100))
 					}
-					kept, held := heap()-before, c.Stats().HeldBytes
+					kept, held := heapInUse()-before, c.Stats().HeldBytes
 					t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
 					require.Equal(t, batches*waiting, c.Stats().Waiting)
 					require.LessOrEqual(t, held, limit)

@@ -156,6 +156,14 @@ func (s *standIn) reconnect(passes func(position) bool) {
 	s.redeliver(passes)
 }
 
+// reset has the operator move the cursor back to the beginning.
+func (s *standIn) reset() {
+	s.mu.Lock()
+	clear(s.acked)
+	s.mu.Unlock()
+	s.reconnect(func(position) bool { return true })
+}
+
 func (s *standIn) Name() string                        { return "stand-in" }
 func (s *standIn) Subscription() string                { return sub }
 func (s *standIn) Chan() <-chan pulsar.ConsumerMessage { return s.opts.MessageChannel }
