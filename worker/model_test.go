@@ -32,7 +32,8 @@ type plan struct {
 	timeout       time.Duration // 0 for none
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
-	maxDeliveries uint32 // 0 for no dead letter topic
+	maxDeliveries uint32        // 0 for no dead letter topic
+	maxAge        time.Duration // 0 for none
 	messages      []planned
 	events        []event
 	done          time.Duration // when Run's context is
@@ -89,6 +90,7 @@ func drawPlan(t *rapid.T) plan {
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
 		maxDeliveries: uint32(rapid.IntRange(0, 3).Draw(t, "maxDeliveries")),
+		maxAge:        rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Second}).Draw(t, "maxAge"),
 		done:          ticks("done", 4000) + 7*time.Millisecond,
 	}
 	step := rapid.Custom(func(t *rapid.T) step {
@@ -241,6 +243,9 @@ func (p plan) run() []string {
 	if p.timeout > 0 {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
+	if p.maxAge > 0 {
+		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
+	}
 	w, err := worker.New(consumer, m.handle, workerOptions...)
 	if err != nil {
 		return []string{err.Error()}
@@ -389,6 +394,9 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		if overtaken {
 			continue
 		}
+		if m.expired(a) && m.maxDeliveries > 0 && !badAcks && !badSends {
+			m.errorf("message %d was handled at %v, though it was too old at %v", n, next.began, a.ended)
+		}
 		var delay time.Duration
 		switch a.did.returns {
 		case succeeds:
@@ -441,12 +449,20 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		if last.did.returns == exits {
 			want = "the handler called runtime.Goexit"
 		}
-		wantDead = m.maxDeliveries > 0 && uint32(len(of)) >= m.maxDeliveries && !last.afterDrain
+		wantDead = m.maxDeliveries > 0 && !last.afterDrain && (uint32(len(of)) >= m.maxDeliveries || m.expired(last))
+		if m.expired(last) {
+			want = fmt.Sprintf("older than %v: %s", m.maxAge, want)
+		}
 	}
 	if acked != (wantAcked || wantDead) || (dead == 1) != wantDead || wantDead && reason != want {
 		m.errorf("message %d: handled %d times, the last returned %v after the drain %v: acked %v, dead letters %d, reason %q, want %v %v %q",
 			n, len(of), last.did.returns, last.afterDrain, acked, dead, reason, wantAcked, wantDead, want)
 	}
+}
+
+// expired reports whether a message was too old to be tried again after an attempt.
+func (m *watched) expired(a attempt) bool {
+	return m.maxAge > 0 && a.ended-m.messages[a.msg].at > m.maxAge
 }
 
 // checkContext checks when the context of a handler ended.

@@ -17,6 +17,7 @@ type settings struct {
 	concurrency  int
 	timeout      time.Duration // 0 for none
 	drainTimeout time.Duration
+	maxAge       time.Duration // 0 for none
 	middleware   []Middleware
 	classify     func(error) error // nil for none
 	logger       *slog.Logger
@@ -77,6 +78,19 @@ func WithDrainTimeout(d time.Duration) Option {
 			return invalid("WithDrainTimeout", d, "0 or more")
 		}
 		s.drainTimeout = d
+		return nil
+	}
+}
+
+// WithMaxAge (default: none) makes a message that fails a dead letter, not a retry, if it was published more than d ago. One that
+// was not handled yet is handled first, however old it is. A copy from the retry topic is as old as the copy. Without a dead letter
+// topic it is nacked as ever. It must be more than 0.
+func WithMaxAge(d time.Duration) Option {
+	return func(s *settings) error {
+		if d <= 0 {
+			return invalid("WithMaxAge", d, "more than 0")
+		}
+		s.maxAge = d
 		return nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 // outcome is what becomes of a message after its handler returned.
 type outcome struct {
 	verb  verb
+	or    verb          // in place of dead, if there can be no dead letter
 	delay time.Duration // of again
 	err   error         // the handler's; nil for ack
 }
@@ -15,9 +16,9 @@ type outcome struct {
 type verb int
 
 const (
-	ack   verb = iota
-	nack       // by the policy
-	again      // nack with a delay of its own
+	nack  verb = iota // by the policy
+	again             // nack with a delay of its own
+	ack
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
 )
@@ -30,11 +31,11 @@ func outcomeOf(err error) outcome {
 	case err == nil:
 		return outcome{verb: ack}
 	case errors.As(err, &permanent):
-		return outcome{dead, 0, reason(err)}
+		return outcome{verb: dead, err: reason(err)}
 	case errors.As(err, &retry):
-		return outcome{again, retry.delay, reason(err)}
+		return outcome{verb: again, delay: retry.delay, err: reason(err)}
 	}
-	return outcome{nack, 0, err}
+	return outcome{err: err}
 }
 
 // reason returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.

@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -20,13 +21,18 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 const deadLetterTimeout = 30 * time.Second
 
 // judge decides what becomes of a message whose handler returned err.
-func (r *run) judge(err error) outcome {
+func (r *run) judge(msg pulsar.Message, err error) outcome {
 	if err != nil && r.classify != nil {
 		err = r.classified(err)
 	}
 	o := outcomeOf(err)
-	if (o.verb == nack || o.verb == again) && r.working.Err() != nil {
+	switch {
+	case o.verb == ack || o.verb == dead:
+	case r.working.Err() != nil:
 		o.verb = leave
+	case r.maxAge > 0 && time.Since(msg.PublishTime()) > r.maxAge:
+		o.verb, o.or, o.err = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err)
+		r.counts.expired.Add(1)
 	}
 	return o
 }
@@ -45,10 +51,12 @@ func (r *run) classified(err error) (class error) {
 func (r *run) settle(msg pulsar.Message, o outcome) {
 	switch o.verb {
 	case ack:
-		r.ack(msg)
+		if r.ack(msg) {
+			r.counts.succeeded.Add(1)
+		}
 	case dead:
 		r.counts.permanent.Add(1)
-		r.deadLetter(msg, o.err)
+		r.deadLetter(msg, o)
 	case nack, again:
 		r.counts.failed.Add(1)
 		r.nack(msg, o)
@@ -58,17 +66,16 @@ func (r *run) settle(msg pulsar.Message, o outcome) {
 }
 
 // ack acknowledges a message. If that fails it is tried again until the drain ends.
-func (r *run) ack(msg pulsar.Message) {
+func (r *run) ack(msg pulsar.Message) bool {
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(msg) })
 		if err == nil {
-			r.counts.succeeded.Add(1)
-			return
+			return true
 		}
 		r.unsettled(msg, "acknowledging", err)
 		if !r.mayRetry(msg, ackPause.Next(n)) {
-			r.leave(msg, "the handler succeeded, but the message could not be acknowledged", err)
-			return
+			r.leave(msg, "the handler is done with it, but it could not be acknowledged", err)
+			return false
 		}
 	}
 }
@@ -90,10 +97,10 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 }
 
 // deadLetter publishes a message to the dead letter topic. If that fails it is nacked.
-func (r *run) deadLetter(msg pulsar.Message, reason error) {
+func (r *run) deadLetter(msg pulsar.Message, o outcome) {
 	ctx, cancel := context.WithTimeout(r.settling, deadLetterTimeout)
 	defer cancel()
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, reason) })
+	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, o.err) })
 	if err != nil {
 		r.unsettled(msg, "publishing a dead letter", err)
 	}
@@ -104,7 +111,8 @@ func (r *run) deadLetter(msg pulsar.Message, reason error) {
 	case errors.Is(err, redelivery.ErrClosed), r.working.Err() != nil:
 		r.leave(msg, "the dead letter could not be published", err)
 	default:
-		r.nack(msg, outcome{verb: nack, err: reason})
+		o.verb = o.or
+		r.nack(msg, o)
 	}
 }
 

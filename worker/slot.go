@@ -83,7 +83,7 @@ func (s *slot) end() {
 	s.returned = true
 	s.mu.Unlock()
 	for i, t := range s.tasks {
-		s.settle(t.msg, s.judge(s.errs[i]))
+		s.settle(t.msg, s.judge(t.msg, s.errs[i]))
 		t.beat.stop()
 	}
 	s.mu.Lock()

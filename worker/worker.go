@@ -82,7 +82,8 @@ type State struct {
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // handlers' errors but for permanent ones, each time; those that made a dead letter too
-	Permanent uint64 // permanent errors
+	Permanent uint64 // errors for which trying again is of no use: Permanent, and those of messages past WithMaxAge
+	Expired   uint64 // of these, the latter
 	Panics    uint64
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
@@ -90,7 +91,7 @@ type State struct {
 
 // counts are the figures of State that only grow.
 type counts struct {
-	succeeded, failed, permanent, panics, unsettled, left atomic.Uint64
+	succeeded, failed, permanent, expired, panics, unsettled, left atomic.Uint64
 }
 
 // State returns the Worker's state.
@@ -100,6 +101,7 @@ func (w *Worker) State() State {
 		Succeeded: w.counts.succeeded.Load(),
 		Failed:    w.counts.failed.Load(),
 		Permanent: w.counts.permanent.Load(),
+		Expired:   w.counts.expired.Load(),
 		Panics:    w.counts.panics.Load(),
 		Unsettled: w.counts.unsettled.Load(),
 		Left:      w.counts.left.Load(),

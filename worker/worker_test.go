@@ -33,6 +33,7 @@ func TestInvalid(t *testing.T) {
 			{worker.WithConcurrency(0), "WithConcurrency is 0, want 1 or more"},
 			{worker.WithTimeout(0), "WithTimeout is 0s, want more than 0"},
 			{worker.WithDrainTimeout(-1), "WithDrainTimeout is -1ns, want 0 or more"},
+			{worker.WithMaxAge(0), "WithMaxAge is 0s, want more than 0"},
 			{worker.WithMiddleware(nil), "WithMiddleware's middleware 1 is nil, want a Middleware"},
 			{worker.WithMiddleware(func(worker.Handler) worker.Handler { return nil }),
 				"the handler of WithMiddleware's middleware 1 is nil, want a Handler"},
@@ -159,6 +160,29 @@ func TestOutcomes(t *testing.T) {
 			}, redelivery.WithNackRedeliveryBackoff(policy))
 		})
 	}
+}
+
+// What fails and is too old is a dead letter; what is too old and was not handled yet is handled.
+func TestMaxAge(t *testing.T) {
+	virtually(t, withDeadLetters(99), func(t *rig) {
+		t.publish("early")
+		t.sleep(time.Hour)
+		t.publish("late")
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			if string(msg.Payload()) == "early" && len(calls.times()) > 1 {
+				return nil
+			}
+			return fmt.Errorf("failure: %w", errTest)
+		}, worker.WithMaxAge(150*time.Second), worker.WithConcurrency(1))
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"early", "late", "late", "late", "late"}, calls.what)
+		require.Equal(t, []time.Duration{0, 0, time.Minute, 2 * time.Minute, 3 * time.Minute}, calls.times())
+		require.Equal(t, []string{"early: older than 2m30s: failure: no luck", "late: older than 2m30s: failure: no luck"}, t.letters())
+		require.Equal(t, worker.State{Failed: 3, Permanent: 2, Expired: 2}, w.State())
+	})
 }
 
 func TestRunOnce(t *testing.T) {
@@ -431,7 +455,7 @@ func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, 10*time.Second, time.Since(stopping))
 		require.EqualValues(t, 1, w.State().Left)
-		require.Contains(t, t.log.String(), "the handler succeeded, but the message could not be acknowledged")
+		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
 		require.Len(t, t.broker.Unacked(), 1)
 	})
 }
@@ -466,7 +490,7 @@ func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 		require.Empty(t, t.broker.Unacked())
-		require.EqualValues(t, 1, w.State().Permanent)
+		require.Equal(t, worker.State{Permanent: 1, Unsettled: 5}, w.State())
 	})
 }
 
