@@ -21,7 +21,7 @@ type heartbeat struct {
 	over  bool
 }
 
-// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or for long if that is zero. It returns
+// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or until it is stopped if that is zero. It returns
 // nil if there is no ack timeout.
 func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	d, err := w.consumer.Delivery(msg)
@@ -42,6 +42,12 @@ func (h *heartbeat) beat() {
 		return
 	}
 	h.timer.Reset(h.every)
+}
+
+func (h *heartbeat) endAt(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = until
 }
 
 func (h *heartbeat) stop() {

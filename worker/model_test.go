@@ -29,6 +29,7 @@ import (
 type plan struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
+	batch         worker.Batch  // zero for a Handler
 	timeout       time.Duration // 0 for none
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
@@ -85,7 +86,9 @@ func drawPlan(t *rapid.T) plan {
 	p := plan{
 		kind: rapid.SampledFrom([]pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared}).
 			Draw(t, "type"),
-		concurrency:   rapid.IntRange(1, 4).Draw(t, "concurrency"),
+		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
+		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3, MaxWait: time.Second}, {MaxBytes: 4},
+			{MaxMessages: 2, MaxWait: 8 * time.Second}}).Draw(t, "batch"),
 		timeout:       rapid.SampledFrom([]time.Duration{0, 2 * time.Second, 20 * time.Second}).Draw(t, "timeout"),
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
@@ -113,14 +116,15 @@ func drawPlan(t *rapid.T) plan {
 	return p
 }
 
-// attempt is a call of the handler.
+// attempt is a call of the handler with a message.
 type attempt struct {
 	msg        int
 	began      time.Duration
 	ended      time.Duration // -1 while it goes on
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
-	did        step
-	afterDrain bool // its context had ended by the drain timeout when it returned
+	does       step          // of all messages of a batch together
+	reason     string        // that a dead letter is to have
+	afterDrain bool          // its context had ended by the drain timeout when it returned
 }
 
 // watched is a plan that runs.
@@ -148,40 +152,88 @@ func (m *watched) errorf(format string, args ...any) {
 func (m *watched) now() time.Duration { return time.Since(m.began) }
 
 func (m *watched) handle(ctx context.Context, msg pulsar.Message) error {
-	var n int
-	_, _ = fmt.Sscan(string(msg.Payload()), &n)
-	m.mu.Lock()
-	before := 0
-	for _, a := range m.attempts {
-		if a.msg == n {
-			before++
+	of := m.begin(msg)
+	m.work(ctx, of)
+	return of[0].result()
+}
+
+func (m *watched) handleBatch(ctx context.Context, msgs []pulsar.Message) error {
+	of := m.begin(msgs...)
+	m.checkBatch(msgs, of[0].began)
+	m.work(ctx, of)
+	errs := worker.BatchError{}
+	for i, a := range of {
+		if err := a.result(); err != nil {
+			errs[i] = err
 		}
 	}
-	steps := m.messages[n].steps
-	a := &attempt{msg: n, began: m.now(), ended: -1, ctxEnded: -1, did: steps[min(before, len(steps)-1)]}
-	m.attempts = append(m.attempts, a)
+	return errs
+}
+
+// begin notes an attempt for each message. If one of a batch panics or exits all do.
+func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.active++; m.active > m.concurrency {
-		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v", m.active, a.began))
+		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v", m.active, m.now()))
 	}
-	m.mu.Unlock()
-	over := time.After(a.did.takes)
-	if a.did.stuck {
+	var all step
+	reason := ""
+	for _, msg := range msgs {
+		var n, before int
+		_, _ = fmt.Sscan(string(msg.Payload()), &n)
+		for _, a := range m.attempts {
+			if a.msg == n {
+				before++
+			}
+		}
+		steps := m.messages[n].steps
+		a := &attempt{msg: n, began: m.now(), ended: -1, ctxEnded: -1, does: steps[min(before, len(steps)-1)]}
+		a.reason = fmt.Sprintf("attempt %d", before)
+		of, m.attempts = append(of, a), append(m.attempts, a)
+		if len(of) == 1 {
+			all = a.does
+		}
+		all.takes, all.stuck, all.heeds = max(all.takes, a.does.takes), all.stuck || a.does.stuck, all.heeds && a.does.heeds
+		if a.does.returns >= panics && (len(of) == 1 || all.returns < panics) {
+			all.returns, reason = a.does.returns, a.reason
+		}
+	}
+	for _, a := range of {
+		a.does.takes, a.does.stuck, a.does.heeds = all.takes, all.stuck, all.heeds
+		if all.returns >= panics {
+			a.does.returns, a.reason = all.returns, reason
+		}
+	}
+	return of
+}
+
+func (m *watched) work(ctx context.Context, of []*attempt) {
+	does, ctxEnded := of[0].does, time.Duration(-1)
+	over := time.After(does.takes)
+	switch {
+	case does.stuck:
 		<-m.release
-	} else if a.did.heeds {
+	case does.heeds:
 		select {
 		case <-over:
 		case <-ctx.Done():
-			a.ctxEnded = m.now()
+			ctxEnded = m.now()
 		}
-	} else {
+	default:
 		<-over
 	}
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.active--
-	a.ended = m.now()
-	a.afterDrain = errors.Is(context.Cause(ctx), worker.ErrDrainTimeout) || a.ended >= m.done+m.drain
-	m.mu.Unlock()
-	switch err := fmt.Errorf("attempt %d", before); a.did.returns {
+	for _, a := range of {
+		a.ended, a.ctxEnded = m.now(), ctxEnded
+		a.afterDrain = errors.Is(context.Cause(ctx), worker.ErrDrainTimeout) || a.ended >= m.done+m.drain
+	}
+}
+
+func (a *attempt) result() error {
+	switch err := errors.New(a.reason); a.does.returns {
 	case succeeds:
 		return nil
 	case permanent:
@@ -195,6 +247,22 @@ func (m *watched) handle(ctx context.Context, msg pulsar.Message) error {
 		return nil
 	default:
 		return err
+	}
+}
+
+// checkBatch checks a batch against its limits.
+func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
+	most, bytes := m.batch.MaxMessages, 0
+	if most == 0 {
+		most = 100
+	}
+	for i, msg := range msgs {
+		if bytes += len(msg.Payload()); i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
+			m.errorf("a batch of %d messages has %d bytes with %d of them", len(msgs), bytes, i+1)
+		}
+	}
+	if len(msgs) > most {
+		m.errorf("a batch of %d messages, want %d", len(msgs), most)
 	}
 }
 
@@ -247,6 +315,9 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
 	}
 	w, err := worker.New(consumer, m.handle, workerOptions...)
+	if p.batch != (worker.Batch{}) {
+		w, err = worker.NewBatch(consumer, m.handleBatch, p.batch, workerOptions...)
+	}
 	if err != nil {
 		return []string{err.Error()}
 	}
@@ -336,7 +407,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 			paused = -1
 		}
 	}
-	if n := w.State().InFlight; n != active {
+	if n := w.State().InFlight; n < active || n > active && m.batch == (worker.Batch{}) {
 		m.errorf("%d in flight, %d handlers at work", n, active)
 	}
 }
@@ -372,9 +443,6 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	again := !strict && (m.happened("reconnect", returned) || m.kind == pulsar.Exclusive || m.kind == pulsar.Failover)
 	badAcks = badAcks || again
-	if dead > 1 && !badAcks {
-		m.errorf("message %d: %d dead letters", n, dead)
-	}
 	overtaken := false // the ack timeout was over while a handler was at work
 	for i, a := range of {
 		if a.began > stop {
@@ -398,7 +466,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			m.errorf("message %d was handled at %v, though it was too old at %v", n, next.began, a.ended)
 		}
 		var delay time.Duration
-		switch a.did.returns {
+		switch a.does.returns {
 		case succeeds:
 			if !badAcks {
 				m.errorf("message %d was handled after it succeeded, at %v", n, next.began)
@@ -421,23 +489,28 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)
 		}
 	}
+	if dead > 1 && !badAcks && (strict || !overtaken) {
+		m.errorf("message %d: %d dead letters", n, dead)
+	}
 	last := of[len(of)-1]
 	named := runErr != nil && strings.Contains(runErr.Error(), fmt.Sprintf("message 1:%d:", broker.Entry(fmt.Sprint(n))))
+	named = named || runErr != nil && strings.Contains(runErr.Error(), "more") // of a batch
 	if last.ended < 0 {
 		if !named || !lost && returned < stop+m.drain+5*time.Second {
 			m.errorf("message %d is stuck, Run returned at %v: %v", n, returned, runErr)
 		}
 		return
 	}
-	if overtaken || badAcks || badSends || m.happened("give up", returned) {
+	tie := last.ctxEnded < 0 && last.ended == m.done+m.drain // the handler ends at the very end of the drain
+	if overtaken || badAcks || badSends || tie || m.happened("give up", returned) {
 		return
 	}
-	if named {
+	if named && m.batch == (worker.Batch{}) {
 		m.errorf("message %d is not stuck, but Run's error names it: %v", n, runErr)
 	}
-	want := fmt.Sprintf("attempt %d", len(of)-1)
+	want := last.reason
 	wantAcked, wantDead := false, false
-	switch last.did.returns {
+	switch last.does.returns {
 	case succeeds:
 		wantAcked = true
 	case permanent:
@@ -446,7 +519,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		want = "panic: " + want
 		fallthrough
 	default:
-		if last.did.returns == exits {
+		if last.does.returns == exits {
 			want = "the handler called runtime.Goexit"
 		}
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && (uint32(len(of)) >= m.maxDeliveries || m.expired(last))
@@ -456,7 +529,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	if acked != (wantAcked || wantDead) || (dead == 1) != wantDead || wantDead && reason != want {
 		m.errorf("message %d: handled %d times, the last returned %v after the drain %v: acked %v, dead letters %d, reason %q, want %v %v %q",
-			n, len(of), last.did.returns, last.afterDrain, acked, dead, reason, wantAcked, wantDead, want)
+			n, len(of), last.does.returns, last.afterDrain, acked, dead, reason, wantAcked, wantDead, want)
 	}
 }
 
@@ -468,7 +541,7 @@ func (m *watched) expired(a attempt) bool {
 // checkContext checks when the context of a handler ended.
 func (m *watched) checkContext(a attempt) {
 	stop, lost := m.stop()
-	if lost || !a.did.heeds || a.did.stuck || a.ended < 0 {
+	if lost || !a.does.heeds || a.does.stuck || a.ended < 0 {
 		return
 	}
 	end := stop + m.drain

@@ -22,21 +22,22 @@ const patience = 5 * time.Second
 // run is the one Run of a Worker.
 type run struct {
 	*Worker
-	taking   context.Context // ends when no more is to be taken
-	stop     context.CancelFunc
-	working  context.Context // of the handlers; ends with the drain timeout
-	cancel   context.CancelCauseFunc
-	settling context.Context // ends when Run returns
-	end      context.CancelFunc
-	slots    []*slot
-	alive    sync.WaitGroup // the slots' goroutines
+	taking     context.Context // ends when no more is to be taken
+	stop       context.CancelFunc
+	working    context.Context // of the handlers; ends with the drain timeout
+	cancel     context.CancelCauseFunc
+	settling   context.Context // ends when Run returns
+	end        context.CancelFunc
+	slots      []*slot
+	collecting chan struct{}  // held by the slot that collects a batch
+	alive      sync.WaitGroup // the slots' goroutines
 
 	mu   sync.Mutex
 	lost error // the Consumer's
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w}
+	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
 	lasting := context.WithoutCancel(ctx)
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.working, r.cancel = context.WithCancelCause(lasting)
@@ -90,27 +91,30 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // take takes what a slot is to handle next. Its error says that there is to be no more.
 func (r *run) take(into []task) ([]task, error) {
-	msg, err := r.receive()
+	if r.batch != (Batch{}) {
+		return r.collect(into)
+	}
+	msg, _, err := r.receive()
 	if err != nil {
 		return nil, err
 	}
 	return append(into, task{msg: msg}), nil
 }
 
-// receive takes the next message.
-func (r *run) receive() (pulsar.Message, error) {
+// receive takes the next message, and returns the context that ends when no more are to be taken for now.
+func (r *run) receive() (pulsar.Message, context.Context, error) {
 	for {
 		open, err := r.valve.wait(r.taking)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		msg, err := r.consumer.Receive(open)
 		if err == nil {
-			return msg, nil
+			return msg, open, nil
 		}
 		if open.Err() == nil {
 			r.lose(err)
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
@@ -151,10 +155,10 @@ func (r *run) stuck() []error {
 		s.mu.Lock()
 		switch took := time.Since(s.since); {
 		case s.handling():
-			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: message %v, for %v",
-				patience, s.tasks[0].msg.ID(), took))
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
+				patience, s.names(), took))
 		case len(s.tasks) > 0:
-			errs = append(errs, fmt.Errorf("worker: message %v is handled, but not settled yet", s.tasks[0].msg.ID()))
+			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
 		}
 		s.mu.Unlock()
 	}

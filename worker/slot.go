@@ -2,6 +2,7 @@ package worker
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -70,8 +71,15 @@ func (s *slot) call() {
 		defer cancel()
 		since := s.since
 		defer time.AfterFunc(s.timeout+patience, func() { s.warn(since) }).Stop()
-		for i := range s.tasks {
-			s.tasks[i].beat = s.heartbeat(s.tasks[i].msg, since.Add(s.timeout))
+	}
+	for i := range s.tasks {
+		switch t := &s.tasks[i]; {
+		case s.timeout == 0:
+			t.beat.stop()
+		case t.beat == nil:
+			t.beat = s.heartbeat(t.msg, s.since.Add(s.timeout))
+		default:
+			t.beat.endAt(s.since.Add(s.timeout))
 		}
 	}
 	s.handle(ctx, s.tasks, s.errs)
@@ -82,8 +90,12 @@ func (s *slot) end() {
 	s.mu.Lock()
 	s.returned = true
 	s.mu.Unlock()
-	for i, t := range s.tasks {
-		s.settle(t.msg, s.judge(t.msg, s.errs[i]))
+	if len(s.tasks) == 1 {
+		s.settle(s.tasks[0].msg, s.judge(s.tasks[0].msg, s.errs[0]))
+	} else {
+		s.settleBatch(s.tasks, s.errs)
+	}
+	for _, t := range s.tasks {
 		t.beat.stop()
 	}
 	s.mu.Lock()
@@ -94,6 +106,15 @@ func (s *slot) end() {
 
 // handling reports whether a handler is at work. The caller holds mu.
 func (s *slot) handling() bool { return len(s.tasks) > 0 && !s.returned }
+
+// names says which messages they are. The caller holds mu.
+func (s *slot) names() string {
+	name := fmt.Sprintf("message %v", s.tasks[0].msg.ID())
+	if n := len(s.tasks) - 1; n > 0 {
+		name += fmt.Sprintf(" and %d more", n)
+	}
+	return name
+}
 
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.
 func (s *slot) warn(since time.Time) {

@@ -14,6 +14,7 @@ type Worker struct {
 	settings
 	consumer *redelivery.Consumer
 	handle   func(ctx context.Context, tasks []task, errs []error) // calls the handler, and puts what it returns into errs
+	batch    Batch                                                 // zero for a Handler
 	valve    valve
 	counts   counts
 	run      atomic.Pointer[run] // nil until Run
@@ -24,23 +25,30 @@ type Worker struct {
 //
 // The Worker is the only one to receive from consumer, which stays the caller's to close, after Run.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
-	if consumer == nil {
-		return nil, invalid("New's consumer", "nil", "a *redelivery.Consumer")
-	}
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
 	}
-	s, err := newSettings(options)
+	w, err := newWorker(consumer, options)
 	if err != nil {
 		return nil, err
 	}
-	w := &Worker{settings: s, consumer: consumer}
 	chained, err := w.chain(handler)
 	if err != nil {
 		return nil, err
 	}
 	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].msg) }
 	return w, nil
+}
+
+func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error) {
+	if consumer == nil {
+		return nil, invalid("the consumer", "nil", "a *redelivery.Consumer")
+	}
+	s, err := newSettings(options)
+	if err != nil {
+		return nil, err
+	}
+	return &Worker{settings: s, consumer: consumer}, nil
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
@@ -77,7 +85,7 @@ func (w *Worker) Resume() {
 // State is what a Worker does at one moment, and what it did until then.
 type State struct {
 	Paused   bool
-	InFlight int // messages that were taken and are not settled yet
+	InFlight int // messages that handlers have, or that are being settled
 	Stuck    int // handlers that did not return within five seconds after their context ended
 
 	Succeeded uint64 // messages acknowledged
