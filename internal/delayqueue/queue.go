@@ -117,6 +117,17 @@ func (q *Queue[K]) Has(key K) bool {
 	return ok
 }
 
+// Left returns how much of key's delay is left.
+func (q *Queue[K]) Left(key K) (d time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slot, ok := q.keys.Find(key)
+	if ok {
+		d = max(0, q.heap.at(q.keys.At(slot).Value).at-time.Since(q.start))
+	}
+	return d, ok
+}
+
 // Len returns the number of keys that are waiting.
 func (q *Queue[K]) Len() int {
 	q.mu.Lock()

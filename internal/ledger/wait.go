@@ -146,6 +146,20 @@ func (l *Ledger) Touch(n Name) bool {
 	return true
 }
 
+// AckDeadline returns when a message's ack timeout is over, or zero if none runs.
+func (l *Ledger) AckDeadline(d Delivery) time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
+		return time.Time{}
+	}
+	left, ok := l.timeouts.Left(uint64(d.Ref))
+	if !ok {
+		return time.Time{}
+	}
+	return time.Now().Add(left)
+}
+
 // ask is a request for a message; consumer is nil for none.
 type ask struct {
 	consumer pulsar.Consumer
