@@ -159,7 +159,7 @@ func (c *session) seek(m *wire.Seek) {
 		offset, _ = t.find(m.ID.Ledger, m.ID.Entry)
 	}
 	k.sub.reset(offset)
-	if m.ID != nil && len(m.ID.AckSet) > 0 && offset < len(t.log) {
+	if m.ID != nil && len(m.ID.AckSet) > 0 && offset < len(t.log) && c.server.indexAcks {
 		k.sub.cursor.ackIndexes(offset, t.log[offset].messages, m.ID.AckSet)
 	}
 	c.success(m.Request)

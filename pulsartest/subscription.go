@@ -174,7 +174,10 @@ func (s *subscription) ackOne(id *wire.MessageID) {
 		return
 	}
 	delete(s.counts, offset)
-	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 && n > 1 {
+	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 {
+		if !s.topic.server.indexAcks {
+			return
+		}
 		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
 			if p, ok := s.pending[offset]; ok {
 				p.consumer.add(left - p.messages)
@@ -189,13 +192,22 @@ func (s *subscription) ackOne(id *wire.MessageID) {
 	s.replay.remove(offset)
 }
 
+// ackCumulative ignores what is past the end, and in another ledger's.
 func (s *subscription) ackCumulative(id *wire.MessageID) {
+	if id.Entry == beforeFirst {
+		if offset, found := s.topic.find(id.Ledger, 0); found {
+			s.cursor.ackUpTo(offset)
+		}
+		return
+	}
 	offset, found := s.topic.find(id.Ledger, id.Entry)
-	s.cursor.ackUpTo(offset)
 	switch {
 	case !found:
-	case len(id.AckSet) > 0 && s.topic.log[offset].messages > 1:
-		s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+	case len(id.AckSet) > 0:
+		s.cursor.ackUpTo(offset)
+		if s.topic.server.indexAcks {
+			s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+		}
 	default:
 		s.cursor.ackUpTo(offset + 1)
 	}

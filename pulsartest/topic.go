@@ -61,6 +61,10 @@ func (t *topic) append(e *entry) {
 	}
 }
 
+// beforeFirst is entry -1: the position before a ledger's first entry, to which a client without batch-index acks acknowledges when it
+// is in the middle of that entry.
+const beforeFirst = math.MaxUint64
+
 // find is the offset of the first entry at or after (ledger, id), and whether
 // it is exactly that one.
 func (t *topic) find(ledger, id uint64) (int, bool) {

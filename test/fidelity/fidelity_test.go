@@ -69,7 +69,11 @@ func TestFidelity(t *testing.T) {
 				if *update {
 					return
 				}
-				s := pulsartest.NewServer(t)
+				var options []pulsartest.Option
+				if sc.indexed {
+					options = append(options, pulsartest.WithBatchIndexAcknowledgment())
+				}
+				s := pulsartest.NewServer(t, options...)
 				same(t, traceFile(sc, ""), play(t, sc, s.URL(), s.AdminURL(), 60*time.Millisecond), "the broker in process")
 			})
 		}
