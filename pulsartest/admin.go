@@ -41,6 +41,7 @@ func (s *Server) adminHandler() http.Handler {
 		_, err := w.Write([]byte("ok"))
 		return err
 	})
+	s.policyHandlers(topic, handle)
 	s.namespaceHandlers(handle)
 	return mux
 }

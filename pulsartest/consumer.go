@@ -17,6 +17,7 @@ type consumer struct {
 	keys     wire.KeySharedMeta
 	meta     []wire.KeyValue
 	permits  int // messages it may be sent; below 0 after a large batch
+	later    int // permits that came while it was blocked
 	unacked  int // messages, on Shared and Key_Shared
 	blocked  bool
 	ended    bool // it was told that the topic has ended
@@ -29,19 +30,34 @@ func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.s
 
 // add changes the number of unacknowledged messages, and what follows of it.
 func (c *consumer) add(unacked int) {
-	limit, subLimit := c.session.server.maxUnackedConsumer, c.session.server.maxUnackedSub
+	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
 	c.sub.unacked += unacked
 	if limit > 0 && c.unacked >= limit {
 		c.blocked = true
-	} else if c.unacked <= limit/2 {
-		c.blocked = false
+	} else if limit <= 0 || c.unacked <= limit/2 {
+		c.unblock()
 	}
 	if subLimit > 0 && c.sub.unacked >= subLimit {
 		c.sub.blocked = true
-	} else if c.sub.unacked <= subLimit/2 {
+	} else if subLimit <= 0 || c.sub.unacked < subLimit/2 {
 		c.sub.blocked = false
 	}
+}
+
+func (c *consumer) unblock() {
+	c.blocked = false
+	c.permits += c.later
+	c.later = 0
+}
+
+// flow permits more messages.
+func (c *consumer) flow(messages int) {
+	if c.blocked {
+		c.later = min(c.later+messages, math.MaxInt32)
+		return
+	}
+	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
 func (c *session) subscribe(m *wire.Subscribe) {
@@ -114,7 +130,7 @@ func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 
 func (c *session) flow(m *wire.Flow) {
 	if k, ok := c.consumers[m.Consumer]; ok {
-		k.permits = min(k.permits+int(m.Permits), math.MaxInt32)
+		k.flow(int(m.Permits))
 		k.sub.dispatch()
 	}
 }

@@ -39,6 +39,7 @@ type Server struct {
 	partitions map[topicName]int
 	namespaces map[string]bool
 	schemas    map[topicName][]wire.Schema // by base name
+	limits     map[topicName]limits        // by base name
 	nextLedger uint64
 	nextName   uint64
 	faults     faults
@@ -71,6 +72,7 @@ func Start(opts ...Option) (*Server, error) {
 		partitions: map[topicName]int{},
 		namespaces: map[string]bool{"public/default": true},
 		schemas:    map[topicName][]wire.Schema{},
+		limits:     map[topicName]limits{},
 		nextLedger: 1,
 	}
 	for _, opt := range opts {

@@ -1,6 +1,7 @@
 package pulsartest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -51,7 +52,7 @@ func (s *subscription) forget() {
 	s.stop()
 	s.keys = keySelector{}
 	s.active = nil
-	s.unacked, s.blocked, s.turn = 0, false, 0
+	s.unacked, s.blocked = 0, false
 	s.cursor.read = s.cursor.mark
 }
 
@@ -78,6 +79,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	}
 	c.sub = s
 	s.consumers = append(s.consumers, c)
+	slices.SortStableFunc(s.consumers, func(a, b *consumer) int { return cmp.Compare(a.priority, b.priority) })
 	return nil
 }
 
@@ -161,21 +163,26 @@ func (s *subscription) ack(m *wire.Ack) {
 			s.ackCumulative(&m.IDs[0])
 		}
 	} else {
+		last, inVain := s.topic.last(), false
 		for i := range m.IDs {
-			s.ackOne(&m.IDs[i])
+			id := &m.IDs[i]
+			inVain = inVain || id.Ledger > last.Ledger || id.Ledger == last.Ledger && id.Entry > last.Entry
+			s.ackOne(id, inVain)
 		}
 	}
 	s.dispatch()
 }
 
-func (s *subscription) ackOne(id *wire.MessageID) {
+// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the end, where the real
+// broker gives up. What comes after that comes again when the consumer has gone.
+func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
 		return
 	}
 	delete(s.counts, offset)
 	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 {
-		if !s.topic.server.indexAcks {
+		if !s.topic.server.indexAcks || inVain {
 			return
 		}
 		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
@@ -187,9 +194,11 @@ func (s *subscription) ackOne(id *wire.MessageID) {
 			return
 		}
 	}
-	s.cursor.ack(offset)
 	s.unpend(offset)
-	s.replay.remove(offset)
+	if !inVain {
+		s.cursor.ack(offset)
+		s.replay.remove(offset)
+	}
 }
 
 // ackCumulative ignores what is past the end, and in another ledger's.
@@ -246,7 +255,7 @@ func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
 		s.unpend(offset)
 		s.counts[offset]++
 	}
-	c.blocked = false
+	c.unblock()
 	s.replay.addAll(back)
 	s.dispatch()
 }

@@ -126,6 +126,12 @@ func (t *topic) delete() {
 	delete(t.server.topics, t.name)
 }
 
+// unackedLimits are how many unacknowledged messages a consumer and a subscription may have; 0 is no limit.
+func (t *topic) unackedLimits() (consumer, subscription int) {
+	limits := t.server.limits[t.name.base()]
+	return limits.consumer.or(t.server.maxUnackedConsumer), limits.subscription.or(t.server.maxUnackedSub)
+}
+
 // stop stops the timers.
 func (t *topic) stop() {
 	for _, sub := range t.subs {

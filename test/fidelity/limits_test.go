@@ -69,8 +69,6 @@ var limitScenarios = []scenario{
 		a.redeliver(1, ids[1]) // that goes on
 		a.drain()
 		s.stats("one redelivered")
-		a.redeliver(1)
-		a.drain()
 	}},
 	{name: "unacked-limit-of-a-subscription-with-two-consumers", run: func(s *script) {
 		p := s.limited("maxUnackedMessagesOnSubscription", 4)

@@ -95,6 +95,7 @@ func (c *conn) subscribe(id uint64, kind string, more ...string) {
 
 func (c *conn) flow(id uint64, n int) {
 	c.send(fmt.Sprintf(`flow { consumer_id: %d messagePermits: %d }`, id, n))
+	c.fence() // before another connection does something
 }
 
 // listen subscribes and permits a hundred messages.
