@@ -14,6 +14,7 @@ type subscription struct {
 	name      string
 	durable   bool
 	kind      wire.SubType
+	used      bool // some consumer has given it its kind since the topic was loaded
 	cursor    cursor
 	consumers []*consumer     // in the order they came; Failover sorts them
 	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
@@ -56,6 +57,14 @@ func (s *subscription) forget() {
 	s.cursor.read = s.cursor.mark
 }
 
+// title is the subscription's type as the admin API names it.
+func (s *subscription) title() string {
+	if !s.used {
+		return "None"
+	}
+	return s.kind.String()
+}
+
 // individual reports whether each consumer has messages of its own.
 func (s *subscription) individual() bool {
 	return s.kind == wire.Shared || s.kind == wire.KeyShared
@@ -71,7 +80,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 			return failf(wire.ConsumerBusy, "Exclusive consumer is already connected")
 		}
 	}
-	s.kind = kind
+	s.kind, s.used = kind, true
 	if kind == wire.KeyShared {
 		if err := s.keys.add(c); err != nil {
 			return err

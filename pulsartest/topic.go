@@ -102,7 +102,7 @@ func (t *topic) unload() {
 	for name, sub := range t.subs {
 		sub.closeConsumers(nil)
 		sub.cursor.forgetIndexes()
-		sub.out, sub.again = 0, 0
+		sub.out, sub.again, sub.used, sub.turn = 0, 0, false, 0
 		if !sub.durable {
 			delete(t.subs, name)
 		}

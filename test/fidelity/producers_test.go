@@ -72,6 +72,18 @@ var producerScenarios = []scenario{
 		b.newProducer(5, "producer_access_mode: Exclusive", "topic_epoch: 0") // an older epoch
 		b.drain()
 	}},
+	{name: "producer-fences-those-who-wait", run: func(s *script) {
+		a, b := s.dial("a"), s.dial("b")
+		a.newProducer(1, "producer_access_mode: Exclusive")
+		a.newProducer(2, "producer_access_mode: WaitForExclusive")
+		a.newProducer(3, "producer_access_mode: WaitForExclusive")
+		b.newProducer(4, "producer_access_mode: ExclusiveWithFencing")
+		a.drain()
+		a.trySend(1, "fenced")
+		a.drain()
+		b.closeProducer(4)
+		b.newProducer(5)
+	}},
 	{name: "exclusive-producer-comes-back", run: func(s *script) {
 		a := s.dial("a")
 		a.newProducer(1, "producer_access_mode: Exclusive")
@@ -121,6 +133,17 @@ var producerScenarios = []scenario{
 		a.sendData(data, `send { producer_id: 1 sequence_id: 0 num_messages: 1 }`)
 		a.drain()
 		a.newProducer(2)
+	}},
+	{name: "send-counts-that-do-not-match", run: func(s *script) {
+		a := s.ready()
+		a.listen(1, "Shared")
+		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 0 publish_time: 1`), []byte("single")),
+			`send { producer_id: 1 sequence_id: 0 num_messages: 5 }`)
+		a.drain()
+		a.sendData(join(parse("MessageMetadata", `producer_name: "p1" sequence_id: 1 publish_time: 1 num_messages_in_batch: 4`), []byte("batch")),
+			`send { producer_id: 1 sequence_id: 1 num_messages: 1 }`)
+		a.drain()
+		s.stats("in the end")
 	}},
 	{name: "message-too-large", run: func(s *script) {
 		a := s.ready()
