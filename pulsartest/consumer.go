@@ -70,8 +70,16 @@ func (c *session) subscribe(m *wire.Subscribe) {
 		c.fail(m.Request, err)
 		return
 	}
+	if m.ReadCompacted && m.SubType != wire.Exclusive && m.SubType != wire.Failover {
+		c.fail(m.Request, failf(wire.NotAllowedError, "readCompacted only allowed on failover or exclusive subscriptions"))
+		return
+	}
 	t, err := s.topic(m.Topic, m.ForceTopic)
 	if err != nil {
+		c.fail(m.Request, err)
+		return
+	}
+	if err := t.admitSchema(m.Schema); err != nil {
 		c.fail(m.Request, err)
 		return
 	}
@@ -106,7 +114,6 @@ func (c *session) subscribe(m *wire.Subscribe) {
 		return
 	}
 	c.consumers[k.id] = k
-	s.putSchema(t.name, m.Schema)
 	c.log.Debug("pulsartest: consumer", "topic", t.name.String(), "subscription", sub.name, "consumer", k.name)
 	c.success(m.Request)
 	sub.added(k)

@@ -42,6 +42,11 @@ func (c *session) createProducer(m *wire.Producer) {
 		p.name = fmt.Sprintf("standalone-%d-%d", t.ledger, s.nextName)
 		s.nextName++
 	}
+	version, err := s.addSchema(t.name, m.Schema)
+	if err != nil {
+		c.fail(m.Request, err)
+		return
+	}
 	ready, err := t.addProducer(p)
 	if err != nil {
 		c.fail(m.Request, err)
@@ -52,7 +57,6 @@ func (c *session) createProducer(m *wire.Producer) {
 	if m.InitialSubscription != "" {
 		t.subscription(m.InitialSubscription, wire.Earliest)
 	}
-	version := s.putSchema(t.name, m.Schema)
 	c.log.Debug("pulsartest: producer", "topic", t.name.String(), "producer", p.name)
 	if !ready {
 		c.send(&wire.ProducerSuccess{Request: m.Request, Name: p.name, LastSequenceID: -1, SchemaVersion: version}, nil)
