@@ -171,6 +171,10 @@ func (c *session) seek(m *wire.Seek) {
 		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
 		return
 	}
+	if m.ID == nil && m.PublishTime == 0 {
+		c.fail(m.Request, failf(wire.MetadataError, "Message id and message publish time were not present"))
+		return
+	}
 	t := k.sub.topic
 	offset := len(t.log)
 	switch {
@@ -222,18 +226,22 @@ func (c *session) getLastMessageID(m *wire.GetLastMessageID) {
 		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
 		return
 	}
+	if !k.sub.topic.name.persistent() {
+		c.fail(m.Request, failf(wire.UnknownError, "getLastMessageId is not supported on non-persistent topics"))
+		return
+	}
 	c.send(&wire.GetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(),
 		MarkDelete: k.sub.markDelete()}, nil)
 }
 
-func (c *session) consumerStats(m *wire.ConsumerStats) {
+// consumerStats closes the connection of a client that asks for a consumer it does not have, as Pulsar 4.0.7 does.
+func (c *session) consumerStats(m *wire.ConsumerStats) error {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {
-		c.send(&wire.ConsumerStatsResponse{Request: m.Request, Error: wire.ConsumerNotFound,
-			Message: "Consumer not found"}, nil)
-		return
+		return fmt.Errorf("consumer %d is unknown", m.Consumer)
 	}
 	c.send(&wire.ConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)),
 		Unacked: uint64(k.unacked), Blocked: k.blocked, SubType: k.sub.kind.String(),
 		Backlog: uint64(k.sub.cursor.backlog(len(k.sub.topic.log)))}, nil)
+	return nil
 }

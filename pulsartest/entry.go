@@ -14,6 +14,7 @@ type entry struct {
 	data        []byte // as the client sent it: checksum, metadata, payload
 	messages    int    // of a batch; else 1
 	counted     int    // messages by what the client said of them
+	batch       bool   // also of one
 	publishTime uint64 // ms
 	deliverAt   int64  // ms, 0 for at once
 	hash        uint32 // of the key, for Key_Shared
@@ -38,6 +39,7 @@ func newEntry(m *wire.Send, data []byte) (*entry, error) {
 		data:        data,
 		messages:    int(max(metadata.BatchSize, 1)),
 		counted:     int(max(m.Messages, 1)),
+		batch:       wire.IsBatch(raw),
 		publishTime: metadata.PublishTime,
 		deliverAt:   metadata.DeliverAt,
 		hash:        keyHash(stickyKey(&metadata)),

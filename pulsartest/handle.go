@@ -73,7 +73,7 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	case *wire.GetLastMessageID:
 		c.getLastMessageID(m)
 	case *wire.ConsumerStats:
-		c.consumerStats(m)
+		return c.consumerStats(m)
 	case *wire.GetSchema:
 		c.getSchema(m)
 	case *wire.GetOrCreateSchema:

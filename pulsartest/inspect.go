@@ -170,7 +170,7 @@ func (e *entry) unpack(id MessageID) []Message {
 		return []Message{m}
 	}
 	m.Payload = plain
-	if meta.BatchSize <= 1 && !wire.IsBatch(raw) {
+	if !e.batch {
 		return []Message{m}
 	}
 	return m.split(plain, e.messages)

@@ -37,6 +37,7 @@ type Server struct {
 	sessions   map[*session]struct{}
 	topics     map[topicName]*topic
 	partitions map[topicName]int
+	tenants    map[string]bool
 	namespaces map[string]bool
 	schemas    map[topicName][]wire.Schema // by base name
 	limits     map[topicName]limits        // by base name
@@ -70,6 +71,7 @@ func Start(opts ...Option) (*Server, error) {
 		sessions:   map[*session]struct{}{},
 		topics:     map[topicName]*topic{},
 		partitions: map[topicName]int{},
+		tenants:    map[string]bool{"public": true},
 		namespaces: map[string]bool{"public/default": true},
 		schemas:    map[topicName][]wire.Schema{},
 		limits:     map[topicName]limits{},

@@ -262,10 +262,12 @@ func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
 	back = slices.Compact(back)
 	for _, offset := range back {
 		s.unpend(offset)
-		s.counts[offset]++
+		if !s.cursor.acked(offset) { // or it was skipped meanwhile
+			s.counts[offset]++
+			s.replay.addAll([]int{offset})
+		}
 	}
 	c.unblock()
-	s.replay.addAll(back)
 	s.dispatch()
 }
 

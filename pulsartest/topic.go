@@ -89,7 +89,7 @@ func (t *topic) last() *wire.MessageID {
 	}
 	e := t.log[len(t.log)-1]
 	id := &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: t.name.partition, BatchIndex: -1}
-	if e.messages > 1 {
+	if e.batch {
 		id.BatchIndex = int32(e.messages - 1)
 	}
 	return id
@@ -122,7 +122,11 @@ func (t *topic) terminate() {
 
 // delete removes the topic and everything of it.
 func (t *topic) delete() {
-	t.unload()
+	for _, sub := range t.subs {
+		sub.closeConsumers(nil)
+	}
+	t.closeProducers()
+	t.stop()
 	delete(t.server.topics, t.name)
 }
 

@@ -1,6 +1,7 @@
 package fidelity
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -41,7 +42,7 @@ func (s *script) rest(method, path, body string) []byte {
 		path = "topic"
 	}
 	s.note("%s %s: %d", method, strings.Trim(path, "/"), status)
-	return answer
+	return bytes.TrimSpace(answer)
 }
 
 func (s *script) call(method, path, body string) (int, []byte) {

@@ -182,6 +182,8 @@ var topicScenarios = []scenario{
 	{name: "partitions-of-a-topic-that-has-none", run: func(s *script) {
 		a := s.dial("a")
 		s.rest("GET", "partitions", "")
+		s.note("%s", s.rest("GET", "partitions?checkAllowAutoCreation=true", ""))
+		s.rest("GET", "stats", "")
 		s.rest("POST", "partitions", "3")
 		s.rest("PUT", "", "")
 		s.rest("PUT", "", "")
@@ -259,8 +261,61 @@ var topicScenarios = []scenario{
 			a.subscribe(1, "Shared", topic)
 			a.newProducer(1, topic)
 		}
-		a.lookup("persistent://public/no-such-namespace/t")
-		a.lookup("persistent://no-such-tenant/ns/t")
+	}},
+	{name: "namespaces", run: func(s *script) {
+		a := s.dial("a")
+		tenant := "/admin/v2/tenants/" + s.topic
+		namespace := "/admin/v2/namespaces/" + s.topic + "/ns"
+		use := func() {
+			topic := fmt.Sprintf("topic: %q", "persistent://"+s.topic+"/ns/t")
+			a.ask(`partitionMetadata {}`, "partitionMetadata { "+topic+" }")
+			a.lookup("persistent://" + s.topic + "/ns/t")
+			s.rest("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
+			s.rest("PUT", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "1")
+			a.ask(fmt.Sprintf(`getTopicsOfNamespace { namespace: "%s/ns" }`, s.topic))
+			s.rest("GET", namespace+"/topics", "")
+		}
+		use()
+		s.rest("PUT", namespace, "")
+		s.rest("PUT", tenant, `{"allowedClusters":["standalone"]}`)
+		s.rest("PUT", tenant, `{"allowedClusters":["standalone"]}`)
+		s.rest("GET", "/admin/v2/namespaces/"+s.topic, "")
+		use()
+		s.rest("PUT", namespace, "")
+		s.rest("PUT", namespace, "")
+		use()
+		s.rest("DELETE", namespace, "")
+		s.rest("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t3/partitions", "")
+		s.rest("DELETE", "/admin/v2/persistent/"+s.topic+"/ns/t2", "")
+		s.rest("DELETE", tenant, "")
+		s.rest("DELETE", namespace, "")
+		s.rest("DELETE", namespace, "")
+		s.rest("DELETE", tenant, "")
+	}},
+	{name: "subscriptions-of-a-partitioned-topic", run: func(s *script) {
+		s.rest("PUT", "partitions", "2")
+		s.rest("PUT", "subscription/s", "")
+		s.note("%s", s.rest("GET", "subscriptions", ""))
+		topic := s.topic
+		for p := range 2 {
+			s.topic = fmt.Sprintf("%s-partition-%d", topic, p)
+			a := s.dial(fmt.Sprint(p))
+			a.produce(1)
+			a.publish("0")
+			a.publish("1")
+			a.listen(1, "Shared")
+			a.drain()
+		}
+		s.topic = topic
+		s.rest("POST", "subscription/s/skip/1", "")
+		s.rest("POST", "subscription/s/resetcursor/1", "")
+		for _, c := range s.open {
+			c.drain()
+		}
+		s.rest("POST", "subscription/s/skip_all", "")
+		s.rest("DELETE", "subscription/s", "")
+		s.note("%s", s.rest("GET", "subscriptions", ""))
+		s.rest("DELETE", "subscription/s", "")
 	}},
 }
 
