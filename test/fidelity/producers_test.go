@@ -7,28 +7,29 @@ import (
 
 // Producers: access, fences and what is refused.
 var producerScenarios = []scenario{
-	{name: "producers", run: func(s *script) {
-		a := s.dial("a")
-		p := `producer_name: "p"`
-		a.newProducer(1, p)
-		a.newProducer(1, p) // the client asks again
-		a.newProducer(2, p)
-		a.ask(`producer { topic: "" producer_id: 3 user_provided_producer_name: false }`, `producer { topic: "`+s.topic+`" }`)
-		a.newProducer(4, "producer_access_mode: Exclusive")
-		a.newProducer(5, "producer_access_mode: WaitForExclusive")
-		a.closeProducer(1)
-		a.closeProducer(3)
-		a.drain()
-		a.newProducer(6)
-		a.newProducer(7, "producer_access_mode: ExclusiveWithFencing")
-		a.drain()
-		a.trySend(7, "0")
-		a.sendData(join(parse("MessageMetadata", `producer_name: "p7" sequence_id: 4 publish_time: 1`), []byte("0")),
-			`send { producer_id: 7 sequence_id: 4 num_messages: 1 highest_sequence_id: 6 }`)
-		a.drain()
-		a.trySend(5, "by a producer that was fenced")
-		a.drain()
-	}},
+	{name: "producers", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last shared one goes"},
+		run: func(s *script) {
+			a := s.dial("a")
+			p := `producer_name: "p"`
+			a.newProducer(1, p)
+			a.newProducer(1, p) // the client asks again
+			a.newProducer(2, p)
+			a.ask(`producer { topic: "" producer_id: 3 user_provided_producer_name: false }`, `producer { topic: "`+s.topic+`" }`)
+			a.newProducer(4, "producer_access_mode: Exclusive")
+			a.newProducer(5, "producer_access_mode: WaitForExclusive")
+			a.closeProducer(1)
+			a.closeProducer(3)
+			a.drain()
+			a.newProducer(6)
+			a.newProducer(7, "producer_access_mode: ExclusiveWithFencing")
+			a.drain()
+			a.trySend(7, "0")
+			a.sendData(join(parse("MessageMetadata", `producer_name: "p7" sequence_id: 4 publish_time: 1`), []byte("0")),
+				`send { producer_id: 7 sequence_id: 4 num_messages: 1 highest_sequence_id: 6 }`)
+			a.drain()
+			a.trySend(5, "by a producer that was fenced")
+			a.drain()
+		}},
 	{name: "exclusive-producer", run: func(s *script) {
 		a, b := s.dial("a"), s.dial("b")
 		a.newProducer(1, "producer_access_mode: Exclusive")
@@ -48,16 +49,17 @@ var producerScenarios = []scenario{
 		b.drain()
 		b.newProducer(7)
 	}},
-	{name: "exclusive-producer-comes-too-late", run: func(s *script) {
-		a := s.dial("a")
-		a.newProducer(1)
-		a.newProducer(2, "producer_access_mode: Exclusive")
-		a.newProducer(3, "producer_access_mode: WaitForExclusive")
-		a.newProducer(4) // while another waits
-		a.closeProducer(1)
-		a.drain()
-		a.trySend(3, "0")
-	}},
+	{name: "exclusive-producer-comes-too-late", differs: map[string]string{"3.0": "a producer that waits for exclusive access is forgotten when the last shared one goes"},
+		run: func(s *script) {
+			a := s.dial("a")
+			a.newProducer(1)
+			a.newProducer(2, "producer_access_mode: Exclusive")
+			a.newProducer(3, "producer_access_mode: WaitForExclusive")
+			a.newProducer(4) // while another waits
+			a.closeProducer(1)
+			a.drain()
+			a.trySend(3, "0")
+		}},
 	{name: "producer-fences-others", run: func(s *script) {
 		a, b := s.dial("a"), s.dial("b")
 		a.newProducer(1)
@@ -169,14 +171,15 @@ var producerScenarios = []scenario{
 		a.closeProducer(1)
 		a.newProducer(1)
 	}},
-	{name: "producers-and-an-unload", run: func(s *script) {
-		a := s.ready()
-		a.newProducer(2, "producer_access_mode: WaitForExclusive")
-		s.rest("PUT", "unload", "")
-		a.drain()
-		a.newProducer(1)
-		a.trySend(1, "0")
-	}},
+	{name: "producers-and-an-unload", differs: map[string]string{"3.0": "a producer that waits for exclusive access is not told of the unload"},
+		run: func(s *script) {
+			a := s.ready()
+			a.newProducer(2, "producer_access_mode: WaitForExclusive")
+			s.rest("PUT", "unload", "")
+			a.drain()
+			a.newProducer(1)
+			a.trySend(1, "0")
+		}},
 	{name: "producer-of-a-lost-connection", run: func(s *script) {
 		a := s.ready()
 		a.trySend(1, "0")
