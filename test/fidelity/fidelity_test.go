@@ -22,7 +22,7 @@ import (
 type scenario struct {
 	name    string // of its trace, too
 	run     func(*script)
-	indexed bool // needs a broker with batch-index acknowledgement; else one without, as Pulsar is by default
+	indexed bool              // needs a broker with batch-index acknowledgement; else one without, as Pulsar is by default
 	differs map[string]string // why the trace of a version of Pulsar is another one than the judge's
 }
 

@@ -46,6 +46,9 @@ func (s *script) rest(method, path, body string) []byte {
 }
 
 func (s *script) call(method, path, body string) (int, []byte) {
+	for _, c := range s.open { // the admin API is another connection
+		c.fence()
+	}
 	if !strings.HasPrefix(path, "/") {
 		if path != "" && path[0] != '?' {
 			path = "/" + path
