@@ -17,6 +17,7 @@ type consumer struct {
 	keys     wire.KeySharedMeta
 	meta     []wire.KeyValue
 	permits  int // messages it may be sent; below 0 after a large batch
+	later    int // permits that came while it was blocked
 	unacked  int // messages, on Shared and Key_Shared
 	blocked  bool
 	ended    bool // it was told that the topic has ended
@@ -29,19 +30,34 @@ func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.s
 
 // add changes the number of unacknowledged messages, and what follows of it.
 func (c *consumer) add(unacked int) {
-	limit, subLimit := c.session.server.maxUnackedConsumer, c.session.server.maxUnackedSub
+	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
 	c.sub.unacked += unacked
 	if limit > 0 && c.unacked >= limit {
 		c.blocked = true
-	} else if c.unacked <= limit/2 {
-		c.blocked = false
+	} else if limit <= 0 || c.unacked <= limit/2 {
+		c.unblock()
 	}
 	if subLimit > 0 && c.sub.unacked >= subLimit {
 		c.sub.blocked = true
-	} else if c.sub.unacked <= subLimit/2 {
+	} else if subLimit <= 0 || c.sub.unacked < subLimit/2 {
 		c.sub.blocked = false
 	}
+}
+
+func (c *consumer) unblock() {
+	c.blocked = false
+	c.permits += c.later
+	c.later = 0
+}
+
+// flow permits more messages.
+func (c *consumer) flow(messages int) {
+	if c.blocked {
+		c.later = min(c.later+messages, math.MaxInt32)
+		return
+	}
+	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
 func (c *session) subscribe(m *wire.Subscribe) {
@@ -54,8 +70,16 @@ func (c *session) subscribe(m *wire.Subscribe) {
 		c.fail(m.Request, err)
 		return
 	}
+	if m.ReadCompacted && m.SubType != wire.Exclusive && m.SubType != wire.Failover {
+		c.fail(m.Request, failf(wire.NotAllowedError, "readCompacted only allowed on failover or exclusive subscriptions"))
+		return
+	}
 	t, err := s.topic(m.Topic, m.ForceTopic)
 	if err != nil {
+		c.fail(m.Request, err)
+		return
+	}
+	if err := t.admitSchema(m.Schema); err != nil {
 		c.fail(m.Request, err)
 		return
 	}
@@ -90,7 +114,6 @@ func (c *session) subscribe(m *wire.Subscribe) {
 		return
 	}
 	c.consumers[k.id] = k
-	s.putSchema(t.name, m.Schema)
 	c.log.Debug("pulsartest: consumer", "topic", t.name.String(), "subscription", sub.name, "consumer", k.name)
 	c.success(m.Request)
 	sub.added(k)
@@ -114,7 +137,7 @@ func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 
 func (c *session) flow(m *wire.Flow) {
 	if k, ok := c.consumers[m.Consumer]; ok {
-		k.permits = min(k.permits+int(m.Permits), math.MaxInt32)
+		k.flow(int(m.Permits))
 		k.sub.dispatch()
 	}
 }
@@ -148,6 +171,10 @@ func (c *session) seek(m *wire.Seek) {
 		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
 		return
 	}
+	if m.ID == nil && m.PublishTime == 0 {
+		c.fail(m.Request, failf(wire.MetadataError, "Message id and message publish time were not present"))
+		return
+	}
 	t := k.sub.topic
 	offset := len(t.log)
 	switch {
@@ -159,7 +186,7 @@ func (c *session) seek(m *wire.Seek) {
 		offset, _ = t.find(m.ID.Ledger, m.ID.Entry)
 	}
 	k.sub.reset(offset)
-	if m.ID != nil && len(m.ID.AckSet) > 0 && offset < len(t.log) {
+	if m.ID != nil && len(m.ID.AckSet) > 0 && offset < len(t.log) && c.server.indexAcks {
 		k.sub.cursor.ackIndexes(offset, t.log[offset].messages, m.ID.AckSet)
 	}
 	c.success(m.Request)
@@ -199,18 +226,22 @@ func (c *session) getLastMessageID(m *wire.GetLastMessageID) {
 		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
 		return
 	}
+	if !k.sub.topic.name.persistent() {
+		c.fail(m.Request, failf(wire.UnknownError, "getLastMessageId is not supported on non-persistent topics"))
+		return
+	}
 	c.send(&wire.GetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(),
 		MarkDelete: k.sub.markDelete()}, nil)
 }
 
-func (c *session) consumerStats(m *wire.ConsumerStats) {
+// consumerStats closes the connection of a client that asks for a consumer it does not have, as Pulsar 4.0.7 does.
+func (c *session) consumerStats(m *wire.ConsumerStats) error {
 	k, ok := c.consumers[m.Consumer]
 	if !ok {
-		c.send(&wire.ConsumerStatsResponse{Request: m.Request, Error: wire.ConsumerNotFound,
-			Message: "Consumer not found"}, nil)
-		return
+		return fmt.Errorf("consumer %d is unknown", m.Consumer)
 	}
 	c.send(&wire.ConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)),
 		Unacked: uint64(k.unacked), Blocked: k.blocked, SubType: k.sub.kind.String(),
 		Backlog: uint64(k.sub.cursor.backlog(len(k.sub.topic.log)))}, nil)
+	return nil
 }

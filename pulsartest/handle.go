@@ -19,7 +19,8 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	var entry *entry
 	if send, ok := cmd.(*wire.Send); ok {
 		var err error
-		if entry, err = newEntry(send, data); err != nil { // outside the lock: it takes a while
+		entry, err = newEntry(send, data) // outside the lock: it takes a while
+		if err != nil && !errors.Is(err, wire.ErrChecksum) {
 			return err
 		}
 	}
@@ -72,7 +73,7 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	case *wire.GetLastMessageID:
 		c.getLastMessageID(m)
 	case *wire.ConsumerStats:
-		c.consumerStats(m)
+		return c.consumerStats(m)
 	case *wire.GetSchema:
 		c.getSchema(m)
 	case *wire.GetOrCreateSchema:

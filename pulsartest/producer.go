@@ -12,11 +12,13 @@ type producer struct {
 	topic   *topic
 	id      uint64
 	name    string
-	made    bool // by the broker: the name
 	epoch   uint64
 	mode    wire.AccessMode
 	meta    []wire.KeyValue
-	request uint64 // of a producer that waits for exclusive access
+
+	// Of a producer that wants exclusive access:
+	topicEpoch uint64 // Absent, or the one that it had
+	request    uint64 // to be answered when it has it
 }
 
 func (c *session) createProducer(m *wire.Producer) {
@@ -35,12 +37,17 @@ func (c *session) createProducer(m *wire.Producer) {
 		return
 	}
 	p := &producer{session: c, topic: t, id: m.Producer, name: m.Name, epoch: m.Epoch, mode: m.AccessMode,
-		meta: m.Metadata, request: m.Request, made: m.Name == "" || !m.UserProvidedName}
+		meta: m.Metadata, topicEpoch: m.TopicEpoch, request: m.Request}
 	if p.name == "" {
 		p.name = fmt.Sprintf("standalone-%d-%d", t.ledger, s.nextName)
 		s.nextName++
 	}
-	ready, err := t.addProducer(p, m.TopicEpoch)
+	version, err := s.addSchema(t.name, m.Schema)
+	if err != nil {
+		c.fail(m.Request, err)
+		return
+	}
+	ready, err := t.addProducer(p)
 	if err != nil {
 		c.fail(m.Request, err)
 		return
@@ -50,7 +57,6 @@ func (c *session) createProducer(m *wire.Producer) {
 	if m.InitialSubscription != "" {
 		t.subscription(m.InitialSubscription, wire.Earliest)
 	}
-	version := s.putSchema(t.name, m.Schema)
 	c.log.Debug("pulsartest: producer", "topic", t.name.String(), "producer", p.name)
 	if !ready {
 		c.send(&wire.ProducerSuccess{Request: m.Request, Name: p.name, LastSequenceID: -1, SchemaVersion: version}, nil)
@@ -65,14 +71,13 @@ func (c *session) producerReady(p *producer, request uint64, version []byte) {
 }
 
 // addProducer lets p in, or has it wait for its turn.
-func (t *topic) addProducer(p *producer, epoch uint64) (ready bool, err error) {
+func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	if t.terminated {
 		return false, failf(wire.TopicTerminatedError, "Topic %s has already been terminated", t.name)
 	}
 	if old, ok := t.producers[p.name]; ok {
-		// A client that lost its connection may come back before the broker
-		// notices; names given by the user are protected from others.
-		if !(p.made && old.made && p.epoch > old.epoch) && !old.session.gone {
+		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance either.
+		if !(p.session == old.session && p.id == old.id && p.epoch > old.epoch) && !old.session.gone {
 			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name, t.name)
 		}
 		t.removeProducer(old)
@@ -84,33 +89,48 @@ func (t *topic) addProducer(p *producer, epoch uint64) (ready bool, err error) {
 		if exclusive != nil || len(t.waiting) > 0 {
 			return false, failf(wire.ProducerBusy, "Topic %s has an existing exclusive producer: %s", t.name, exclusive.title())
 		}
+		t.producers[p.name] = p
+		return true, nil
 	case wire.AccessExclusive:
 		if exclusive != nil || len(t.waiting) > 0 || len(t.producers) > 0 {
 			return false, failf(wire.ProducerFenced, "Topic %s has other producers", t.name)
 		}
-		if epoch != wire.Absent && int64(epoch) < t.epoch {
-			return false, failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, epoch)
-		}
-		t.epoch++
 	case wire.AccessFencing:
-		if epoch != wire.Absent && int64(epoch) < t.epoch {
-			return false, failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, epoch)
-		}
-		for _, old := range append(t.waiting, sortedProducers(t.producers)...) {
-			delete(old.session.producers, old.id) // it learns so when it sends
-		}
-		t.waiting = nil
-		clear(t.producers)
-		t.epoch++
+		t.fenceProducers()
 	case wire.AccessWaitForExclusive:
 		if len(t.producers) > 0 || len(t.waiting) > 0 {
 			t.waiting = append(t.waiting, p)
 			return false, nil
 		}
+	}
+	return true, t.giveAccess(p)
+}
+
+// giveAccess makes p the exclusive producer, under a new epoch or the one that it had before.
+func (t *topic) giveAccess(p *producer) error {
+	if p.topicEpoch != wire.Absent && int64(p.topicEpoch) < t.epoch {
+		return failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, p.topicEpoch)
+	}
+	if p.topicEpoch == wire.Absent {
 		t.epoch++
+	} else {
+		t.epoch = int64(p.topicEpoch)
 	}
 	t.producers[p.name] = p
-	return true, nil
+	return nil
+}
+
+// fenceProducers takes the topic from all its producers, which learn so when they send.
+func (t *topic) fenceProducers() {
+	for _, p := range t.waiting {
+		delete(p.session.producers, p.id)
+		p.session.fail(p.request, failf(wire.ProducerFenced, "Fenced out"))
+	}
+	for _, p := range t.producers {
+		delete(p.session.producers, p.id)
+	}
+	t.waiting = nil
+	clear(t.producers)
 }
 
 func (p *producer) title() string {
@@ -135,21 +155,28 @@ func (t *topic) removeProducer(p *producer) {
 	if t.producers[p.name] == p {
 		delete(t.producers, p.name)
 	}
-	if len(t.producers) == 0 && len(t.waiting) > 0 {
+	for len(t.producers) == 0 && len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]
-		t.producers[next.name] = next
-		t.epoch++
+		if err := t.giveAccess(next); err != nil {
+			delete(next.session.producers, next.id)
+			next.session.fail(next.request, err)
+			continue
+		}
 		next.session.producerReady(next, next.request, nil)
 	}
 }
 
 // closeProducers tells all producers to look the topic up again.
 func (t *topic) closeProducers() {
-	for _, p := range append(t.waiting, sortedProducers(t.producers)...) {
+	for _, p := range sortedProducers(t.producers) {
 		delete(p.session.producers, p.id)
 		p.session.leftovers[p.id] = struct{}{}
 		p.session.send(&wire.CloseProducer{Producer: p.id, Request: noRequest}, nil)
+	}
+	for _, p := range t.waiting {
+		delete(p.session.producers, p.id)
+		p.session.fail(p.request, failf(wire.ServiceNotReady, "Topic %s is unloaded", t.name))
 	}
 	t.waiting = nil
 	clear(t.producers)
@@ -167,6 +194,7 @@ func sortedProducers(m map[string]*producer) []*producer {
 // noRequest is the request of a command that the broker sends of its own.
 const noRequest = ^uint64(0)
 
+// publish stores e; nil is a message with a wrong checksum.
 func (c *session) publish(m *wire.Send, e *entry) error {
 	p, ok := c.producers[m.Producer]
 	if !ok {
@@ -174,6 +202,10 @@ func (c *session) publish(m *wire.Send, e *entry) error {
 			return nil // sent before the client learned that the producer is closed
 		}
 		return fmt.Errorf("producer %d is unknown", m.Producer)
+	}
+	if e == nil {
+		c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: wire.ChecksumError, Message: "Checksum failed on the broker"}, nil)
+		return nil
 	}
 	t := p.topic
 	if err := c.server.faults.sends.hit(t.name.String()); err != nil {

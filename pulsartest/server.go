@@ -37,8 +37,10 @@ type Server struct {
 	sessions   map[*session]struct{}
 	topics     map[topicName]*topic
 	partitions map[topicName]int
+	tenants    map[string]bool
 	namespaces map[string]bool
 	schemas    map[topicName][]wire.Schema // by base name
+	limits     map[topicName]limits        // by base name
 	nextLedger uint64
 	nextName   uint64
 	faults     faults
@@ -69,8 +71,10 @@ func Start(opts ...Option) (*Server, error) {
 		sessions:   map[*session]struct{}{},
 		topics:     map[topicName]*topic{},
 		partitions: map[topicName]int{},
+		tenants:    map[string]bool{"public": true},
 		namespaces: map[string]bool{"public/default": true},
 		schemas:    map[topicName][]wire.Schema{},
+		limits:     map[topicName]limits{},
 		nextLedger: 1,
 	}
 	for _, opt := range opts {

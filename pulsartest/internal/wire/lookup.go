@@ -57,6 +57,7 @@ type LookupResponse struct {
 	Authoritative bool
 	Error         ServerError
 	Message       string
+	ByServiceURL  bool // the client connects to where it asked
 }
 
 // Type implements Command.
@@ -69,6 +70,7 @@ func (m *LookupResponse) fields(c *codec) {
 	c.bool(5, optional, false, &m.Authoritative)
 	enum(c, 6, optional, &m.Error)
 	c.string(7, optional, &m.Message)
+	c.bool(8, optional, false, &m.ByServiceURL)
 }
 
 // GetTopics asks for the topics of a namespace.
