@@ -46,13 +46,15 @@ func TestReplay(t *testing.T) {
 func TestReplayKeepsTheMessage(t *testing.T) {
 	b := newBroker(t)
 	for name, change := range map[string]func(*pulsar.ProducerMessage){
-		"key":               func(m *pulsar.ProducerMessage) { m.Key = "a key" },
-		"ordering key":      func(m *pulsar.ProducerMessage) { m.Key, m.OrderingKey = "k", "an ordering key" },
-		"event time":        func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
-		"null":              func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
-		"empty":             func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
-		"bytes":             func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
-		"no other property": func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"]} },
+		"key":          func(m *pulsar.ProducerMessage) { m.Key = "a key" },
+		"ordering key": func(m *pulsar.ProducerMessage) { m.Key, m.OrderingKey = "k", "an ordering key" },
+		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
+		"null":         func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
+		"empty":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
+		"bytes":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
+		"no other property": func(m *pulsar.ProducerMessage) {
+			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"]}
+		},
 	} {
 		for _, batch := range []int{1, 2} {
 			t.Run(name, func(t *testing.T) {

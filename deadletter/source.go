@@ -105,8 +105,11 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 				s.last = s.end
 				return nil, io.EOF
 			}
-			s.last, s.again = p, false
-			return newLetter(s.t.o.Topic, s.index, msg.Message), nil
+			l := newLetter(s.t.o.Topic, s.index, msg.Message)
+			if s.last, s.again = p, false; int(p.Index) >= l.batch-1 {
+				s.last.Index = math.MaxInt32 // the whole batch
+			}
+			return l, nil
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():
