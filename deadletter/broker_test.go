@@ -109,8 +109,12 @@ func (b *broker) subscribe(topic, name string) pulsar.Consumer {
 	return c
 }
 
-func (b *broker) open(topic string) *deadletter.Topic {
-	d, err := deadletter.Open(b.client, deadletter.Options{Topic: topic, Admin: deadletter.Admin{URL: b.admin}})
+func (b *broker) open(topic string, change ...func(*deadletter.Options)) *deadletter.Topic {
+	o := deadletter.Options{Topic: topic, Admin: deadletter.Admin{URL: b.admin}}
+	for _, f := range change {
+		f(&o)
+	}
+	d, err := deadletter.Open(b.client, o)
 	require.NoError(b.t, err)
 	d.Hurry(300 * time.Millisecond)
 	return d

@@ -31,6 +31,7 @@ type job struct {
 	Max               int
 	New               bool
 	Purge             string // a file for what is purged, or none
+	Keys              string // a folder with keys, or none
 }
 
 const jobVariable = "DEADLETTER_JOB"
@@ -56,6 +57,12 @@ func (j job) run() error {
 	b := &broker{t: fatal{}, url: j.URL, admin: j.Admin}
 	b.client = b.connect()
 	d := b.open(j.Topic)
+	var encryption *pulsar.ProducerEncryptionInfo
+	if j.Keys != "" {
+		var decryption *pulsar.MessageDecryptionInfo
+		encryption, decryption = keys(j.Keys)
+		d = b.open(j.Topic, func(o *deadletter.Options) { o.Decryption = decryption })
+	}
 	var report deadletter.Report
 	var err error
 	if j.Purge != "" {
@@ -65,7 +72,7 @@ func (j job) run() error {
 		}
 		report, err = d.Purge(bg, deadletter.PurgeOptions{Filter: j.Filter, Export: file})
 	} else {
-		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New})
+		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New, Encryption: encryption})
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(report)
 	return err
@@ -106,7 +113,7 @@ type model struct {
 	n       int
 	kinds   []string
 	killed  int
-	log []string
+	log     []string
 	doubles int
 }
 

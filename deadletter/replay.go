@@ -138,7 +138,7 @@ func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
 // REPLAY_RUN are added. Letters that cannot be published like that are left, and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options goes on to the same end: no letter is
-// lost. Letters that were published and not acknowledged by then, a thousand at most, are published again; a broker that
+// lost. Letters that were published and not acknowledged by then, a few hundred at most, are published again; a broker that
 // deduplicates the messages of that topic drops them.
 func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	o, err := t.checked(o)

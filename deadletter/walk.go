@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	window      = 1000     // letters under way
+	window      = 200      // letters under way
 	windowBytes = 16 << 20 // of them
-	flushEvery  = 100 * time.Millisecond
-	flushSize   = 500
+	flushEvery  = 50 * time.Millisecond
+	flushSize   = 100 // letters that are done, and not acknowledged yet
 )
 
 // walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry is
