@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -107,6 +108,7 @@ func TestModel(t *testing.T) {
 }
 
 type model struct {
+	mu      sync.Mutex // of log
 	b       *broker
 	dir     string
 	tp      topics
@@ -190,6 +192,13 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
+// note keeps what happened, to be shown if the run fails.
+func (m *model) note(what string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.log = append(m.log, what)
+}
+
 // run has a process do a job, with a fault at its command of that number.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
@@ -198,7 +207,7 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	m.b.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
 		if at > 0 && int(count.Add(1)) == at {
 			once.Do(func() {
-				m.log = append(m.log, fmt.Sprintf("%+v", c))
+				m.note(fmt.Sprintf("%+v", c))
 				switch fault {
 				case "kill":
 					_ = cmd.Process.Kill()
@@ -215,8 +224,8 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		return pulsartest.Pass
 	})
 	defer m.b.inProcess.SetHook(nil)
-	m.log = append(m.log, fmt.Sprintf("%+v at %d %s", j, at, fault))
-	defer func() { m.log = append(m.log, out.String()) }()
+	m.note(fmt.Sprintf("%+v at %d %s", j, at, fault))
+	defer func() { m.note(out.String()) }()
 	require.NoError(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
