@@ -3,6 +3,7 @@
 // Retry topics are as in the Java client; the delay levels are proposed by PIP-94, a draft that is not part of any.
 //
 // Names of topics and properties are those of the Java and Go clients, which can read each other's retries and these.
+// docs/properties.md lists the properties.
 package reconsume
 
 import (
@@ -24,9 +25,10 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrSystemProperty says that a custom property has a name that the clients use themselves.
-	ErrSystemProperty = errors.New("reconsume: property belongs to the client")
 )
+
+// maxDelay is about as long as the client can count from now, in nanoseconds since 1970.
+const maxDelay = 100 * 365 * 24 * time.Hour
 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
 // may use it.
@@ -70,24 +72,22 @@ func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 // Later reconsumes a message after the policy's delay: the first time after Backoff.Next(0), or level 1, and so on. After
 // Options.MaxDeliveries times the message goes to the dead letter topic instead, at once.
 //
-// With delay levels, RECONSUMETIMES decides the level, until LaterLevel was used: from then it is one more than the last.
-// Past the last level it stays on the last.
+// With delay levels, RECONSUMETIMES decides the level, unless the message was last reconsumed by LaterLevel, or by Later after
+// it: then it is the next level. Past the last level it stays on the last.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	if cm.Message == nil {
 		return errNoMessage
 	}
 	props := cm.Properties()
-	n := reconsumeTimes(props)
-	levels, ok := r.o.Backoff.(backoff.DelayLevels)
-	if last := delayLevel(props); ok && last > 0 {
-		level := min(last+1, len(levels))
-		return r.later(ctx, cm, levels[level-1], level, nil)
+	levels, _ := r.o.Backoff.(backoff.DelayLevels)
+	if last := delayLevel(props, levels); last > 0 {
+		return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
 	}
-	return r.later(ctx, cm, r.o.Backoff.Next(n), 0, nil)
+	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})
 }
 
 // LaterLevel is Later with a delay level, from 1: its delay is the level's. It returns ErrNoLevels if the policy has no
-// levels, and an error for a level that there is not. (Tencent's and RocketMQ's clients take the nearest.)
+// levels, and an error for an unknown level. (Tencent's and RocketMQ's clients take the nearest.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
 	levels, ok := r.o.Backoff.(backoff.DelayLevels)
 	if !ok {
@@ -97,48 +97,37 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, delay, level, nil)
+	return r.later(ctx, cm, retry{delay: delay, level: level})
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. A negative
-// delay counts as 0. Properties that the clients use themselves cannot be set: ErrSystemProperty.
+// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. They may be a
+// copy of those: names that the clients use themselves are ignored. A negative delay counts as 0, one of more than a hundred
+// years as a hundred years.
 //
 // The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string) error {
-	for name := range properties {
-		if isSystem(name) {
-			return fmt.Errorf("%w: %s", ErrSystemProperty, name)
-		}
-	}
-	return r.later(ctx, cm, delay, 0, properties)
+	return r.later(ctx, cm, retry{delay: delay, custom: properties})
 }
 
-// later publishes a retry, of a level if level is not 0.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration, level int,
-	custom map[string]string) error {
+// LaterCounted is LaterAfter for a message that was nacked: its next redelivery count goes along, so that its delays go on
+// growing.
+func (r *Reconsumer) LaterCounted(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) error {
+	return r.later(ctx, cm, retry{delay: delay, nacked: true})
+}
+
+// later publishes a retry, or else a dead letter.
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) error {
 	if cm.Message == nil {
 		return errNoMessage
 	}
-	n := reconsumeTimes(cm.Properties())
-	if n >= r.o.MaxDeliveries {
-		props := r.o.deadLetterProperties(cm.Message, custom, fmt.Errorf("reconsumed %d times", n))
+	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
+		props := r.o.deadLetterProperties(cm.Message, retry.custom, fmt.Errorf("reconsumed %d times", n))
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.deadLetters, cm, props, 0)
 	}
-	delay = max(0, delay)
-	props := r.o.retryProperties(cm.Message, delay, level, custom)
-	return r.publish(ctx, r.retries, cm, props, delay)
-}
-
-// LaterCounted is LaterAfter for a message that was nacked: its next redelivery count goes along in REDELIVERY_COUNT, so that
-// its delays go on growing.
-func (r *Reconsumer) LaterCounted(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	count := strconv.FormatUint(uint64(cm.RedeliveryCount())+1, 10)
-	return r.later(ctx, cm, delay, 0, map[string]string{PropertyRedeliveryCount: count})
+	retry.delay = min(max(0, retry.delay), maxDelay)
+	return r.publish(ctx, r.retries, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
@@ -163,9 +152,6 @@ func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.Consume
 	}
 	if cm.Consumer == nil {
 		return errors.New("reconsume: the message's Consumer is nil, want the one that received it")
-	}
-	if r.o.Decrypts && r.o.ProducerOptions.Encryption == nil {
-		return errors.New("reconsume: the consumer decrypts, want ProducerOptions.Encryption: the copy would be plain text")
 	}
 	msg := &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),

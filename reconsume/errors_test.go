@@ -1,0 +1,106 @@
+package reconsume_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Nothing is acknowledged unless the publish was confirmed.
+func TestErrors(t *testing.T) {
+	later := func(r *reconsume.Reconsumer, ctx context.Context, acks *consumer) error {
+		return r.Later(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}})
+	}
+	for name, test := range map[string]func(*testing.T, *reconsume.Reconsumer, *client, *consumer){
+		"publish": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.sendErr = errBroker
+			require.ErrorIs(t, later(r, bg, acks), errBroker)
+			require.ErrorContains(t, later(r, bg, acks), retries)
+			c.sendErr = pulsar.ErrProducerClosed
+			require.Error(t, later(r, bg, acks))
+			require.Len(t, c.created, 1)
+			c.sendErr = errBroker
+			require.Error(t, later(r, bg, acks))
+			require.Len(t, c.created, 2, "a producer that closed itself is replaced")
+		},
+		"publish in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.stuck = true
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
+		},
+		"no producer": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.failures, c.slow = 100, time.Millisecond
+			var calls sync.WaitGroup
+			for range 10 { // share an attempt
+				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), errBroker) })
+			}
+			calls.Wait()
+			synctest.Wait()
+			require.Len(t, c.created, 1)
+			begin := time.Now()
+			for range 12 {
+				require.ErrorIs(t, later(r, bg, acks), errBroker)
+			}
+			require.Equal(t, 5*10*time.Second+12712*time.Millisecond, time.Since(begin), "0.1, 0.2, 0.4 … 6.4, 10, 10 … s")
+		},
+		"no producer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.slow = time.Minute
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			begin := time.Now()
+			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(begin))
+			require.ErrorIs(t, later(r, bg, acks), context.DeadlineExceeded)
+			require.Equal(t, 31*time.Second, time.Since(begin), "the operation timeout")
+			r.Close()
+			time.Sleep(time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.Equal(t, 1, c.closed, "what came too late is closed")
+		},
+		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.stuck = true
+			var calls sync.WaitGroup
+			for range 3 {
+				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed) })
+			}
+			synctest.Wait()
+			r.Close()
+			calls.Wait()
+			require.Equal(t, 1, c.closed)
+			require.False(t, c.tooSoon)
+		},
+		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			ctx, cancel := context.WithCancel(bg)
+			cancel()
+			require.ErrorIs(t, later(r, ctx, acks), context.Canceled)
+			require.Empty(t, c.created)
+		},
+		"closed": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			r.Close()
+			require.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+				test(t, r, c, acks)
+				require.Zero(t, acks.acked)
+			})
+		})
+	}
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		acks.ackErr = errBroker
+		err := later(r, bg, acks)
+		require.ErrorIs(t, err, reconsume.ErrNotAcknowledged)
+		require.ErrorIs(t, err, errBroker)
+	})
+}
