@@ -2,6 +2,7 @@ package reconsume_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -24,15 +25,24 @@ func TestErrors(t *testing.T) {
 			c.sendErr = errBroker
 			require.ErrorIs(t, later(r, bg, acks), errBroker)
 			require.ErrorContains(t, later(r, bg, acks), retries)
-			c.sendErr = pulsar.ErrProducerClosed
-			require.Error(t, later(r, bg, acks))
-			require.Len(t, c.created, 1)
-			c.sendErr = errBroker
-			require.Error(t, later(r, bg, acks))
-			require.Len(t, c.created, 2, "a producer that closed itself is replaced")
+			for i, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
+				fmt.Errorf("%w", pulsar.ErrTopicTerminated), pulsar.ErrTopicNotfound} {
+				c.sendErr = end
+				require.ErrorIs(t, later(r, bg, acks), end)
+				require.Len(t, c.created, i+1)
+				c.sendErr = errBroker
+				require.ErrorIs(t, later(r, bg, acks), errBroker)
+				require.Len(t, c.created, i+2, "a producer that closed itself is replaced")
+				synctest.Wait()
+				require.Equal(t, i+1, c.closed)
+			}
+		},
+		"closed while publishing": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.panics = true
+			require.ErrorIs(t, later(r, bg, acks), pulsar.ErrProducerClosed)
 		},
 		"publish in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.stuck = true
+			c.lost = all
 			ctx, cancel := context.WithTimeout(bg, time.Second)
 			defer cancel()
 			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
@@ -60,7 +70,7 @@ func TestErrors(t *testing.T) {
 			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
 			require.Equal(t, time.Second, time.Since(begin))
 			require.ErrorIs(t, later(r, bg, acks), context.DeadlineExceeded)
-			require.Equal(t, 31*time.Second, time.Since(begin), "the operation timeout")
+			require.Equal(t, 30*time.Second, time.Since(begin), "the operation timeout")
 			r.Close()
 			time.Sleep(time.Minute)
 			c.mu.Lock()
@@ -68,7 +78,7 @@ func TestErrors(t *testing.T) {
 			require.Equal(t, 1, c.closed, "what came too late is closed")
 		},
 		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.stuck = true
+			c.lost = all
 			var calls sync.WaitGroup
 			for range 3 {
 				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed) })
@@ -77,7 +87,6 @@ func TestErrors(t *testing.T) {
 			r.Close()
 			calls.Wait()
 			require.Equal(t, 1, c.closed)
-			require.False(t, c.tooSoon)
 		},
 		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			ctx, cancel := context.WithCancel(bg)
@@ -102,5 +111,41 @@ func TestErrors(t *testing.T) {
 		err := later(r, bg, acks)
 		require.ErrorIs(t, err, reconsume.ErrNotAcknowledged)
 		require.ErrorIs(t, err, errBroker)
+	})
+}
+
+// Initial subscriptions that were made at the same moment were once never answered.
+func TestOneCreationAtATime(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.slow = time.Second
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				r, err := reconsume.New(c, reconsume.Options{Topic: "t", Subscription: "s"})
+				assert.NoError(t, err)
+				defer r.Close()
+				assert.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{}}, nil))
+			})
+		}
+		calls.Wait()
+		require.False(t, c.together)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+	})
+}
+
+// A creation that is never answered does not keep the others waiting for ever.
+func TestStuckCreation(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.slow = time.Hour
+		require.ErrorIs(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil), context.DeadlineExceeded)
+		synctest.Wait()
+		c.mu.Lock()
+		c.slow = 0
+		c.mu.Unlock()
+		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, c.closed, "what came too late")
 	})
 }

@@ -16,14 +16,15 @@ type client struct {
 	pulsar.Client
 	mu        sync.Mutex
 	slow      time.Duration // to create a producer
-	stuck     bool          // publishing
-	failures  int           // of creating, to come
+	creating  int           // at the moment
+	together  bool          // more than one was
+	lost      func(*pulsar.ProducerMessage) bool
+	failures  int // of creating, to come
 	created   []pulsar.ProducerOptions
 	sent      map[string][]*pulsar.ProducerMessage
 	sendErr   error
-	sending   int
+	panics    bool
 	closed    int
-	tooSoon   bool // a producer was closed while it sent
 	subscribe []pulsar.ConsumerOptions
 }
 
@@ -33,9 +34,15 @@ func (c *client) Subscribe(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 }
 
 func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
-	time.Sleep(c.slow)
+	c.mu.Lock()
+	c.creating++
+	c.together = c.together || c.creating > 1
+	slow := c.slow
+	c.mu.Unlock()
+	time.Sleep(slow)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.creating--
 	c.created = append(c.created, o)
 	if c.failures--; c.failures >= 0 {
 		return (*producer)(nil), errBroker // typed, as upstream's
@@ -45,37 +52,32 @@ func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, erro
 
 type producer struct {
 	pulsar.Producer
-	c     *client
-	topic string
+	c      *client
+	topic  string
+	broken bool // has lost a message, and with it all that follow
 }
 
-func (p *producer) Topic() string { return p.topic }
+func (p *producer) FlushWithCtx(context.Context) error { return nil }
+
 func (p *producer) Close() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++
-	p.c.tooSoon = p.c.tooSoon || p.c.sending > 0
 }
 
-func (p *producer) Send(ctx context.Context, m *pulsar.ProducerMessage) (pulsar.MessageID, error) {
-	if p.c.stuck {
-		p.c.mu.Lock()
-		p.c.sending++
-		p.c.mu.Unlock()
-		<-ctx.Done()
-		time.Sleep(time.Millisecond)
-		p.c.mu.Lock()
-		p.c.sending--
-		p.c.mu.Unlock()
-		return nil, ctx.Err()
-	}
+func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
-	if p.c.sendErr != nil {
-		return nil, p.c.sendErr
+	if p.c.panics {
+		panic("send on closed channel")
 	}
-	p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
-	return nil, nil
+	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m); p.broken {
+		return
+	}
+	if p.c.sendErr == nil {
+		p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
+	}
+	go answer(nil, m, p.c.sendErr)
 }
 
 // consumer notes what is acknowledged.
@@ -90,12 +92,19 @@ func (c *consumer) Close()                       {}
 
 type message struct {
 	pulsar.Message
-	props map[string]string
+	props   map[string]string
+	payload []byte // "secret" by default
 }
 
-func (m message) ID() pulsar.MessageID          { return pulsar.NewMessageID(3, 4, 0, 1) }
-func (m message) Topic() string                 { return "persistent://public/default/orders-partition-1" }
-func (m message) Payload() []byte               { return []byte("secret") }
+func (m message) ID() pulsar.MessageID  { return pulsar.NewMessageID(3, 4, 0, 1) }
+func (m message) Topic() string         { return "persistent://public/default/orders-partition-1" }
+func (m message) SchemaVersion() []byte { return []byte{1} }
+func (m message) Payload() []byte {
+	if m.payload != nil {
+		return m.payload
+	}
+	return []byte("secret")
+}
 func (m message) Key() string                   { return "key" }
 func (m message) OrderingKey() string           { return "ordering" }
 func (m message) EventTime() time.Time          { return time.UnixMilli(5) }

@@ -59,7 +59,7 @@ type Options struct {
 	Decrypts bool
 	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
 	OmitReason bool
-	// OperationTimeout limits a call whose context has no deadline. Default: 30s.
+	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
 }
 
@@ -107,6 +107,10 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
+	if p.Encryption != nil { // the client adds to it
+		e := *p.Encryption
+		p.Encryption = &e
+	}
 	return p
 }
 
@@ -135,8 +139,11 @@ func (o *Options) createSubscription(client pulsar.Client) error {
 	}
 	consumer, err := client.Subscribe(pulsar.ConsumerOptions{
 		Topic: o.DeadLetterTopic, SubscriptionName: o.InitialSubscriptionName, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1,
 	})
+	if err != nil && strings.Contains(err.Error(), "ConsumerBusy") {
+		return nil // it is there, and of another type than Shared
+	}
 	if err != nil {
 		return fmt.Errorf("initial subscription %s: %w", o.InitialSubscriptionName, err)
 	}

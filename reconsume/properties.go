@@ -21,7 +21,7 @@ import (
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
 	PropertyDelayLevel       = "DELAY_LEVEL"       // of LaterLevel, or of Later after it
-	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon and the redelivery count that LaterCounted hands on
+	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon and the redelivery count that StartLater hands on
 	PropertyException        = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
@@ -84,7 +84,7 @@ func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// RedeliveryCount returns the redelivery count that LaterCounted handed on with msg, or 0.
+// RedeliveryCount returns the redelivery count that StartLater handed on with msg, or 0.
 func RedeliveryCount(msg pulsar.Message) uint32 {
 	props := msg.Properties()
 	times, count, _ := strings.Cut(props[PropertyNackCount], ":")

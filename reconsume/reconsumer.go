@@ -7,6 +7,7 @@
 package reconsume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,13 +26,15 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
+
+	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 )
 
 // maxDelay is about as long as the client can count from now, in nanoseconds since 1970.
 const maxDelay = 100 * 365 * 24 * time.Hour
 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
-// may use it.
+// may use it; what they publish at the same time goes to the broker together.
 //
 // Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
 // an error if either failed: then the message is not acknowledged, unless the error is ErrNotAcknowledged and the
@@ -56,8 +59,12 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r := &Reconsumer{o: o}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	r.retries = newProducer(r.ctx, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
-	r.deadLetters = newProducer(r.ctx, func() (pulsar.Producer, error) {
+	create := func(topic string, create func() (pulsar.Producer, error)) *producer {
+		return &producer{topic: topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), create: create,
+			timeout: o.OperationTimeout, closed: r.ctx}
+	}
+	r.retries = create(o.RetryLetterTopic, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
+	r.deadLetters = create(o.DeadLetterTopic, func() (pulsar.Producer, error) {
 		if err := o.createSubscription(client); err != nil {
 			return nil, err
 		}
@@ -83,7 +90,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error
 	if last := delayLevel(props, levels); last > 0 {
 		return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
 	}
-	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})
+	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})()
 }
 
 // LaterLevel is Later with a delay level, from 1: its delay is the level's. It returns ErrNoLevels if the policy has no
@@ -97,7 +104,7 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, retry{delay: delay, level: level})
+	return r.later(ctx, cm, retry{delay: delay, level: level})()
 }
 
 // LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. They may be a
@@ -107,67 +114,73 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 // The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string) error {
-	return r.later(ctx, cm, retry{delay: delay, custom: properties})
+	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
 }
 
-// LaterCounted is LaterAfter for a message that was nacked: its next redelivery count goes along, so that its delays go on
-// growing.
-func (r *Reconsumer) LaterCounted(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) error {
+// StartLater begins what LaterAfter does, for a message that was nacked: its next redelivery count goes along, so that its
+// delays go on growing. It returns when the message is on its way to the broker; wait, which must be called, does the rest.
+func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
 	return r.later(ctx, cm, retry{delay: delay, nacked: true})
-}
-
-// later publishes a retry, or else a dead letter.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
-		props := r.o.deadLetterProperties(cm.Message, retry.custom, fmt.Errorf("reconsumed %d times", n))
-		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.publish(ctx, r.deadLetters, cm, props, 0)
-	}
-	retry.delay = min(max(0, retry.delay), maxDelay)
-	return r.publish(ctx, r.retries, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	return r.publish(ctx, r.deadLetters, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+	return r.StartDeadLetter(ctx, cm, reason)()
 }
 
-var errNoMessage = errors.New("reconsume: message is nil, want one that was received")
+// StartDeadLetter begins what DeadLetter does. It returns when the message is on its way to the broker; wait, which must be
+// called, does the rest. Calls made one after the other publish in that order, whoever waits first.
+func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+	if cm.Message == nil {
+		return failed(errNoMessage)
+	}
+	return r.publish(ctx, r.deadLetters.start, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+}
 
-func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.ConsumerMessage, props map[string]string,
-	delay time.Duration) error {
+// later publishes a retry, or else a dead letter.
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) (wait func() error) {
+	if cm.Message == nil {
+		return failed(errNoMessage)
+	}
+	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
+		props := r.o.deadLetterProperties(cm.Message, retry.custom, fmt.Errorf("reconsumed %d times", n))
+		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
+		return r.publish(ctx, r.deadLetters.start, cm, props, 0)
+	}
+	retry.delay = min(max(0, retry.delay), maxDelay)
+	return r.publish(ctx, r.retries.start, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
+}
+
+func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
+	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
+	if cm.Consumer == nil {
+		return failed(errNoMessage)
+	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	cancel := context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
-		defer cancel()
 	}
-	if cm.Consumer == nil {
-		return errors.New("reconsume: the message's Consumer is nil, want the one that received it")
-	}
-	msg := &pulsar.ProducerMessage{
+	answer := start(ctx, &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),
 		Key:          cm.Key(),
 		OrderingKey:  cm.OrderingKey(),
 		EventTime:    cm.EventTime(),
 		Properties:   props,
 		DeliverAfter: delay,
+	})
+	return func() error {
+		defer cancel()
+		if err := answer(); err != nil {
+			return err
+		}
+		if err := cm.Consumer.AckID(cm.ID()); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
+		}
+		return nil
 	}
-	if err := p.send(ctx, msg); err != nil {
-		return err
-	}
-	if err := cm.Consumer.AckID(cm.ID()); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
-	}
-	return nil
 }
 
 // Close closes the producers. Calls in flight return ErrClosed; a producer that is being created is closed when it is

@@ -21,7 +21,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, // they stay behind in pulsar-client-go when a client is closed
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1"),
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
+}
 
 // run runs a test of a Reconsumer in virtual time.
 func run(t *testing.T, o reconsume.Options, test func(*testing.T, *reconsume.Reconsumer, *client, *consumer)) {
@@ -191,7 +196,7 @@ func all(*pulsar.ProducerMessage) bool { return true }
 func TestTheCountGoesAlong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
-		require.NoError(t, r.LaterCounted(bg, cm, time.Second))
+		require.NoError(t, r.StartLater(bg, cm, time.Second)())
 		require.NoError(t, r.Later(bg, cm))
 		require.EqualValues(t, 8, reconsume.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
 		require.Zero(t, reconsume.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
