@@ -108,6 +108,30 @@ func in(d time.Duration) context.Context {
 	return ctx
 }
 
+// The broker refuses a delay without a word to the caller, and upstream's producer is of no use from then on.
+func TestARefusedDelay(t *testing.T) {
+	b := newBroker(t)
+	if b.inProcess == nil {
+		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
+		b.rest("PUT", "namespaces/"+namespace, nil)
+		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
+		b.topic = "persistent://" + namespace + "/t"
+	}
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
+	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")}, &pulsar.ProducerMessage{Payload: []byte("y")})
+	r := b.reconsumer(reconsume.Options{})
+	x, y := b.receive(c), b.receive(c)
+	if b.inProcess != nil {
+		b.inProcess.FailSends(b.topic+"-sub-RETRY", 1, pulsartest.NotAllowed)
+	}
+	require.ErrorIs(t, r.LaterAfter(in(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
+	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
+	require.Equal(t, "y", string(b.receive(retries).Payload()))
+	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil))
+	require.Equal(t, "x", string(b.receive(retries).Payload()))
+}
+
 // The subscription is there, which is all that was wanted.
 func TestInitialSubscriptionInUse(t *testing.T) {
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {

@@ -114,6 +114,40 @@ func TestErrors(t *testing.T) {
 	})
 }
 
+// A refused delay is not answered, nor is what its producer publishes later.
+func TestARefusedDelayHarmsNoOther(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		limit := time.Minute
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > limit }
+		after := func(ctx context.Context, d time.Duration) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(bg, time.Second))
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				assert.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
+				assert.Equal(t, 5*time.Second, time.Since(begin))
+			})
+		}
+		synctest.Wait()
+		for range 100 {
+			require.NoError(t, after(bg, time.Second))
+		}
+		require.Equal(t, begin, time.Now())
+		calls.Wait()
+		require.NoError(t, after(bg, time.Minute), "the producer was replaced")
+		require.NoError(t, after(bg, 30*time.Second))
+		limit = 10 * time.Second // from now on
+		require.ErrorIs(t, after(in(5*time.Second), time.Minute), context.DeadlineExceeded)
+		require.NoError(t, after(bg, 10*time.Second))
+		require.ErrorIs(t, after(bg, time.Minute), reconsume.ErrDelayRefused)
+		require.NoError(t, after(bg, 10*time.Second))
+		require.Equal(t, 105, acks.acked)
+	})
+}
+
 // Initial subscriptions that were made at the same moment were once never answered.
 func TestOneCreationAtATime(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {

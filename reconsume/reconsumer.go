@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -26,12 +27,17 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
+	// ErrDelayRefused says that the broker has not answered a message whose delay was longer than any before. It refuses what
+	// is longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says so.
+	ErrDelayRefused = errors.New("reconsume: no answer to such a delay, as when the namespace does not allow it")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 )
 
-// maxDelay is about as long as the client can count from now, in nanoseconds since 1970.
-const maxDelay = 100 * 365 * 24 * time.Hour
+const (
+	maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
+	patience = 5 * time.Second            // for the answer to a delay longer than any before
+)
 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
 // may use it; what they publish at the same time goes to the broker together.
@@ -43,6 +49,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour
 type Reconsumer struct {
 	o           Options
 	retries     *producer
+	untried     *producer    // for delays longer than accepted
+	accepted    atomic.Int64 // the longest delay
 	deadLetters *producer
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
@@ -64,6 +72,11 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 			timeout: o.OperationTimeout, closed: r.ctx}
 	}
 	r.retries = create(o.RetryLetterTopic, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
+	r.untried = create(o.RetryLetterTopic, func() (pulsar.Producer, error) {
+		p := o.retryProducer()
+		p.Name = "" // retries has it
+		return client.CreateProducer(p)
+	})
 	r.deadLetters = create(o.DeadLetterTopic, func() (pulsar.Producer, error) {
 		if err := o.createSubscription(client); err != nil {
 			return nil, err
@@ -111,7 +124,8 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 // copy of those: names that the clients use themselves are ignored. A negative delay counts as 0, one of more than a hundred
 // years as a hundred years.
 //
-// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second.
+// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second. A delay
+// longer than its namespace allows is ErrDelayRefused, after five seconds.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string) error {
 	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
@@ -148,7 +162,32 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry
 		return r.publish(ctx, r.deadLetters.start, cm, props, 0)
 	}
 	retry.delay = min(max(0, retry.delay), maxDelay)
-	return r.publish(ctx, r.retries.start, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
+	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
+}
+
+// startDelayed is start for retries. After a refused delay upstream's producer hears of no answer any more, though the broker
+// publishes what follows, which then comes twice. So what is longer than any delay before has a producer of its own.
+func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	p := r.retries
+	if int64(msg.DeliverAfter) > r.accepted.Load() {
+		p = r.untried
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	answered := p.start(ctx, msg)
+	return func() error {
+		defer cancel(nil)
+		if p == r.untried {
+			defer time.AfterFunc(patience, func() { cancel(fmt.Errorf("%w: %v", ErrDelayRefused, msg.DeliverAfter)) }).Stop()
+		}
+		err := answered()
+		if err != nil && p == r.retries {
+			r.accepted.Store(0) // the namespace may allow less by now
+		}
+		for old := r.accepted.Load(); err == nil && old < int64(msg.DeliverAfter); old = r.accepted.Load() {
+			r.accepted.CompareAndSwap(old, int64(msg.DeliverAfter))
+		}
+		return err
+	}
 }
 
 func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
@@ -188,5 +227,6 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 func (r *Reconsumer) Close() {
 	r.close()
 	r.retries.close()
+	r.untried.close()
 	r.deadLetters.close()
 }
