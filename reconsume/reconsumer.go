@@ -27,6 +27,9 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
+	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The
+	// client cannot publish it with that, and with the consumer's nobody could read it.
+	ErrOtherSchema = errors.New("reconsume: the payload is of another version of the schema than the consumer's")
 	// ErrDelayRefused says that the broker has not answered a message whose delay was longer than any before. It refuses what
 	// is longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says so.
 	ErrDelayRefused = errors.New("reconsume: no answer to such a delay, as when the namespace does not allow it")
@@ -194,6 +197,9 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
 	if cm.Consumer == nil {
 		return failed(errNoMessage)
+	}
+	if !r.o.readable(cm.Message) {
+		return failed(fmt.Errorf("%w: version %x of %s", ErrOtherSchema, cm.SchemaVersion(), cm.Topic()))
 	}
 	if ctx == nil {
 		ctx = context.Background()
