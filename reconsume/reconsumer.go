@@ -135,7 +135,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // StartLater begins what LaterAfter does, for a message that was nacked: its next redelivery count goes along, so that its
-// delays go on growing. It returns when the message is on its way to the broker; wait, which must be called, does the rest.
+// delays go on growing. It and wait are as with StartDeadLetter; only a delay longer than any before may change the order.
 func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
 	return r.later(ctx, cm, retry{delay: delay, nacked: true})
 }
@@ -145,8 +145,8 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.StartDeadLetter(ctx, cm, reason)()
 }
 
-// StartDeadLetter begins what DeadLetter does. It returns when the message is on its way to the broker; wait, which must be
-// called, does the rest. Calls made one after the other publish in that order, whoever waits first.
+// StartDeadLetter begins what DeadLetter does. It blocks until there is a producer with room for the message and returns wait,
+// which must be called and does the rest. Calls made one after the other publish in that order, whoever waits first.
 func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
 	if cm.Message == nil {
 		return failed(errNoMessage)
