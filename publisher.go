@@ -32,7 +32,7 @@ func newPublisher(s *settings, p *preparation) *publisher {
 		return x
 	}
 	if p != nil {
-		x.maxDeliveries = maxDeliveries(p.opts)
+		x.maxDeliveries = maxDeliveries(p.opts, s)
 	}
 	if x.retries {
 		x.retryTopic = fullTopic(x.reconsumer.RetryTopic())
@@ -78,7 +78,7 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-			return c.publisher.reconsumer.LaterCounted(ctx, cm, time.Until(until))
+			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))()
 		})
 }
 

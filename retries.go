@@ -71,8 +71,11 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		return nil
 	}
 	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
-	if opts.DLQ != nil {
+	switch {
+	case opts.DLQ != nil:
 		policy = *opts.DLQ
+	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+		policy.MaxDeliveries = reconsume.Unlimited
 	}
 	topics := topicsOf(*opts)
 	o := reconsume.Options{
@@ -88,17 +91,23 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		Schema:                      opts.Schema,
 		Decrypts:                    opts.Decryption != nil,
 	}
-	if len(topics) > 0 {
-		o.Topic = fullTopic(reconsume.BaseTopic(topics[0]))
+	if len(topics) > 0 && opts.SubscriptionName != "" {
+		o.Topic = topics[0]
+		base := fullTopic(reconsume.BaseTopic(o.Topic))
+		if retries {
+			legacyTopics(client, base, &o)
+		}
+		if o.RetryLetterTopic == "" {
+			o.RetryLetterTopic = base + "-" + o.Subscription + pulsar.RetryTopicSuffix
+		}
+		if o.DeadLetterTopic == "" {
+			o.DeadLetterTopic = base + "-" + o.Subscription + pulsar.DlqTopicSuffix
+		}
+		if retries {
+			p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
+		}
 	} else if o.RetryLetterTopic == "" { // a pattern, with a dead letter topic
 		o.RetryLetterTopic = policy.DeadLetterTopic
-	}
-	if retries && opts.SubscriptionName != "" && len(topics) > 0 {
-		legacyTopics(client, &o)
-		if o.RetryLetterTopic == "" {
-			o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
-		}
-		p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
 	}
 	if o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
@@ -113,8 +122,8 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
-func legacyTopics(client pulsar.Client, o *reconsume.Options) {
-	namespace := o.Topic[:strings.LastIndex(o.Topic, "/")+1]
+func legacyTopics(client pulsar.Client, base string, o *reconsume.Options) {
+	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{
 		pulsar.RetryTopicSuffix: &o.RetryLetterTopic, pulsar.DlqTopicSuffix: &o.DeadLetterTopic,
 	} {
@@ -139,11 +148,11 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 
 // maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
 // retries has dead letters too.
-func maxDeliveries(opts pulsar.ConsumerOptions) uint32 {
+func maxDeliveries(opts pulsar.ConsumerOptions, s *settings) uint32 {
 	switch {
 	case opts.DLQ != nil:
 		return opts.DLQ.MaxDeliveries
-	case opts.RetryEnable:
+	case opts.RetryEnable && s.reconsumeBackoff == nil:
 		return reconsume.DefaultMaxDeliveries
 	}
 	return 0

@@ -112,7 +112,6 @@ func TestEverythingIsKeptOverRetries(t *testing.T) {
 			assert.Equal(t, want, props[name], name)
 		}
 	}
-	require.ErrorIs(t, c.ReconsumeLaterAfter(bg, first, 0, map[string]string{"REAL_TOPIC": "x"}), reconsume.ErrSystemProperty)
 	require.Error(t, c.ReconsumeLaterLevel(bg, first, 5))
 	begin := time.Now()
 	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Second, map[string]string{"added": "2"}))
