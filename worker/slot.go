@@ -14,6 +14,7 @@ import (
 type task struct {
 	msg  pulsar.Message
 	beat *heartbeat // nil for none
+	lane *lane      // of its key; nil without key order, and without a key
 }
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
@@ -91,12 +92,9 @@ func (s *slot) end() {
 	s.returned = true
 	s.mu.Unlock()
 	if len(s.tasks) == 1 {
-		s.settle(s.tasks[0].msg, s.judge(s.tasks[0].msg, s.errs[0]))
+		s.settle(s.tasks[0], s.judge(s.tasks[0].msg, s.errs[0]))
 	} else {
 		s.settleBatch(s.tasks, s.errs)
-	}
-	for _, t := range s.tasks {
-		t.beat.stop()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

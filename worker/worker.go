@@ -84,9 +84,11 @@ func (w *Worker) Resume() {
 
 // State is what a Worker does at one moment, and what it did until then.
 type State struct {
-	Paused   bool
-	InFlight int // messages that handlers have, or that are being settled
-	Stuck    int // handlers that did not return within five seconds after their context ended
+	Paused       bool
+	InFlight     int   // messages that handlers have, or that are being settled
+	Waiting      int   // messages that wait for others of their keys, or to be tried again, with WithKeyOrder
+	WaitingBytes int64 // what they count towards WithHoldLimit
+	Stuck        int   // handlers that did not return within five seconds after their context ended
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // handlers' errors but for permanent ones, each time; those that made a dead letter too
@@ -116,6 +118,9 @@ func (w *Worker) State() State {
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
+		if r.lanes != nil {
+			s.Waiting, s.WaitingBytes = r.lanes.waiting()
+		}
 	}
 	return s
 }
