@@ -130,27 +130,27 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 	}
 }
 
-// settleBatch settles the messages of a batch: first those that succeeded, in one call, then the others, which may take longer.
-func (r *run) settleBatch(tasks []task, errs []error) {
+// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.
+func (r *run) ackTogether(tasks []task, outcomes []outcome) {
+	if len(tasks) < 2 {
+		return
+	}
 	var acks []int
 	var ids []pulsar.MessageID
-	outcomes := make([]outcome, len(tasks))
 	for i, t := range tasks {
-		if outcomes[i] = r.judge(t.msg, errs[i]); outcomes[i].verb == ack {
+		if outcomes[i].verb == ack {
 			acks, ids = append(acks, i), append(ids, t.msg.ID())
 		}
 	}
-	if len(ids) > 0 {
-		err := r.protect(func() error { return r.consumer.AckIDList(ids) })
-		var failed pulsar.AckError
-		some := errors.As(err, &failed)
-		for n, i := range acks {
-			if err == nil || some && failed[ids[n]] == nil {
-				outcomes[i].verb = acked
-			}
-		}
+	if len(ids) == 0 {
+		return
 	}
-	for i, t := range tasks {
-		r.settle(t, outcomes[i])
+	err := r.protect(func() error { return r.consumer.AckIDList(ids) })
+	var failed pulsar.AckError
+	some := errors.As(err, &failed)
+	for n, i := range acks {
+		if err == nil || some && failed[ids[n]] == nil {
+			outcomes[i].verb = acked
+		}
 	}
 }

@@ -136,10 +136,10 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 	d, err := l.consumer.Delivery(retried{t.msg, count})
 	if err == nil {
-		err = l.consumer.InProgress(t.msg) // from now on, not from the end of the handler's timeout
+		err = l.renew(&t)
 	}
-	t.beat.stop()
 	if err != nil {
+		t.beat.stop()
 		l.leave(t.msg, "it failed, and is no longer held", err)
 		l.free(t.lane)
 		return
@@ -148,7 +148,6 @@ func (l *lanes) keep(t task, o outcome) {
 		o.delay = d.NackDelay
 	}
 	t.msg = retried{t.msg, count + 1}
-	t.beat = l.heartbeat(t.msg, time.Time{})
 	l.mu.Lock()
 	over := l.over
 	if !over {

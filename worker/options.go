@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
 // Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with
@@ -20,7 +21,10 @@ type settings struct {
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
-	holdLimit    int64 // of keyOrder; 0 for the default
+	holdLimit    int64 // of keyOrder
+	window       int   // of failures before a pause; 0 for none
+	ratio        float64
+	pause        backoff.RedeliveryBackoff
 	middleware   []Middleware
 	classify     func(error) error // nil for none
 	logger       *slog.Logger

@@ -22,7 +22,11 @@ const (
 	acked // with others, already
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
+	held  // by the slot, in an outage
 )
+
+// retries reports whether the message is to be tried again.
+func (o outcome) retries() bool { return o.verb == nack || o.verb == again }
 
 // outcomeOf is the table of the package's documentation.
 func outcomeOf(err error) outcome {

@@ -28,6 +28,7 @@ type run struct {
 	end        context.CancelFunc
 	slots      []*slot
 	lanes      *lanes         // nil without key order
+	outage     *outage        // nil without WithPauseOnFailure
 	collecting chan struct{}  // held by the slot that collects a batch
 	alive      sync.WaitGroup // the slots' goroutines
 
@@ -43,6 +44,9 @@ func newRun(w *Worker, ctx context.Context) *run {
 	r.settling, r.end = context.WithCancel(lasting)
 	if w.keyOrder {
 		r.lanes = newLanes(r)
+	}
+	if w.window > 0 {
+		r.outage = newOutage(r)
 	}
 	for range w.concurrency {
 		r.slots = append(r.slots, &slot{run: r})
@@ -151,7 +155,7 @@ func (r *run) inFlight() (messages, stuck int) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		messages += len(s.tasks)
-		if s.handling() && (r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience || r.settling.Err() != nil) {
+		if s.stage == handling && (r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience || r.settling.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()
@@ -165,10 +169,10 @@ func (r *run) stuck() []error {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		switch took := time.Since(s.since); {
-		case s.handling():
+		case s.stage == handling:
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
 				patience, s.names(), took))
-		case len(s.tasks) > 0:
+		case s.stage == settling:
 			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
 		}
 		s.mu.Unlock()

@@ -20,14 +20,18 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// judge decides what becomes of a message whose handler returned err.
-func (r *run) judge(msg pulsar.Message, err error) outcome {
+// verdict decides what an error means.
+func (r *run) verdict(err error) outcome {
 	if err != nil && r.classify != nil {
 		err = r.classified(err)
 	}
-	o := outcomeOf(err)
+	return outcomeOf(err)
+}
+
+// judge decides what becomes of a message that is to be tried again.
+func (r *run) judge(msg pulsar.Message, o outcome) outcome {
 	switch {
-	case o.verb == ack || o.verb == dead:
+	case !o.retries():
 	case r.working.Err() != nil:
 		o.verb = leave
 	case r.maxAge > 0 && time.Since(msg.PublishTime()) > r.maxAge:
@@ -80,7 +84,14 @@ func (r *run) settle(t task, o outcome) {
 		r.nack(t.msg, o)
 	case leave:
 		r.leave(t.msg, "the handler failed after the drain timeout", o.err)
+	case held:
+		return
 	}
+	r.forget(t)
+}
+
+// forget ends what there is of a task.
+func (r *run) forget(t task) {
 	t.beat.stop()
 	if t.lane != nil {
 		r.lanes.free(t.lane)
@@ -153,8 +164,11 @@ func (r *run) nack(msg pulsar.Message, o outcome) {
 // leave does nothing to a message, and says so.
 func (r *run) leave(msg pulsar.Message, why string, err error) {
 	r.counts.left.Add(1)
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker",
-		append(about(msg), slog.String("because", why), slog.Any("error", err))...)
+	attrs := append(about(msg), slog.String("because", why))
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
 }
 
 // unsettled reports what could not be done.
