@@ -261,6 +261,85 @@ func TestAnythingAtABroker(t *testing.T) {
 	}
 }
 
+// TestKeyOrderAtABroker has workers that join and leave a subscription, and handlers that fail: no message of a key is handled
+// before all that were published before it have succeeded.
+func TestKeyOrderAtABroker(t *testing.T) {
+	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
+		"Exclusive": pulsar.Exclusive} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			const keys, each = 10, 40
+			var mu sync.Mutex
+			succeeded, calls := map[string]int{}, 0 // how many of a key
+			handler := func(_ context.Context, msg pulsar.Message) error {
+				var n int
+				_, _ = fmt.Sscan(string(msg.Payload()), &n)
+				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				if calls++; n > succeeded[msg.Key()] {
+					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
+				}
+				if rand.IntN(3) == 0 {
+					return errTest
+				}
+				if n == succeeded[msg.Key()] {
+					succeeded[msg.Key()]++
+				}
+				return nil
+			}
+			first := s.subscribe(pulsar.ConsumerOptions{Type: kind})
+			first.Close()
+			producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true})
+			require.NoError(t, err)
+			defer producer.Close()
+			for n := range each {
+				for key := range keys {
+					producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: fmt.Sprint(key)},
+						func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
+				}
+			}
+			require.NoError(t, producer.Flush())
+			consumers := 3
+			if kind == pulsar.Exclusive {
+				consumers = 1
+			}
+			finished := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for key := range keys {
+					if succeeded[fmt.Sprint(key)] < each {
+						return false
+					}
+				}
+				return true
+			}
+			deadline := time.Now().Add(time.Minute)
+			var all sync.WaitGroup
+			for range consumers {
+				all.Go(func() {
+					for !finished() && time.Now().Before(deadline) {
+						c := s.subscribe(pulsar.ConsumerOptions{Type: kind, ReceiverQueueSize: 20},
+							redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithAckTimeout(10*time.Second))
+						w, err := worker.New(c, handler, worker.WithKeyOrder(), worker.WithConcurrency(4), worker.WithLogger(quiet))
+						if !assert.NoError(t, err) {
+							return
+						}
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(300+rand.IntN(1000))*time.Millisecond)
+						assert.NoError(t, w.Run(ctx))
+						cancel()
+						c.Close()
+					}
+				})
+			}
+			all.Wait()
+			require.True(t, finished(), "%v", succeeded)
+			t.Logf("%d calls for %d messages", calls, keys*each)
+		})
+	}
+}
+
 // A Consumer that gave up reconnecting ends Run with its error.
 func TestGivesUpAtABroker(t *testing.T) {
 	s := newSiteInProcess(t)
