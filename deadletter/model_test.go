@@ -106,11 +106,11 @@ func TestModel(t *testing.T) {
 }
 
 type model struct {
-	b       *broker
-	dir     string
-	tp      topics
-	n       int
-	kinds   []string
+	b     *broker
+	dir   string
+	tp    topics
+	n     int
+	kinds []string
 }
 
 func (m *model) check(t *rapid.T) {
