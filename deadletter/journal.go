@@ -145,6 +145,7 @@ func (t *Topic) loadJournal(ctx context.Context, s *state) error {
 	})
 }
 
+// openJournal keeps others out until the journal is closed.
 func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	topic := t.journalTopic()
 	lock, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
@@ -171,6 +172,13 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		j.close()
 		return nil, fmt.Errorf("deadletter: opening %s: %w", topic, err)
 	}
+	// The subscription keeps the letters of every partition from now on.
+	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	if err != nil {
+		j.close()
+		return nil, err
+	}
+	consumer.Close()
 	return j, nil
 }
 

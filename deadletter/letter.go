@@ -3,6 +3,7 @@ package deadletter
 import (
 	"cmp"
 	"encoding/binary"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -58,7 +59,7 @@ type Letter struct {
 func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	props := msg.Properties()
 	l := &Letter{
-		ID: msg.ID().String(), Topic: msg.Topic(), Published: msg.PublishTime(), Died: msg.PublishTime(),
+		Topic: msg.Topic(), Published: msg.PublishTime(), Died: msg.PublishTime(),
 		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyException]),
 		Origin:       reconsume.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
 		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
@@ -68,6 +69,10 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		Size: len(msg.Payload()), Payload: msg.Payload(),
 		pos: positionOf(msg.ID()), id: msg.ID(), batch: int(max(msg.ID().BatchSize(), 1)), chunked: msg.ID().BatchIdx() < 0,
 		partition: partition,
+	}
+	l.ID = fmt.Sprintf("%d:%d:%d", l.pos.Ledger, l.pos.Entry, partition) // upstream takes every partition for the first
+	if l.batch > 1 {
+		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}
 	if ms, err := strconv.ParseInt(props[reconsume.PropertyDeadLetterTime], 10, 64); err == nil && ms > 0 {
 		l.Died = time.UnixMilli(ms)

@@ -2,7 +2,6 @@ package deadletter_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -107,15 +106,11 @@ func TestModel(t *testing.T) {
 }
 
 type model struct {
-	mu      sync.Mutex // of log
-	b       *broker
-	dir     string
-	tp      topics
-	n       int
-	kinds   []string
-	killed  int
-	log     []string
-	doubles int
+	b     *broker
+	dir   string
+	tp    topics
+	n     int
+	kinds []string
 }
 
 func (m *model) check(t *rapid.T) {
@@ -191,22 +186,15 @@ func (m *model) purge(t *rapid.T) {
 	m.run(t, j, 0, "")
 }
 
-// note keeps what happened, to be shown if the run fails.
-func (m *model) note(what string) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.log = append(m.log, what)
-}
-
 // run has a process do a job, with a fault at its command of that number.
 func (m *model) run(t *rapid.T, j job, at int, fault string) {
 	cmd, out := j.command()
+	require.NoError(t, cmd.Start())
 	var count atomic.Int64
 	var once sync.Once
-	m.b.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+	m.b.inProcess.SetHook(func(pulsartest.Command) pulsartest.Verdict {
 		if at > 0 && int(count.Add(1)) == at {
 			once.Do(func() {
-				m.note(fmt.Sprintf("%+v", c))
 				switch fault {
 				case "kill":
 					_ = cmd.Process.Kill()
@@ -223,16 +211,12 @@ func (m *model) run(t *rapid.T, j job, at int, fault string) {
 		return pulsartest.Pass
 	})
 	defer m.b.inProcess.SetHook(nil)
-	m.note(fmt.Sprintf("%+v at %d %s", j, at, fault))
-	defer func() { m.note(out.String()) }()
-	require.NoError(t, cmd.Start())
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
 	select {
 	case err := <-done:
 		var exit *exec.ExitError
 		if errors.As(err, &exit) && fault != "" { // killed, or without a connection
-			m.killed++
 			return
 		}
 		if err != nil { // may not come again in rapid's second try
@@ -263,21 +247,11 @@ func (m *model) verify(t *rapid.T) {
 			id := identity{topic, msg.Producer, msg.SequenceID}
 			number := msg.Properties["number"]
 			if seen[id] {
-				m.doubles++
 				require.Equal(t, id, of[number], "two letters have one sequence id")
 				continue
 			}
 			seen[id] = true
 			last, ok := highest[msg.Producer]
-			if ok && int64(msg.SequenceID) <= last {
-				fmt.Println("DROPPED", number, id, last, strings.Join(m.log, "\n"))
-				for _, msg := range m.b.inProcess.Messages(topic) {
-					fmt.Println(msg.ID, msg.Producer, msg.SequenceID>>20, msg.SequenceID&0xfffff, msg.Properties["number"], msg.Properties["kind"], msg.Chunks)
-				}
-				for _, msg := range m.b.inProcess.Messages(m.tp.dlq) {
-					fmt.Println(msg.ID, msg.Properties["number"], msg.Properties["kind"], msg.Chunks)
-				}
-			}
 			require.True(t, !ok || int64(msg.SequenceID) > last, "letter %s would be dropped: %v after %d", number, id, last)
 			highest[msg.Producer] = int64(msg.SequenceID)
 			require.NotContains(t, of, number, "letter %s was replayed twice: %v", number, id)
@@ -307,5 +281,3 @@ func (m *model) verify(t *rapid.T) {
 		}
 	}
 }
-
-var _ = context.Background

@@ -39,6 +39,25 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	defer j.close()
 	out := bufio.NewWriter(o.Export)
 	lines := json.NewEncoder(out)
+	handle := func(_ context.Context, l *Letter, done func(error)) (string, error) {
+		if !o.Filter.Match(l) {
+			return unchosen, nil
+		}
+		err := lines.Encode(l)
+		if err == nil {
+			done(nil)
+		}
+		return "", err
+	}
+	sync := func() error {
+		err := out.Flush()
+		if file, ok := o.Export.(interface{ Sync() error }); ok && err == nil {
+			if err = file.Sync(); errors.Is(err, syscall.EINVAL) { // a pipe, a terminal
+				err = nil
+			}
+		}
+		return err
+	}
 	for i, partition := range partitions {
 		end, err := t.end(ctx, partition)
 		if err == nil {
@@ -47,26 +66,7 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		if err != nil {
 			return report, err
 		}
-		w := &walk{t: t, j: j, report: &report, tell: o.Progress, over: make(chan over, window+2)}
-		w.handle = func(_ context.Context, l *Letter, done func(error)) (string, error) {
-			if !o.Filter.Match(l) {
-				return unchosen, nil
-			}
-			err := lines.Encode(l)
-			if err == nil {
-				done(nil)
-			}
-			return "", err
-		}
-		w.sync = func() error {
-			err := out.Flush()
-			if file, ok := o.Export.(interface{ Sync() error }); ok && err == nil {
-				if err = file.Sync(); errors.Is(err, syscall.EINVAL) { // a pipe, a terminal
-					err = nil
-				}
-			}
-			return err
-		}
+		w := newWalk(j, &report, steps{handle: handle, sync: sync, tell: o.Progress})
 		if err := w.through(ctx, t.source(i, partition, end, queueSize)); err != nil {
 			return report, err
 		}

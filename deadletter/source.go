@@ -57,21 +57,27 @@ func (t *Topic) source(index int, partition string, end position, queue int) *so
 	return &source{t: t, partition: partition, index: index, queue: queue, end: end, last: position{-1, -1, 0}}
 }
 
-func (s *source) open(ctx context.Context) error {
-	decryption := *s.t.o.Decryption // upstream writes to it
+// subscribe returns the only consumer of the subscription, on a partition or on all of them.
+func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
+	decryption := *t.o.Decryption // upstream writes to it
 	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
-		return s.t.client.Subscribe(pulsar.ConsumerOptions{Topic: s.partition, SubscriptionName: s.t.o.Subscription, Type: pulsar.Exclusive,
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: true, Decryption: &decryption,
-			ReceiverQueueSize: s.queue, ExpireTimeOfIncompleteChunk: chunkPatience})
+			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
 	}, pulsar.Consumer.Close)
 	if err != nil {
 		if busy(err) {
-			return fmt.Errorf("%w: subscription %s of %s has a consumer", ErrBusy, s.t.o.Subscription, s.partition)
+			return nil, fmt.Errorf("%w: subscription %s of %s has a consumer", ErrBusy, t.o.Subscription, topic)
 		}
-		return fmt.Errorf("deadletter: subscribing to %s: %w", s.partition, err)
+		return nil, fmt.Errorf("deadletter: subscribing to %s: %w", topic, err)
 	}
-	s.consumer, s.heard = consumer, time.Now()
-	return nil
+	return consumer, nil
+}
+
+func (s *source) open(ctx context.Context) (err error) {
+	s.consumer, err = s.t.subscribe(ctx, s.partition, s.queue)
+	s.heard = time.Now()
+	return err
 }
 
 func (s *source) close() {

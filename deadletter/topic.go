@@ -17,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -135,6 +136,7 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	if notFound(err) {
 		return nil, fmt.Errorf("%w: %s", ErrNoTopic, topic)
 	}
+	slices.Sort(names)
 	return names, err
 }
 

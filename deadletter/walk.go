@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 const (
@@ -20,50 +18,33 @@ const (
 // walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry is
 // acknowledged as a whole: of a batch that is left in part the journal remembers what is done.
 type walk struct {
-	t      *Topic
+	steps
 	j      *journal
 	src    *source
 	report *Report
-	tell   func(Report)
 
+	over     chan over
+	entries  []*entry // not acknowledged yet, in order
+	letters  int      // under way
+	bytes    int      // of them
+	ready    int      // done since the last flush
+	moved    time.Time
+	flushed  time.Time
+	patience time.Duration // for acknowledgements
+	alone    bool          // the letter that was begun has to be over before the next begins
+}
+
+// steps are what a walk is for. All but handle may be nil.
+type steps struct {
 	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
-	// sync is called before anything is acknowledged. It may be nil.
-	sync func() error
-	// pace is called before each letter and returns how long to wait for it. It may be nil.
-	pace func(context.Context) (time.Duration, error)
-
-	patience time.Duration // for acknowledgements
-	alone    bool          // handle wants the letter to be over before the next begins
-
-	over    chan over
-	entries []*entry // not acknowledged yet, in order
-	letters int      // under way
-	bytes   int
-	ready   int // done since the last flush
-	moved   time.Time
-	flushed time.Time
+	sync   func() error                                 // before anything is acknowledged
+	pace   func(context.Context) (time.Duration, error) // before each letter: how long to wait for it
+	tell   func(Report)                                 // after anything was acknowledged
 }
 
-// over is what became of a letter.
-type over struct {
-	e    *entry
-	l    *Letter
-	err  error
-	seen int // its index
-}
-
-// entry is what is acknowledged as one: a letter, or a batch of them.
-type entry struct {
-	id     pulsar.MessageID
-	name   string
-	size   int
-	seen   int // letters that came
-	open   int // under way
-	left   bool
-	done   []byte // bits
-	fresh  bool   // the journal does not have all of done
-	closed bool   // no more letters of it come
+func newWalk(j *journal, report *Report, s steps) *walk {
+	return &walk{steps: s, j: j, report: report, over: make(chan over, window+2)}
 }
 
 func (w *walk) through(ctx context.Context, src *source) error {
@@ -72,7 +53,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	err := w.forward(ctx)
 	if err != nil {
 		// What is confirmed by now is acknowledged. The rest is for the next run.
-		w.patience = 5 * time.Second
+		w.patience, w.moved = 5*time.Second, time.Now()
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
 		for w.letters > 0 && deadline.Err() == nil {
@@ -163,33 +144,6 @@ func (w *walk) rest(ctx context.Context) error {
 	return err
 }
 
-// entryOf is the entry that l is in; the one before it has no more letters.
-func (w *walk) entryOf(l *Letter) *entry {
-	name := entryName(l.partition, l.pos)
-	if n := len(w.entries); n > 0 && w.entries[n-1].name == name && !w.entries[n-1].closed {
-		return w.entries[n-1]
-	}
-	w.closeEntry(l.pos)
-	e := &entry{id: l.id, name: name, size: l.batch}
-	if !l.chunked { // the whole batch
-		e.id = pulsar.NewMessageID(l.pos.Ledger, l.pos.Entry, -1, l.id.PartitionIdx())
-	}
-	w.entries = append(w.entries, e)
-	return e
-}
-
-// closeEntry is called when all letters before p have come. Those of a batch that have not are acknowledged already, by index,
-// unless the walk ends among them.
-func (w *walk) closeEntry(p position) {
-	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
-		e := w.entries[n-1]
-		e.closed = true
-		if e.seen < e.size && e.name == entryName(w.src.index, p) && int(p.Index) < e.size-1 {
-			e.left = true
-		}
-	}
-}
-
 // settle waits until no more than most letters are under way, and takes what is over.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
@@ -234,77 +188,6 @@ func (w *walk) take(o over) error {
 	w.report.Done++
 	w.ready++
 	return nil
-}
-
-// flush acknowledges the entries that are done. It goes on for a while when ctx is: what is published should not be so again.
-func (w *walk) flush(ctx context.Context) error {
-	w.flushed, w.ready = time.Now(), 0
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
-	defer cancel()
-	var acks []pulsar.MessageID
-	noted, gone := map[string][]byte{}, map[string][]byte{}
-	rest := w.entries[:0:0]
-	for _, e := range w.entries {
-		switch {
-		case !e.closed && e.seen < e.size || e.open > 0:
-			rest = append(rest, e)
-		case e.left:
-			if e.fresh {
-				noted[e.name] = e.done
-			}
-		default:
-			acks = append(acks, e.id)
-			if _, ok := w.j.done[e.name]; ok {
-				gone[e.name] = nil
-			}
-		}
-	}
-	if len(acks)+len(noted) > 0 {
-		if w.sync != nil {
-			if err := w.sync(); err != nil {
-				return err
-			}
-		}
-		if len(noted) > 0 {
-			if err := w.j.append(ctx, record{Done: noted}); err != nil {
-				return err
-			}
-		}
-		if err := w.acknowledge(ctx, acks); err != nil {
-			return err
-		}
-		if len(gone) > 0 {
-			if err := w.j.append(ctx, record{Done: gone}); err != nil {
-				return err
-			}
-		}
-	}
-	w.entries = rest
-	if w.tell != nil {
-		w.tell(*w.report)
-	}
-	return nil
-}
-
-// acknowledge returns when the broker has. It tries again while the broker is away.
-func (w *walk) acknowledge(ctx context.Context, ids []pulsar.MessageID) error {
-	if len(ids) == 0 {
-		return nil
-	}
-	if w.src.consumer == nil {
-		if err := w.src.open(ctx); err != nil {
-			return err
-		}
-	}
-	for {
-		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, w.src.consumer.AckIDList(ids) }, nil)
-		if err == nil {
-			return nil
-		}
-		if sleep(ctx, 200*time.Millisecond) != nil {
-			return fmt.Errorf("deadletter: %d letters are done, but could not be acknowledged: %w", len(ids), err)
-		}
-	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {
