@@ -126,6 +126,9 @@ func (s *standIn) redeliver(passes func(position) bool) {
 	}
 	s.backlog = append(again, s.backlog...)
 	s.mu.Unlock()
+	for _, cm := range again { // received; sent to the queue later
+		s.opts.Interceptors.BeforeConsume(cm)
+	}
 	s.signal()
 }
 
