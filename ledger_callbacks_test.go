@@ -35,7 +35,7 @@ func (x callbacks) OnAcknowledge(pulsar.Consumer, pulsar.MessageID) {
 
 func (x callbacks) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
 
-// once returns a function that panics when it is called for the first time.
+// panicsOnce returns a function that panics when it is called for the first time.
 func panicsOnce() func() {
 	var called atomic.Bool
 	return func() {

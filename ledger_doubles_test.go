@@ -87,7 +87,7 @@ func (p *pair) rests(ctx context.Context, d time.Duration, n int) (complete bool
 // run has two consumers work until n messages are acknowledged and no more come. Their topic is unloaded while messages
 // wait and none is at work, so that no acknowledgement is lost. The second consumer joins halfway, and takes over some.
 func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name string) pulsar.Consumer) {
-	ctx, cancel := context.WithTimeout(context.Background(), 55*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
 	defer cancel()
 	p.handled, p.acked, p.due = map[string]int{}, map[string]bool{}, map[string]planned{}
 	p.last = time.Now().Add(2 * time.Second) // which it may take until the first message comes

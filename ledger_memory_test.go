@@ -83,6 +83,42 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 	}
 }
 
+// The same with batches as pulsar-client-go makes them.
+func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
+	const batches, messages, size = 20, 50, 10_000
+	const all = batches * messages * size // bytes
+	b := newBroker(t)
+	topic := b.topic(0)
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
+		Topic: topic, BatchingMaxMessages: messages, BatchingMaxSize: 1 << 20, BatchingMaxPublishDelay: time.Minute,
+	})
+	require.NoError(t, err)
+	for range batches * messages {
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, size)}, nil)
+	}
+	require.NoError(t, p.FlushWithCtx(context.Background()))
+	p.Close()
+	c := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(time.Hour))
+	held := func() {
+		t.Helper()
+		held := c.Stats().HeldBytes
+		t.Logf("%d KiB count as held", held>>10)
+		require.Greater(t, held, int64(all*9/10))
+		require.Less(t, held, int64(all*3/2))
+	}
+	for range batches * messages {
+		if msg := receive(t, c); msg.ID().BatchIdx() == messages/2 {
+			c.Nack(msg)
+		} else {
+			require.NoError(t, c.Ack(msg))
+		}
+	}
+	held()
+	b.unload(topic)
+	nothing(t, c, 2*time.Second)
+	held()
+}
+
 // besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
 // the other's next message cumulatively.
 func besides(tb testing.TB, waiting int) (ack func()) {
