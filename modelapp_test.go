@@ -70,7 +70,7 @@ func (r *modelRun) all(ok func(*modelExpected) bool) (all []*modelExpected) {
 		return nil
 	}
 	for _, m := range r.order {
-		if r.expire(m); ok(m) {
+		if r.expire(m); ok(m) && !m.either {
 			all = append(all, m)
 		}
 	}
@@ -214,7 +214,7 @@ func (r *modelRun) ackCumulative() {
 			if e == m.entry && i > int(m.key.index) {
 				break
 			}
-			if known := r.known[keyOf(e, i)]; known != nil && known.stand != modelFresh {
+			if known := r.known[keyOf(e, i)]; known != nil && known.stand != modelFresh && !known.either {
 				upTo = append(upTo, known)
 			} else if !e.skipped && !e.otherDid {
 				r.mu.Unlock()

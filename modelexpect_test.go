@@ -119,7 +119,10 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	e, p := c.entry, c.part
 	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
 	o.another = e.owner == others || e.otherDid
-	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && c.taken.Before(p.doubt) {
+	if o.taken.IsZero() { // the dispatcher has not got round to it yet
+		o.taken = time.Now()
+	}
+	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && o.taken.Before(p.doubt) {
 		o.told = p.doubt
 	}
 	o.survived = c.epoch < p.epoch && p.state == live
@@ -149,8 +152,9 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.stand == modelSettled && m.either {
-		*m = modelExpected{key: m.key, entry: m.entry}
+	if m.either {
+		r.forget(m)
+		m = r.of(c.entry, c.index)
 	}
 	switch {
 	case m.stand == modelSettled && !now.Equal(m.settled):

@@ -2,6 +2,7 @@ package redelivery_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -19,7 +20,7 @@ func (r *modelRun) fault() {
 	if r.cfg.Rough {
 		detect = time.Duration(r.rng.Int64N(int64(1500 * time.Millisecond)))
 	}
-	if r.cfg.Resets && n < 3 {
+	if r.cfg.Resets && n < 4 {
 		r.reset(p, out)
 		return
 	}
@@ -63,6 +64,10 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 		pos = max(pos, s.low-15)
 	}
 	r.mu.Lock()
+	if r.calls > 0 {
+		r.mu.Unlock()
+		return
+	}
 	for _, e := range s.entries[pos:] {
 		isNew := r.isOver(e)
 		for i := range e.size {
@@ -70,6 +75,8 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 			switch {
 			case m == nil:
 			case isNew:
+				r.w.note("%v is to come as a new one", m)
+				r.renewed++
 				r.forget(m)
 			case m.stand == modelSettled:
 				m.either = true
@@ -165,18 +172,20 @@ func (r *modelRun) end() {
 			r.calls, missing[:min(len(missing), 10)], r.c.Stats())
 		return
 	}
-	acknowledged := func() bool {
+	open := func() (open []string) {
 		r.w.mu.Lock()
 		defer r.w.mu.Unlock()
 		for _, p := range r.cons.parts {
-			if p.sub.open() > 0 || p.state != live {
-				return false
+			for _, e := range p.sub.entries {
+				if !e.done {
+					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
+				}
 			}
 		}
-		return true
+		return open
 	}
-	if !r.w.run(5*time.Minute, acknowledged) && !r.mayLoseCumulative() {
-		r.w.fail("all is settled, but not everything acknowledged at the broker")
+	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !r.mayLoseCumulative() {
+		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
 		return
 	}
 	r.w.run(time.Minute, func() bool { return false })
