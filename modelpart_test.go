@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
 // modelPart is what upstream makes of one topic of a consumer (partitionConsumer): a queue that the broker fills for
@@ -38,6 +39,7 @@ type modelPart struct {
 	requests map[*modelEntry]time.Time // when they are due
 	doubt    time.Time                 // when the Consumer was last told that what it has may be another's
 	grabbed  time.Time                 // when the queue was last cleared
+	backOff  backoff.Policy            // of the last reconnection
 }
 
 type modelState uint8
