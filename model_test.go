@@ -98,11 +98,11 @@ func newModelConfig(seed uint64) *modelConfig {
 	c.AckErrors = c.Response && often(40)
 
 	if often(65) {
-		c.Every = 20 + rng.IntN(80)
-		c.Others = c.Kind != pulsar.Exclusive && often(40)
+		c.Every = 10 + rng.IntN(60)
+		c.Others = c.Kind != pulsar.Exclusive && often(50)
 		c.Breaks = !c.Others || often(60)
 		c.Rough = often(40)
-		c.Resets = often(15)
+		c.Resets = often(25)
 	}
 	if c.Cumulative && !c.Response { // upstream drops what comes again before the last cumulative acknowledgement
 		c.Seeks, c.Resets = false, false
@@ -167,5 +167,5 @@ func runModel(t *testing.T, cfg *modelConfig) {
 	if r.w.failed() {
 		t.Fatalf("%v\nseed %d: %+v\n%v", r.w.failure, cfg.Seed, *cfg, r.w.end(*modelTrace))
 	}
-	t.Logf("%v, %d doubles, %+v", time.Since(r.w.start), r.doubles, r.c.Stats())
+	t.Logf("%v, %d doubles, %d renewed, %+v", time.Since(r.w.start), r.doubles, r.renewed, r.c.Stats())
 }

@@ -53,6 +53,9 @@ const (
 func (s modelStand) String() string { return [...]string{"fresh", "held", "waiting", "settled"}[s] }
 
 func (m *modelExpected) String() string {
+	if m == nil {
+		return "unknown"
+	}
 	s := fmt.Sprintf("%v.%d %v", m.entry, m.key.index, m.stand)
 	switch m.stand {
 	case modelWaits:
@@ -119,7 +122,10 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	e, p := c.entry, c.part
 	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
 	o.another = e.owner == others || e.otherDid
-	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && c.taken.Before(p.doubt) {
+	if o.taken.IsZero() { // the dispatcher has not got round to it yet
+		o.taken = time.Now()
+	}
+	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && o.taken.Before(p.doubt) {
 		o.told = p.doubt
 	}
 	o.survived = c.epoch < p.epoch && p.state == live
@@ -149,8 +155,9 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.stand == modelSettled && m.either {
-		*m = modelExpected{key: m.key, entry: m.entry}
+	if m.either {
+		r.forget(m)
+		m = r.of(c.entry, c.index)
 	}
 	switch {
 	case m.stand == modelSettled && !now.Equal(m.settled):
@@ -208,7 +215,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 		guess = "its first copy outlived the connection, in the channel"
 	case c.epoch > m.copy.epoch:
 		guess = "its acknowledgement was lost, or late"
-	case c.why == "since a message was asked for":
+	case c.why == "since a message was asked for", c.why == "since it is active again":
 		guess = "a rewind sent what was in the queue once more"
 	case c.why == "since it was asked for":
 		guess = "it was asked for again while its answer was in the queue"
@@ -221,7 +228,7 @@ func (r *modelRun) acked(e *modelEntry, i int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := r.known[keyOf(e, i)]
-	if m == nil || m.stand != modelSettled && m.settling == 0 && !m.unsure && !m.either {
+	if !e.mixed && (m == nil || m.stand != modelSettled && m.settling == 0 && !m.unsure && !m.either) {
 		r.w.fail("%v.%d is lost: it was acknowledged, and the application did not settle it: %v", e, i, m)
 	}
 }
@@ -248,8 +255,8 @@ func (r *modelRun) ended(m *modelExpected, how string, err error) {
 	}
 }
 
-// missing returns messages that are still to come or to be settled.
-func (r *modelRun) missing() (missing []string) {
+// missing returns some of the messages that are still to come or to be settled.
+func (r *modelRun) missing(most int) (missing []string) {
 	r.w.mu.Lock()
 	defer r.w.mu.Unlock()
 	r.mu.Lock()
@@ -260,11 +267,12 @@ func (r *modelRun) missing() (missing []string) {
 				m := r.known[keyOf(e, i)]
 				switch {
 				case m != nil && m.stand == modelSettled, e.skipped, e.otherDid:
-				case m != nil && e.acked[i] && m.unsure:
-				case m == nil:
-					missing = append(missing, fmt.Sprintf("%v.%d, done %t", e, i, e.done))
+				case e.acked[i] && (e.mixed || m != nil && m.unsure):
 				default:
-					missing = append(missing, fmt.Sprintf("%v, done %t", m, e.done))
+					missing = append(missing, fmt.Sprintf("%v.%d %v, done %t", e, i, m, e.done))
+				}
+				if len(missing) == most {
+					return missing
 				}
 			}
 		}

@@ -2,6 +2,7 @@ package redelivery_test
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -19,7 +20,7 @@ func (r *modelRun) fault() {
 	if r.cfg.Rough {
 		detect = time.Duration(r.rng.Int64N(int64(1500 * time.Millisecond)))
 	}
-	if r.cfg.Resets && n < 3 {
+	if r.cfg.Resets && n < 4 {
 		r.reset(p, out)
 		return
 	}
@@ -63,6 +64,11 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 		pos = max(pos, s.low-15)
 	}
 	r.mu.Lock()
+	if r.calls > 0 {
+		r.mu.Unlock()
+		return
+	}
+	mixed := map[*modelEntry]bool{}
 	for _, e := range s.entries[pos:] {
 		isNew := r.isOver(e)
 		for i := range e.size {
@@ -70,9 +76,13 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 			switch {
 			case m == nil:
 			case isNew:
+				r.w.note("%v is to come as a new one", m)
+				r.renewed++
 				r.forget(m)
 			case m.stand == modelSettled:
 				m.either = true
+			default:
+				mixed[e] = e.batch
 			}
 		}
 	}
@@ -80,6 +90,9 @@ func (r *modelRun) reset(p *modelPart, out time.Duration) {
 	r.w.note("an operator resets %v to %v", s.name, s.entries[pos])
 	p.lose(!r.cfg.Rough, 0, out)
 	s.reset(pos)
+	for e := range mixed {
+		e.mixed = mixed[e]
+	}
 }
 
 // isOver tells whether an entry was acknowledged long ago, and no copy of it can be on its way. The caller holds both locks.
@@ -159,24 +172,25 @@ func (r *modelRun) end() {
 	r.w.after(0, drain)
 	quiet := func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.calls == 0 }
 	limit := 15*time.Minute + 4*r.cfg.MaxDelay + 4*r.cfg.Pace + 2*r.cfg.Timeout
-	if !r.w.run(limit, func() bool { return quiet() && len(r.missing()) == 0 }) {
-		missing := r.missing()
-		r.w.fail("after %v of nothing but Receive and Ack %d messages are missing, %d calls under way: %v, %+v", limit, len(missing),
-			r.calls, missing[:min(len(missing), 10)], r.c.Stats())
+	if !r.w.run(limit, func() bool { return quiet() && len(r.missing(1)) == 0 }) {
+		r.w.fail("after %v of nothing but Receive and Ack messages are missing, %d calls under way: %v, %+v", limit,
+			r.calls, r.missing(10), r.c.Stats())
 		return
 	}
-	acknowledged := func() bool {
+	open := func() (open []string) {
 		r.w.mu.Lock()
 		defer r.w.mu.Unlock()
 		for _, p := range r.cons.parts {
-			if p.sub.open() > 0 || p.state != live {
-				return false
+			for _, e := range p.sub.entries[p.sub.low:] {
+				if !e.done {
+					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
+				}
 			}
 		}
-		return true
+		return open
 	}
-	if !r.w.run(5*time.Minute, acknowledged) && !r.mayLoseCumulative() {
-		r.w.fail("all is settled, but not everything acknowledged at the broker")
+	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !r.mayLoseCumulative() {
+		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
 		return
 	}
 	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come

@@ -40,6 +40,7 @@ type modelPart struct {
 	requests map[*modelEntry]time.Time // when they are due
 	doubt    time.Time                 // when the Consumer was last told that what it has may be another's
 	grabbed  time.Time                 // when the queue was last cleared
+	backOff  backoff.Policy            // of the last reconnection
 }
 
 type modelState uint8

@@ -36,6 +36,7 @@ type modelRun struct {
 	sought  time.Time
 	closed  bool
 	doubles int
+	renewed int // messages, by an operator
 
 	callbacks [4]atomic.Uint64 // of each kind
 	panics    atomic.Int32
