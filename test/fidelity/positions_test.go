@@ -136,28 +136,28 @@ var positionScenarios = []scenario{
 		a.drain()
 	}},
 	{name: "skip-messages", run: func(s *script) {
-			a := s.ready()
-			a.subscribe(1, "Shared")
-			for i := range 4 {
-				a.publish(fmt.Sprint(i))
-			}
-			a.batch(3)
-			a.flow(1, 1)
-			a.drain()
-			s.rest("POST", "subscription/s/skip/2", "")
-			s.left("two skipped")
-			a.redeliver(1)
-			a.flow(1, 100)
-			a.drain()
-			s.rest("POST", "subscription/s/skip_all", "")
-			s.left("all skipped")
-			a.redeliver(1)
-			a.drain()
-			a.publish("5")
-			a.drain()
-			s.rest("POST", "subscription/none/skip/2", "")
-			s.rest("POST", "subscription/none/skip_all", "")
-		}},
+		a := s.ready()
+		a.subscribe(1, "Shared")
+		for i := range 4 {
+			a.publish(fmt.Sprint(i))
+		}
+		a.batch(3)
+		a.flow(1, 1)
+		a.drain()
+		s.rest("POST", "subscription/s/skip/2", "")
+		s.left("two skipped")
+		a.redeliver(1)
+		a.flow(1, 100)
+		a.drain()
+		s.rest("POST", "subscription/s/skip_all", "")
+		s.left("all skipped")
+		a.redeliver(1)
+		a.drain()
+		a.publish("5")
+		a.drain()
+		s.rest("POST", "subscription/none/skip/2", "")
+		s.rest("POST", "subscription/none/skip_all", "")
+	}},
 	{name: "reset-to-a-time", run: func(s *script) {
 		a := s.ready()
 		a.subscribe(1, "Shared")

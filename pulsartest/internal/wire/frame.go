@@ -56,7 +56,7 @@ func (r *Reader) Read() (Command, []byte, error) {
 	if _, err := io.ReadFull(r.r, r.cmd[:size]); err != nil {
 		return nil, nil, unexpected(err)
 	}
-	cmd, err := decodeCommand(r.cmd[:size])
+	cmd, err := ParseCommand(r.cmd[:size])
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +84,7 @@ func unexpected(err error) error {
 func AppendFrame(out []byte, cmd Command, size int) []byte {
 	start := len(out)
 	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
-	out = appendCommand(out, cmd)
+	out = AppendCommand(out, cmd)
 	command := len(out) - start - 8
 	binary.BigEndian.PutUint32(out[start:], uint32(4+command+size))
 	binary.BigEndian.PutUint32(out[start+4:], uint32(command))
