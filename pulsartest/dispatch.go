@@ -29,7 +29,7 @@ func (s *subscription) dispatch() {
 		for _, c := range s.consumers {
 			if !c.ended {
 				c.ended = true
-				c.session.send(&wire.ReachedEndOfTopic{Consumer: c.id}, nil)
+				c.session.send(&cmdReachedEndOfTopic{Consumer: c.id}, nil)
 			}
 		}
 	}
@@ -234,7 +234,7 @@ func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint3
 	if count > 0 {
 		c.again += messages
 	}
-	m := &wire.Message{Consumer: c.id, RedeliveryCount: count, AckSet: set, Epoch: wire.Absent,
+	m := &cmdMessage{Consumer: c.id, RedeliveryCount: count, AckSet: set, Epoch: wire.Absent,
 		ID: wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: s.topic.name.partition, BatchIndex: -1}}
 	if !s.individual() {
 		m.Epoch = c.epoch

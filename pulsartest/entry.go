@@ -26,7 +26,7 @@ type entry struct {
 const maxBatch = 1 << 20
 
 // newEntry checks the message after a SEND.
-func newEntry(m *wire.Send, data []byte) (*entry, error) {
+func newEntry(m *cmdSend, data []byte) (*entry, error) {
 	raw, _, err := wire.Split(data)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -94,55 +93,6 @@ func (s *Server) setPartitions(n topicName, partitions int) {
 			}
 		}
 	}
-}
-
-func (c *session) partitionedMetadata(m *wire.PartitionedMetadata) {
-	n, err := parseTopic(m.Topic)
-	if err != nil {
-		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
-			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
-		return
-	}
-	s := c.server
-	partitions, whole := s.partitions[n], s.partitions[n.base()]
-	if !s.namespaces[n.namespace] || n.partition >= 0 && whole > 0 && int(n.partition) >= whole ||
-		s.noAutoCreate && partitions == 0 && s.topics[n] == nil && int(n.partition) >= whole {
-		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
-			Error: wire.TopicNotFound, Message: "Topic " + n.String() + " does not exist"}, nil)
-		return
-	}
-	c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Partitions: uint32(partitions)}, nil)
-}
-
-// lookup answers that this broker is the one, at the address that the client has already: a proxy may be between them.
-func (c *session) lookup(m *wire.Lookup) {
-	if n, err := parseTopic(m.Topic); err != nil {
-		c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
-			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
-		return
-	} else if c.server.noAutoCreate || !c.server.namespaces[n.namespace] {
-		if _, err := c.server.topic(n.String(), false); err != nil {
-			c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
-				Error: codeOf(err), Message: err.Error()}, nil)
-			return
-		}
-	}
-	c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupConnect,
-		Authoritative: true, URL: c.server.URL(), ByServiceURL: true}, nil)
-}
-
-// getTopics filters by the pattern too, when there is one that Go can read;
-// clients filter again.
-func (c *session) getTopics(m *wire.GetTopics) {
-	topics := c.server.topicsOf(m.Namespace, m.Mode)
-	response := &wire.GetTopicsResponse{Request: m.Request, Topics: topics, Changed: true}
-	if pattern, err := regexp.Compile("^(?:" + m.Pattern + ")$"); m.Pattern != "" && err == nil {
-		response.Filtered = true
-		response.Topics = slices.DeleteFunc(topics, func(name string) bool {
-			return !pattern.MatchString(name)
-		})
-	}
-	c.send(response, nil)
 }
 
 // topicsOf lists a namespace's topics, of partitioned ones each partition.

@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -21,52 +20,9 @@ type producer struct {
 	request    uint64 // to be answered when it has it
 }
 
-func (c *session) createProducer(m *wire.Producer) {
-	s := c.server
-	if p, ok := c.producers[m.Producer]; ok { // the client asks again
-		c.producerReady(p, m.Request, nil)
-		return
-	}
-	if err := s.faults.producers.hit(m.Topic); err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	t, err := s.topic(m.Topic, true)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	p := &producer{session: c, topic: t, id: m.Producer, name: m.Name, epoch: m.Epoch, mode: m.AccessMode,
-		meta: m.Metadata, topicEpoch: m.TopicEpoch, request: m.Request}
-	if p.name == "" {
-		p.name = fmt.Sprintf("standalone-%d-%d", t.ledger, s.nextName)
-		s.nextName++
-	}
-	version, err := s.addSchema(t.name, m.Schema)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	ready, err := t.addProducer(p)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	c.producers[p.id] = p
-	delete(c.leftovers, p.id)
-	if m.InitialSubscription != "" {
-		t.subscription(m.InitialSubscription, wire.Earliest)
-	}
-	c.log.Debug("pulsartest: producer", "topic", t.name.String(), "producer", p.name)
-	if !ready {
-		c.send(&wire.ProducerSuccess{Request: m.Request, Name: p.name, LastSequenceID: -1, SchemaVersion: version}, nil)
-		return
-	}
-	c.producerReady(p, m.Request, version)
-}
-
-func (c *session) producerReady(p *producer, request uint64, version []byte) {
-	c.send(&wire.ProducerSuccess{Request: request, Name: p.name, LastSequenceID: -1, SchemaVersion: version,
+// ready tells the client that it may send.
+func (p *producer) ready(request uint64, schema []byte) {
+	p.session.send(&cmdProducerSuccess{Request: request, Name: p.name, LastSequenceID: -1, SchemaVersion: schema,
 		TopicEpoch: uint64(max(p.topic.epoch, 0)), Ready: true}, nil)
 }
 
@@ -124,7 +80,7 @@ func (t *topic) giveAccess(p *producer) error {
 func (t *topic) fenceProducers() {
 	for _, p := range t.waiting {
 		delete(p.session.producers, p.id)
-		p.session.fail(p.request, failf(wire.ProducerFenced, "Fenced out"))
+		p.session.send(result(p.request, failf(wire.ProducerFenced, "Fenced out")), nil)
 	}
 	for _, p := range t.producers {
 		delete(p.session.producers, p.id)
@@ -160,10 +116,10 @@ func (t *topic) removeProducer(p *producer) {
 		t.waiting = t.waiting[1:]
 		if err := t.giveAccess(next); err != nil {
 			delete(next.session.producers, next.id)
-			next.session.fail(next.request, err)
+			next.session.send(result(next.request, err), nil)
 			continue
 		}
-		next.session.producerReady(next, next.request, nil)
+		next.ready(next.request, nil)
 	}
 }
 
@@ -172,11 +128,11 @@ func (t *topic) closeProducers() {
 	for _, p := range sortedProducers(t.producers) {
 		delete(p.session.producers, p.id)
 		p.session.leftovers[p.id] = struct{}{}
-		p.session.send(&wire.CloseProducer{Producer: p.id, Request: noRequest}, nil)
+		p.session.send(&cmdCloseProducer{Producer: p.id, Request: noRequest}, nil)
 	}
 	for _, p := range t.waiting {
 		delete(p.session.producers, p.id)
-		p.session.fail(p.request, failf(wire.ServiceNotReady, "Topic %s is unloaded", t.name))
+		p.session.send(result(p.request, failf(wire.ServiceNotReady, "Topic %s is unloaded", t.name)), nil)
 	}
 	t.waiting = nil
 	clear(t.producers)
@@ -193,46 +149,3 @@ func sortedProducers(m map[string]*producer) []*producer {
 
 // noRequest is the request of a command that the broker sends of its own.
 const noRequest = ^uint64(0)
-
-// publish stores e; nil is a message with a wrong checksum.
-func (c *session) publish(m *wire.Send, e *entry) error {
-	p, ok := c.producers[m.Producer]
-	if !ok {
-		if _, ok := c.leftovers[m.Producer]; ok {
-			return nil // sent before the client learned that the producer is closed
-		}
-		return fmt.Errorf("producer %d is unknown", m.Producer)
-	}
-	if e == nil {
-		c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: wire.ChecksumError, Message: "Checksum failed on the broker"}, nil)
-		return nil
-	}
-	t := p.topic
-	if err := c.server.faults.sends.hit(t.name.String()); err != nil {
-		if err != errSwallowed {
-			c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: codeOf(err), Message: err.Error()}, nil)
-		}
-		return nil
-	}
-	if t.terminated {
-		c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: wire.TopicTerminatedError,
-			Message: "Topic was terminated"}, nil)
-		return nil
-	}
-	t.append(e)
-	receipt := &wire.SendReceipt{Producer: p.id, Sequence: m.Sequence, HighestID: noRequest,
-		ID: &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: -1, BatchIndex: -1}}
-	if m.HighestID > 0 {
-		receipt.HighestID = m.HighestID
-	}
-	c.send(receipt, nil)
-	return nil
-}
-
-func (c *session) closeProducer(m *wire.CloseProducer) {
-	c.success(m.Request)
-	if p, ok := c.producers[m.Producer]; ok {
-		delete(c.producers, m.Producer)
-		p.topic.removeProducer(p)
-	}
-}

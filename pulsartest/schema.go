@@ -67,29 +67,3 @@ func (s *Server) schemaAt(n topicName, version []byte) (*wire.Schema, int) {
 	}
 	return &all[i], int(i)
 }
-
-func (c *session) getSchema(m *wire.GetSchema) {
-	response := &wire.GetSchemaResponse{Request: m.Request}
-	n, err := parseTopic(m.Topic)
-	if schema, i := c.server.schemaAt(n, m.Version); err == nil && schema != nil {
-		response.Schema, response.Version = schema, schemaVersion(i)
-	} else {
-		response.Error, response.Message = wire.TopicNotFound, "Topic not found or no-schema"
-	}
-	c.send(response, nil)
-}
-
-func (c *session) getOrCreateSchema(m *wire.GetOrCreateSchema) {
-	response := &wire.GetOrCreateSchemaResponse{Request: m.Request, Version: []byte{}}
-	t, err := c.server.topic(m.Topic, true)
-	var version []byte
-	if err == nil {
-		version, err = c.server.addSchema(t.name, m.Schema)
-	}
-	if err != nil {
-		response.Error, response.Message = codeOf(err), err.Error()
-	} else if version != nil {
-		response.Version = version
-	}
-	c.send(response, nil)
-}

@@ -149,7 +149,7 @@ func (s *subscription) closeConsumers(but *consumer) {
 			continue
 		}
 		delete(c.session.consumers, c.id)
-		c.session.send(&wire.CloseConsumer{Consumer: c.id, Request: noRequest}, nil)
+		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
 		s.out += c.out
 		s.again += c.again
 	}
@@ -166,7 +166,7 @@ func (s *subscription) reset(offset int) {
 }
 
 // ack acknowledges what m names. It does not matter whose it was.
-func (s *subscription) ack(m *wire.Ack) {
+func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
 		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
 			s.ackCumulative(&m.IDs[0])
@@ -233,7 +233,7 @@ func (s *subscription) ackCumulative(id *wire.MessageID) {
 
 // redeliver sends entries again: on Shared and Key_Shared those that c has of
 // the ones named, each counted once; else everything not acknowledged.
-func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
+func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {
 			c.epoch = m.Epoch

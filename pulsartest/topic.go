@@ -3,7 +3,6 @@ package pulsartest
 import (
 	"math"
 	"sort"
-	"time"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
@@ -157,5 +156,3 @@ func (t *topic) subscription(name string, position wire.InitialPosition) *subscr
 	t.subs[name] = sub
 	return sub
 }
-
-func nowMillis() int64 { return time.Now().UnixMilli() }

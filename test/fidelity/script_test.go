@@ -87,6 +87,14 @@ type topicStats struct {
 	}
 }
 
+// left writes down the backlog alone.
+func (s *script) left(when string) {
+	_, body := s.call(http.MethodGet, "stats", "")
+	var all topicStats
+	require.NoError(s.t, json.Unmarshal(body, &all))
+	s.note("%s: backlog %d", when, all.Subscriptions["s"].MsgBacklog)
+}
+
 // stats writes down what the topic's statistics say of its producers and of subscription s.
 func (s *script) stats(when string) {
 	status, body := s.call(http.MethodGet, "stats", "")
