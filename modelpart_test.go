@@ -15,7 +15,6 @@ import (
 // and requests one after another, and a connection that breaks. It is also the topic's own consumer, as ConsumerMessages
 // have it.
 type modelPart struct {
-	backOff backoff.Policy // of the last reconnection
 	pulsar.Consumer
 	w     *modelWorld
 	cfg   *modelConfig

@@ -81,7 +81,7 @@ func (b *broker) send(schema pulsar.Schema, msgs ...*pulsar.ProducerMessage) {
 	for _, msg := range msgs {
 		p.SendAsync(bg, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(b.t, err) })
 	}
-	require.NoError(b.t, p.Flush())
+	require.NoError(b.t, p.FlushWithCtx(context.Background()))
 }
 
 // receive returns the next message with the consumer that it came from.

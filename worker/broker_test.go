@@ -79,7 +79,7 @@ func (s *site) publish(batched bool, payloads ...string) {
 		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload},
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(s, err) })
 	}
-	require.NoError(s, producer.Flush())
+	require.NoError(s, producer.FlushWithCtx(context.Background()))
 }
 
 // backlog returns how many entries of the subscription are not acknowledged.
@@ -300,7 +300,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 						func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
 				}
 			}
-			require.NoError(t, producer.Flush())
+			require.NoError(t, producer.FlushWithCtx(context.Background()))
 			consumers := 3
 			if kind == pulsar.Exclusive {
 				consumers = 1

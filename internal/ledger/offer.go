@@ -5,6 +5,7 @@ type offer struct {
 	d         Delivery
 	withdrawn chan struct{} // closed by whoever wants to know who has the message
 	over      chan struct{} // closed by the feeder
+	back      bool          // it was not sent, and is ready once whoever withdrew it looks at it
 }
 
 // Offer begins to offer a message on a channel: to be sent unless withdrawn is closed before. Offered must follow. Offer
@@ -23,11 +24,20 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 func (l *Ledger) Offered(d Delivery, sent bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	close(l.offer.over)
+	o := l.offer
 	l.offer = nil
-	if e, r := l.table.at(d.Ref); !sent && l.isCurrent(r, d) {
-		l.table.put(d.Ref, e, d.Message, false)
-		r.flags |= postponed
+	defer close(o.over)
+	e, r := l.table.at(d.Ref)
+	if sent || !l.isCurrent(r, d) {
+		return
+	}
+	l.table.put(d.Ref, e, d.Message, false)
+	r.flags |= postponed
+	select {
+	case <-o.withdrawn: // made ready now it could be offered again before they look at it
+		o.back = true
+		l.table.move(d.Ref, r, ready)
+	default:
 		l.makeReady(d.Ref, r)
 	}
 }
@@ -47,6 +57,11 @@ func (l *Ledger) withdraw() {
 	l.mu.Unlock()
 	<-o.over
 	l.mu.Lock()
+	if _, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
+		l.makeReady(o.d.Ref, r)
+		l.o.Wake()
+	}
+	o.back = false
 }
 
 // find finds a message, of which it is known who has it. The caller holds mu, which may be released meanwhile.
