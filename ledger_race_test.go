@@ -22,6 +22,9 @@ func TestChanWithdrawsWhatIsStale(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the more threads, the more often one is interrupted at a bad moment
 	const readers = 20
 	rounds := map[string]int64{"Seek": 8000, "Ack": 500}
+	if testing.Short() {
+		rounds["Seek"] = 1500
+	}
 	for name, makeStale := range map[string]func(c *redelivery.Consumer, s *standIn, n int64) error{
 		"Seek": func(c *redelivery.Consumer, s *standIn, n int64) error {
 			s.publish(entries(n)...)
