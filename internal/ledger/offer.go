@@ -16,7 +16,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
 		return nil, false
 	}
-	l.offer = &offer{d, make(chan struct{}), make(chan struct{})}
+	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}
 	return l.offer.withdrawn, true
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A message lists its fields to a Codec.
+// Message lists its fields to a Codec.
 type Message interface{ Fields(c *Codec) }
 
 // Rule is how often a field may occur.
