@@ -20,18 +20,14 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// verdict decides what an error means.
-func (r *run) verdict(err error) outcome {
+// judge decides what becomes of a message whose handler returned err.
+func (r *run) judge(msg pulsar.Message, err error) outcome {
 	if err != nil && r.classify != nil {
 		err = r.classified(err)
 	}
-	return outcomeOf(err)
-}
-
-// judge decides what becomes of a message that is to be tried again.
-func (r *run) judge(msg pulsar.Message, o outcome) outcome {
+	o := outcomeOf(err)
 	switch {
-	case !o.retries():
+	case o.verb == ack || o.verb == dead:
 	case r.working.Err() != nil:
 		o.verb = leave
 	case r.maxAge > 0 && time.Since(msg.PublishTime()) > r.maxAge:
@@ -51,50 +47,21 @@ func (r *run) classified(err error) (class error) {
 	return r.classify(err)
 }
 
-// settle does what was decided.
-func (r *run) settle(t task, o outcome) {
-	switch o.verb {
-	case nack, again:
-		r.counts.failed.Add(1)
-	case dead:
-		r.counts.permanent.Add(1)
-	}
-	if o.verb == again || o.verb == nack && t.lane != nil {
-		// A nack by the policy is a dead letter too, if no delivery is left: the Consumer sees to that, and knows the reason.
-		if d, err := r.consumer.Delivery(t.msg); err == nil && d.Last {
-			o.verb, o.or = dead, nack
-		}
-	}
-	if o.verb == dead && !r.deadLetter(t.msg, o.err) {
-		o.verb = o.or
-	}
+// settle does to a message what was decided.
+func (r *run) settle(msg pulsar.Message, o outcome) {
 	switch o.verb {
 	case ack:
-		if !r.ack(t.msg) {
-			break
+		if r.ack(msg) {
+			r.counts.succeeded.Add(1)
 		}
-		fallthrough
-	case acked:
-		r.counts.succeeded.Add(1)
+	case dead:
+		r.counts.permanent.Add(1)
+		r.deadLetter(msg, o)
 	case nack, again:
-		if t.lane != nil {
-			r.lanes.keep(t, o)
-			return
-		}
-		r.nack(t.msg, o)
+		r.counts.failed.Add(1)
+		r.nack(msg, o)
 	case leave:
-		r.leave(t.msg, "the handler failed after the drain timeout", o.err)
-	case held:
-		return
-	}
-	r.forget(t)
-}
-
-// forget ends what there is of a task.
-func (r *run) forget(t task) {
-	t.beat.stop()
-	if t.lane != nil {
-		r.lanes.free(t.lane)
+		r.leave(msg, "the handler failed after the drain timeout", o.err)
 	}
 }
 
@@ -129,11 +96,11 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 	}
 }
 
-// deadLetter publishes a message to the dead letter topic. It reports false if it could not, and the message is to be tried again.
-func (r *run) deadLetter(msg pulsar.Message, reason error) bool {
+// deadLetter publishes a message to the dead letter topic. If that fails it is nacked.
+func (r *run) deadLetter(msg pulsar.Message, o outcome) {
 	ctx, cancel := context.WithTimeout(r.settling, deadLetterTimeout)
 	defer cancel()
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, reason) })
+	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, o.err) })
 	if err != nil {
 		r.unsettled(msg, "publishing a dead letter", err)
 	}
@@ -144,15 +111,17 @@ func (r *run) deadLetter(msg pulsar.Message, reason error) bool {
 	case errors.Is(err, redelivery.ErrClosed), r.working.Err() != nil:
 		r.leave(msg, "the dead letter could not be published", err)
 	default:
-		return false
+		o.verb = o.or
+		r.nack(msg, o)
 	}
-	return true
 }
 
 func (r *run) nack(msg pulsar.Message, o outcome) {
 	err := r.protect(func() error {
 		if o.verb == again {
-			return r.consumer.NackWithDelay(msg, o.delay)
+			if d, err := r.consumer.Delivery(msg); err != nil || !d.Last {
+				return r.consumer.NackWithDelay(msg, o.delay)
+			}
 		}
 		return r.consumer.NackWithReason(msg, o.err)
 	})
@@ -164,11 +133,8 @@ func (r *run) nack(msg pulsar.Message, o outcome) {
 // leave does nothing to a message, and says so.
 func (r *run) leave(msg pulsar.Message, why string, err error) {
 	r.counts.left.Add(1)
-	attrs := append(about(msg), slog.String("because", why))
-	if err != nil {
-		attrs = append(attrs, slog.Any("error", err))
-	}
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
+	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker",
+		append(about(msg), slog.String("because", why), slog.Any("error", err))...)
 }
 
 // unsettled reports what could not be done.

@@ -84,16 +84,12 @@ func (w *Worker) Resume() {
 
 // State is what a Worker does at one moment, and what it did until then.
 type State struct {
-	Paused bool
-	Outage bool // WithPauseOnFailure has one message at a time tried
-
-	InFlight     int   // messages that are handled or settled, or kept in an outage: at most WithConcurrency, or as many batches
-	Stuck        int   // handlers that did not return within five seconds after their context ended
-	Waiting      int   // messages that wait for others of their keys, or to be tried again, with WithKeyOrder
-	WaitingBytes int64 // what they count towards WithHoldLimit
+	Paused   bool
+	InFlight int // messages that handlers have, or that are being settled
+	Stuck    int // handlers that did not return within five seconds after their context ended
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors but for permanent ones, each time; those that made a dead letter, too
+	Failed    uint64 // handlers' errors but for permanent ones, each time; those that made a dead letter too
 	Permanent uint64 // errors for which trying again is of no use: Permanent, and those of messages past WithMaxAge
 	Expired   uint64 // of these, the latter
 	Panics    uint64
@@ -120,10 +116,6 @@ func (w *Worker) State() State {
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
-		s.Outage = r.outage != nil && r.outage.current() != nil
-		if r.lanes != nil {
-			s.Waiting, s.WaitingBytes = r.lanes.waiting()
-		}
 	}
 	return s
 }
