@@ -124,7 +124,7 @@ func (s *standIn) redeliver(passes func(position) bool) {
 			again = append(again, pulsar.ConsumerMessage{Consumer: cm.Consumer, Message: &msg})
 		}
 	}
-	s.backlog = append(again, s.backlog...)
+	s.backlog = append(append([]pulsar.ConsumerMessage{}, again...), s.backlog...)
 	s.mu.Unlock()
 	for _, cm := range again { // received; sent to the queue later
 		s.opts.Interceptors.BeforeConsume(cm)
