@@ -59,10 +59,10 @@ vulncheck: ## look for known vulnerabilities (needs the network)
 	go run $(GOVULNCHECK) ./...
 
 .PHONY: benchstat
-benchstat: ## compare the cost of table, queue and Consumer with docs/benchmarks.txt
+benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
-	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000|Waiting/waiting=50000' -benchmem -benchtime 100000x -count 6 \
-		. ./internal/delayqueue ./internal/delivery > .bench/new.txt
+	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
+		. ./internal/delayqueue > .bench/new.txt
 	go run $(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks
