@@ -105,6 +105,8 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, retry bool
 // publish publishes a message that is being settled.
 func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message,
 	publish func(context.Context, pulsar.ConsumerMessage) error) (err error) {
+	ctx, told := c.publishes(ctx, s, msg)
+	defer func() { told(err) }()
 	err = errPanicked
 	defer func() { c.finishSettling(&s, err) }()
 	if !c.calls.Enter() {
