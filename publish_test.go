@@ -129,7 +129,7 @@ func TestPublishesUnderWay(t *testing.T) {
 	}
 	require.LessOrEqual(t, sent.Load(), int32(500))
 	answers.Store(true)
-	b.inProcess.DropConnections() // the producer sends again what has no answer
+	b.inProcess.DropConnections()                 // the producer sends again what has no answer
 	go func() { _, _ = c.Receive(t.Context()) }() // what was not kept is asked for
 	seen := map[string]bool{}
 	for len(seen) < n {

@@ -27,7 +27,7 @@ type publisher struct {
 func newPublisher(s *settings, p *preparation) *publisher {
 	x := &publisher{reconsumer: s.reconsumer, retries: s.reconsumer != nil, underway: make(chan struct{}, maxUnderway)}
 	if p != nil && p.reconsumer != nil {
-		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.topics != nil
+		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.retryTopic != ""
 	}
 	if x.reconsumer == nil {
 		return x
