@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -151,7 +152,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
 				c.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
-					"reason", e.Reason.String(), "error", e.Why)
+					"reason", e.Reason.String(), "error_type", fmt.Sprintf("%T", e.Why)) // what it says may quote the payload
 			}
 		}
 		if c.observed.Settled != nil {

@@ -11,10 +11,10 @@ import (
 // Observer is a set of functions that are told what a Consumer does, and a Worker with it; nil ones are skipped. More may be
 // added. Package metrics makes Prometheus metrics of them, module otel traces.
 //
-// Functions are called with no lock held, and may call any method of the Consumer, Close included; a panic is logged and
-// counted in Stats. Delivered, Settled and what a Worker tells are called by the goroutine that receives, settles or handles,
-// which waits for them, but timeouts, dead letters of last deliveries and all else by goroutines of the Consumer, one call after
-// the other. A Seek, and Close, may leave out what was not told yet.
+// Functions are called by many goroutines at once, with no lock held, and may call any method of the Consumer, Close included; a
+// panic is logged and counted in Stats. Delivered, Settled and what a Worker tells are called by the goroutine that receives,
+// settles or handles, which waits for them; timeouts, dead letters of last deliveries and all else by goroutines of the Consumer.
+// A Seek, and Close, may leave out what was not told yet.
 type Observer struct {
 	Subscribed func(*Consumer) // before it has a message
 	Closed     func(*Consumer) // when Close has ended

@@ -28,6 +28,10 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 	msg := messageOf(d)
 	c.intercept(d, msg)
+	if !c.observed.any {
+		c.hold(d)
+		return msg, nil
+	}
 	told := c.delivery(d, msg)
 	c.hold(d)
 	c.delivered(told)
