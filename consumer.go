@@ -122,6 +122,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		Wake:          c.intakeWake,
 		GiveUp:        func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
 		Observed:      c.observed.any,
+		Timed:         c.observed.timed,
 		TimedOut:      c.timedOut(),
 	}
 	if p != nil {

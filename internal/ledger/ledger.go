@@ -51,9 +51,11 @@ type Options struct {
 	Wake   func()
 	GiveUp func(Delivery)
 
-	// Observed tells that times are to be known, and TimedOut, if it is not nil, is told of ack timeouts but for those of
+	// Observed tells that it is to be known since when and for what messages wait, Timed that it is to be known since when the
+	// application has them, and TimedOut, if it is not nil, is told of ack timeouts but for those of
 	// last deliveries. It is called with no lock held.
 	Observed bool
+	Timed    bool
 	TimedOut func(Settling)
 }
 
