@@ -70,7 +70,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		pos: positionOf(msg.ID()), id: msg.ID(), batch: int(max(msg.ID().BatchSize(), 1)), chunked: msg.ID().BatchIdx() < 0,
 		partition: partition,
 	}
-	l.ID = fmt.Sprintf("%d:%d:%d", l.pos.Ledger, l.pos.Entry, partition) // upstream takes every partition for the first
+	l.ID = l.pos.id(partition) // upstream takes every partition for the first
 	if l.batch > 1 {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -37,7 +38,7 @@ const jobVariable = "DEADLETTER_JOB"
 
 func TestMain(m *testing.M) {
 	if text, ok := os.LookupEnv(jobVariable); ok { // it must never run the tests, which start such processes
-		time.AfterFunc(2*time.Minute, func() { os.Exit(4) })
+		time.AfterFunc(15*time.Minute, func() { os.Exit(4) })
 		var j job
 		err := json.Unmarshal([]byte(text), &j)
 		if err == nil {
@@ -49,6 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	_ = flag.Set("rapid.checks", "20") // unless the command line says otherwise
 	os.Exit(m.Run())
 }
 
@@ -62,6 +64,7 @@ func (j job) run() error {
 		encryption, decryption = keys(j.Keys)
 		d = b.open(j.Topic, func(o *deadletter.Options) { o.Decryption = decryption })
 	}
+	d.Hurry(150 * time.Millisecond)
 	var report deadletter.Report
 	var err error
 	if j.Purge != "" {

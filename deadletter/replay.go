@@ -148,7 +148,9 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 		case err != nil:
 			return at, n, err
 		case l == nil:
-			src.silent()
+			if _, err := src.silent(ctx); err != nil {
+				return at, n, err
+			}
 			continue
 		}
 		left, _, err := r.t.refuse(ctx, &r.o, l)

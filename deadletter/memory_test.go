@@ -1,0 +1,45 @@
+package deadletter_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// However many letters there are, a process needs the same memory. DEADLETTER_LETTERS says how many; a million were replayed so.
+func TestMemory(t *testing.T) {
+	b := real(t)
+	n, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_LETTERS"), "50000"))
+	require.NoError(t, err)
+	tp := b.topics(0)
+	for from := 0; from < n; from += 10_000 {
+		var l []*pulsar.ProducerMessage
+		for i := from; i < min(from+10_000, n); i++ {
+			l = append(l, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint("letter ", i)), Key: fmt.Sprint(i % 1000),
+				Properties: map[string]string{"REAL_TOPIC": tp.origin, "EXCEPTION_MESSAGE": fmt.Sprint("no order ", i), "odd": fmt.Sprint(i % 2)}})
+		}
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, CompressionType: pulsar.LZ4}, 1000, l...)
+	}
+	for _, j := range []job{
+		{Filter: deadletter.Filter{Properties: map[string]string{"odd": "1"}}}, // half of every batch
+		{},
+	} {
+		j.URL, j.Admin, j.Topic = b.url, b.admin, tp.dlq
+		begin := time.Now()
+		cmd, out := j.command()
+		require.NoError(t, cmd.Run(), out.String())
+		used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
+		t.Logf("%v, %d MB: %s", time.Since(begin), used, out)
+		require.Less(t, used, int64(300))
+	}
+	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
