@@ -137,7 +137,7 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 // publish returns when all messages are stored: each alone, or in batches of the given size.
 func (b *broker) publish(o pulsar.ProducerOptions, batch int, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
-	o.MaxPendingMessages = len(msgs) + 1
+	o.MaxPendingMessages = len(msgs) + 1000 // a message of chunks takes as many
 	if batch > 1 {
 		o.BatchingMaxMessages, o.BatchingMaxPublishDelay = uint(batch), time.Minute
 	} else {
