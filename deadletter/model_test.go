@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	_ = flag.Set("rapid.checks", "20") // unless the command line says otherwise
+	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise
 	os.Exit(m.Run())
 }
 
