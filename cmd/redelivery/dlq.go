@@ -23,12 +23,12 @@ const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
 
 Looks into dead letter topics, and replays, exports and purges what is in them.
 
-  redelivery dlq list public/default     dead letter and retry topics of a namespace
+  redelivery dlq list public/default     topics of a namespace, and what they hold
   redelivery dlq groups orders-sub-DLQ   letters by cause
   redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
-  redelivery dlq replay orders-sub-DLQ   what a replay would do; with -yes, do it
+  redelivery dlq replay orders-sub-DLQ   what a replay would do; -yes does it
   redelivery dlq export orders-sub-DLQ   letters as lines of JSON
-  redelivery dlq purge orders-sub-DLQ    what a purge would do; with -yes, do it
+  redelivery dlq purge orders-sub-DLQ    what a purge would do; -yes does it
 
 Which letters, for all verbs but list:
   -group a1b2c3d4e5                 of this group; may be repeated
@@ -265,7 +265,7 @@ func (d *dlq) purge(ctx context.Context) error {
 		if d.asJSON {
 			return d.json(deadletter.Report{Seen: n})
 		}
-		fmt.Fprintf(d.stdout, "%s\nNothing was changed; with -yes it is done.\n", letters("Would purge", n))
+		fmt.Fprintf(d.stdout, "%s\nNothing was changed; -yes does it.\n", letters("Would purge", n))
 		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}

@@ -28,7 +28,7 @@ func (d *dlq) replay(ctx context.Context) error {
 				return d.json(plan)
 			}
 			d.report("Would replay", plan)
-			fmt.Fprintln(d.stdout, "Nothing was changed; with -yes it is done.")
+			fmt.Fprintln(d.stdout, "Nothing was changed; -yes does it.")
 			return nil
 		}
 		if err := d.ask(plan); err != nil {

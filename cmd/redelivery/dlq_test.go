@@ -1,0 +1,317 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"log/slog"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// broker is one in this process, with dead letters.
+type broker struct {
+	t      *testing.T
+	server *pulsartest.Server
+	client pulsar.Client
+}
+
+const origin = "persistent://public/default/orders"
+
+func newBroker(t *testing.T) *broker {
+	b := &broker{t: t, server: pulsartest.NewServer(t)}
+	var err error
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+	require.NoError(t, err)
+	t.Cleanup(b.client.Close)
+	stats := httptest.NewServer(http.HandlerFunc(b.statistics))
+	t.Cleanup(stats.Close)
+	t.Setenv("PULSAR_URL", b.server.URL())
+	t.Setenv("PULSAR_ADMIN_URL", stats.URL)
+	b.subscribe(origin, "billing", "shipping")
+	b.subscribe(origin+"-billing-RETRY", "billing")
+	b.subscribe(origin+"-billing-DLQ", "audit")
+	causes := []struct{ kind, reason string }{
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*json.SyntaxError", "invalid character 'x' at offset %d"},
+	}
+	for i := range 120 {
+		cause := causes[i%3]
+		b.publish(origin+"-billing-DLQ", &pulsar.ProducerMessage{
+			Payload: []byte(fmt.Sprintf(`{"order": %d, "total": "%d.90"}`, 1000+i, i)), Key: fmt.Sprintf("customer-%d", i%17),
+			Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i),
+				"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-time.Duration(200-i)*time.Minute - 30*time.Second).UnixMilli())},
+		})
+	}
+	b.publish(origin+"-shipping-DLQ", &pulsar.ProducerMessage{Payload: []byte("x")})
+	return b
+}
+
+// statistics are those of the broker, with what it does not measure.
+func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/orders-billing-DLQ/internalStats") {
+		b.internalStatistics(w)
+		return
+	}
+	resp, err := http.Get(b.server.AdminURL() + r.URL.String())
+	if !assert.NoError(b.t, err) {
+		return
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	if strings.HasSuffix(r.URL.Path, "/stats") && resp.StatusCode == http.StatusOK {
+		first := time.Now().Add(-3*time.Hour - 20*time.Minute).UnixMilli()
+		text = bytes.ReplaceAll(text, []byte(`"msgBacklog":`), fmt.Appendf(nil, `"earliestMsgPublishTimeInBacklog":%d,"msgBacklog":`, first))
+		text = bytes.Replace(text, []byte(`{`), []byte(`{"msgRateIn":0.2,`), 1)
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(text)
+}
+
+// internalStatistics has as acknowledged what was replayed.
+func (b *broker) internalStatistics(w io.Writer) {
+	replayed := map[string]bool{}
+	for _, m := range b.server.Messages(origin + "-billing-RETRY") {
+		replayed[string(m.Payload)] = true
+	}
+	cursors := map[string]any{}
+	for _, name := range b.server.Subscriptions(origin + "-billing-DLQ") {
+		cursor := map[string]string{"markDeletePosition": "1:-1"}
+		for _, m := range b.server.Messages(origin + "-billing-DLQ") {
+			if replayed[string(m.Payload)] {
+				cursor["individuallyDeletedMessages"] += fmt.Sprintf("(%d:%d..%d:%d],", m.ID.Ledger, m.ID.Entry-1, m.ID.Ledger, m.ID.Entry)
+			}
+		}
+		cursors[name] = cursor
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"cursors": cursors})
+}
+
+func (b *broker) subscribe(topic string, names ...string) {
+	for _, name := range names {
+		c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared})
+		require.NoError(b.t, err)
+		c.Close()
+	}
+}
+
+func (b *broker) publish(topic string, m *pulsar.ProducerMessage) {
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(b.t, err)
+	defer p.Close()
+	_, err = p.Send(context.Background(), m)
+	require.NoError(b.t, err)
+}
+
+// dlqRun runs a command line, with an answer to what it asks.
+func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = dlqCommand(args, strings.NewReader(answer), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+var (
+	console = regexp.MustCompile("(?s)```console\n(.*?)```")
+	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
+)
+
+// Every verb's picture in docs/deadletter.md is what it prints.
+func TestPictures(t *testing.T) {
+	b := newBroker(t)
+	dir := t.TempDir()
+	path, err := filepath.Abs("../../docs/deadletter.md")
+	require.NoError(t, err)
+	t.Chdir(dir)
+	doc, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, stdout, _ := dlqRun("", "groups", "orders-billing-DLQ", "-json")
+	var groups []struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &groups))
+	got := console.ReplaceAllStringFunc(string(doc), func(block string) string {
+		var made strings.Builder
+		for line := range strings.Lines(console.FindStringSubmatch(block)[1]) {
+			command, ok := strings.CutPrefix(line, "$ redelivery dlq ")
+			if !ok {
+				continue
+			}
+			command = strings.ReplaceAll(strings.TrimSpace(command), "GROUP", groups[0].ID)
+			code, stdout, stderr := dlqRun("", strings.Fields(command)...)
+			assert.Zero(t, code, "%s: %s", command, stderr)
+			fmt.Fprintf(&made, "$ redelivery dlq %s\n%s%s", command, stdout, stderr)
+		}
+		return "```console\n" + runID.ReplaceAllString(made.String(), "run 3f9a1c07d2be") + "```"
+	})
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	assert.Equal(t, string(doc), got)
+	for _, block := range console.FindAllString(got, -1) {
+		for line := range strings.Lines(block) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 100, "%q", line)
+		}
+	}
+	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
+}
+
+func TestDlqWrongCommandLines(t *testing.T) {
+	for want, args := range map[string][]string{
+		`verb is ""`:                 {},
+		`verb is "show"`:             {"show"},
+		"peek needs a topic":         {"peek"},
+		"want only one topic":        {"peek", "a", "b"},
+		"flag provided but not":      {"peek", "-what", "a"},
+		"-n is -1":                   {"peek", "-n", "-1", "a"},
+		"want name=value":            {"peek", "-property", "a", "b"},
+		"want a duration":            {"peek", "-after", "soon", "b"},
+		"-o and -no-export are both": {"purge", "-o", "x", "-no-export", "a"},
+		"purge needs -o file":        {"purge", "a"},
+	} {
+		code, stdout, stderr := dlqRun("", args...)
+		assert.Equal(t, 2, code, "%q", args)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+	}
+	code, stdout, _ := dlqRun("", "-h")
+	assert.Zero(t, code)
+	for line := range strings.Lines(stdout) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), width+1, "%q", line)
+	}
+}
+
+func TestDlqErrors(t *testing.T) {
+	b := newBroker(t)
+	for want, args := range map[string][]string{
+		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
+		"want \"retry\" or \"origin\"":                       {"replay", "-to", "there", "orders-billing-DLQ"},
+		"has no subscription":                                {"replay", "-topic", "orders-shipping-DLQ", "orders-billing-DLQ", "-yes"},
+		"no such file":                                       {"purge", "-o", "no/such/folder", "-yes", "orders-billing-DLQ"},
+		"-encryption":                                        {"replay", "-encryption-private-key", "x", "orders-billing-DLQ"},
+	} {
+		code, _, stderr := dlqRun("", args...)
+		assert.Equal(t, 1, code, "%q: %s", args, stderr)
+		if want != "-encryption" {
+			assert.Contains(t, stderr, want)
+		}
+	}
+	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
+}
+
+// Where others would get the messages too it asks, and takes silence for no.
+func TestDlqAsks(t *testing.T) {
+	b := newBroker(t)
+	for _, answer := range []string{"", "n\n", "what\n"} {
+		code, _, stderr := dlqRun(answer, "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "Subscription shipping of orders gets them too.")
+	}
+	require.Zero(t, b.server.Subscription(origin, "shipping").Backlog)
+	code, stdout, stderr := dlqRun("y\n", "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 5 letters")
+	code, _, stderr = dlqRun("", "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5", "-others")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 10, b.server.Subscription(origin, "shipping").Backlog)
+}
+
+// What a letter says does nothing to a terminal, and -json is JSON.
+func TestDlqHostileLetters(t *testing.T) {
+	b := newBroker(t)
+	evil := "\x1b]0;owned\x07\r\n\u202e"
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(evil), Key: evil, Properties: map[string]string{
+		"REAL_TOPIC": evil, "REAL_SUBSCRIPTION": evil, "EXCEPTION_TYPE": evil, "EXCEPTION_MESSAGE": evil, "DEAD_LETTER_TIME": "-1", "REPLAY_COUNT": "x",
+		"ORIGIN_MESSAGE_ID": evil}})
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte{0xff, 0xfe}, Properties: map[string]string{"EXCEPTION_MESSAGE": "\xff"}})
+	const topic = "orders-evil-DLQ"
+	for _, args := range [][]string{{"groups", topic}, {"peek", topic, "-payload"}, {"replay", topic, "-to", "origin"}, {"list"}} {
+		code, stdout, stderr := dlqRun("", args...)
+		assert.Zero(t, code, "%q: %s", args, stderr)
+		assert.NotContains(t, stdout, "\x1b", "%q", args)
+		assert.NotContains(t, stdout, "\r", "%q", args)
+		assert.NotContains(t, stdout, "\u202e", "%q", args)
+	}
+	for _, args := range [][]string{{"groups"}, {"peek", "-payload"}, {"replay"}, {"export"}, {"purge", "-no-export"}} {
+		code, stdout, stderr := dlqRun("", append(args, "-json", "orders-billing-DLQ")...)
+		assert.Zero(t, code, "%q: %s", args, stderr)
+		d := json.NewDecoder(strings.NewReader(stdout))
+		for {
+			var v any
+			err := d.Decode(&v)
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err, "%q", args)
+		}
+	}
+}
+
+func TestConnection(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "client.conf")
+	require.NoError(t, os.WriteFile(conf, []byte("# Pulsar's own\nwebServiceUrl = https://a:1\nbrokerServiceUrl=pulsar+ssl://a:2\n"+
+		"authPlugin=org.apache.pulsar.client.impl.auth.AuthenticationToken\nauthParams=token:abc=\ntlsAllowInsecureConnection=true\n"+
+		"tlsTrustCertsFilePath=\n"), 0o600))
+	for _, name := range []string{"PULSAR_URL", "PULSAR_ADMIN_URL", "PULSAR_HOME"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("PULSAR_CLIENT_CONF", conf)
+	c := connection{adminURL: "http://flag"}
+	require.NoError(t, c.complete())
+	assert.Equal(t, connection{url: "pulsar+ssl://a:2", adminURL: "http://flag", insecure: true,
+		authPlugin: "org.apache.pulsar.client.impl.auth.AuthenticationToken", authParams: "token:abc="}, c)
+	t.Setenv("PULSAR_URL", "pulsar://env")
+	c = connection{}
+	require.NoError(t, c.complete())
+	assert.Equal(t, "pulsar://env", c.url)
+	assert.Equal(t, "https://a:1", c.adminURL)
+	t.Setenv("PULSAR_CLIENT_CONF", conf+"-none")
+	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
+	os.Unsetenv("PULSAR_CLIENT_CONF")
+	c = connection{}
+	require.NoError(t, c.complete())
+	assert.Equal(t, "http://localhost:8080", c.adminURL)
+}
+
+// The admin API is asked with the credentials of the broker.
+func TestAuthentication(t *testing.T) {
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("from-file\n"), 0o600))
+	var asked string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked = r.Header.Get("Authorization")
+		_, _ = w.Write([]byte("[]"))
+	}))
+	defer server.Close()
+	const java = "org.apache.pulsar.client.impl.auth.Authentication"
+	for params, c := range map[string]struct{ plugin, want string }{
+		"token:abc":                           {java + "Token", "Bearer abc"},
+		"abc":                                 {"token", "Bearer abc"},
+		"file://" + token:                     {java + "Token", "Bearer from-file"},
+		`{"token":"json"}`:                    {"token", "Bearer json"},
+		"user:pass":                           {"basic", "Basic dXNlcjpwYXNz"},
+		`{"userId":"user","password":"pass"}`: {java + "Basic", "Basic dXNlcjpwYXNz"},
+	} {
+		code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", c.plugin, "-auth-params", params)
+		assert.Zero(t, code, stderr)
+		assert.Equal(t, c.want, asked, params)
+	}
+	code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", "token", "-auth-params", `{"secret": 1`)
+	assert.Equal(t, 1, code)
+	assert.NotContains(t, stderr, "secret")
+}
