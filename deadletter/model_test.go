@@ -104,6 +104,9 @@ func (j job) command() (cmd *exec.Cmd, out *bytes.Buffer) {
 // Whatever is replayed by which filter, and wherever processes are killed and connections cut: every letter is replayed once, as a
 // broker that drops duplicates counts, in the order of its key; or it was purged after it had been exported.
 func TestModel(t *testing.T) {
+	if checks := flag.Lookup("rapid.checks"); checks.Value.String() == checks.DefValue {
+		require.NoError(t, checks.Value.Set("12")) // each is a dozen processes
+	}
 	b := newInProcess(t, pulsartest.WithMaxMessageSize(9000))
 	rapid.Check(t, func(rt *rapid.T) { (&model{b: b, dir: t.TempDir()}).check(rt) })
 }

@@ -1,0 +1,162 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// Batch says how many messages a BatchHandler gets at once: as soon as one of the limits is reached. Zero fields mean 100 messages,
+// 1 MiB and 100 ms.
+type Batch struct {
+	MaxMessages int
+	MaxBytes    int64         // of payload; the message that reaches it is the last of its batch
+	MaxWait     time.Duration // after the first message
+}
+
+// BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError each by its own error,
+// any other error fails all. All that Handler says holds here too.
+type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
+
+// BatchError has the error of each message that failed, by its index; the others succeeded. Each error is one that a Handler
+// returns: Permanent, RetryAfter, or any other. An index that the batch does not have fails the whole batch.
+type BatchError map[int]error
+
+func (e BatchError) Error() string {
+	failed := slices.DeleteFunc(slices.Sorted(maps.Keys(e)), func(i int) bool { return e[i] == nil })
+	if len(failed) == 0 {
+		return "none of the batch failed"
+	}
+	return fmt.Sprintf("%d of the batch failed, first message %d: %v", len(failed), failed[0], e[failed[0]])
+}
+
+// NewBatch is New for a handler of many messages. Concurrency counts batches. WithMiddleware is not allowed: it is for a Handler.
+func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, options ...Option) (*Worker, error) {
+	if handler == nil {
+		return nil, invalid("NewBatch's handler", "nil", "a BatchHandler")
+	}
+	switch {
+	case batch.MaxMessages < 0:
+		return nil, invalid("Batch.MaxMessages", batch.MaxMessages, "0 or more")
+	case batch.MaxBytes < 0:
+		return nil, invalid("Batch.MaxBytes", batch.MaxBytes, "0 or more")
+	case batch.MaxWait < 0:
+		return nil, invalid("Batch.MaxWait", batch.MaxWait, "0 or more")
+	}
+	w, err := newWorker(consumer, options)
+	if err != nil {
+		return nil, err
+	}
+	if len(w.middleware) > 0 {
+		return nil, fmt.Errorf("%w: worker: WithMiddleware is given to NewBatch, want it with New", redelivery.ErrInvalidOption)
+	}
+	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20), cmp.Or(batch.MaxWait, 100*time.Millisecond)}
+	w.handle = func(ctx context.Context, tasks []task, errs []error) {
+		msgs := make([]pulsar.Message, len(tasks))
+		for i, t := range tasks {
+			msgs[i] = t.msg
+		}
+		w.spread(w.handleBatch(ctx, handler, msgs), errs)
+	}
+	return w, nil
+}
+
+func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []pulsar.Message) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = w.panicked(v, append(about(msgs[0]), slog.Int("batch", len(msgs)))...)
+		}
+	}()
+	return handler(ctx, msgs)
+}
+
+// spread makes an error for each message of what a BatchHandler returned.
+func (w *Worker) spread(err error, errs []error) {
+	var each BatchError
+	if !errors.As(err, &each) {
+		for i := range errs {
+			errs[i] = err
+		}
+		return
+	}
+	for _, i := range slices.Sorted(maps.Keys(each)) {
+		if i < 0 || i >= len(errs) {
+			err = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) // no BatchError any more
+			w.logger.Error("worker: a whole batch failed", "error", err)
+			w.spread(err, errs)
+			return
+		}
+	}
+	for i := range errs {
+		errs[i] = each[i]
+	}
+}
+
+// collect takes the next batch. One slot at a time does, so that not all wait with a few messages.
+func (r *run) collect(into []task) ([]task, error) {
+	select {
+	case r.collecting <- struct{}{}:
+	case <-r.taking.Done():
+		return nil, r.taking.Err()
+	}
+	defer func() { <-r.collecting }()
+	msg, open, err := r.receive()
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(open, r.batch.MaxWait) // a pause or the drain ends the batch too
+	defer cancel()
+	for bytes := int64(0); ; {
+		t := task{msg: msg}
+		if len(into) == 0 || into[0].beat != nil { // a Consumer has ack timeouts or not
+			t.beat = r.heartbeat(msg, time.Time{})
+		}
+		into = append(into, t)
+		bytes += int64(len(msg.Payload()))
+		if len(into) >= r.batch.MaxMessages || bytes >= r.batch.MaxBytes {
+			return into, nil
+		}
+		if msg, err = r.consumer.Receive(ctx); err != nil {
+			return into, nil
+		}
+	}
+}
+
+// settleBatch settles the messages of a batch, those that succeeded in one call. What takes longer comes after that.
+func (r *run) settleBatch(tasks []task, errs []error) {
+	var rest []outcome
+	var acks, others []pulsar.Message
+	var ids []pulsar.MessageID
+	for i, t := range tasks {
+		if o := r.judge(t.msg, errs[i]); o.verb == ack {
+			acks, ids = append(acks, t.msg), append(ids, t.msg.ID())
+		} else {
+			others, rest = append(others, t.msg), append(rest, o)
+		}
+	}
+	var err error
+	if len(ids) > 0 {
+		err = r.protect(func() error { return r.consumer.AckIDList(ids) })
+	}
+	var failed pulsar.AckError
+	some := errors.As(err, &failed)
+	for i, msg := range acks {
+		if err == nil || some && failed[ids[i]] == nil {
+			r.counts.succeeded.Add(1)
+		} else {
+			r.settle(msg, outcome{verb: ack})
+		}
+	}
+	for i, msg := range others {
+		r.settle(msg, rest[i])
+	}
+}

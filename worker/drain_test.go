@@ -1,0 +1,131 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Before the drain timeout handlers keep their context, and everything is as always.
+func TestDrainLetsHandlersEnd(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			time.Sleep(10 * time.Second)
+			assert.NoError(t, ctx.Err())
+			if string(msg.Payload()) == "bad" {
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(2))
+		t.publish("good")
+		t.publish("bad")
+		t.publish("late")
+		t.sleep(time.Second)
+		began := time.Now()
+		require.NoError(t, stop())
+		require.Equal(t, 9*time.Second, time.Since(began))
+		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
+		require.Contains(t, t.log.String(), "worker: draining\" consumer=virtual subscription=billing in_flight=2 timeout=30s")
+		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=2 left=0 stuck=0")
+	})
+}
+
+// After the drain timeout nil and Permanent are honoured, and any other error leaves the message.
+func TestDrainTimeout(t *testing.T) {
+	for name, c := range map[string]struct {
+		err    error
+		panics bool
+		state  worker.State
+		dead   []string
+		left   int
+	}{
+		"nil":         {nil, false, worker.State{Succeeded: 1}, nil, 0},
+		"permanent":   {worker.Permanent(errTest), false, worker.State{Permanent: 1}, []string{"tea: no luck"}, 0},
+		"an error":    {errTest, false, worker.State{Left: 1}, nil, 1},
+		"retry after": {worker.RetryAfter(0, errTest), false, worker.State{Left: 1}, nil, 1},
+		"a panic":     {errTest, true, worker.State{Left: 1, Panics: 1}, nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(1), func(t *rig) {
+				w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+					<-ctx.Done()
+					assert.ErrorIs(t, context.Cause(ctx), worker.ErrDrainTimeout)
+					if c.panics {
+						panic(c.err)
+					}
+					return c.err
+				}, worker.WithDrainTimeout(10*time.Second))
+				t.publish("tea")
+				t.sleep(time.Second)
+				began := time.Now()
+				require.NoError(t, stop())
+				require.Equal(t, 10*time.Second, time.Since(began))
+				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.dead, t.letters())
+				require.Len(t, t.broker.Unacked(), c.left)
+			})
+		})
+	}
+}
+
+// A dead letter or an acknowledgement that is under way when the drain timeout ends may still succeed.
+func TestDrainTimeoutWhileSettling(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		t.broker.Send = func(string) error { time.Sleep(4 * time.Second); return nil }
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			<-ctx.Done()
+			return worker.Permanent(errTest)
+		}, worker.WithDrainTimeout(0))
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, worker.State{Permanent: 1}, w.State())
+		require.Equal(t, []string{"tea: no luck"}, t.letters())
+		require.Empty(t, t.broker.Unacked())
+	})
+}
+
+func TestDrainNamesStuckHandlers(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		free := make(chan struct{})
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if string(msg.Payload()) == "stuck" {
+				<-free
+			}
+			return nil
+		}, worker.WithDrainTimeout(10*time.Second), worker.WithConcurrency(2))
+		t.publish("fine")
+		t.publish("stuck")
+		t.sleep(time.Second)
+		began := time.Now()
+		err := stop()
+		require.Equal(t, 15*time.Second, time.Since(began))
+		require.EqualError(t, err, "worker: a handler did not return within 5s of the end of its context: message 1:1:0:0, for 16s")
+		require.Equal(t, worker.State{InFlight: 1, Stuck: 1, Succeeded: 1}, w.State())
+		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=0 left=0 stuck=1")
+
+		close(free) // what it did is done: it is acknowledged as long as the Consumer is open
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.Empty(t, t.broker.Unacked())
+	})
+}
+
+// An acknowledgement that does not return keeps Run no longer than a handler would.
+func TestDrainNamesWhatIsNotSettled(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		free := make(chan struct{})
+		t.broker.Ack = func(pulsar.MessageID) error { <-free; return nil }
+		_, stop := t.start(succeed, worker.WithDrainTimeout(10*time.Second))
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.EqualError(t, stop(), "worker: message 1:0:0:0 is handled, but not settled yet")
+		close(free)
+	})
+}

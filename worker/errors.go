@@ -1,0 +1,56 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Permanent returns an error that says that trying again is of no use: the message becomes a dead letter now, with err as the
+// reason. Without a dead letter topic it is nacked. Its text is err's, errors.Is and errors.As see err, and it may itself be
+// wrapped. Permanent(nil) is an error too.
+func Permanent(err error) error { return &permanentError{orUnknown(err)} }
+
+// RetryAfter returns an error that asks for the message again after delay, in place of what the nack policy says; a negative
+// delay counts as 0. It counts as a delivery: on the last one the message becomes a dead letter with err as the reason. Its
+// text is err's, errors.Is and errors.As see err, and it may itself be wrapped. RetryAfter(delay, nil) is an error too.
+func RetryAfter(delay time.Duration, err error) error {
+	return &retryAfterError{max(0, delay), orUnknown(err)}
+}
+
+var errUnknown = errors.New("no reason given")
+
+func orUnknown(err error) error {
+	if err == nil {
+		return errUnknown
+	}
+	return err
+}
+
+type permanentError struct{ error }
+
+func (e *permanentError) Unwrap() error { return e.error }
+
+type retryAfterError struct {
+	delay time.Duration
+	error
+}
+
+func (e *retryAfterError) Unwrap() error { return e.error }
+
+// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error.
+type PanicError struct {
+	Value any    // what the handler panicked with
+	Stack []byte // where, as debug.Stack shows it
+}
+
+func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }
+
+// Unwrap returns Value if it is an error.
+func (e *PanicError) Unwrap() error {
+	err, _ := e.Value.(error)
+	return err
+}
+
+// errExited stands for a handler that ended its goroutine.
+var errExited = errors.New("the handler called runtime.Goexit")

@@ -1,0 +1,200 @@
+package worker_test
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/workertest"
+)
+
+// withOrders calls f with a consumer of a topic that has some messages, which gives up after three deliveries.
+func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Server)) {
+	broker, err := pulsartest.Start()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer broker.Close()
+	quiet := slog.New(slog.DiscardHandler)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: broker.URL(), Logger: plog.NewLoggerWithSlog(quiet)})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer client.Close()
+	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing",
+		Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 10 * time.Millisecond, Max: time.Second}),
+		redelivery.WithLogger(quiet))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer consumer.Close()
+	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "orders", DisableBatching: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer producer.Close()
+	for _, payload := range payloads {
+		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)}); err != nil {
+			log.Fatal(err)
+		}
+	}
+	f(consumer, broker)
+}
+
+func ExampleNew() {
+	withOrders([]string{"tea", "nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background()) // a service has signal.NotifyContext here
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			order := string(msg.Payload())
+			fmt.Println(order, msg.RedeliveryCount())
+			switch {
+			case order == "nonsense":
+				return worker.Permanent(errors.New("no such drink"))
+			case order == "coffee" && msg.RedeliveryCount() == 0:
+				return errors.New("the machine is cold") // comes back after 10 ms
+			case order == "coffee":
+				cancel()
+			}
+			return nil
+		}, worker.WithConcurrency(1), worker.WithTimeout(time.Minute), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		for _, letter := range broker.Messages("orders-billing-DLQ") {
+			fmt.Printf("dead: %s, %s\n", letter.Payload, letter.Properties["EXCEPTION_MESSAGE"])
+		}
+		state := w.State()
+		fmt.Println("succeeded", state.Succeeded, "failed", state.Failed, "permanent", state.Permanent)
+	})
+	// Output:
+	// tea 0
+	// nonsense 0
+	// coffee 0
+	// coffee 1
+	// dead: nonsense, no such drink
+	// succeeded 2 failed 1 permanent 1
+}
+
+// A batch is written in one statement; what the database refuses is refused for good, the rest is done.
+func ExampleNewBatch() {
+	withOrders([]string{"tea", "nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.NewBatch(consumer, func(_ context.Context, msgs []pulsar.Message) error {
+			defer cancel()
+			refused := worker.BatchError{}
+			for i, msg := range msgs {
+				if string(msg.Payload()) == "nonsense" {
+					refused[i] = worker.Permanent(errors.New("no such drink"))
+				}
+			}
+			fmt.Printf("%d orders, %d refused\n", len(msgs), len(refused))
+			return refused
+		}, worker.Batch{MaxMessages: 3, MaxWait: time.Minute}, worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d dead letter\n", len(broker.Messages("orders-billing-DLQ")))
+	})
+	// Output:
+	// 3 orders, 1 refused
+	// 1 dead letter
+}
+
+// statusError is an answer of an HTTP server that is no success.
+type statusError struct{ *http.Response }
+
+func (e statusError) Error() string { return e.Status }
+
+// classifyHTTP says of which answers another request is of use, and when.
+func classifyHTTP(err error) error {
+	var answer statusError
+	if !errors.As(err, &answer) {
+		return err // of the network: the Consumer's policy says when
+	}
+	switch code := answer.StatusCode; {
+	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
+		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
+		return worker.RetryAfter(time.Duration(cmp.Or(seconds, 5))*time.Second, err)
+	case code >= 400 && code < 500:
+		return worker.Permanent(err)
+	}
+	return err
+}
+
+// One place decides what the answers of an HTTP service mean for messages, and the handler returns errors as they come.
+func ExampleWithClassifier() {
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/nonsense" {
+			http.Error(w, "no such drink", http.StatusUnprocessableEntity)
+		}
+	}))
+	defer service.Close()
+	withOrders([]string{"nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
+			answer, err := http.Post(service.URL+"/"+string(msg.Payload()), "text/plain", nil)
+			if err != nil {
+				return err
+			}
+			defer answer.Body.Close()
+			if answer.StatusCode >= 300 {
+				return fmt.Errorf("ordering: %w", statusError{answer})
+			}
+			cancel()
+			return nil
+		}, worker.WithClassifier(classifyHTTP), worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		for _, letter := range broker.Messages("orders-billing-DLQ") {
+			fmt.Printf("dead: %s, %s\n", letter.Payload, letter.Properties["EXCEPTION_MESSAGE"])
+		}
+	})
+	// Output: dead: nonsense, ordering: 422 Unprocessable Entity
+}
+
+func TestClassifyHTTP(t *testing.T) {
+	setup := workertest.Setup{
+		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 9}},
+		Worker:   []worker.Option{worker.WithClassifier(classifyHTTP)}, Attempts: 1,
+	}
+	for status, want := range map[string]string{
+		"404 Not Found":           "ordering: 404 Not Found: dead letter: ordering: 404 Not Found",
+		"429 Too Many Requests":   "ordering: 429 Too Many Requests: back after 2m0s",
+		"503 Service Unavailable": "ordering: 503 Service Unavailable: back after 2m0s",
+		"500 Internal":            "ordering: 500 Internal: back after 1m0s",
+	} {
+		code, _ := strconv.Atoi(status[:3])
+		answer := &http.Response{Status: status, StatusCode: code, Header: http.Header{"Retry-After": {"120"}}}
+		got := setup.Run(t, func(context.Context, pulsar.Message) error {
+			return fmt.Errorf("ordering: %w", statusError{answer})
+		}, &pulsar.ProducerMessage{Payload: []byte("tea")})
+		require.Equal(t, want, got[0][0].String())
+	}
+}

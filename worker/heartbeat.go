@@ -1,0 +1,61 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// heartbeat renews the ack timeout of a message, every third of it. A nil heartbeat does nothing.
+type heartbeat struct {
+	consumer *redelivery.Consumer
+	msg      pulsar.Message
+	every    time.Duration
+
+	mu    sync.Mutex // held during a beat, so that there is none after stop has returned
+	until time.Time  // zero for no end
+	timer *time.Timer
+	over  bool
+}
+
+// heartbeat begins to renew the ack timeout of msg, which was just taken, until a time, or until it is stopped if that is zero. It returns
+// nil if there is no ack timeout.
+func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
+	d, err := w.consumer.Delivery(msg)
+	if err != nil || d.AckDeadline.IsZero() { // settling it will tell about the error
+		return nil
+	}
+	h := &heartbeat{consumer: w.consumer, msg: msg, every: max(time.Millisecond, time.Until(d.AckDeadline)/3), until: until}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.timer = time.AfterFunc(h.every, h.beat)
+	return h
+}
+
+func (h *heartbeat) beat() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.over || !h.until.IsZero() && !time.Now().Before(h.until) || h.consumer.InProgress(h.msg) != nil {
+		return
+	}
+	h.timer.Reset(h.every)
+}
+
+func (h *heartbeat) endAt(until time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.until = until
+}
+
+func (h *heartbeat) stop() {
+	if h == nil {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.over = true
+	h.timer.Stop()
+}

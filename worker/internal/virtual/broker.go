@@ -1,0 +1,194 @@
+// Package virtual is a pulsar.Client without a network, so that it works in the virtual time of testing/synctest. It has as much
+// of a broker as a worker meets: publishing, delivery, redelivery, acknowledgement, retry and dead letter topics.
+package virtual
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Broker is a client and its broker, with one subscription. The zero value is ready to use; the functions, if they are set, are
+// called for each acknowledgement and each publishing, which fails with the error that they return.
+type Broker struct {
+	pulsar.Client // nil: of what tests do not call
+	Ack           func(pulsar.MessageID) error
+	Send          func(topic string) error
+
+	mu        sync.Mutex
+	entries   []*entry
+	consumer  *consumer
+	published map[string][]*pulsar.ProducerMessage
+}
+
+type entry struct {
+	topic string
+	msg   *pulsar.ProducerMessage
+	at    time.Time
+	acked bool
+	count uint32
+}
+
+// Publish sends a message to a topic. DeliverAfter is exact.
+func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.MessageID {
+	topic = full(topic)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.published == nil {
+		b.published = map[string][]*pulsar.ProducerMessage{}
+	}
+	b.published[topic] = append(b.published[topic], msg)
+	n := len(b.entries)
+	b.entries = append(b.entries, &entry{topic: topic, msg: msg, at: time.Now()})
+	if c := b.consumer; c != nil && slices.Contains(c.topics, topic) {
+		if msg.DeliverAfter > 0 {
+			time.AfterFunc(msg.DeliverAfter, func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				c.send(n)
+			})
+		} else {
+			c.send(n)
+		}
+	}
+	return idOf(n)
+}
+
+// Published are the messages of a topic.
+func (b *Broker) Published(topic string) []*pulsar.ProducerMessage {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Clone(b.published[full(topic)])
+}
+
+// Unacked are the messages of the consumer's topics that are not acknowledged.
+func (b *Broker) Unacked() (left []pulsar.MessageID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n, e := range b.entries {
+		if slices.Contains(b.consumer.topics, e.topic) && !e.acked {
+			left = append(left, idOf(n))
+		}
+	}
+	return left
+}
+
+// Acked are the payloads of the messages of a topic that are acknowledged.
+func (b *Broker) Acked(topic string) (payloads []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		if e.topic == full(topic) && e.acked {
+			payloads = append(payloads, string(e.msg.Payload))
+		}
+	}
+	return payloads
+}
+
+// Entry returns the entry id of the first message with a payload, or -1.
+func (b *Broker) Entry(payload string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
+}
+
+// Reconnect breaks the consumer's connection: what is not acknowledged comes again, with a count of 0.
+func (b *Broker) Reconnect() {
+	b.mu.Lock()
+	c := b.consumer
+	b.mu.Unlock()
+	if c.opts.BackOffPolicyFunc != nil {
+		c.opts.BackOffPolicyFunc()
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries {
+		e.count = 0
+	}
+	c.again()
+}
+
+// GiveUp closes the consumer as upstream does when it gives up reconnecting.
+func (b *Broker) GiveUp(err error) {
+	b.mu.Lock()
+	c := b.consumer
+	b.mu.Unlock()
+	for _, x := range c.opts.Interceptors {
+		if x, ok := x.(pulsar.ConsumerCloseInterceptor); ok {
+			x.OnConsumerClose(c, err)
+		}
+	}
+}
+
+// Subscribe is for one consumer.
+func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1), closed: make(chan struct{}),
+		ended: make(chan struct{})}
+	for _, topic := range append(opts.Topics, opts.Topic) {
+		if topic != "" {
+			c.topics = append(c.topics, full(topic))
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.consumer = c
+	c.again()
+	go c.run()
+	return c, nil
+}
+
+// TopicPartitions has one for each topic.
+func (b *Broker) TopicPartitions(topic string) ([]string, error) { return []string{topic}, nil }
+
+// CreateProducer makes a producer of any topic.
+func (b *Broker) CreateProducer(opts pulsar.ProducerOptions) (pulsar.Producer, error) {
+	return &producer{broker: b, topic: opts.Topic}, nil
+}
+
+// Close does nothing.
+func (b *Broker) Close() {}
+
+// full returns the whole name of a topic.
+func full(topic string) string {
+	if strings.Contains(topic, "://") {
+		return topic
+	}
+	return "persistent://public/default/" + topic
+}
+
+func idOf(n int) pulsar.MessageID { return pulsar.NewMessageID(1, int64(n), 0, 0) }
+
+type producer struct {
+	pulsar.Producer
+	broker *Broker
+	topic  string
+}
+
+func (p *producer) Topic() string { return p.topic }
+func (p *producer) Name() string  { return "virtual" }
+func (p *producer) Close()        {}
+
+func (p *producer) Send(ctx context.Context, msg *pulsar.ProducerMessage) (pulsar.MessageID, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if p.broker.Send != nil {
+		if err := p.broker.Send(p.topic); err != nil {
+			return nil, err
+		}
+	}
+	return p.broker.Publish(p.topic, msg), nil
+}
+
+func (p *producer) SendAsync(ctx context.Context, msg *pulsar.ProducerMessage,
+	done func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+	id, err := p.Send(ctx, msg)
+	go done(id, msg, err)
+}
+
+var errClosed = errors.New("virtual: consumer closed")

@@ -1,0 +1,192 @@
+package virtual
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+type consumer struct {
+	pulsar.Consumer // nil: of what tests do not call
+	broker          *Broker
+	opts            pulsar.ConsumerOptions
+	topics          []string
+	out             chan pulsar.ConsumerMessage
+	wake            chan struct{}
+	closing         sync.Once
+	closed, ended   chan struct{}
+
+	queue []pulsar.ConsumerMessage // guarded by the broker's lock
+}
+
+// send delivers an entry. The caller holds the broker's lock.
+func (c *consumer) send(n int) {
+	e := c.broker.entries[n]
+	if e.acked {
+		return
+	}
+	count := e.count
+	if c.rewinds() {
+		count = 0
+	}
+	c.queue = append(c.queue, pulsar.ConsumerMessage{Consumer: c, Message: &message{e, idOf(n), count, c.opts.Schema}})
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
+}
+
+// again delivers all that is not acknowledged. The caller holds the broker's lock.
+func (c *consumer) again() {
+	c.queue = nil
+	for n, e := range c.broker.entries {
+		if slices.Contains(c.topics, e.topic) && !e.acked {
+			c.send(n)
+		}
+	}
+}
+
+func (c *consumer) rewinds() bool {
+	return c.opts.Type == pulsar.Exclusive || c.opts.Type == pulsar.Failover
+}
+
+// run hands out what is in the queue.
+func (c *consumer) run() {
+	defer close(c.ended)
+	for {
+		c.broker.mu.Lock()
+		var next pulsar.ConsumerMessage
+		if len(c.queue) > 0 {
+			next, c.queue = c.queue[0], c.queue[1:]
+		}
+		c.broker.mu.Unlock()
+		if next.Message == nil {
+			select {
+			case <-c.wake:
+				continue
+			case <-c.closed:
+				return
+			}
+		}
+		select {
+		case c.out <- next:
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+func (c *consumer) Name() string                        { return "virtual" }
+func (c *consumer) Subscription() string                { return c.opts.SubscriptionName }
+func (c *consumer) Chan() <-chan pulsar.ConsumerMessage { return c.out }
+
+func (c *consumer) Close() {
+	c.closing.Do(func() { close(c.closed) })
+	<-c.ended
+}
+
+func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	select {
+	case <-c.closed:
+		return nil, errClosed
+	default:
+	}
+	select {
+	case <-c.closed:
+		return nil, errClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *consumer) Ack(msg pulsar.Message) error { return c.AckID(msg.ID()) }
+
+func (c *consumer) AckID(id pulsar.MessageID) error {
+	select {
+	case <-c.closed:
+		return errClosed
+	default:
+	}
+	if c.broker.Ack != nil {
+		if err := c.broker.Ack(id); err != nil {
+			return err
+		}
+	}
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	c.broker.entries[id.EntryID()].acked = true
+	return nil
+}
+
+func (c *consumer) AckIDList(ids []pulsar.MessageID) error {
+	failed := pulsar.AckError{}
+	for _, id := range ids {
+		if err := c.AckID(id); err != nil {
+			failed[id] = err
+		}
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	return nil
+}
+
+func (c *consumer) NackID(id pulsar.MessageID) {
+	c.broker.mu.Lock()
+	defer c.broker.mu.Unlock()
+	if c.rewinds() {
+		c.again()
+		return
+	}
+	c.broker.entries[id.EntryID()].count++
+	c.send(int(id.EntryID()))
+}
+
+func (c *consumer) Nack(msg pulsar.Message) { c.NackID(msg.ID()) }
+
+// message is a delivery of an entry.
+type message struct {
+	*entry
+	id     pulsar.MessageID
+	count  uint32
+	schema pulsar.Schema
+}
+
+func (m *message) Topic() string                                   { return m.topic }
+func (m *message) ProducerName() string                            { return "virtual" }
+func (m *message) Properties() map[string]string                   { return m.msg.Properties }
+func (m *message) IsNullValue() bool                               { return m.Payload() == nil }
+func (m *message) ID() pulsar.MessageID                            { return m.id }
+func (m *message) PublishTime() time.Time                          { return m.at.Truncate(time.Millisecond) }
+func (m *message) EventTime() time.Time                            { return m.msg.EventTime }
+func (m *message) Key() string                                     { return m.msg.Key }
+func (m *message) OrderingKey() string                             { return m.msg.OrderingKey }
+func (m *message) RedeliveryCount() uint32                         { return m.count }
+func (m *message) IsReplicated() bool                              { return false }
+func (m *message) GetReplicatedFrom() string                       { return "" }
+func (m *message) SchemaVersion() []byte                           { return nil }
+func (m *message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
+func (m *message) Index() *uint64                                  { return nil }
+func (m *message) BrokerPublishTime() *time.Time                   { return nil }
+
+func (m *message) Payload() []byte {
+	if m.msg.Payload == nil && m.msg.Value != nil && m.schema != nil {
+		payload, err := m.schema.Encode(m.msg.Value)
+		if err != nil {
+			panic(err) // a test's own mistake
+		}
+		return payload
+	}
+	return m.msg.Payload
+}
+
+func (m *message) GetSchemaValue(v any) error {
+	if m.schema == nil {
+		return errors.New("virtual: the consumer has no schema")
+	}
+	return m.schema.Decode(m.Payload(), v)
+}

@@ -1,0 +1,79 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Handler handles one message. What it returns says what becomes of the message: see the package's table. Handlers run
+// concurrently; they do not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery.
+//
+// ctx has the values of Run's context. It ends after WithTimeout, and when a drain takes too long; context.Cause says which.
+type Handler func(ctx context.Context, msg pulsar.Message) error
+
+// Middleware returns a handler that does more than next does: before it, after it, or in its place.
+type Middleware func(next Handler) Handler
+
+// Logging returns a middleware that logs each message with its id, its redelivery count and how long its handler took: at Debug
+// if that succeeded, else at Warn with the error.
+func Logging(logger *slog.Logger) Middleware {
+	return func(next Handler) Handler {
+		return func(ctx context.Context, msg pulsar.Message) error {
+			began := time.Now()
+			err := next(ctx, msg)
+			took := slog.Duration("duration", time.Since(began))
+			switch {
+			case err != nil:
+				logger.LogAttrs(ctx, slog.LevelWarn, "worker: message failed", append(about(msg), took, slog.Any("error", err))...)
+			case logger.Enabled(ctx, slog.LevelDebug):
+				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message handled", append(about(msg), took)...)
+			}
+			return err
+		}
+	}
+}
+
+// about says which message it is.
+func about(msg pulsar.Message) []slog.Attr {
+	return []slog.Attr{slog.String("topic", msg.Topic()), slog.String("message", msg.ID().String()),
+		slog.Uint64("redelivery", uint64(msg.RedeliveryCount()))}
+}
+
+// chain puts the middleware around handler, and recovers the panics of both.
+func (w *Worker) chain(handler Handler) (Handler, error) {
+	chained := w.recovered(handler)
+	for i := len(w.middleware) - 1; i >= 0; i-- {
+		if chained = w.middleware[i](chained); chained == nil {
+			return nil, invalid(fmt.Sprintf("the handler of WithMiddleware's middleware %d", i+1), "nil", "a Handler")
+		}
+	}
+	if len(w.middleware) > 0 {
+		chained = w.recovered(chained)
+	}
+	return chained, nil
+}
+
+func (w *Worker) recovered(next Handler) Handler {
+	return func(ctx context.Context, msg pulsar.Message) (err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = w.panicked(v, about(msg)...)
+			}
+		}()
+		return next(ctx, msg)
+	}
+}
+
+// panicked logs a panic and counts it.
+func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
+	err := &PanicError{value, debug.Stack()}
+	w.counts.panics.Add(1)
+	w.logger.LogAttrs(context.Background(), slog.LevelError, "worker: panic",
+		append(attrs, slog.Any("error", err), slog.String("stack", string(err.Stack)))...)
+	return err
+}

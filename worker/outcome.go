@@ -1,0 +1,50 @@
+package worker
+
+import (
+	"errors"
+	"time"
+)
+
+// outcome is what becomes of a message after its handler returned.
+type outcome struct {
+	verb  verb
+	or    verb          // in place of dead, if there can be no dead letter
+	delay time.Duration // of again
+	err   error         // the handler's; nil for ack
+}
+
+type verb int
+
+const (
+	nack  verb = iota // by the policy
+	again             // nack with a delay of its own
+	ack
+	dead
+	leave // to the broker, which delivers it again when the Consumer is closed
+)
+
+// outcomeOf is the table of the package's documentation.
+func outcomeOf(err error) outcome {
+	var permanent *permanentError
+	var retry *retryAfterError
+	switch {
+	case err == nil:
+		return outcome{verb: ack}
+	case errors.As(err, &permanent):
+		return outcome{verb: dead, err: reason(err)}
+	case errors.As(err, &retry):
+		return outcome{verb: again, delay: retry.delay, err: reason(err)}
+	}
+	return outcome{err: err}
+}
+
+// reason returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.
+func reason(err error) error {
+	switch e := err.(type) {
+	case *permanentError:
+		return e.error
+	case *retryAfterError:
+		return e.error
+	}
+	return err
+}

@@ -1,0 +1,140 @@
+package worker_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"))
+}
+
+var (
+	errTest = errors.New("no luck")
+	orders  = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared}
+)
+
+const deadLetters = "orders-billing-DLQ"
+
+// withDeadLetters returns options of a consumer that gives up on a message after some deliveries.
+func withDeadLetters(maxDeliveries uint32) pulsar.ConsumerOptions {
+	opts := orders
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries}
+	return opts
+}
+
+// rig is a Consumer of a virtual broker, in virtual time.
+type rig struct {
+	*testing.T
+	broker   *virtual.Broker
+	consumer *redelivery.Consumer
+	log      *safeBuffer
+	logger   *slog.Logger
+}
+
+// virtually runs a test in virtual time. It fails if a goroutine is left.
+func virtually(t *testing.T, opts pulsar.ConsumerOptions, test func(*rig), options ...redelivery.Option) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		r := &rig{T: t, broker: &virtual.Broker{}, log: &safeBuffer{}}
+		r.logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		var err error
+		r.consumer, err = redelivery.Subscribe(r.broker, opts, append(options, redelivery.WithLogger(r.logger))...)
+		require.NoError(t, err)
+		defer r.consumer.Close()
+		test(r)
+	})
+}
+
+func (r *rig) publish(payload string) {
+	r.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload)})
+}
+
+// start runs a worker until stop is called, which returns Run's error.
+func (r *rig) start(handler worker.Handler, options ...worker.Option) (w *worker.Worker, stop func() error) {
+	r.Helper()
+	w, err := worker.New(r.consumer, handler, append([]worker.Option{worker.WithLogger(r.logger)}, options...)...)
+	require.NoError(r, err)
+	return w, r.run(w)
+}
+
+func (r *rig) run(w *worker.Worker) (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	returned := make(chan error, 1)
+	go func() { returned <- w.Run(ctx) }()
+	return func() error {
+		cancel()
+		return <-returned
+	}
+}
+
+// letters returns the payloads and reasons of the dead letters.
+func (r *rig) letters() (all []string) {
+	for _, msg := range r.broker.Published(deadLetters) {
+		all = append(all, string(msg.Payload)+": "+msg.Properties["EXCEPTION_MESSAGE"])
+	}
+	return all
+}
+
+// sleep lets time pass, and then all goroutines come to rest.
+func (r *rig) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.Buffer.String()
+}
+
+// calls notes when a handler was called.
+type calls struct {
+	mu    sync.Mutex
+	began time.Time
+	at    []time.Duration
+	what  []string
+}
+
+func newCalls() *calls { return &calls{began: time.Now()} }
+
+func (c *calls) note(msg pulsar.Message) (n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = append(c.at, time.Since(c.began))
+	c.what = append(c.what, string(msg.Payload()))
+	return len(c.at)
+}
+
+func (c *calls) times() []time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return append([]time.Duration(nil), c.at...)
+}

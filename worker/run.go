@@ -1,0 +1,166 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// The causes with which a handler's context ends; context.Cause returns them.
+var (
+	ErrTimeout      = errors.New("worker: the handler's timeout is over")
+	ErrDrainTimeout = errors.New("worker: the drain timeout is over")
+)
+
+// patience is how long a handler may take to return after its context has ended, before it counts as stuck.
+const patience = 5 * time.Second
+
+// run is the one Run of a Worker.
+type run struct {
+	*Worker
+	taking     context.Context // ends when no more is to be taken
+	stop       context.CancelFunc
+	working    context.Context // of the handlers; ends with the drain timeout
+	cancel     context.CancelCauseFunc
+	settling   context.Context // ends when Run returns
+	end        context.CancelFunc
+	slots      []*slot
+	collecting chan struct{}  // held by the slot that collects a batch
+	alive      sync.WaitGroup // the slots' goroutines
+
+	mu   sync.Mutex
+	lost error // the Consumer's
+}
+
+func newRun(w *Worker, ctx context.Context) *run {
+	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
+	lasting := context.WithoutCancel(ctx)
+	r.taking, r.stop = context.WithCancel(ctx)
+	r.working, r.cancel = context.WithCancelCause(lasting)
+	r.settling, r.end = context.WithCancel(lasting)
+	for range w.concurrency {
+		r.slots = append(r.slots, &slot{run: r})
+	}
+	return r
+}
+
+func (r *run) run() error {
+	defer r.end()
+	for _, s := range r.slots {
+		r.alive.Go(s.loop)
+	}
+	<-r.taking.Done()
+	before := r.settled()
+	n, _ := r.inFlight()
+	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout)...)
+	ended := make(chan struct{})
+	go func() {
+		r.alive.Wait()
+		close(ended)
+	}()
+	if !within(r.drainTimeout, ended) {
+		n, _ := r.inFlight()
+		r.logger.Warn("worker: the drain timeout is over, the handlers' contexts end", append(r.who(), "in_flight", n)...)
+		r.cancel(ErrDrainTimeout)
+		within(patience, ended)
+	}
+	r.cancel(nil)
+	stuck := r.stuck()
+	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
+		"stuck", len(stuck))...)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(append(stuck, r.lost)...)
+}
+
+// within waits for done, but no longer than d.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// take takes what a slot is to handle next. Its error says that there is to be no more.
+func (r *run) take(into []task) ([]task, error) {
+	if r.batch != (Batch{}) {
+		return r.collect(into)
+	}
+	msg, _, err := r.receive()
+	if err != nil {
+		return nil, err
+	}
+	return append(into, task{msg: msg}), nil
+}
+
+// receive takes the next message, and returns the context that ends when no more are to be taken for now.
+func (r *run) receive() (pulsar.Message, context.Context, error) {
+	for {
+		open, err := r.valve.wait(r.taking)
+		if err != nil {
+			return nil, nil, err
+		}
+		msg, err := r.consumer.Receive(open)
+		if err == nil {
+			return msg, open, nil
+		}
+		if open.Err() == nil {
+			r.lose(err)
+			return nil, nil, err
+		}
+	}
+}
+
+// lose ends the Run because the Consumer is of no use any more.
+func (r *run) lose(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost == nil && r.taking.Err() == nil {
+		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
+		r.stop()
+	}
+}
+
+// settled returns how many messages were settled until now, nacks counting too.
+func (r *run) settled() uint64 {
+	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load()
+}
+
+// inFlight counts the messages that slots have, and the slots that are stuck.
+func (r *run) inFlight() (messages, stuck int) {
+	now := time.Now()
+	for _, s := range r.slots {
+		s.mu.Lock()
+		messages += len(s.tasks)
+		if s.handling() && (r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience || r.settling.Err() != nil) {
+			stuck++
+		}
+		s.mu.Unlock()
+	}
+	return messages, stuck
+}
+
+// stuck has an error for each slot that did not end.
+func (r *run) stuck() []error {
+	var errs []error
+	for _, s := range r.slots {
+		s.mu.Lock()
+		switch took := time.Since(s.since); {
+		case s.handling():
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
+				patience, s.names(), took))
+		case len(s.tasks) > 0:
+			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
+		}
+		s.mu.Unlock()
+	}
+	return errs
+}

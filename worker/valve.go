@@ -1,0 +1,69 @@
+package worker
+
+import (
+	"context"
+	"sync"
+)
+
+// valve lets messages be taken while it is open.
+type valve struct {
+	mu     sync.Mutex
+	opened chan struct{}      // closed when the valve opens; nil while it is open
+	flow   context.Context    // of those who take while it is open; nil until one does
+	stop   context.CancelFunc // ends flow
+}
+
+// wait waits while the valve is shut. It returns a context to take messages with, which ends when the valve is shut or ctx is done.
+func (v *valve) wait(ctx context.Context) (context.Context, error) {
+	for {
+		v.mu.Lock()
+		opened := v.opened
+		if opened == nil {
+			if v.flow == nil {
+				v.flow, v.stop = context.WithCancel(ctx)
+			}
+			flow := v.flow
+			v.mu.Unlock()
+			return flow, ctx.Err()
+		}
+		v.mu.Unlock()
+		select {
+		case <-opened:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// shut reports whether the valve was open.
+func (v *valve) shut() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.opened != nil {
+		return false
+	}
+	v.opened = make(chan struct{})
+	if v.flow != nil {
+		v.stop()
+		v.flow = nil
+	}
+	return true
+}
+
+// open reports whether the valve was shut.
+func (v *valve) open() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.opened == nil {
+		return false
+	}
+	close(v.opened)
+	v.opened = nil
+	return true
+}
+
+func (v *valve) isShut() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.opened != nil
+}

@@ -1,0 +1,537 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+func succeed(context.Context, pulsar.Message) error { return nil }
+
+func TestInvalid(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		for _, c := range []struct {
+			option worker.Option
+			want   string
+		}{
+			{nil, "option 1 is nil, want an Option"},
+			{worker.WithConcurrency(0), "WithConcurrency is 0, want 1 or more"},
+			{worker.WithTimeout(0), "WithTimeout is 0s, want more than 0"},
+			{worker.WithDrainTimeout(-1), "WithDrainTimeout is -1ns, want 0 or more"},
+			{worker.WithMaxAge(0), "WithMaxAge is 0s, want more than 0"},
+			{worker.WithMiddleware(nil), "WithMiddleware's middleware 1 is nil, want a Middleware"},
+			{worker.WithMiddleware(func(worker.Handler) worker.Handler { return nil }),
+				"the handler of WithMiddleware's middleware 1 is nil, want a Handler"},
+			{worker.WithClassifier(nil), "WithClassifier is nil, want a func(error) error"},
+			{worker.WithLogger(nil), "WithLogger is nil, want a *slog.Logger"},
+		} {
+			_, err := worker.New(t.consumer, succeed, c.option)
+			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+			require.ErrorContains(t, err, c.want)
+		}
+		_, err := worker.New(nil, succeed)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		_, err = worker.New(t.consumer, nil)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	})
+}
+
+// TestOutcomes has the rows of the package's table: what a handler returns at each delivery, when it is called again, and what
+// is left in the end.
+func TestOutcomes(t *testing.T) {
+	wrap := func(err error) error { return fmt.Errorf("order 7: %w", err) }
+	policy := backoff.Exponential{Min: time.Second, Max: time.Minute}
+	for name, c := range map[string]struct {
+		errs     []error // the last is returned from then on
+		panics   bool    // with the error, in place of returning it
+		noDLQ    bool
+		classify func(error) error
+		calls    []time.Duration
+		dead     []string
+		state    worker.State
+	}{
+		"nil": {
+			errs: []error{nil}, calls: []time.Duration{0}, state: worker.State{Succeeded: 1},
+		},
+		"an error, then nil": {
+			errs: []error{errTest, errTest, nil}, calls: []time.Duration{0, time.Second, 3 * time.Second},
+			state: worker.State{Succeeded: 1, Failed: 2},
+		},
+		"an error at each delivery": {
+			errs: []error{errTest}, calls: []time.Duration{0, time.Second, 3 * time.Second}, dead: []string{"tea: no luck"},
+			state: worker.State{Failed: 3},
+		},
+		"permanent": {
+			errs: []error{worker.Permanent(errTest)}, calls: []time.Duration{0}, dead: []string{"tea: no luck"},
+			state: worker.State{Permanent: 1},
+		},
+		"permanent, wrapped": {
+			errs: []error{wrap(worker.Permanent(errTest))}, calls: []time.Duration{0}, dead: []string{"tea: order 7: no luck"},
+			state: worker.State{Permanent: 1},
+		},
+		"permanent of nothing": {
+			errs: []error{worker.Permanent(nil)}, calls: []time.Duration{0}, dead: []string{"tea: no reason given"},
+			state: worker.State{Permanent: 1},
+		},
+		"permanent without a dead letter topic": {
+			errs: []error{worker.Permanent(errTest), nil}, noDLQ: true, calls: []time.Duration{0, time.Second},
+			state: worker.State{Permanent: 1, Succeeded: 1, Unsettled: 1},
+		},
+		"retry after": {
+			errs: []error{worker.RetryAfter(time.Minute, errTest), nil}, calls: []time.Duration{0, time.Minute},
+			state: worker.State{Failed: 1, Succeeded: 1},
+		},
+		"retry after, wrapped, a negative delay": {
+			errs: []error{wrap(worker.RetryAfter(-time.Minute, errTest)), nil}, calls: []time.Duration{0, 0},
+			state: worker.State{Failed: 1, Succeeded: 1},
+		},
+		"retry after counts as an attempt": {
+			errs:  []error{worker.RetryAfter(time.Minute, errTest)},
+			calls: []time.Duration{0, time.Minute, 2 * time.Minute}, dead: []string{"tea: no luck"},
+			state: worker.State{Failed: 3},
+		},
+		"permanent wins over retry after": {
+			errs:  []error{worker.RetryAfter(time.Minute, worker.Permanent(errTest))},
+			calls: []time.Duration{0}, dead: []string{"tea: no luck"}, state: worker.State{Permanent: 1},
+		},
+		"a panic": {
+			errs: []error{errTest}, panics: true, calls: []time.Duration{0, time.Second, 3 * time.Second},
+			dead: []string{"tea: panic: no luck"}, state: worker.State{Failed: 3, Panics: 3},
+		},
+		"a panic with a permanent error": {
+			errs: []error{worker.Permanent(errTest)}, panics: true, calls: []time.Duration{0},
+			dead: []string{"tea: panic: no luck"}, state: worker.State{Permanent: 1, Panics: 1},
+		},
+		"classified as permanent": {
+			errs: []error{errTest}, classify: worker.Permanent, calls: []time.Duration{0}, dead: []string{"tea: no luck"},
+			state: worker.State{Permanent: 1},
+		},
+		"classified as success": {
+			errs: []error{errTest}, classify: func(error) error { return nil }, calls: []time.Duration{0},
+			state: worker.State{Succeeded: 1},
+		},
+		"a classifier that panics": {
+			errs: []error{errTest, nil}, classify: func(error) error { panic("oops") }, calls: []time.Duration{0, time.Second},
+			state: worker.State{Failed: 1, Succeeded: 1, Panics: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := withDeadLetters(3)
+			if c.noDLQ {
+				opts.DLQ = nil
+			}
+			virtually(t, opts, func(t *rig) {
+				calls := newCalls()
+				var options []worker.Option
+				if c.classify != nil {
+					options = append(options, worker.WithClassifier(c.classify))
+				}
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					n := calls.note(msg)
+					err := c.errs[min(n, len(c.errs))-1]
+					if c.panics {
+						panic(err)
+					}
+					return err
+				}, options...)
+				t.publish("tea")
+				t.sleep(time.Hour)
+				state := w.State()
+				require.NoError(t, stop())
+				require.Equal(t, c.calls, calls.times())
+				require.Equal(t, c.dead, t.letters())
+				require.Equal(t, c.state, state)
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithNackRedeliveryBackoff(policy))
+		})
+	}
+}
+
+// What fails and is too old is a dead letter; what is too old and was not handled yet is handled.
+func TestMaxAge(t *testing.T) {
+	virtually(t, withDeadLetters(99), func(t *rig) {
+		t.publish("early")
+		t.sleep(time.Hour)
+		t.publish("late")
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			if string(msg.Payload()) == "early" && len(calls.times()) > 1 {
+				return nil
+			}
+			return fmt.Errorf("failure: %w", errTest)
+		}, worker.WithMaxAge(150*time.Second), worker.WithConcurrency(1))
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"early", "late", "late", "late", "late"}, calls.what)
+		require.Equal(t, []time.Duration{0, 0, time.Minute, 2 * time.Minute, 3 * time.Minute}, calls.times())
+		require.Equal(t, []string{"early: older than 2m30s: failure: no luck", "late: older than 2m30s: failure: no luck"}, t.letters())
+		require.Equal(t, worker.State{Failed: 3, Permanent: 2, Expired: 2}, w.State())
+	})
+}
+
+func TestRunOnce(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(succeed)
+		require.NoError(t, stop())
+		require.ErrorContains(t, w.Run(context.Background()), "Run was called before")
+	})
+}
+
+func TestRunWithADoneContextTakesNothing(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publish("tea")
+		synctest.Wait()
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		w, err := worker.New(t.consumer, func(context.Context, pulsar.Message) error { panic("called") },
+			worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		require.NoError(t, w.Run(ctx))
+		require.Zero(t, w.State())
+	})
+}
+
+// Concurrency bounds what is taken: the ack timeout of what is not taken does not run.
+func TestConcurrencyBoundsWhatIsTaken(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		for range 6 {
+			t.publish("tea")
+		}
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(3 * time.Second)
+			return nil
+		}, worker.WithConcurrency(2))
+		t.sleep(time.Second)
+		require.Equal(t, 2, w.State().InFlight)
+		t.sleep(time.Hour)
+		require.Equal(t, []time.Duration{0, 0, 3 * time.Second, 3 * time.Second, 6 * time.Second, 6 * time.Second}, calls.times())
+		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(4*time.Second))
+}
+
+func TestMiddleware(t *testing.T) {
+	virtually(t, withDeadLetters(1), func(t *rig) {
+		var seen []string
+		named := func(name string) worker.Middleware {
+			return func(next worker.Handler) worker.Handler {
+				return func(ctx context.Context, msg pulsar.Message) error {
+					seen = append(seen, name)
+					err := next(ctx, msg)
+					var panicked *worker.PanicError
+					if errors.As(err, &panicked) {
+						assert.Contains(t, string(panicked.Stack), "TestMiddleware")
+						seen = append(seen, fmt.Sprintf("%s saw %v", name, err))
+					}
+					if name == "outer" {
+						panic("outer's own")
+					}
+					return err
+				}
+			}
+		}
+		w, stop := t.start(func(context.Context, pulsar.Message) error { panic("handler's") },
+			worker.WithMiddleware(named("outer")), worker.WithMiddleware(named("inner")))
+		t.publish("secret")
+		t.sleep(time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"outer", "inner", "inner saw panic: handler's", "outer saw panic: handler's"}, seen)
+		require.Equal(t, []string{"secret: panic: outer's own"}, t.letters())
+		require.EqualValues(t, 2, w.State().Panics)
+		require.Contains(t, t.log.String(), "message=1:0:0:0")
+		require.NotContains(t, t.log.String(), "secret")
+	})
+}
+
+func TestLogging(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		var log safeBuffer
+		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			time.Sleep(time.Second)
+			if string(msg.Payload()) == "bad" {
+				return worker.Permanent(errTest)
+			}
+			return nil
+		}, worker.WithMiddleware(worker.Logging(logger)), worker.WithConcurrency(1))
+		t.publish("good")
+		t.publish("bad")
+		t.sleep(3 * time.Second)
+		require.NoError(t, stop())
+		lines := strings.Split(strings.TrimSpace(log.String()), "\n")
+		require.Len(t, lines, 2)
+		require.Contains(t, lines[0], `level=DEBUG msg="worker: message handled" `+
+			`topic=persistent://public/default/orders message=1:0:0:0 redelivery=0 duration=1s`)
+		require.Contains(t, lines[1], `level=WARN msg="worker: message failed" `+
+			`topic=persistent://public/default/orders message=1:1:0:0 redelivery=0 duration=1s error="no luck"`)
+	})
+}
+
+// A handler that ends its goroutine, as testing's FailNow does, fails its message and keeps the slot working.
+func TestGoexit(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if calls.note(msg) <= 2 {
+				runtime.Goexit()
+			}
+			return nil
+		}, worker.WithConcurrency(1))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute}, calls.times())
+		require.Equal(t, worker.State{Succeeded: 1, Failed: 2}, w.State())
+	})
+}
+
+func TestPauseAndResume(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		handler := func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(10 * time.Second)
+			return nil
+		}
+		w, err := worker.New(t.consumer, handler, worker.WithConcurrency(2), worker.WithTimeout(time.Minute),
+			worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		w.Pause() // before Run
+		stop := t.run(w)
+		t.publish("a")
+		t.sleep(time.Second)
+		require.Empty(t, calls.times())
+		require.True(t, w.State().Paused)
+
+		w.Resume()
+		w.Resume()
+		t.sleep(time.Second) // a is at work
+		w.Pause()
+		w.Pause()
+		t.publish("b")
+		t.sleep(time.Minute) // a was finished, its ack timeout of 3 s renewed
+		require.Equal(t, worker.State{Paused: true, Succeeded: 1}, w.State())
+		w.Resume()
+		t.sleep(time.Minute)
+		require.Equal(t, []time.Duration{time.Second, 62 * time.Second}, calls.times())
+		w.Pause()
+		require.NoError(t, stop()) // while paused
+		require.Equal(t, 2, strings.Count(t.log.String(), "worker: resumed"))
+		require.Equal(t, 3, strings.Count(t.log.String(), "worker: paused"))
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+func TestTimeoutRenewsTheAckTimeout(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), worker.ErrTimeout)
+			assert.Equal(t, time.Minute, time.Since(calls.began))
+			return ctx.Err()
+		}, worker.WithTimeout(time.Minute))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Minute + time.Second}, calls.times())
+		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
+	}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
+}
+
+func TestWithoutTimeoutTheAckTimeoutIsTheLimit(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}, worker.WithConcurrency(2))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, 3 * time.Second}, calls.times())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+func TestStuckHandlerKeepsItsSlot(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		free := make(chan struct{})
+		calls := newCalls()
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			<-free
+			return nil
+		}, worker.WithTimeout(time.Second), worker.WithConcurrency(1))
+		t.publish("tea")
+		t.publish("coffee")
+		t.sleep(6*time.Second - 1)
+		require.Zero(t, w.State().Stuck)
+		require.NotContains(t, t.log.String(), "stuck")
+		t.sleep(1)
+		require.Equal(t, worker.State{InFlight: 1, Stuck: 1}, w.State())
+		require.Contains(t, t.log.String(), "a handler is stuck, and keeps its place")
+		t.sleep(time.Hour)
+		require.Len(t, calls.times(), 1)
+		close(free)
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.NoError(t, stop())
+	})
+}
+
+// A stuck handler's message is not renewed after its timeout, so that another slot gets it.
+func TestStuckHandlersMessageComesBack(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		free := make(chan struct{})
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				<-free
+			}
+			return nil
+		}, worker.WithTimeout(10*time.Second), worker.WithConcurrency(2))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.Equal(t, []time.Duration{0, 12 * time.Second}, calls.times()) // renewed every second, at 9 s for the last time
+		require.Equal(t, worker.State{Succeeded: 1, InFlight: 1, Stuck: 1}, w.State())
+		close(free)
+		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// failing returns an Ack of the broker that fails until a time.
+func failing(until time.Time) func(pulsar.MessageID) error {
+	return func(pulsar.MessageID) error {
+		if time.Now().Before(until) {
+			return errTest
+		}
+		return nil
+	}
+}
+
+func TestFailedAckIsTriedAgain(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Second))
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return nil })
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{InFlight: 1, Unsettled: 4}, w.State()) // at 0, 100, 300, 700 ms
+		t.sleep(time.Hour)
+		require.Equal(t, worker.State{Succeeded: 1, Unsettled: 4}, w.State())
+		require.NoError(t, stop())
+		require.Len(t, calls.times(), 1)
+	})
+}
+
+func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Hour))
+		w, stop := t.start(succeed, worker.WithDrainTimeout(10*time.Second))
+		t.publish("tea")
+		t.sleep(time.Minute)
+		stopping := time.Now()
+		require.NoError(t, stop())
+		require.Equal(t, 10*time.Second, time.Since(stopping))
+		require.EqualValues(t, 1, w.State().Left)
+		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
+		require.Len(t, t.broker.Unacked(), 1)
+	})
+}
+
+func TestFailedDeadLetterIsNacked(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		began := time.Now()
+		t.broker.Send = func(string) error {
+			if time.Since(began) < time.Second {
+				return errTest
+			}
+			return nil
+		}
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return worker.Permanent(io.EOF) })
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Minute}, calls.times())
+		require.Equal(t, worker.State{Permanent: 2, Unsettled: 1}, w.State())
+		require.Equal(t, []string{"tea: EOF"}, t.letters())
+	})
+}
+
+// A dead letter that was published and could not be acknowledged is acknowledged later, not published again.
+func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Second))
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.Permanent(io.EOF) })
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"tea: EOF"}, t.letters())
+		require.Empty(t, t.broker.Unacked())
+		require.Equal(t, worker.State{Permanent: 1, Unsettled: 5}, w.State())
+	})
+}
+
+func TestLostConsumer(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"gave up": func(t *rig) { t.broker.GiveUp(errTest) },
+		"closed":  func(t *rig) { t.consumer.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				returned := make(chan error, 1)
+				w, err := worker.New(t.consumer, func(ctx context.Context, _ pulsar.Message) error {
+					time.Sleep(time.Second)
+					return nil
+				}, worker.WithLogger(t.logger), worker.WithConcurrency(2))
+				require.NoError(t, err)
+				go func() { returned <- w.Run(context.Background()) }()
+				t.publish("tea") // is at work when it happens
+				synctest.Wait()
+				began := time.Now()
+				lose(t)
+				err = <-returned
+				require.ErrorContains(t, err, "worker: the consumer is lost")
+				require.Equal(t, time.Second, time.Since(began).Truncate(100*time.Millisecond))
+				require.EqualValues(t, 1, w.State().Left)
+			})
+		})
+	}
+}
+
+// All slots try to acknowledge, so that nobody receives who would be told.
+func TestLostConsumerWhileAcksFail(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Hour))
+		returned := make(chan error, 1)
+		w, err := worker.New(t.consumer, succeed, worker.WithLogger(t.logger), worker.WithConcurrency(1))
+		require.NoError(t, err)
+		go func() { returned <- w.Run(context.Background()) }()
+		t.publish("tea")
+		t.sleep(time.Second)
+		t.broker.GiveUp(errTest)
+		require.ErrorIs(t, <-returned, redelivery.ErrClosed)
+	})
+}

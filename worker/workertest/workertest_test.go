@@ -1,0 +1,126 @@
+package workertest_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/workertest"
+)
+
+var errDown = errors.New("no answer")
+
+// handle does what the payload says.
+func handle(_ context.Context, msg pulsar.Message) error {
+	switch string(msg.Payload()) {
+	case "good":
+		return nil
+	case "bad":
+		return worker.Permanent(errors.New("no such order"))
+	case "busy":
+		if msg.RedeliveryCount() == 0 {
+			return worker.RetryAfter(time.Hour, errors.New("too many requests"))
+		}
+		return nil
+	case "exits":
+		runtime.Goexit()
+	case "panics":
+		panic("oops")
+	case "slow":
+		time.Sleep(time.Minute)
+		return nil
+	}
+	return errDown
+}
+
+func message(payload string) *pulsar.ProducerMessage {
+	return &pulsar.ProducerMessage{Payload: []byte(payload)}
+}
+
+func TestRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		setup   workertest.Setup
+		payload string
+		want    []string
+	}{
+		"good":      {dead3, "good", []string{"acked"}},
+		"permanent": {dead3, "bad", []string{"no such order: dead letter: no such order"}},
+		"down": {dead3, "down", []string{
+			"no answer: back after 1s", "no answer: back after 2s", "no answer: dead letter: no answer"}},
+		"busy":    {dead3, "busy", []string{"too many requests: back after 1h0m0s", "acked"}},
+		"panics":  {dead3, "panics", []string{"panic: oops: back after 1s", "panic: oops: back after 2s", "panic: oops: dead letter: panic: oops"}},
+		"exits":   {workertest.Setup{Attempts: 1}, "exits", []string{"the handler called runtime.Goexit: back after 1m0s"}},
+		"limited": {workertest.Setup{Attempts: 2}, "down", []string{"no answer: back after 1m0s", "no answer: back after 1m0s"}},
+		"classified": {workertest.Setup{Consumer: dead3.Consumer, Worker: []worker.Option{worker.WithClassifier(worker.Permanent)}}, "down",
+			[]string{"no answer: dead letter: no answer"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := c.setup.Run(t, handle, message(c.payload))
+			require.Len(t, got, 1)
+			require.Equal(t, c.want, got[0].Strings())
+		})
+	}
+}
+
+var dead3 = workertest.Setup{
+	Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
+	Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{})},
+}
+
+func TestRunOfSeveralMessages(t *testing.T) {
+	got := dead3.Run(t, handle, message("good"), message("slow"), message("bad"))
+	require.Len(t, got, 3)
+	require.True(t, got[0][0].Acked)
+	require.Equal(t, time.Minute, got[1][0].Took)
+	require.True(t, got[2][0].Dead)
+	require.Equal(t, "no such order", got[2][0].Reason)
+}
+
+func TestRunOnEverySubscriptionType(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared, pulsar.Failover, pulsar.KeyShared} {
+		setup := dead3
+		setup.Consumer.Type = kind
+		got := setup.Run(t, handle, message("down"))
+		require.Equal(t, []string{"no answer: back after 1s", "no answer: back after 2s", "no answer: dead letter: no answer"},
+			got[0].Strings())
+	}
+}
+
+func TestRunWithSchema(t *testing.T) {
+	type order struct{ ID int }
+	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{Schema: pulsar.NewJSONSchema(
+		`{"type":"record","name":"order","fields":[{"name":"ID","type":"int"}]}`, nil)}}
+	got := setup.Run(t, func(_ context.Context, msg pulsar.Message) error {
+		var o order
+		if err := msg.GetSchemaValue(&o); err != nil || o.ID != 7 {
+			return worker.Permanent(err)
+		}
+		return nil
+	}, &pulsar.ProducerMessage{Value: order{7}})
+	require.Equal(t, []string{"acked"}, got[0].Strings())
+}
+
+func TestRunWithRetryTopic(t *testing.T) {
+	setup := workertest.Setup{
+		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
+		Redelivery: []redelivery.Option{redelivery.WithNackRetryTopic(time.Minute)},
+	}
+	calls := 0
+	got := setup.Run(t, func(context.Context, pulsar.Message) error {
+		if calls++; calls == 1 {
+			return worker.RetryAfter(time.Hour, errDown)
+		}
+		return nil
+	}, message("tea"))
+	require.Len(t, got[0], 2)
+	require.InDelta(t, time.Hour, got[0][0].Back, float64(10*time.Millisecond))
+	require.True(t, got[0][1].Acked)
+}
