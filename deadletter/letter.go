@@ -120,7 +120,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, pulsar.SysPropertyDelayTime:
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, reconsume.PropertyNackCount,
+			pulsar.SysPropertyDelayTime:
 			return true
 		}
 		return strings.HasPrefix(name, exceptionPrefix)
