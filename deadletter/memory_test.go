@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -29,16 +30,18 @@ func TestMemory(t *testing.T) {
 		}
 		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, CompressionType: pulsar.LZ4}, 1000, l...)
 	}
-	for _, j := range []job{
-		{Filter: deadletter.Filter{Properties: map[string]string{"odd": "1"}}}, // half of every batch
-		{},
+	tool := buildTool(t)
+	for _, args := range [][]string{
+		{"groups"},
+		{"export", "-o", filepath.Join(t.TempDir(), "letters")},
+		{"replay", "-yes", "-property", "odd=1"}, // half of every batch
+		{"replay", "-yes"},
 	} {
-		j.URL, j.Admin, j.Topic = b.url, b.admin, tp.dlq
 		begin := time.Now()
-		cmd, out := j.command()
+		cmd, out := b.command(tool, append(args, "-json", tp.dlq)...)
 		require.NoError(t, cmd.Run(), out.String())
 		used := cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss / 1024
-		t.Logf("%v, %d MB: %s", time.Since(begin), used, out)
+		t.Logf("%s: %v, %d MB: %s", args[0], time.Since(begin).Round(time.Second), used, out)
 		require.Less(t, used, int64(300))
 	}
 	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))

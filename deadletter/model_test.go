@@ -31,7 +31,6 @@ type job struct {
 	Max               int
 	New               bool
 	Purge             string // a file for what is purged, or none
-	Keys              string // a folder with keys, or none
 }
 
 const jobVariable = "DEADLETTER_JOB"
@@ -58,12 +57,6 @@ func (j job) run() error {
 	b := &broker{t: fatal{}, url: j.URL, admin: j.Admin}
 	b.client = b.connect()
 	d := b.open(j.Topic)
-	var encryption *pulsar.ProducerEncryptionInfo
-	if j.Keys != "" {
-		var decryption *pulsar.MessageDecryptionInfo
-		encryption, decryption = keys(j.Keys)
-		d = b.open(j.Topic, func(o *deadletter.Options) { o.Decryption = decryption })
-	}
 	d.Hurry(150 * time.Millisecond)
 	var report deadletter.Report
 	var err error
@@ -74,7 +67,7 @@ func (j job) run() error {
 		}
 		report, err = d.Purge(bg, deadletter.PurgeOptions{Filter: j.Filter, Export: file})
 	} else {
-		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New, Encryption: encryption})
+		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New})
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(report)
 	return err

@@ -22,7 +22,7 @@ const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
 
 Looks into dead letter topics, and replays, exports and purges what is in them.
 
-  redelivery dlq list public/default     topics of a namespace, and what they hold
+  redelivery dlq list public/default     topics of a namespace and their backlog
   redelivery dlq groups orders-sub-DLQ   letters by cause
   redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
   redelivery dlq replay orders-sub-DLQ   what a replay would do; -yes does it
