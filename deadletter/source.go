@@ -37,7 +37,9 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	}
 	defer tail.reader.Close()
 	end, err := tail.last(ctx)
-	end.Index = math.MaxInt32 // the whole batch
+	if end.Entry >= 0 { // else there is nothing to wait for
+		end.Index = math.MaxInt32 // the whole batch
+	}
 	return end, err
 }
 

@@ -29,12 +29,14 @@ type broker struct {
 	client pulsar.Client
 }
 
+var discard = plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
+
 const origin = "persistent://public/default/orders"
 
 func newBroker(t *testing.T) *broker {
 	b := &broker{t: t, server: pulsartest.NewServer(t)}
 	var err error
-	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: discard})
 	require.NoError(t, err)
 	t.Cleanup(b.client.Close)
 	stats := httptest.NewServer(http.HandlerFunc(b.statistics))
