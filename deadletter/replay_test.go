@@ -58,6 +58,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 	} {
 		for _, batch := range []int{1, 2} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				tp := b.topics(0)
 				sent := tp.letter(0)
 				change(sent)
