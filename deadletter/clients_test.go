@@ -1,10 +1,15 @@
 package deadletter_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +17,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
@@ -42,6 +49,82 @@ func TestPlainClient(t *testing.T) {
 	assert.Equal(t, "x", string(got[0].Payload()))
 	assert.Equal(t, "k", got[0].Key())
 	assert.Equal(t, "1", got[0].Properties()["own"])
+}
+
+// Letters of this library's Consumer tell why. What kills them again ends a replay with a canary; once it is gone all are processed.
+func TestOurConsumer(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	tp := b.topics(0)
+	const n = 40
+	var orders []*pulsar.ProducerMessage
+	for i := range n {
+		orders = append(orders, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprint(i % 3), Properties: map[string]string{"own": "1"}})
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 7, orders...)
+	var down atomic.Bool
+	down.Store(true)
+	var mu sync.Mutex
+	processed := map[string]int{}
+	c, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: true,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: tp.dlq, RetryLetterTopic: tp.retry, InitialSubscriptionName: "audit"}},
+		redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(bg)
+	var handler sync.WaitGroup
+	handler.Go(func() {
+		for {
+			msg, err := c.Receive(ctx)
+			if err != nil {
+				return
+			}
+			if down.Load() {
+				c.NackWithReason(msg, fmt.Errorf("order %s: %w", msg.Payload(), &net.OpError{Op: "dial", Err: errors.New("refused")}))
+				continue
+			}
+			mu.Lock()
+			processed[string(msg.Payload())]++
+			mu.Unlock()
+			_ = c.Ack(msg)
+		}
+	})
+	defer c.Close()
+	defer handler.Wait()
+	defer stop()
+
+	d := b.open(tp.dlq)
+	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond)
+	groups, err := d.Groups(bg, deadletter.Filter{})
+	require.NoError(t, err)
+	require.Len(t, groups, 1)
+	assert.Equal(t, "order <n>: dial: refused", groups[0].Reason)
+	assert.Equal(t, "*net.OpError", groups[0].Type)
+	assert.Equal(t, tp.origin, groups[0].Origin)
+	assert.Equal(t, sub, groups[0].Subscription)
+
+	report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
+	require.ErrorIs(t, err, deadletter.ErrPoison)
+	require.ErrorContains(t, err, "*net.OpError: order ")
+	require.Equal(t, 5, report.Done)
+	require.Eventually(t, func() bool { return len(peek(t, d)) == n }, 30*time.Second, 200*time.Millisecond, "35 letters and those of the canary")
+	down.Store(false)
+	for done := 0; done < n; { // the rest of the first run, then what died during it
+		report, err := d.Replay(bg, deadletter.ReplayOptions{Canary: 5})
+		require.NoError(t, err)
+		require.NotZero(t, report.Done)
+		done += report.Done
+	}
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(processed) == n
+	}, 30*time.Second, 50*time.Millisecond)
+	mu.Lock()
+	defer mu.Unlock()
+	for payload, times := range processed {
+		assert.Equal(t, 1, times, payload)
+	}
+	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
 }
 
 func TestJavaClient(t *testing.T) {
