@@ -141,16 +141,16 @@ func TestJavaClient(t *testing.T) {
 		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
 	require.NoError(t, err, string(out))
 	tp := b.topics(0)
-	java := func(what string) string {
-		cmd := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/Letters.java", b.url, tp.origin, sub, what, "5")
+	java := func(what string, n int) string {
+		cmd := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/Letters.java", b.url, tp.origin, sub, what, fmt.Sprint(n))
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)
 	}
-	java("die")
+	java("die", 5)
 	d := b.open(tp.dlq)
 	letters := peek(t, d)
-	require.Len(t, letters, 5)
+	require.GreaterOrEqual(t, len(letters), 5) // the Java client may publish one twice
 	for _, l := range letters {
 		assert.Equal(t, tp.origin, l.Origin)
 		assert.Equal(t, sub, l.Subscription)
@@ -158,12 +158,12 @@ func TestJavaClient(t *testing.T) {
 	}
 	report, err := d.Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
-	require.Equal(t, 5, report.Done, "%+v", report)
-	got := java("read")
+	require.Equal(t, len(letters), report.Done, "%+v", report)
+	got := java("read", len(letters))
 	for i := range 5 {
 		require.Contains(t, got, fmt.Sprintf("%d of Java key %d %d 1 true\n", i, i, 1000+i), "what Java reads")
 	}
-	require.Equal(t, 5, strings.Count(got, "\n"))
+	require.Equal(t, len(letters), strings.Count(got, "\n"))
 }
 
 func peek(t testing.TB, d *deadletter.Topic) []deadletter.Letter {
