@@ -111,12 +111,19 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// Ten thousand letters of every kind, by a tool that is killed at any moment.
+// Ten thousand letters of every kind, by a tool that is killed or interrupted at any moment.
 func TestKilled(t *testing.T) {
-	for name, deduplicated := range map[string]bool{"deduplicated": true, "not deduplicated": false} {
+	for name, c := range map[string]struct {
+		signal       os.Signal
+		deduplicated bool
+	}{
+		"killed, deduplicated":     {os.Kill, true},
+		"killed, not deduplicated": {os.Kill, false},
+		"interrupted":              {os.Interrupt, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := real(t)
-			if deduplicated {
+			if c.deduplicated {
 				b.deduplicate()
 			}
 			const n = 10_000
@@ -134,7 +141,7 @@ func TestKilled(t *testing.T) {
 			for kills < 8 {
 				cmd, out := replay()
 				require.NoError(t, cmd.Start())
-				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Signal(c.signal) })
 				err := cmd.Wait()
 				if alarm.Stop() { // it came to its end
 					require.NoError(t, err, out.String())
@@ -147,20 +154,20 @@ func TestKilled(t *testing.T) {
 			t.Logf("%d letters, %d kills, %v: %s", n, kills, time.Since(begin), out)
 
 			_, decryption := keys(dir)
-			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
+			consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
 			require.NoError(t, err)
-			defer c.Close()
+			defer consumer.Close()
 			times := make([]int, n)
 			last := map[string]int{}
 			doubles := 0
 			for {
 				ctx, cancel := context.WithTimeout(bg, 3*time.Second)
-				msg, err := c.Receive(ctx)
+				msg, err := consumer.Receive(ctx)
 				cancel()
 				if err != nil {
 					break
 				}
-				require.NoError(t, c.Ack(msg))
+				require.NoError(t, consumer.Ack(msg))
 				i, err := strconv.Atoi(msg.Properties()["number"])
 				require.NoError(t, err)
 				if times[i]++; times[i] > 1 {
@@ -180,7 +187,7 @@ func TestKilled(t *testing.T) {
 				require.NotZero(t, k, "letter %d is lost", i)
 			}
 			t.Logf("%d doubles", doubles)
-			if deduplicated {
+			if c.deduplicated || c.signal == os.Interrupt {
 				assert.Zero(t, doubles)
 			}
 			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))

@@ -186,7 +186,9 @@ func (d *dlq) export(ctx context.Context) error {
 			return d.json(deadletter.Report{Done: n})
 		}
 	}
-	fmt.Fprintf(d.stderr, "%s\n", letters("Exported", n))
+	if n > 0 || err == nil {
+		fmt.Fprintln(d.stderr, letters("Exported", n))
+	}
 	return err
 }
 
