@@ -58,7 +58,7 @@ func TestMemory(t *testing.T) {
 		}
 		t.Logf("%s: %v, %d MB: %s", args[0], time.Since(begin).Round(time.Second), used, out)
 		require.NotZero(t, used)
-		require.Less(t, used, 300)
+		require.Less(t, used, 250)
 	}
 	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
 }
