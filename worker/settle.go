@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -20,11 +21,17 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// judge decides what becomes of a message whose handler returned err.
-func (r *run) judge(msg pulsar.Message, err error) outcome {
-	if err != nil && r.classify != nil {
-		err = r.classified(err)
+// classifyAll has the classifier, if there is one, look at the errors of a handler.
+func (r *run) classifyAll(errs []error) {
+	for i, err := range errs {
+		if err != nil && r.classify != nil {
+			errs[i] = r.classified(err)
+		}
 	}
+}
+
+// judge decides what becomes of a message whose handler returned err, as the classifier has it.
+func (r *run) judge(msg pulsar.Message, err error) outcome {
 	o := outcomeOf(err)
 	switch {
 	case o.verb == ack || o.verb == dead:
@@ -100,6 +107,7 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 func (r *run) deadLetter(msg pulsar.Message, o outcome) {
 	ctx, cancel := context.WithTimeout(r.settling, deadLetterTimeout)
 	defer cancel()
+	ctx = publishing.Because(ctx, publishing.Permanent)
 	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, o.err) })
 	if err != nil {
 		r.unsettled(msg, "publishing a dead letter", err)

@@ -82,6 +82,7 @@ func (s *slot) call() {
 			t.beat.endAt(s.since.Add(s.timeout))
 		}
 	}
+	s.tellHandling(s.tasks)
 	s.handle(ctx, s.tasks, s.errs)
 }
 
@@ -90,6 +91,8 @@ func (s *slot) end() {
 	s.mu.Lock()
 	s.returned = true
 	s.mu.Unlock()
+	s.classifyAll(s.errs)
+	s.tellHandled(s.tasks, s.errs, time.Since(s.since))
 	if len(s.tasks) == 1 {
 		s.settle(s.tasks[0].msg, s.judge(s.tasks[0].msg, s.errs[0]))
 	} else {
