@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -68,7 +69,8 @@ func TestOurConsumer(t *testing.T) {
 	processed := map[string]int{}
 	c, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: true,
 		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: tp.dlq, RetryLetterTopic: tp.retry, InitialSubscriptionName: "audit"}},
-		redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)))
+		redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)),
+		redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(bg)
 	var handler sync.WaitGroup

@@ -140,14 +140,17 @@ func TestTheEndIsFixed(t *testing.T) {
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(30)...)
 	d := b.open(tp.dlq)
 	ctx, cancel := context.WithCancel(bg)
-	first, err := d.Replay(ctx, deadletter.ReplayOptions{Rate: 50, Progress: func(r deadletter.Report) {
+	id := peek(t, d)[0].Group()
+	filter := deadletter.Filter{Groups: []string{id, "other"}, After: time.UnixMilli(5000).In(time.FixedZone("east", 3600))}
+	first, err := d.Replay(ctx, deadletter.ReplayOptions{Filter: filter, Rate: 50, Progress: func(r deadletter.Report) {
 		if r.Done > 5 {
 			cancel()
 		}
 	}})
 	require.ErrorIs(t, err, context.Canceled)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(10)...)
-	second, err := d.Replay(bg, deadletter.ReplayOptions{})
+	filter = deadletter.Filter{Groups: []string{"other", id}, After: time.UnixMilli(5000).UTC()} // the same
+	second, err := d.Replay(bg, deadletter.ReplayOptions{Filter: filter})
 	require.NoError(t, err)
 	require.True(t, second.Resumed)
 	require.Equal(t, first.Run, second.Run)
