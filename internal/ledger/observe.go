@@ -128,7 +128,7 @@ const NotHad time.Duration = -1
 
 // timedOut notes that the ack timeout of a message is over, for unlock. The caller holds mu.
 func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
-	if l.o.TimedOut == nil {
+	if l.o.Calls.TimedOut == nil {
 		return
 	}
 	l.reports = append(l.reports, Settling{Ref: ref, Consumer: e.stream().consumer, Topic: e.stream().topic,
@@ -142,7 +142,7 @@ func (l *Ledger) unlock() {
 	l.reports = nil
 	l.mu.Unlock()
 	for _, s := range reports {
-		l.o.TimedOut(s)
+		l.o.Calls.TimedOut(s)
 	}
 }
 
