@@ -142,6 +142,13 @@ scrape_configs: [{job_name: observed, static_configs: [{targets: [%q]}]}]
 		for _, target := range panel.Targets {
 			got := p.ask(query(target.Expr))
 			assert.NotEmpty(t, got, "panel %q has no data for %s", panel.Title, query(target.Expr))
+			numbers := 0
+			for _, s := range got {
+				if s.Value[1] != "NaN" {
+					numbers++
+				}
+			}
+			assert.Positive(t, numbers, "panel %q has no numbers for %s", panel.Title, query(target.Expr))
 			t.Logf("panel %q: %d series for %s", panel.Title, len(got), query(target.Expr))
 		}
 	}

@@ -84,9 +84,8 @@ func lines(p *prometheus, panel panel) (all []line, moments []int64, most float6
 
 func (c *canvas) plot(p *prometheus, panel panel) {
 	all, moments, most := lines(p, panel)
-	if most == 0 {
-		most = 1
-	}
+	most = round(most)
+	c.axis()
 	for i := range 5 {
 		y := float64(top) + float64(height)*(1-float64(i)/4)
 		fmt.Fprintf(c, `<path d="M%d %.1fh%d" stroke="%s"/><text x="%d" y="%.1f" text-anchor="end" fill="%s">%s</text>`+"\n",
@@ -110,7 +109,7 @@ func (c *canvas) plot(p *prometheus, panel panel) {
 		color := c.lines[i%len(c.lines)]
 		fmt.Fprintf(c, `<path d="%s" fill="none" stroke="%s" stroke-width="1.5"/>`+"\n", path.String(), color)
 		fmt.Fprintf(c, `<rect x="%d" y="%d" width="10" height="3" fill="%s"/><text x="%d" y="%d" fill="%s">%s</text>`+"\n",
-			x, panelHeight-26, color, x+14, panelHeight-21, c.ink, html.EscapeString(l.name))
+			x, panelHeight-18, color, x+14, panelHeight-13, c.ink, html.EscapeString(l.name))
 		x += 26 + 6*len(l.name)
 	}
 }
@@ -139,6 +138,7 @@ func (c *canvas) heatmap(p *prometheus, panel panel) {
 			most = max(most, in(i, at))
 		}
 	}
+	c.axis()
 	h, w := float64(height)/float64(len(all)), float64(width)/float64(len(moments))
 	for i, l := range all {
 		y := float64(top) + float64(height) - h*float64(i+1)
@@ -157,7 +157,27 @@ func (c *canvas) heatmap(p *prometheus, panel panel) {
 		}
 	}
 	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", left, top, width, height, c.faint)
-	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">a row is a bucket, the darker the more messages</text>`+"\n", left, panelHeight-21, c.ink)
+	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">each row is a bucket; a stronger colour is more messages</text>`+"\n", left, panelHeight-13, c.ink)
+}
+
+// axis is that of time.
+func (c *canvas) axis() {
+	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">%v ago</text><text x="%d" y="%d" text-anchor="end" fill="%s">now</text>`+"\n",
+		left, panelHeight-34, c.ink, shown(), panelWidth-right, panelHeight-34, c.ink)
+}
+
+// round returns the end of an axis that has four parts.
+func round(most float64) float64 {
+	if most == 0 {
+		return 1
+	}
+	power := math.Pow(10, math.Floor(math.Log10(most)))
+	for _, part := range []float64{1, 2, 4, 6, 8, 10} {
+		if most <= part*power {
+			return part * power
+		}
+	}
+	return most
 }
 
 // label is a figure with its unit.
