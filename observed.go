@@ -41,12 +41,13 @@ func (c *Consumer) delivery(e *Delivered, d *ledger.Delivery, msg pulsar.Message
 	case d.Count > 0:
 		e.Cause = CauseReconnect
 	}
+}
+
+// delivered tells that the application has a message now.
+func (c *Consumer) delivered(e *Delivered) {
 	if !e.Due.IsZero() {
 		e.Lateness = time.Since(e.Due)
 	}
-}
-
-func (c *Consumer) delivered(e *Delivered) {
 	for _, f := range c.observed.delivered {
 		callObserver(c, f, e)
 	}
