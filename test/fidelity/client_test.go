@@ -35,9 +35,9 @@ func (s *script) see(who string, m pulsar.Message) {
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
-// take receives until nothing comes for a while.
+// take receives until nothing comes for a while, or too much.
 func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
-	for {
+	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 		m, err := c.Receive(ctx)
 		cancel()
