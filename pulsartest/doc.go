@@ -50,12 +50,14 @@
 //	acknowledgements              15 of 15      15 of 15      15 of 15
 //	batches                       15 of 15      15 of 15      15 of 15
 //	redelivery counts             32 of 32      32 of 32      32 of 32
-//	who gets a message            15 of 15      15 of 15      15 of 15
+//	Shared and permits            11 of 11      11 of 11      11 of 11
+//	Failover                        4 of 4        4 of 4        4 of 4
 //	Key_Shared                     2 of 10      10 of 10      10 of 10
 //	positions                     17 of 17      17 of 17      17 of 17
 //	delayed delivery                8 of 8        8 of 8        8 of 8
 //	producers                     14 of 17      17 of 17      17 of 17
-//	topics and errors             20 of 22      22 of 22      20 of 22
+//	topics and errors             13 of 14      14 of 14      14 of 14
+//	partitions and names            7 of 8        8 of 8        6 of 8
 //	schemas                       10 of 10      10 of 10      10 of 10
 //	limits                         7 of 10      10 of 10      10 of 10
 //	the Go client                 20 of 20      20 of 20      20 of 20
