@@ -128,7 +128,7 @@ func (c *Consumer) acked(began time.Duration, n ledger.Name, msg pulsar.Message,
 	if c.observed.timed {
 		e.Took = c.ledger.Now() - began
 		if s.Since != ledger.NotHad {
-			e.Duration = began - s.Since
+			e.Duration = max(0, began-s.Since) // it may have been taken while its acknowledgement waited
 		}
 	}
 	for _, f := range c.observed.settled {

@@ -73,7 +73,7 @@ type Delivered struct {
 type Settled struct {
 	Event
 	Outcome  Outcome       // what became of it
-	Attempts uint32        // how often the application had it until now
+	Attempts uint32        // how often the application had it until now; 0 if it acknowledged it by its id without having it
 	Delay    time.Duration // until it comes again: of Nacked, and of Reconsumed
 	To       string        // the topic that it was published to: of Reconsumed and DeadLettered
 	Reason   Reason        // of DeadLettered
