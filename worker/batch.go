@@ -132,9 +132,6 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 
 // ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
-	if len(tasks) < 2 {
-		return
-	}
 	var acks []int
 	var ids []pulsar.MessageID
 	for i, t := range tasks {

@@ -3,31 +3,7 @@ package worker
 import (
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery/backoff"
 )
-
-// WithPauseOnFailure (default: none) pauses when what handlers need is down: once ratio of the last window messages failed, each
-// slot keeps its message, and one of them at a time is tried, after a pause of pause.Next(0), Next(1) and so on, or of what RetryAfter
-// asked for if that is longer. When one succeeds all go on. Meanwhile the ack timeouts of the messages are renewed, and no failure is
-// a nack: an outage makes no dead letters, and the load on what is down is one message for each pause. A drain leaves the messages.
-//
-// Permanent errors say nothing about an outage: they do not count, and settle their messages as ever. window must be at least 1,
-// ratio more than 0 and at most 1.
-func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
-	return func(s *settings) error {
-		switch err := backoff.Validate(pause); {
-		case window < 1:
-			return invalid("WithPauseOnFailure's window", window, "1 or more")
-		case !(ratio > 0 && ratio <= 1):
-			return invalid("WithPauseOnFailure's ratio", ratio, "more than 0, and at most 1")
-		case err != nil:
-			return invalid("WithPauseOnFailure's pause", err, "a policy")
-		}
-		s.window, s.ratio, s.pause = window, ratio, pause
-		return nil
-	}
-}
 
 // failures counts those among the last messages.
 type failures struct {

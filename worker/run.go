@@ -24,7 +24,7 @@ type run struct {
 	stop       context.CancelFunc
 	working    context.Context // of the handlers; ends with the drain timeout
 	cancel     context.CancelCauseFunc
-	settling   context.Context // ends when Run returns
+	lasting    context.Context // of settling; ends when Run returns
 	end        context.CancelFunc
 	slots      []*slot
 	lanes      *lanes         // nil without key order
@@ -38,10 +38,9 @@ type run struct {
 
 func newRun(w *Worker, ctx context.Context) *run {
 	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
-	lasting := context.WithoutCancel(ctx)
 	r.taking, r.stop = context.WithCancel(ctx)
-	r.working, r.cancel = context.WithCancelCause(lasting)
-	r.settling, r.end = context.WithCancel(lasting)
+	r.lasting, r.end = context.WithCancel(context.WithoutCancel(ctx))
+	r.working, r.cancel = context.WithCancelCause(r.lasting)
 	if w.keyOrder {
 		r.lanes = newLanes(r)
 	}
@@ -55,7 +54,6 @@ func newRun(w *Worker, ctx context.Context) *run {
 }
 
 func (r *run) run() error {
-	defer r.end()
 	for _, s := range r.slots {
 		r.alive.Go(s.loop)
 	}
@@ -155,7 +153,8 @@ func (r *run) inFlight() (messages, stuck int) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		messages += len(s.tasks)
-		if s.stage == handling && (r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience || r.settling.Err() != nil) {
+		overdue := r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience
+		if s.stage == handling && (overdue || r.lasting.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()
@@ -168,11 +167,11 @@ func (r *run) stuck() []error {
 	var errs []error
 	for _, s := range r.slots {
 		s.mu.Lock()
-		switch took := time.Since(s.since); {
-		case s.stage == handling:
+		switch s.stage {
+		case handling:
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
-				patience, s.names(), took))
-		case s.stage == settling:
+				patience, s.names(), time.Since(s.since)))
+		case settling:
 			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
 		}
 		s.mu.Unlock()

@@ -52,7 +52,7 @@ func (r *run) classified(err error) (class error) {
 }
 
 // settle does what was decided.
-func (r *run) settle(t task, o outcome) {
+func (r *run) settle(ctx context.Context, t task, o outcome) {
 	switch o.verb {
 	case nack, again:
 		r.counts.failed.Add(1)
@@ -65,7 +65,7 @@ func (r *run) settle(t task, o outcome) {
 			o.verb, o.or = dead, nack
 		}
 	}
-	if o.verb == dead && !r.deadLetter(t.msg, o.err) {
+	if o.verb == dead && !r.deadLetter(ctx, t.msg, o.err) {
 		o.verb = o.or
 	}
 	switch o.verb {
@@ -130,8 +130,8 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 }
 
 // deadLetter publishes a message to the dead letter topic. It reports false if it could not, and the message is to be tried again.
-func (r *run) deadLetter(msg pulsar.Message, reason error) bool {
-	ctx, cancel := context.WithTimeout(r.settling, deadLetterTimeout)
+func (r *run) deadLetter(ctx context.Context, msg pulsar.Message, reason error) bool {
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
 	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, reason) })
 	if err != nil {
@@ -168,13 +168,13 @@ func (r *run) leave(msg pulsar.Message, why string, err error) {
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
 }
 
 // unsettled reports what could not be done.
 func (r *run) unsettled(msg pulsar.Message, what string, err error) {
 	r.counts.unsettled.Add(1)
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: "+what+" failed", append(about(msg), slog.Any("error", err))...)
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(msg), slog.Any("error", err))...)
 }
 
 // protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error.

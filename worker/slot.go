@@ -60,29 +60,42 @@ func (s *slot) turn() bool {
 		}
 		s.set(tasks, waiting)
 	}
-	n, probe := len(s.tasks), false
+	probe := false
 	if s.outage != nil && (kept || s.outage.current() != nil) {
-		for i := range s.tasks {
-			_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
-		}
 		var err error
-		if probe, err = s.outage.wait(); err != nil {
-			s.abandon()
+		if probe, err = s.waitForOutage(); err != nil {
 			return false
 		}
-		if probe {
-			n = 1
-		}
+	}
+	n := len(s.tasks)
+	if probe {
+		n = 1
 	}
 	defer s.end(n, probe)
 	s.call(s.tasks[:n])
 	return true
 }
 
+// waitForOutage waits until the slot may go on. If it is its turn to try, then with one message. If nothing is to be tried any more,
+// it leaves its messages to the broker, and returns an error.
+func (s *slot) waitForOutage() (probe bool, err error) {
+	for i := range s.tasks {
+		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
+	}
+	if probe, err = s.outage.wait(); err != nil {
+		for _, t := range s.tasks {
+			s.leave(t.msg, "an outage lasted until the drain", nil)
+			s.forget(t)
+		}
+		s.set(s.tasks[:0], waiting)
+	}
+	return probe, err
+}
+
 func (s *slot) set(tasks []task, stage stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks, s.stage, s.since = tasks, stage, time.Now()
+	s.tasks, s.stage = tasks, stage
 }
 
 // call calls the handler.
@@ -91,8 +104,10 @@ func (s *slot) call(tasks []task) {
 	for range tasks {
 		s.errs = append(s.errs, errExited)
 	}
-	s.set(s.tasks, handling)
-	since := s.since
+	since := time.Now()
+	s.mu.Lock()
+	s.stage, s.since = handling, since
+	s.mu.Unlock()
 	ctx := s.working
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
@@ -113,24 +128,19 @@ func (s *slot) call(tasks []task) {
 	s.handle(ctx, tasks, s.errs)
 }
 
-// end settles the first n tasks, which the handler was called with.
+// end settles the first n tasks, with which the handler was called.
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
-	s.outcomes = s.outcomes[:0]
-	for _, err := range s.errs {
-		s.outcomes = append(s.outcomes, s.verdict(err))
+	s.decide(n, probe)
+	ctx := s.lasting
+	if n > 1 { // what all dead letters of a batch may take together
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
+		defer cancel()
+		s.ackTogether(s.tasks[:n], s.outcomes)
 	}
-	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
 	for i, o := range s.outcomes {
-		if hold && o.retries() {
-			s.outcomes[i].verb = held
-		} else {
-			s.outcomes[i] = s.judge(s.tasks[i].msg, o)
-		}
-	}
-	s.ackTogether(s.tasks[:n], s.outcomes)
-	for i, o := range s.outcomes {
-		s.settle(s.tasks[i], o)
+		s.settle(ctx, s.tasks[i], o)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,13 +154,20 @@ func (s *slot) end(n int, probe bool) {
 	s.tasks, s.stage = rest, waiting
 }
 
-// abandon leaves what was kept in an outage to the broker.
-func (s *slot) abandon() {
-	for _, t := range s.tasks {
-		s.leave(t.msg, "an outage lasted until the drain", nil)
-		s.forget(t)
+// decide makes outcomes of what the handler returned for n tasks.
+func (s *slot) decide(n int, probe bool) {
+	s.outcomes = s.outcomes[:0]
+	for _, err := range s.errs[:n] {
+		s.outcomes = append(s.outcomes, s.verdict(err))
 	}
-	s.set(s.tasks[:0], waiting)
+	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
+	for i, o := range s.outcomes {
+		if hold && o.retries() {
+			s.outcomes[i].verb = held
+		} else {
+			s.outcomes[i] = s.judge(s.tasks[i].msg, o)
+		}
+	}
 }
 
 // names says which messages they are. The caller holds mu.
@@ -167,6 +184,6 @@ func (s *slot) warn(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stage == handling && s.since.Equal(since) {
-		s.logger.LogAttrs(s.settling, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].msg)...)
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].msg)...)
 	}
 }

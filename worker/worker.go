@@ -61,6 +61,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 // Consumer wraps the Consumer's error. It may be called once; a second call returns an error.
 func (w *Worker) Run(ctx context.Context) error {
 	r := newRun(w, ctx)
+	defer r.end()
+	defer r.stop()
 	if !w.run.CompareAndSwap(nil, r) {
 		return errors.New("worker: Run was called before, want a new Worker")
 	}
