@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,7 +52,8 @@ func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Serv
 	}
 	defer producer.Close()
 	for _, payload := range payloads {
-		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)}); err != nil {
+		guest, _, _ := strings.Cut(payload, ":")
+		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: guest}); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -121,6 +123,72 @@ func ExampleNewBatch() {
 	// Output:
 	// 3 orders, 1 refused
 	// 1 dead letter
+}
+
+// The second order of a guest waits for the first one, which has to be tried again; other guests do not wait.
+func ExampleWithKeyOrder() {
+	withOrders([]string{"anna: soup", "anna: cake", "bob: tea"}, func(consumer *redelivery.Consumer, _ *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			fmt.Printf("%s, %d\n", msg.Payload(), msg.RedeliveryCount())
+			switch {
+			case string(msg.Payload()) == "anna: soup" && msg.RedeliveryCount() < 2:
+				return errors.New("too salty")
+			case string(msg.Payload()) == "anna: cake":
+				cancel()
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	})
+	// Output:
+	// anna: soup, 0
+	// bob: tea, 0
+	// anna: soup, 1
+	// anna: soup, 2
+	// anna: cake, 0
+}
+
+// While the kitchen is closed one order at a time is tried. That makes no dead letters, however long it takes.
+func ExampleWithPauseOnFailure() {
+	withOrders([]string{"soup", "cake", "tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		calls := 0
+		var w *worker.Worker
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			calls++
+			fmt.Printf("%s, outage: %v\n", msg.Payload(), w.State().Outage)
+			if calls == 7 {
+				cancel()
+			}
+			if calls <= 4 {
+				return errors.New("the kitchen is closed")
+			}
+			return nil
+		}, worker.WithPauseOnFailure(3, 0.5, backoff.Fixed(50*time.Millisecond)), worker.WithConcurrency(1),
+			worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("dead letters:", len(broker.Messages("orders-billing-DLQ")))
+	})
+	// Output:
+	// soup, outage: false
+	// cake, outage: false
+	// tea, outage: false
+	// tea, outage: true
+	// tea, outage: true
+	// soup, outage: false
+	// cake, outage: false
+	// dead letters: 0
 }
 
 // statusError is an answer of an HTTP server that is no success.
