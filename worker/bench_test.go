@@ -24,7 +24,7 @@ func BenchmarkLoop(b *testing.B) {
 			producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 100)},
 				func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 		}
-		require.NoError(b, producer.Flush())
+		require.NoError(b, producer.FlushWithCtx(context.Background()))
 		return s
 	}
 	opts := pulsar.ConsumerOptions{Type: pulsar.Shared}

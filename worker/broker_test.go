@@ -204,7 +204,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 						func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
 				}
 			}
-			require.NoError(t, producer.Flush())
+			require.NoError(t, producer.FlushWithCtx(context.Background()))
 			consumers := 3
 			if kind == pulsar.Exclusive {
 				consumers = 1

@@ -25,6 +25,9 @@ func (r *run) verdict(err error) outcome {
 	if err != nil && r.classify != nil {
 		err = r.classified(err)
 	}
+	if err == nil {
+		return outcome{verb: ack}
+	}
 	return outcomeOf(err)
 }
 

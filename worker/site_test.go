@@ -75,7 +75,7 @@ func (s *site) publish(batched bool, payloads ...string) {
 		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload},
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(s, err) })
 	}
-	require.NoError(s, producer.Flush())
+	require.NoError(s, producer.FlushWithCtx(context.Background()))
 }
 
 // backlog returns how many entries of the subscription are not acknowledged.

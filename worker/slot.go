@@ -52,27 +52,26 @@ func (s *slot) loop() {
 
 // turn handles what the slot kept in an outage, or gets next. It reports false if there is to be no more.
 func (s *slot) turn() bool {
-	kept := len(s.tasks) > 0
+	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
+	var err error
 	if !kept {
-		tasks, err := s.take(s.tasks)
-		if err != nil {
+		if tasks, err = s.take(tasks); err != nil {
 			return false
 		}
-		s.set(tasks, waiting)
 	}
-	probe := false
 	if s.outage != nil && (kept || s.outage.current() != nil) {
-		var err error
+		s.set(tasks, waiting)
 		if probe, err = s.waitForOutage(); err != nil {
 			return false
 		}
 	}
-	n := len(s.tasks)
+	n := len(tasks)
 	if probe {
 		n = 1
 	}
+	s.set(tasks, handling)
 	defer s.end(n, probe)
-	s.call(s.tasks[:n])
+	s.call(tasks[:n])
 	return true
 }
 
@@ -95,7 +94,9 @@ func (s *slot) waitForOutage() (probe bool, err error) {
 func (s *slot) set(tasks []task, stage stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.tasks, s.stage = tasks, stage
+	if s.tasks, s.stage = tasks, stage; stage == handling {
+		s.since = time.Now()
+	}
 }
 
 // call calls the handler.
@@ -104,11 +105,7 @@ func (s *slot) call(tasks []task) {
 	for range tasks {
 		s.errs = append(s.errs, errExited)
 	}
-	since := time.Now()
-	s.mu.Lock()
-	s.stage, s.since = handling, since
-	s.mu.Unlock()
-	ctx := s.working
+	ctx, since := s.working, s.since
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)

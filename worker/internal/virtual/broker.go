@@ -32,7 +32,6 @@ type entry struct {
 	at    time.Time
 	acked bool
 	count uint32
-	sent  int
 }
 
 // Publish sends a message to a topic. DeliverAfter is exact.
