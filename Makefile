@@ -15,6 +15,10 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 test-broker: ## run the tests against a real broker, started for them
 	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m . ./reconsume ./pulsartest
 
+.PHONY: fidelity
+fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 4.2, side by side (8 minutes)
+	test/fidelity/run
+
 .PHONY: chaos
 chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (20 minutes)
 	go run ./internal/chaos
@@ -55,10 +59,10 @@ vulncheck: ## look for known vulnerabilities (needs the network)
 	go run $(GOVULNCHECK) ./...
 
 .PHONY: benchstat
-benchstat: ## compare the cost of table, queue and Consumer with docs/benchmarks.txt
+benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
-	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000|Waiting/waiting=50000' -benchmem -benchtime 100000x -count 6 \
-		. ./internal/delayqueue ./internal/delivery > .bench/new.txt
+	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
+		. ./internal/delayqueue > .bench/new.txt
 	go run $(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks

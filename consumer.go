@@ -9,69 +9,71 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/acktimeout"
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/internal/gate"
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/nack"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // inner is embedded under a name of its own, so that the consumer below does not show.
 type inner = pulsar.Consumer
 
 // Consumer is a pulsar.Consumer that redelivers by policy: what the application nacks, or does not settle before its ack
-// timeout, comes back when the policy's delay for its redelivery count is over, never early and late by little more than
-// the resolution. Subscribe and Wrap make one; any number of goroutines may use it.
+// timeout, comes back when the policy's delay for its redelivery count is over, never early. Subscribe and Wrap make one;
+// any number of goroutines may use it.
 //
 // Methods that are not documented here do what they do on the consumer below. No method panics on a nil or foreign message
 // or id: it returns an error, or, having none to return, logs a warning and counts it in Stats.
 type Consumer struct {
 	inner
-	settings           *settings
-	interceptors       pulsar.ConsumerInterceptors
-	innerCloses        *atomic.Int32 // how many told that they are closed; nil if they do not tell
-	nacksUndecryptable bool
-	reconsumer         *reconsume.Reconsumer         // nil without retries and dead letters
-	ownReconsumer      bool                          // which Close closes
-	retryTopic         string                        // its whole name; messages of it may come early; "" if there is none
-	maxDeliveries      uint32                        // after which a message is a dead letter; 0 for none
-	tick               time.Duration                 // of the inner consumer's requests; 0 if unknown
-	messages           <-chan pulsar.ConsumerMessage // of the inner consumer; nil if it has no queue
-	out                chan pulsar.ConsumerMessage   // what Chan returns
+	settings  *settings
+	hooks     *hooks // in the inner consumer
+	intake    *intake.Intake
+	ledger    *ledger.Ledger
+	publisher *publisher // of retries and dead letters
+	outlet    outlet     // the channel that Chan returns
+	calls     *gate.Gate // calls of the inner consumer
+	crew      *gate.Gate // goroutines
+	life      *life
+	closed    chan struct{} // closed when Close has ended
+	once      sync.Once
+	swallows  chores // copies of settled messages
+	tally     struct{ swallowed, failed atomic.Uint64 }
+	warned    atomic.Bool  // of many unacknowledged messages
+	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
+}
 
-	nacks    *nack.Tracker[delivery.Ref]       // of messages that wait: for their delay, or for what was asked for
-	timeouts *acktimeout.Tracker[delivery.Ref] // of messages that the application has; nil without an ack timeout
+// life says until when what was begun is to go on.
+type life struct {
+	closing atomic.Bool
+	ended   context.Context // Close began, or the inner consumer has closed itself
+	end     context.CancelFunc
 
-	turn   chan struct{} // held by who takes messages from the inner consumer: they must enter the table in order
-	wake   chan struct{} // tells the holder of turn to look at the table again, or to let go
-	check  *time.Ticker  // tells the holder of turn to see whether the inner consumer still lives
-	closed chan struct{} // closed when Close has ended
-	feed   sync.Once
-	close  sync.Once
-	work   sync.WaitGroup // feeder and swallower
+	mu    sync.Mutex
+	era   context.Context // ended by a Seek too: what was received before it is forgotten
+	endIt context.CancelFunc
+}
 
-	// ended is cancelled when Close begins or the inner consumer has closed itself.
-	ended context.Context
-	end   context.CancelFunc
+func newLife() *life {
+	l := &life{}
+	l.ended, l.end = context.WithCancel(context.Background())
+	l.era, l.endIt = context.WithCancel(l.ended)
+	return l
+}
 
-	waiters  atomic.Int32 // how many want turn for more than a message
-	children int          // of the inner consumer, one for each topic, that give up before it is of no use
-	pattern  bool         // so that topics may vanish
+// now is the present era.
+func (l *life) now() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.era
+}
 
-	mu        sync.Mutex // guards what follows; the inner consumer is never called under it
-	closing   bool
-	calls     int                            // of the inner consumer that are under way and wait for the broker
-	settling  map[delivery.Ref]chan struct{} // closed when who settles a message is done; only where another waits for it
-	idle      chan struct{}                  // closed when there are none; Close makes it
-	gone      int                            // children that gave up
-	table     *delivery.Table
-	epoch     chan struct{} // closed when the table is cleared
-	swallow   chores        // copies of settled messages
-	dead      chores        // dead letters
-	moves     chores        // to the retry topic
-	warned    bool          // of many unacknowledged messages
-	lastAsk   time.Time
-	swallowed uint64
-	failed    uint64
+// next begins another era.
+func (l *life) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endIt()
+	l.era, l.endIt = context.WithCancel(l.ended)
 }
 
 // newConsumer starts to drive consumer. p is nil if it was not prepared.
@@ -79,69 +81,68 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 	c := &Consumer{
 		inner:    consumer,
 		settings: s,
-		messages: chanOf(consumer),
-		turn:     make(chan struct{}, 1),
-		wake:     make(chan struct{}, 1),
-		check:    time.NewTicker(time.Second),
+		hooks:    &hooks{},
+		calls:    gate.New(),
+		crew:     gate.New(),
+		life:     newLife(),
 		closed:   make(chan struct{}),
-		epoch:    make(chan struct{}),
-		settling: map[delivery.Ref]chan struct{}{},
 	}
-	c.ended, c.end = context.WithCancel(context.Background())
-	c.reconsumer = s.reconsumer
-	var user chan pulsar.ConsumerMessage
+	c.publisher = newPublisher(s, p)
+	messages := chanOf(consumer)
+	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
 	if p != nil {
-		c.tick = tick(s.resolution)
-		c.interceptors, c.nacksUndecryptable = p.interceptors.of, p.nacksUndecryptable()
-		user, c.children = p.opts.MessageChannel, p.children()
-		c.pattern = p.opts.TopicsPattern != ""
-		if p.reconsumer != nil {
-			c.reconsumer, c.ownReconsumer = p.reconsumer, true
-		}
-		if c.reconsumer != nil {
-			c.maxDeliveries = maxDeliveries(p.opts)
-		}
-		c.innerCloses = &p.interceptors.closes
-		p.interceptors.outer.Store(c)
+		c.hooks = p.hooks
+		p.hooks.outer.Store(c)
 	}
-	if c.reconsumer != nil && !(c.pattern && c.ownReconsumer) { // whose retry topic nobody chose
-		c.retryTopic = fullTopic(c.reconsumer.RetryTopic())
-	}
-	c.table = delivery.New(tableOptions(s, p, c.messages != nil))
-	c.nacks = nack.New(s.nackBackoff, c.due)
-	if s.ackTimeout != nil {
-		c.timeouts = acktimeout.New(0, s.ackTimeout, c.due)
-	}
-	c.out = user
-	if user != nil {
-		c.feed.Do(c.startFeeder)
-	} else {
-		c.out = make(chan pulsar.ConsumerMessage)
+	c.intake = intake.New(consumer, messages, c.life.ended.Done(), c.hooks.mayBeClosed)
+	c.outlet.ch = make(chan pulsar.ConsumerMessage)
+	if p != nil && p.opts.MessageChannel != nil {
+		c.outlet.ch = p.opts.MessageChannel
+		c.startFeeder()
 	}
 	return c
 }
 
-// tableOptions returns what a table is to know of a consumer; p is nil if it was not prepared.
-func tableOptions(s *settings, p *preparation, hasQueue bool) delivery.Options {
-	o := delivery.Options{HoldLimit: s.holdLimit, RequestTimeout: delivery.RequestTimeout, Ahead: s.innerDelay}
+// ledgerOptions returns what a Ledger is to know of the consumer; p is nil if it was not prepared.
+func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
+	s := c.settings
+	o := ledger.Options{
+		HoldLimit:     s.holdLimit,
+		Queue:         defaultQueue + buffer,
+		AckGroup:      defaultAckGroup,
+		SendDelay:     sendSlack + defaultAckTime,
+		Ahead:         s.innerDelay,
+		MaxDeliveries: c.publisher.maxDeliveries,
+		Ask:           c.ask,
+		Wake:          c.intakeWake,
+		GiveUp:        func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
+	}
 	if p != nil {
-		o.Rewinds, o.Ahead, o.AckDelay = p.rewinds(), p.ahead(), p.ackDelay()
-		o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-		o.RequestTimeout += s.resolution
-	} else {
-		innerDelay := s.innerDelay
-		if innerDelay == 0 {
-			innerDelay = nack.DefaultDelay
-		}
-		o.RequestTimeout += innerDelay + innerDelay/3
+		p.ledgerOptions(&o)
+	} else if o.AskDelay = s.innerDelay * 4 / 3; s.innerDelay == 0 {
+		o.AskDelay = nack.DefaultDelay * 4 / 3
+	}
+	if s.source == FromMemory {
+		o.KeepSingles, o.KeepBatches, o.Alone = true, true, false
+	}
+	if s.source == FromBroker {
+		o.KeepSingles, o.KeepBatches = false, false
 	}
 	if !hasQueue {
-		o.HoldLimit = 0 // who waits for a zero-queue consumer's next message cannot wait for a held one too
+		o.HoldLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
 	}
 	if o.HoldLimit == 0 {
 		o.Ahead = 0
 	}
 	return o
+}
+
+func (c *Consumer) intakeWake() { c.intake.Wake() }
+
+// ask requests a message. The inner consumer sends requests with its next tick.
+func (c *Consumer) ask(child pulsar.Consumer, id pulsar.MessageID) {
+	c.hooks.asked()
+	child.NackID(id)
 }
 
 // Seek resets the subscription to a message id. What was received before is forgotten: nothing of it is redelivered for a
@@ -165,25 +166,15 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 // alone calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
 // drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
 func (c *Consumer) alone(call func() error) error {
-	c.waiters.Add(1)
-	c.nudge()
-	select {
-	case c.turn <- struct{}{}:
-		c.waiters.Add(-1)
-	case <-c.ended.Done():
-		c.waiters.Add(-1)
+	if err := c.intake.Borrow(); err != nil {
 		return ErrClosed
 	}
-	defer func() { <-c.turn }()
-	if c.ended.Err() != nil {
-		return ErrClosed
-	}
+	defer c.intake.Release()
 	if err := c.call(call); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.clear()
+	c.life.next()
+	c.ledger.Clear()
 	return nil
 }
 
@@ -193,10 +184,17 @@ func (c *Consumer) Unsubscribe() error { return c.alone(c.inner.Unsubscribe) }
 // UnsubscribeForce deletes the subscription and disconnects its consumers. What was received before is forgotten.
 func (c *Consumer) UnsubscribeForce() error { return c.alone(c.inner.UnsubscribeForce) }
 
-// Stats is what a Consumer did and has on its hands.
+// GetLastMessageIDs returns the ids of the last messages that were published to each partition.
+func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
+	c.hooks.queries.Add(1)
+	defer c.hooks.queries.Add(-1)
+	return c.inner.GetLastMessageIDs()
+}
+
+// Stats is what a Consumer did, and its current state.
 type Stats struct {
 	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again
-	HeldBytes   int64  // size of the early copies that are held back now
+	HeldBytes   int64  // size of the messages that are kept here until they are due
 	Held        uint64 // copies that came early and were held back
 	Dropped     uint64 // copies that came early and did not fit the hold limit; they are asked for when due
 	Redelivered uint64 // messages handed out again
@@ -205,48 +203,30 @@ type Stats struct {
 	Failed      uint64 // what could not be done and could not be returned as an error either; each is logged
 }
 
-// Stats returns what the Consumer did until now and has on its hands.
+// Stats returns what the Consumer did until now, and its current state.
 func (c *Consumer) Stats() Stats {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return Stats{
-		Waiting:     c.table.Waiting(),
-		HeldBytes:   c.table.HeldBytes(),
-		Held:        c.table.Held,
-		Dropped:     c.table.Dropped,
-		Redelivered: c.table.Redelivered,
-		Swallowed:   c.swallowed,
-		Late:        c.table.Late,
-		Failed:      c.failed,
-	}
+	s := c.ledger.Stats()
+	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load()}
 }
 
 // RedeliveryCount returns how often msg was delivered before, as the policies see it: the larger of the broker's count and
 // the Consumer's own while msg is not settled, so that it grows where the broker's stays 0 (Exclusive, Failover) or is
 // reset. In a batch, where the broker counts the whole batch, it is the Consumer's own from the second delivery on.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
-	id, err := idOf(msg)
+	n, err := c.nameOf(msg)
 	if err != nil {
 		c.fail("redelivery count", err)
 		return 0
 	}
-	if count, ok := c.count(id); ok {
+	if count, ok := c.ledger.Count(n); ok {
 		return count
 	}
 	return msg.RedeliveryCount()
 }
 
-func (c *Consumer) count(id pulsar.MessageID) (uint32, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.table.Count(id)
-}
-
 // fail reports what cannot be returned.
 func (c *Consumer) fail(what string, err error, attrs ...any) {
-	c.mu.Lock()
-	c.failed++
-	c.mu.Unlock()
+	c.tally.failed.Add(1)
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 }
 

@@ -28,6 +28,6 @@
 //
 // On Shared and Key_Shared the broker is asked for single entries: a message, or a batch, of which those that are not due are
 // held back or acknowledged again. On Exclusive and Failover a request makes the broker send everything that is
-// unacknowledged, of which the same becomes. Counts grow on all four. [WithRedeliveryAhead] says where messages are asked for
-// before they are due.
+// unacknowledged, of which the same becomes. Counts grow on all four. Most nacked messages wait in memory, and the broker is
+// asked for the others: [WithRedeliveryFrom].
 package redelivery

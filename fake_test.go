@@ -18,6 +18,7 @@ import (
 type fake struct {
 	pulsar.Consumer // of a kind that the tests do not call
 	ch              chan pulsar.ConsumerMessage
+	queue           chan pulsar.ConsumerMessage // what goes to ch
 	closed          chan struct{}
 	probes          atomic.Int32 // calls of Receive
 
@@ -34,7 +35,7 @@ func newPrepared(t testing.TB, kind pulsar.SubscriptionType, options ...redelive
 	opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: kind}, options...)
 	require.NoError(t, err)
 	inner := newFake()
-	inner.ch = opts.MessageChannel
+	inner.prefetch(t, opts.MessageChannel)
 	c, err := redelivery.Wrap(inner)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -42,7 +43,29 @@ func newPrepared(t testing.TB, kind pulsar.SubscriptionType, options ...redelive
 }
 
 func newFake() *fake {
-	return &fake{ch: make(chan pulsar.ConsumerMessage, 100), closed: make(chan struct{})}
+	ch := make(chan pulsar.ConsumerMessage, 100)
+	return &fake{ch: ch, queue: ch, closed: make(chan struct{})}
+}
+
+// prefetch delivers to ch what the test sends to the fake, as upstream's dispatcher does.
+func (f *fake) prefetch(t testing.TB, ch chan pulsar.ConsumerMessage) {
+	f.ch = ch
+	stop := make(chan struct{})
+	t.Cleanup(func() { close(stop) })
+	go func() {
+		for {
+			select {
+			case cm := <-f.queue:
+				select {
+				case ch <- cm:
+				case <-stop:
+					return
+				}
+			case <-stop:
+				return
+			}
+		}
+	}()
 }
 
 var errFakeClosed = errors.New("fake: closed")
@@ -103,8 +126,17 @@ func (f *fake) requests() []pulsar.MessageID {
 // deliver sends entry n, unbatched, as it would come for the first or another time.
 func (f *fake) deliver(n int64) pulsar.MessageID {
 	id := pulsar.NewMessageID(1, n, 0, 0)
-	f.ch <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id}}
+	f.queue <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id}}
 	return id
+}
+
+// deliverBatch sends the first message of entry n, a batch of size; unbatched if that is 0.
+func (f *fake) deliverBatch(n int64, size int32) {
+	id := pulsar.NewMessageID(1, n, 0, 0)
+	if size > 0 {
+		id = &batchID{id, size}
+	}
+	f.queue <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id}}
 }
 
 // message is as much of a message as the tests need.
@@ -124,3 +156,11 @@ func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
 
 // foreignID is a message id of somebody's own.
 type foreignID struct{ pulsar.MessageID }
+
+// batchID is the id of a message of a batch.
+type batchID struct {
+	pulsar.MessageID
+	size int32
+}
+
+func (id *batchID) BatchSize() int32 { return id.size }

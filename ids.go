@@ -7,7 +7,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
 // identified is a message under the id of its newest delivery and with the Consumer's count.
@@ -20,17 +20,60 @@ type identified struct {
 func (m identified) ID() pulsar.MessageID    { return m.id }
 func (m identified) RedeliveryCount() uint32 { return m.count }
 
-func idOf(msg pulsar.Message) (id pulsar.MessageID, err error) {
+// handedOver is a message as the application gets it again: with the Consumer's count, and the hand-over, by which a late nack
+// of an earlier one is told.
+type handedOver struct {
+	pulsar.Message
+	count uint32
+	hand  uint8
+}
+
+func (m *handedOver) RedeliveryCount() uint32 { return m.count }
+
+// messageOf returns what the application gets.
+func messageOf(d ledger.Delivery) pulsar.Message {
+	if d.Hand == 0 && d.Count == d.Message.RedeliveryCount() {
+		return d.Message
+	}
+	return &handedOver{d.Message, d.Count, d.Hand}
+}
+
+// original returns what the inner consumer delivered.
+func original(msg pulsar.Message) pulsar.Message {
+	if m, ok := msg.(*handedOver); ok {
+		return m.Message
+	}
+	return msg
+}
+
+// nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
+// time; of one that somebody has wrapped nobody can tell.
+func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	if msg == nil {
-		return nil, errors.New("redelivery: message is nil, want one that was received")
+		return n, errors.New("redelivery: message is nil, want one that was received")
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			id, err = nil, fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
+			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	id = msg.ID()
-	return id, checkID(id)
+	if m, ok := msg.(*handedOver); ok {
+		n.Hand, n.HasHand = m.hand, true
+	} else if reflect.TypeOf(msg) == c.raw.Load() {
+		n.HasHand = true
+	}
+	n.ID = msg.ID()
+	if err := checkID(n.ID); err != nil {
+		return n, err
+	}
+	n.Topic = topicOf(msg)
+	return n, nil
+}
+
+// topicOf returns the topic of a message, or "" of one that is not upstream's and panics when asked.
+func topicOf(msg pulsar.Message) (topic string) {
+	defer func() { _ = recover() }()
+	return msg.Topic()
 }
 
 func checkID(id pulsar.MessageID) (err error) {
@@ -42,7 +85,9 @@ func checkID(id pulsar.MessageID) (err error) {
 			err = fmt.Errorf("redelivery: message id is an empty %T, want that of a message that was received", id)
 		}
 	}()
-	delivery.KeyOf(id)
+	id.LedgerID()
+	id.EntryID()
+	id.BatchIdx()
 	id.BatchSize()
 	id.PartitionIdx()
 	return nil

@@ -172,7 +172,7 @@ func TestUndecryptableWithoutQueue(t *testing.T) {
 	nothing(t, c, ms(500))
 	require.EqualValues(t, 1, k.asked.Load())
 	require.EqualValues(t, 1, c.Stats().Failed)
-	require.Contains(t, log.String(), "cannot be decrypted: it stays at the broker until the consumer connects anew")
+	require.Contains(t, log.String(), "cannot be decrypted: it stays at the broker until the consumer reconnects")
 	k.found.Store(true)
 	b.unload(topic)
 	msg := patiently(t, c)

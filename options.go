@@ -15,14 +15,14 @@ import (
 )
 
 const (
-	// DefaultHoldLimit is how many bytes of early copies are held back by default.
+	// DefaultHoldLimit is how many bytes of messages are kept in memory by default.
 	DefaultHoldLimit = 16 << 20
-	// DefaultResolution is the resolution of redelivery up to 20 partitions; from there it is half a millisecond for each
-	// partition.
+	// DefaultResolution is the resolution of requests where redelivery depends on them, up to 20 partitions.
 	DefaultResolution = 10 * time.Millisecond
 
+	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
+
 	minResolution, maxResolution = time.Millisecond, time.Minute
-	maxAhead                     = time.Minute
 )
 
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
@@ -41,7 +41,8 @@ type settings struct {
 	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration
 	innerDelay       time.Duration
-	ahead            time.Duration // below 0 for the default
+	source           Source
+	rewinds          bool // the subscription is Exclusive or Failover
 	holdLimit        int64
 	logger           *slog.Logger
 }
@@ -144,9 +145,11 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 	}
 }
 
-// WithRedeliveryResolution (default: 10 ms up to 20 partitions, from there half a millisecond for each) sets how often the
-// consumer flushes requests for redelivery: a redelivery is late by at most this and the broker's time. Every partition has a
-// ticker of a little less than this period, which is what an idle consumer costs. From 1 ms to 1 minute.
+// WithRedeliveryResolution (default: 10 ms up to 20 partitions, from there half a millisecond for each; where requests are the
+// exception, as by default on Exclusive, Failover and Key_Shared without an ack timeout, 100 ms up to two partitions, from there
+// 50 ms for each) sets how often the consumer flushes requests for redelivery: a redelivery that the broker is asked for is late
+// by at most this and the broker's time. Every partition has a ticker of a little less than this period, which is what an
+// idle consumer costs. From 1 ms to 1 minute.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -157,18 +160,33 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
-// WithRedeliveryAhead (default: the resolution plus 10 ms on Exclusive, Failover and Key_Shared; 0, not ahead, on Shared) asks
-// the broker for a nacked message d before it is due, and holds it until then, so that it is handed out on time rather than
-// up to the resolution and the broker's time late. From 0 to 1 minute.
+// Source says where a nacked message waits until it is due.
+type Source uint8
+
+const (
+	// FromAuto keeps messages in memory on Exclusive, Failover and Key_Shared, and those of batches on Shared. Others on
+	// Shared wait at the broker, which sends them to whichever consumer is free; so does one of a batch whose siblings are
+	// settled, if EnableBatchIndexAcknowledgment is set. A consumer that was not prepared asks the broker for all.
+	FromAuto Source = iota
+	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
+	FromMemory
+	// FromBroker keeps none: each is asked for when it is due.
+	FromBroker
+)
+
+// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late by
+// scheduling alone; the broker takes a resolution and a round trip, and on Exclusive and Failover sends everything again that
+// is not acknowledged.
 //
-// On Exclusive, Failover and Key_Shared a message can only come here again. On Shared another consumer may get it that much
-// too early; a Shared consumer that is the only one may set it. What would not fit the hold limit is asked for when it is due.
-func WithRedeliveryAhead(d time.Duration) Option {
+// What does not fit the hold limit, NackID and ack timeouts fall back on the broker. After a lost connection, and on a
+// partition that becomes inactive on Failover, what waits in memory may be another consumer's: it is dropped, and comes back
+// when the broker sends it again. Clearing or skipping a backlog does not reach what waits in memory.
+func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
-		if d < 0 || d > maxAhead {
-			return invalid("WithRedeliveryAhead", d, fmt.Sprintf("0s to %v", maxAhead))
+		if source > FromBroker {
+			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
-		s.ahead = d
+		s.source = source
 		return nil
 	}
 }
@@ -188,9 +206,10 @@ func WithInnerNackDelay(d time.Duration) Option {
 	}
 }
 
-// WithHoldLimit (default: 16 MiB) sets how many bytes of messages that the broker sent early are held back until they are
-// due, in all partitions together; each counts its payload and 512 bytes. What does not fit is dropped, and asked for again
-// when due; 0 holds nothing.
+// WithHoldLimit (default: 16 MiB) sets how many bytes of messages are kept here until they are due, in all partitions
+// together: nacked ones that wait in memory, and what the broker sent early. Each counts its payload and 512 bytes; of a batch
+// the whole payload counts, once, since one message keeps it alive. What does not fit is dropped, and asked for when due; 0
+// keeps nothing but, up to 1 MiB, what is about to be published to the retry or dead letter topic.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -255,7 +274,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 }
 
 func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
-	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default(), ahead: -1}
+	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

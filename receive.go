@@ -3,216 +3,171 @@ package redelivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
-	"runtime"
+	"reflect"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there
 // is one, ctx is done or the consumer is closed.
 func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
-	cm, err := c.next(ctx)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	d, err := c.next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if c.timeouts != nil {
-		c.await(cm.ID())
-	}
-	return cm.Message, nil
+	msg := messageOf(d)
+	c.intercept(d, msg)
+	c.hold(d)
+	return msg, nil
+}
+
+// outlet is the channel that Chan returns, and what feeds it.
+type outlet struct {
+	ch   chan pulsar.ConsumerMessage
+	once sync.Once
 }
 
 // Chan returns a channel of messages, with this Consumer in each. It is the MessageChannel of pulsar.ConsumerOptions, if
 // there was one. The application has a message when it has taken it from the channel; unlike upstream's, the channel has
 // no buffer of its own. It is never closed, as upstream's is not.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
-	c.feed.Do(c.startFeeder)
-	return c.out
+	c.startFeeder()
+	return c.outlet.ch
 }
 
 func (c *Consumer) startFeeder() {
-	c.work.Go(func() {
-		for {
-			cm, err := c.next(c.ended)
-			if err != nil {
-				return
-			}
-			c.mu.Lock()
-			epoch := c.epoch
-			c.mu.Unlock()
-			select {
-			case c.out <- cm:
-				if c.timeouts != nil {
-					c.await(cm.ID())
-				}
-			case <-epoch: // a seek made the message stale
-			case <-c.ended.Done():
-				return
-			}
+	c.outlet.once.Do(func() {
+		if c.crew.Enter() {
+			go c.feed()
 		}
 	})
 }
 
-// next takes the next message for the application.
-func (c *Consumer) next(ctx context.Context) (pulsar.ConsumerMessage, error) {
-	if ctx == nil {
-		ctx = context.Background()
+// feed sends messages on the channel until the Consumer is closed.
+func (c *Consumer) feed() {
+	for {
+		era := c.life.now()
+		d, err := c.next(c.life.ended)
+		if err != nil {
+			c.crew.Leave()
+			return
+		}
+		msg := messageOf(d)
+		if !c.outside(func() { c.intercept(d, msg) }) {
+			return
+		}
+		if c.offer(era, d, msg) && !c.outside(func() { c.hold(d) }) {
+			return
+		}
+	}
+}
+
+// outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
+// the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
+func (c *Consumer) outside(call func()) bool {
+	c.crew.Leave()
+	call()
+	return c.crew.Enter()
+}
+
+// offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
+func (c *Consumer) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
+	var withdrawn <-chan struct{}
+	if isTracked(d.Message) {
+		var ok bool
+		if withdrawn, ok = c.ledger.Offer(d); !ok {
+			return false
+		}
+		defer func() { c.ledger.Offered(d, sent) }()
 	}
 	select {
-	case c.turn <- struct{}{}:
-	default:
-		select {
-		case c.turn <- struct{}{}:
-		case <-ctx.Done():
-			return pulsar.ConsumerMessage{}, ctx.Err()
-		case <-c.ended.Done():
-			return pulsar.ConsumerMessage{}, c.closedErr(ctx)
-		}
+	case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
+		return true
+	case <-withdrawn:
+	case <-era.Done():
 	}
-	defer func() { <-c.turn }()
-	for {
-		if c.ended.Err() != nil {
-			return pulsar.ConsumerMessage{}, c.closedErr(ctx)
+	return false
+}
+
+// next takes the next message for the application.
+func (c *Consumer) next(ctx context.Context) (d ledger.Delivery, err error) {
+	if err := ctx.Err(); err != nil && ctx != c.life.ended {
+		return d, err
+	}
+	if err := c.intake.Acquire(ctx); err != nil {
+		return d, c.receiveError(ctx, err)
+	}
+	hasTurn := true
+	defer func() {
+		if hasTurn {
+			c.intake.Release()
 		}
-		for c.waiters.Load() > 0 { // whoever waits is about to ask for the turn
-			<-c.turn
-			runtime.Gosched()
-			c.turn <- struct{}{}
-		}
-		c.mu.Lock()
-		cm, ok := c.table.Next()
-		c.mu.Unlock()
+	}()
+	for c.life.ended.Err() == nil {
+		d, ok := c.ledger.Next()
 		if !ok {
-			var err error
-			if cm, ok, err = c.fetch(ctx); err != nil {
-				return pulsar.ConsumerMessage{}, err
+			cm, event, err := c.intake.Take(ctx)
+			switch {
+			case errors.Is(err, intake.ErrUndecryptable):
+				c.fail("receiving", err)
+				continue
+			case err != nil:
+				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
+					c.life.end()
+				}
+				hasTurn = false
+				c.intake.Release()
+				return d, c.receiveError(ctx, err)
+			case event == intake.Lent:
+				hasTurn = false
+				if err := c.intake.Acquire(ctx); err != nil {
+					return d, c.receiveError(ctx, err)
+				}
+				hasTurn = true
+				continue
+			case event == intake.Idle:
+				c.idle()
+				continue
+			case event == intake.Woken:
+				continue
 			}
-			if !ok || !c.arrive(cm) {
+			if d, ok = c.arrive(cm); !ok {
 				continue
 			}
 		}
-		if c.nacksUndecryptable && cm.GetEncryptionContext() != nil {
-			c.nack(cm.ID(), nil, nil)
+		if c.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
+			c.ledger.Nack(d, c.delay(c.settings.nackBackoff, d.Count), nil, ledger.Failed)
 			continue
 		}
-		if c.isDead(cm) {
+		if c.publisher.givesUp(d) {
+			c.giveUp(d, ledger.GivenUp, nil)
 			continue
 		}
-		cm.Consumer = c
-		c.interceptors.BeforeConsume(cm)
-		return cm, nil
+		return d, nil
 	}
+	hasTurn = false
+	c.intake.Release()
+	return d, c.receiveError(ctx, intake.ErrClosed)
 }
 
-var errWoken = errors.New("woken")
-
-// fetch takes the next message from the inner consumer; ok is false if there is something else to look at first. The
-// caller holds turn.
-func (c *Consumer) fetch(ctx context.Context) (cm pulsar.ConsumerMessage, ok bool, err error) {
-	if c.messages == nil {
-		return c.fetchWithoutQueue(ctx)
+// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would
+// take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+func (c *Consumer) receiveError(ctx context.Context, err error) error {
+	if !errors.Is(err, intake.ErrClosed) || ctx == c.life.ended {
+		return err
 	}
-	select {
-	case cm = <-c.messages:
-		return cm, true, nil
-	default:
-	}
-	select {
-	case cm = <-c.messages:
-		return cm, true, nil
-	case <-c.wake:
-		return cm, false, nil
-	case <-c.check.C:
-		if c.innerCloses != nil && c.innerCloses.Load() == 0 {
-			return cm, false, nil
-		}
-		return c.probe()
-	case <-ctx.Done():
-		return cm, false, ctx.Err()
-	case <-c.ended.Done():
-		return cm, false, nil
-	}
-}
-
-// fetchWithoutQueue is fetch for a zero-queue consumer, which has no channel.
-func (c *Consumer) fetchWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessage, ok bool, err error) {
-	receiving, cancel := context.WithCancelCause(ctx)
-	go func() {
-		select {
-		case <-c.wake:
-		case <-c.ended.Done():
-		case <-receiving.Done():
-		}
-		cancel(errWoken)
-	}()
-	defer cancel(nil)
-	msg, err := c.receiveWithoutQueue(receiving)
-	switch {
-	case err == nil:
-		return pulsar.ConsumerMessage{Consumer: c.inner, Message: msg}, true, nil
-	case errors.Is(err, errUndecryptable):
-		c.fail("receiving", err)
-		return cm, false, nil
-	case errors.Is(context.Cause(receiving), errWoken):
-		return cm, false, nil
-	}
-	return cm, false, err
-}
-
-var errUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer connects anew")
-
-// receiveWithoutQueue is the zero-queue consumer's Receive, which panics on a message that it could not decrypt, and does
-// not tell which one it was.
-func (c *Consumer) receiveWithoutQueue(ctx context.Context) (msg pulsar.Message, err error) {
-	defer func() {
-		if !c.nacksUndecryptable {
-			return
-		}
-		switch r := recover().(type) {
-		case nil:
-		case runtime.Error:
-			err = errUndecryptable
-		default:
-			panic(r)
-		}
-	}()
-	return c.inner.Receive(ctx)
-}
-
-// probe finds out whether the inner consumer has closed itself, as it does when it gives up reconnecting: its channel
-// does not tell. It may find a message instead, though not of which child it is: one in chunks can then not be acknowledged
-// on a consumer of several topics.
-func (c *Consumer) probe() (cm pulsar.ConsumerMessage, ok bool, err error) {
-	select {
-	case cm = <-c.messages:
-		return cm, true, nil
-	default:
-	}
-	done, cancel := context.WithCancel(context.Background())
-	cancel()
-	msg, err := c.inner.Receive(done)
-	switch {
-	case err == nil:
-		return pulsar.ConsumerMessage{Consumer: c.inner, Message: msg}, true, nil
-	case errors.Is(err, context.Canceled):
-		return cm, false, nil
-	}
-	c.end()
-	return cm, false, err
-}
-
-// closedErr returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would take
-// messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
-func (c *Consumer) closedErr(ctx context.Context) error {
-	c.mu.Lock()
-	closing := c.closing
-	c.mu.Unlock()
-	if closing {
+	if c.life.closing.Load() {
 		select {
 		case <-c.closed:
 		case <-ctx.Done():
@@ -226,48 +181,67 @@ func (c *Consumer) closedErr(ctx context.Context) error {
 	}
 }
 
-// arrive enters a message into the table and reports whether it goes to the application now.
-func (c *Consumer) arrive(cm pulsar.ConsumerMessage) bool {
-	if strings.HasPrefix(cm.Topic(), nonPersistent) {
-		return true
-	}
-	c.mu.Lock()
-	if c.closing { // the broker has it still
-		c.mu.Unlock()
-		return false
-	}
-	now := time.Now()
-	verdict, ref := c.table.Arrive(cm, now)
-	if verdict == delivery.Deliver && c.isRetry(cm.Message) {
-		c.table.Carry(ref, reconsume.RedeliveryCount(cm.Message))
-		if d := early(cm.Message, now); d > 0 {
-			verdict = delivery.Hold
-			c.table.Postpone(ref, cm.Message)
-			c.nacks.TrackFor(ref, d)
-		}
-	}
-	c.forget()
-	warn := !c.warned && c.table.Full()
-	c.warned = c.warned || warn
-	switch verdict {
-	case delivery.Redeliver:
-		c.nacks.Untrack(ref)
-	case delivery.Swallow:
-		c.swallowed++
-		c.start(&c.swallow, func() { c.ackAgain("a settled message again", cm.Consumer, cm.ID()) })
-	}
-	c.mu.Unlock()
-	if warn {
+// idle acts where nothing came for a second although somebody waited.
+func (c *Consumer) idle() {
+	c.ledger.Idle()
+	if !c.settings.rewinds && !c.warned.Load() && c.ledger.Unsettled() >= nearLimit && c.warned.CompareAndSwap(false, true) {
 		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
-			"wait for redelivery count too", "unacknowledged", delivery.NearLimit)
+			"wait for redelivery count too", "unacknowledged", nearLimit)
 	}
-	return verdict == delivery.Deliver || verdict == delivery.Redeliver
 }
 
-// nudge tells the holder of turn to look at the table again.
-func (c *Consumer) nudge() {
-	select {
-	case c.wake <- struct{}{}:
-	default:
+// nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
+// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
+const nearLimit = 45_000
+
+// arrive enters a message into the ledger and reports whether it goes to the application now.
+func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
+	if !isTracked(cm.Message) {
+		return ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}, true
 	}
+	if c.raw.Load() == nil {
+		c.raw.Store(reflect.TypeOf(cm.Message))
+	}
+	var retry ledger.Retry
+	if c.publisher.isRetry(cm.Message) {
+		retry = retryOf(cm.Message, time.Now())
+	}
+	d, verdict := c.ledger.Arrive(cm, retry)
+	if verdict == ledger.Swallow {
+		c.tally.swallowed.Add(1)
+		c.start(&c.swallows, func(context.Context) { c.ackAgain("a settled message again", cm.Consumer, cm.ID()) })
+	}
+	return d, verdict == ledger.Deliver
+}
+
+// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
+func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
+
+// hold starts the ack timeout of a message that the application has now.
+func (c *Consumer) hold(d ledger.Delivery) {
+	if c.settings.ackTimeout != nil && isTracked(d.Message) {
+		c.ledger.Hold(d, c.delay(c.settings.ackTimeout, d.Count))
+	}
+}
+
+// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if it waited
+// here, of which the inner consumer knows nothing. A panic of theirs loses no message.
+func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
+	if len(c.hooks.of) == 0 {
+		return
+	}
+	if d.Kept {
+		c.safely(func() { c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()}) })
+	}
+	c.safely(func() { c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg}) })
+}
+
+// safely calls what may call code that is not ours, where nobody could recover from its panic.
+func (c *Consumer) safely(call func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.fail("a callback", fmt.Errorf("panic: %v", r))
+		}
+	}()
+	call()
 }

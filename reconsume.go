@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
 // ReconsumeLaterNext publishes the message to the retry topic, from which it comes again after the next delay of the
@@ -20,16 +20,16 @@ import (
 // message was settled before or is not one of this Consumer's, say that nothing was published. When ctx ends or the Consumer
 // is closed meanwhile, nobody knows whether it was.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
-	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.Later(ctx, cm)
+	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.publisher.reconsumer.Later(ctx, cm)
 	})
 }
 
-// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). A level
-// that there is not is an error.
+// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). An unknown
+// level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
-	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.LaterLevel(ctx, cm, level)
+	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.publisher.reconsumer.LaterLevel(ctx, cm, level)
 	})
 }
 
@@ -37,16 +37,16 @@ func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, 
 // counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string) error {
-	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.LaterAfter(ctx, cm, delay, properties)
+	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.publisher.reconsumer.LaterAfter(ctx, cm, delay, properties)
 	})
 }
 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
 // or a retry topic. Errors are as with ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	return c.reconsume(ctx, msg, c.table.Settle, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.DeadLetter(ctx, cm, reason)
+	return c.reconsume(ctx, msg, false, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		return c.publisher.reconsumer.DeadLetter(ctx, cm, reason)
 	})
 }
 
@@ -63,115 +63,61 @@ func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, proper
 		return
 	}
 	c.fail("reconsume later", err)
-	if id, idErr := idOf(msg); idErr == nil && c.ended.Err() == nil {
-		if err := c.nackID(id, msg, nil); err != nil {
+	if n, err := c.nameOf(msg); err == nil {
+		if err := c.nack(n, msg, nil, nil); err != nil {
 			c.fail("nack", err)
 		}
 	}
 }
 
-// reconsume settles a message by publishing it elsewhere and acknowledging its newest delivery.
-func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, start settleFunc,
+// reconsume settles a message by publishing it elsewhere, to the retry topic if it is a retry, and acknowledging its newest
+// delivery.
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, retry bool,
 	publish func(context.Context, pulsar.ConsumerMessage) error) error {
-	id, err := idOf(msg)
+	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
-	if c.reconsumer == nil {
+	if c.publisher.reconsumer == nil || retry && !c.publisher.retries {
 		return ErrNoRetryTopic
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if c.ended.Err() != nil {
-		return ErrClosed
-	}
-	s, standing, err := c.startSettling(ctx, id, start)
-	if err != nil {
+	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if standing != delivery.Unsettled {
-		c.endCall()
-		return fmt.Errorf("%w: %v", ErrNotHeld, id)
+	if c.life.ended.Err() != nil {
+		return ErrClosed
 	}
+	s, standing, err := c.ledger.Settle(ctx, c.life.ended, n)
+	switch {
+	case err != nil:
+		return err
+	case standing == ledger.Busy:
+		return ErrClosed
+	case standing != ledger.Unsettled:
+		return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+	}
+	return c.publish(ctx, s, original(msg), publish)
+}
+
+// publish publishes a message that is being settled.
+func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message,
+	publish func(context.Context, pulsar.ConsumerMessage) error) (err error) {
 	err = errPanicked
 	defer func() { c.finishSettling(&s, err) }()
+	if !c.calls.Enter() {
+		err = ErrClosed
+		return err
+	}
+	defer c.calls.Leave()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(c.ended, func() { cancel(ErrClosed) })()
+	defer context.AfterFunc(c.life.ended, func() { cancel(ErrClosed) })()
 	err = publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
-	if err != nil && c.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+	if err != nil && c.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
 		err = fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
-}
-
-// isDead reports whether a message that is about to be handed out was delivered too often already. If so it is with whoever
-// publishes dead letters from now on.
-func (c *Consumer) isDead(cm pulsar.ConsumerMessage) bool {
-	if c.maxDeliveries == 0 {
-		return false
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	count, ok := c.table.Count(cm.ID())
-	if !ok || count < c.maxDeliveries {
-		return false
-	}
-	c.start(&c.dead, func() { c.publishDeadLetter(cm, count) })
-	return true
-}
-
-// publishDeadLetter gives up on a message. If that fails the message is nacked, to be tried again.
-func (c *Consumer) publishDeadLetter(cm pulsar.ConsumerMessage, count uint32) {
-	err := c.DeadLetter(c.ended, cm.Message, fmt.Errorf("delivered %d times and not acknowledged", count))
-	if err == nil || errors.Is(err, ErrNotHeld) || c.ended.Err() != nil {
-		return
-	}
-	c.fail("dead letter", err, "message", cm.ID())
-	c.nack(cm.ID(), nil, nil)
-}
-
-// moveToRetryTopic moves a message that was nacked at a redelivery count to the retry topic, unless it came back meanwhile.
-// If that fails it waits here, as it does already.
-func (c *Consumer) moveToRetryTopic(msg pulsar.Message, count uint32, until time.Time) {
-	waiting := func(id pulsar.MessageID) (delivery.Settling, delivery.Standing) {
-		return c.table.SettleWaiting(id, count)
-	}
-	err := c.reconsume(c.ended, msg, waiting, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-		return c.reconsumer.LaterCounted(ctx, cm, time.Until(until))
-	})
-	if err != nil && !errors.Is(err, ErrNotHeld) && c.ended.Err() == nil {
-		c.fail("moving a nacked message to the retry topic", err, "message", msg.ID())
-	}
-}
-
-// chores are done one after the other by a goroutine that lives while there are any: what may wait for the broker must not
-// hold up who receives.
-type chores struct {
-	todo []func()
-	busy bool
-}
-
-// start adds a chore. The caller holds mu.
-func (c *Consumer) start(ch *chores, chore func()) {
-	if ch.todo = append(ch.todo, chore); !ch.busy && c.ended.Err() == nil {
-		ch.busy = true
-		c.work.Go(func() { c.drain(ch) })
-	}
-}
-
-func (c *Consumer) drain(ch *chores) {
-	for {
-		c.mu.Lock()
-		if len(ch.todo) == 0 || c.ended.Err() != nil {
-			ch.todo, ch.busy = nil, false
-			c.mu.Unlock()
-			return
-		}
-		chore := ch.todo[0] // one by one: a seek ends those that are left
-		ch.todo = ch.todo[1:]
-		c.mu.Unlock()
-		chore()
-	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -70,8 +71,11 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		return nil
 	}
 	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
-	if opts.DLQ != nil {
+	switch {
+	case opts.DLQ != nil:
 		policy = *opts.DLQ
+	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+		policy.MaxDeliveries = reconsume.Unlimited
 	}
 	topics := topicsOf(*opts)
 	o := reconsume.Options{
@@ -87,17 +91,23 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		Schema:                      opts.Schema,
 		Decrypts:                    opts.Decryption != nil,
 	}
-	if len(topics) > 0 {
-		o.Topic = fullTopic(reconsume.BaseTopic(topics[0]))
+	if len(topics) > 0 && opts.SubscriptionName != "" {
+		o.Topic = topics[0]
+		base := fullTopic(reconsume.BaseTopic(o.Topic))
+		if retries {
+			legacyTopics(client, base, &o)
+		}
+		if o.RetryLetterTopic == "" {
+			o.RetryLetterTopic = base + "-" + o.Subscription + pulsar.RetryTopicSuffix
+		}
+		if o.DeadLetterTopic == "" {
+			o.DeadLetterTopic = base + "-" + o.Subscription + pulsar.DlqTopicSuffix
+		}
+		if retries {
+			p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
+		}
 	} else if o.RetryLetterTopic == "" { // a pattern, with a dead letter topic
 		o.RetryLetterTopic = policy.DeadLetterTopic
-	}
-	if retries && opts.SubscriptionName != "" && len(topics) > 0 {
-		legacyTopics(client, &o)
-		if o.RetryLetterTopic == "" {
-			o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
-		}
-		p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
 	}
 	if o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
@@ -112,8 +122,8 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
-func legacyTopics(client pulsar.Client, o *reconsume.Options) {
-	namespace := o.Topic[:strings.LastIndex(o.Topic, "/")+1]
+func legacyTopics(client pulsar.Client, base string, o *reconsume.Options) {
+	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{
 		pulsar.RetryTopicSuffix: &o.RetryLetterTopic, pulsar.DlqTopicSuffix: &o.DeadLetterTopic,
 	} {
@@ -138,11 +148,11 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 
 // maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
 // retries has dead letters too.
-func maxDeliveries(opts pulsar.ConsumerOptions) uint32 {
+func maxDeliveries(opts pulsar.ConsumerOptions, s *settings) uint32 {
 	switch {
 	case opts.DLQ != nil:
 		return opts.DLQ.MaxDeliveries
-	case opts.RetryEnable:
+	case opts.RetryEnable && s.reconsumeBackoff == nil:
 		return reconsume.DefaultMaxDeliveries
 	}
 	return 0
@@ -159,21 +169,16 @@ func fullTopic(topic string) string {
 	return "persistent://public/default/" + topic
 }
 
-// maxEarly is how much earlier than its delay the broker may release a retry: its clock ticks once a second. More is not
-// believed, since clocks differ and properties lie.
-const maxEarly = 2 * time.Second
-
-// isRetry reports whether a message came from the retry topic.
-func (c *Consumer) isRetry(msg pulsar.Message) bool {
-	return c.retryTopic != "" && strings.HasPrefix(msg.Topic(), c.retryTopic) && reconsume.BaseTopic(msg.Topic()) == c.retryTopic
-}
-
-// early returns for how long a retry is to be held back.
-func early(retry pulsar.Message, now time.Time) time.Duration {
-	delay, ok := reconsume.DelayTime(retry)
-	if !ok {
-		return 0
+// retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the
+// broker may end early.
+func retryOf(retry pulsar.Message, now time.Time) ledger.Retry {
+	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
+	if delay, ok := reconsume.DelayTime(retry); ok && delay <= maxDelay {
+		const rounded = time.Millisecond // off the publish time
+		r.Wait = retry.PublishTime().Add(delay + rounded).Sub(now)
 	}
-	const rounded = time.Millisecond // off the publish time
-	return min(retry.PublishTime().Add(delay+rounded).Sub(now), maxEarly)
+	return r
 }
+
+// maxDelay is the longest delay of a retry that is believed: clocks differ, and properties lie.
+const maxDelay = 24 * time.Hour

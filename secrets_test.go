@@ -103,15 +103,15 @@ var secretScenes = map[string]func(*talk, string){
 		msg = receive(k.t, c)
 		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
 		k.failed(c.ReconsumeLaterAfter(bg, msg, 0, huge), c.ReconsumeLaterLevel(bg, msg, 99),
-			c.ReconsumeLaterAfter(bg, msg, 0, map[string]string{"REAL_TOPIC": secretProperty}),
 			c.ReconsumeLaterNext(bg, own{msg, id}))
 		require.NoError(k.t, c.Ack(msg))
 		k.failed(c.ReconsumeLaterNext(bg, msg))
 	},
 	"failing dead letters": func(k *talk, topic string) {
 		opts := k.options(topic, pulsar.Shared)
-		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
-		opts.Decryption = keys.decryption() // without Encryption of the producer
+		dead := k.topic(0)
+		k.rest("POST", dead, "/terminate", nil, nil)
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: dead}
 		c := k.subscribe(opts, k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)))
 		k.publish(topic, 1)
 		msg := receive(k.t, c)

@@ -4,22 +4,21 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
 // Ack acknowledges a message. It is final: the message is not handed out again, unless Ack returns an error. A message
 // that waits for its redelivery may still be acknowledged, and one that was acknowledged before is no error. After Close it
 // returns ErrClosed; with AckWithResponse, what the broker said.
 func (c *Consumer) Ack(msg pulsar.Message) error {
-	id, err := idOf(msg)
+	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
-	return c.settle(id, final, pulsar.Consumer.AckID)
+	return c.settle(n, final, pulsar.Consumer.AckID)
 }
 
 // AckID is Ack by message id.
@@ -27,23 +26,23 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return c.settle(id, final, pulsar.Consumer.AckID)
+	return c.settle(ledger.Name{ID: id}, final, pulsar.Consumer.AckID)
 }
 
 // AckWithTxn acknowledges a message in a transaction. Its delay and its ack timeout end; if the transaction is aborted the
-// broker sends it again at once, and what the Consumer counted begins anew.
+// broker sends it again at once, and what the Consumer counted starts again.
 //
 // The messages of a batch need EnableBatchIndexAcknowledgment here and at the broker: without, pulsar-client-go sends nothing
 // before the last of them, which then takes all with it.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
-	id, err := idOf(msg)
+	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	return c.settle(id, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+	return c.settle(n, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
 		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
 	})
 }
@@ -56,17 +55,19 @@ const (
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
-func (c *Consumer) settle(id pulsar.MessageID, inTransaction bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
-	s, standing, err := c.startSettling(context.Background(), id, c.table.Settle)
-	switch {
-	case err != nil:
-		return err
-	case standing == delivery.Settled:
-		c.endCall()
+func (c *Consumer) settle(n ledger.Name, inTransaction bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	if !c.calls.Enter() {
+		return ErrClosed
+	}
+	defer c.calls.Leave()
+	s, standing, _ := c.ledger.Settle(context.Background(), c.life.ended, n)
+	switch standing {
+	case ledger.Busy:
+		return ErrClosed
+	case ledger.Settled:
 		return nil
-	case standing == delivery.Unknown:
-		defer c.endCall()
-		return ack(c.inner, id)
+	case ledger.Unknown:
+		return ack(c.inner, n.ID)
 	}
 	s.Undecided = inTransaction
 	err = errPanicked
@@ -75,51 +76,13 @@ func (c *Consumer) settle(id pulsar.MessageID, inTransaction bool, ack func(puls
 	return err
 }
 
-// settleFunc is one of the table's methods that begin to settle.
-type settleFunc func(pulsar.MessageID) (delivery.Settling, delivery.Standing)
-
-// startSettling begins to settle a message, as soon as no other call does. Without an error finishSettling must follow for
-// an Unsettled message, endCall for any other.
-func (c *Consumer) startSettling(ctx context.Context, id pulsar.MessageID, start settleFunc) (
-	s delivery.Settling, standing delivery.Standing, err error) {
-	for waited := false; ; waited = true {
-		c.mu.Lock()
-		if err := c.begin(); err != nil {
-			c.mu.Unlock()
-			return s, standing, err
-		}
-		s, standing = start(id)
-		if standing != delivery.Busy {
-			c.mu.Unlock()
-			if waited && standing == delivery.Unknown {
-				standing = delivery.Settled // by the other, so that the table let go of it
-			}
-			return s, standing, nil
-		}
-		c.callEnded()
-		over := c.settling[s.Ref]
-		if over == nil {
-			over = make(chan struct{})
-			c.settling[s.Ref] = over
-		}
-		c.mu.Unlock()
-		select {
-		case <-over:
-		case <-ctx.Done():
-			return s, standing, ctx.Err()
-		case <-c.ended.Done():
-			return s, standing, ErrClosed
-		}
-	}
-}
-
 // errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
 var errPanicked = errors.New("panicked")
 
-// finishSettling ends what startSettling began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
+// finishSettling ends what Ledger.Settle began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
 // a copy will come, and be swallowed.
-func (c *Consumer) finishSettling(s *delivery.Settling, err error) {
-	if again := c.settled(s, err, true); again != nil {
+func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
+	if again := c.ledger.Settled(*s, err); again != nil {
 		c.ackAgain("a newer delivery", s.Consumer, again)
 	}
 }
@@ -127,36 +90,9 @@ func (c *Consumer) finishSettling(s *delivery.Settling, err error) {
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged.
 func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.MessageID) {
 	err := c.call(func() error { return consumer.AckID(id) })
-	if err != nil && c.ended.Err() == nil {
+	if err != nil && c.life.ended.Err() == nil {
 		c.fail("acknowledging "+what, err, "message", id)
 	}
-}
-
-// settled ends what Table.Settle began, and the call if it was one of its own. It returns the id of a newer delivery, if one
-// came meanwhile.
-func (c *Consumer) settled(s *delivery.Settling, err error, endsCall bool) (again pulsar.MessageID) {
-	c.mu.Lock()
-	o := c.table.Settled(*s, err, time.Now())
-	if o.Untrack {
-		c.untrack(s.Ref, s.Held)
-	}
-	if over := c.settling[s.Ref]; over != nil {
-		close(over)
-		delete(c.settling, s.Ref)
-	}
-	c.forget()
-	wake := c.table.HasNext()
-	if endsCall {
-		c.callEnded()
-	}
-	c.mu.Unlock()
-	if wake {
-		c.nudge()
-	}
-	if o.Due {
-		c.due([]delivery.Ref{s.Ref})
-	}
-	return o.Again
 }
 
 // AckIDList acknowledges several messages, as Ack does each. With AckWithResponse the error may be a pulsar.AckError, which
@@ -167,29 +103,42 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
 		}
 	}
-	var busy []pulsar.MessageID
-	lists := map[pulsar.Consumer][]ackItem{}
-	c.mu.Lock()
-	if err := c.begin(); err != nil {
-		c.mu.Unlock()
-		return err
+	if !c.calls.Enter() {
+		return ErrClosed
 	}
-	defer c.endCall()
+	defer c.calls.Leave()
+	var busy []pulsar.MessageID
+	lists := map[pulsar.Consumer]*ackList{}
+	list := func(consumer pulsar.Consumer) *ackList {
+		if lists[consumer] == nil {
+			lists[consumer] = &ackList{}
+		}
+		return lists[consumer]
+	}
+	defer func() {
+		for _, l := range lists { // those that a panic left
+			l.finish(c, errPanicked)
+		}
+	}()
 	for _, id := range ids {
-		switch s, standing := c.table.Settle(id); standing {
-		case delivery.Unsettled:
-			lists[s.Consumer] = append(lists[s.Consumer], ackItem{id, s.ID, s})
-		case delivery.Unknown:
-			lists[c.inner] = append(lists[c.inner], ackItem{given: id, newest: id})
-		case delivery.Busy:
+		switch s, standing := c.ledger.TrySettle(ledger.Name{ID: id}); standing {
+		case ledger.Unsettled:
+			list(s.Consumer).add(id, s)
+		case ledger.Unknown:
+			list(c.inner).add(id, ledger.Settling{ID: id})
+		case ledger.Busy:
 			busy = append(busy, id)
 		}
 	}
-	c.mu.Unlock()
-
 	failed := pulsar.AckError{}
-	for consumer, list := range lists {
-		c.ackList(consumer, list, failed)
+	for consumer, l := range lists {
+		l.errs = l.ack(consumer)
+		for i, err := range l.errs {
+			if err != nil {
+				failed[l.given[i]] = err
+			}
+		}
+		l.finish(c, nil)
 	}
 	for _, id := range busy {
 		if err := c.AckID(id); err != nil {
@@ -204,52 +153,57 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	return failed
 }
 
-// ackItem is a message of AckIDList. Its settling is empty if the table does not know it.
-type ackItem struct {
-	given, newest pulsar.MessageID
-	settling      delivery.Settling
+// ackList has the messages of AckIDList that are of one consumer.
+type ackList struct {
+	given     []pulsar.MessageID
+	settlings []ledger.Settling // without a Consumer if the ledger does not know the message
+	errs      []error
 }
 
-// ackList acknowledges messages of one consumer, and notes what failed.
-func (c *Consumer) ackList(consumer pulsar.Consumer, list []ackItem, failed pulsar.AckError) {
-	newest := make([]pulsar.MessageID, len(list))
-	for i, item := range list {
-		newest[i] = item.newest
+func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
+	l.given, l.settlings = append(l.given, given), append(l.settlings, s)
+}
+
+// ack acknowledges them and returns an error for each.
+func (l *ackList) ack(consumer pulsar.Consumer) []error {
+	newest, errs := make([]pulsar.MessageID, len(l.given)), make([]error, len(l.given))
+	for i, s := range l.settlings {
+		newest[i] = s.ID
 	}
 	err := consumer.AckIDList(newest)
 	var some pulsar.AckError
 	isSome := errors.As(err, &some)
-	var again []pulsar.MessageID
-	for _, item := range list {
-		failure := err
-		if isSome {
-			failure = some[item.newest]
-		}
-		if failure != nil {
-			failed[item.given] = failure
-		}
-		if item.settling.ID == nil {
-			continue
-		}
-		if newer := c.settled(&item.settling, failure, false); newer != nil {
-			again = append(again, newer)
+	for i, id := range newest {
+		if errs[i] = err; isSome {
+			errs[i] = some[id]
 		}
 	}
-	if len(again) > 0 {
-		if err := consumer.AckIDList(again); err != nil {
-			c.fail("acknowledging a newer delivery", err)
+	return errs
+}
+
+// finish ends the settlings that have not ended yet, with err where no other error is known.
+func (l *ackList) finish(c *Consumer, err error) {
+	settlings := l.settlings
+	l.settlings = nil
+	for i := range settlings {
+		if settlings[i].Consumer == nil {
+			continue
 		}
+		if l.errs != nil {
+			err = l.errs[i]
+		}
+		c.finishSettling(&settlings[i], err)
 	}
 }
 
 // AckCumulative acknowledges all messages of a partition up to and including this one; none of them is redelivered any more.
 // It is for Exclusive and Failover: on the other types pulsar-client-go has an error for it.
 func (c *Consumer) AckCumulative(msg pulsar.Message) error {
-	id, err := idOf(msg)
+	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
-	return c.ackCumulative(id)
+	return c.ackCumulative(n)
 }
 
 // AckIDCumulative is AckCumulative by message id.
@@ -257,42 +211,17 @@ func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return c.ackCumulative(id)
+	return c.ackCumulative(ledger.Name{ID: id})
 }
 
-func (c *Consumer) ackCumulative(id pulsar.MessageID) error {
-	c.mu.Lock()
-	consumer, newest := c.table.Newest(id)
-	c.mu.Unlock()
+func (c *Consumer) ackCumulative(n ledger.Name) error {
+	consumer, newest := c.ledger.Newest(n)
 	if consumer == nil {
 		consumer = c.inner
 	}
 	if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	for _, ref := range c.table.SettleTo(id, time.Now()) {
-		c.untrack(ref, true)
-		c.untrack(ref, false)
-	}
-	c.forget()
+	c.ledger.SettleTo(n)
 	return nil
-}
-
-// untrack ends the measuring of a message that the application held, or that waited. The caller holds mu.
-func (c *Consumer) untrack(ref delivery.Ref, held bool) {
-	if !held {
-		c.nacks.Untrack(ref)
-	} else if c.timeouts != nil {
-		c.timeouts.Untrack(ref)
-	}
-}
-
-// forget has the table reminded of what it only remembers for a while. The caller holds mu.
-func (c *Consumer) forget() {
-	for _, ref := range c.table.Forget {
-		c.nacks.TrackFor(ref, delivery.Remember)
-	}
-	c.table.Forget = c.table.Forget[:0]
 }

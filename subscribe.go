@@ -12,7 +12,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
-	"github.com/pulsar-redelivery/redelivery/internal/delivery"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -32,7 +32,7 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 		return nil, err
 	}
 	if p.settings.resolution == 0 {
-		if p.settings.resolution, err = defaultResolution(client, opts); err != nil {
+		if p.settings.resolution, err = p.defaultResolution(client); err != nil {
 			return nil, err
 		}
 	}
@@ -71,7 +71,7 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 		return pulsar.ConsumerOptions{}, err
 	}
 	if p.settings.resolution == 0 {
-		p.settings.resolution = DefaultResolution
+		p.settings.resolution = p.resolutionOf(1)
 	}
 	prepared := p.consumerOptions()
 	preparations.Store((<-chan pulsar.ConsumerMessage)(prepared.MessageChannel), p)
@@ -118,9 +118,6 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if s.resolution != 0 {
 		return nil, invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
 	}
-	if s.ahead >= 0 {
-		return nil, invalid("WithRedeliveryAhead", s.ahead, "it with Subscribe or Prepare only, or WithInnerNackDelay")
-	}
 	late := "4/3 of its NackRedeliveryDelay"
 	if s.innerDelay != 0 {
 		late = fmt.Sprintf("%v, less the message's own delay but at least %v", s.innerDelay*4/3, s.innerDelay/3)
@@ -147,10 +144,10 @@ func (s *settings) checkWithoutClient() error {
 
 // preparation is what is known about a consumer that was subscribed for us.
 type preparation struct {
-	opts         pulsar.ConsumerOptions // as the caller wrote them
-	options      []Option
-	settings     *settings
-	interceptors *interceptors
+	opts     pulsar.ConsumerOptions // as the caller wrote them
+	options  []Option
+	settings *settings
+	hooks    *hooks
 
 	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
 	topics     []string              // with the retry topic; nil if there is none
@@ -166,7 +163,11 @@ func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error
 	if err != nil {
 		return nil, err
 	}
-	return &preparation{opts: opts, options: options, settings: s, interceptors: &interceptors{of: opts.Interceptors}}, nil
+	p := &preparation{opts: opts, options: options, settings: s}
+	d := opts.Decryption
+	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
+		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
+	return p, nil
 }
 
 // tick returns the period of requests. What comes with one tick and is nacked at once is due a round delay later: if the tick
@@ -187,8 +188,13 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false
-	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10) // as upstream's own
-	opts.Interceptors = pulsar.ConsumerInterceptors{p.interceptors}
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage) // what a buffer has at a reconnect comes twice
+	opts.Interceptors = pulsar.ConsumerInterceptors{p.hooks}
+	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
+	if opts.Type == pulsar.Failover {
+		opts.EventListener = listener{opts.EventListener, p.hooks}
+	}
+	p.hooks.tick, p.hooks.children = tick(p.settings.resolution), p.children()
 	if opts.Topics != nil {
 		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
 	}
@@ -213,7 +219,7 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 		decryption = *opts.Decryption
 		opts.Decryption = &decryption
 	}
-	if p.nacksUndecryptable() {
+	if p.hooks.nacksUndecryptable {
 		// Left to upstream it would be nacked by upstream, and come back every tick.
 		decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
 		opts.Decryption = &decryption
@@ -238,54 +244,53 @@ func (p *preparation) children() int {
 	return len(distinct)
 }
 
-// nacksUndecryptable reports whether a message that cannot be decrypted is to be nacked rather than handed out.
-func (p *preparation) nacksUndecryptable() bool {
-	d := p.opts.Decryption
-	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
-}
+const (
+	defaultQueue    = 1000 // upstream's ReceiverQueueSize
+	defaultAckGroup = 1000 // and its AckGroupingOptions
+	defaultAckTime  = 100 * time.Millisecond
+	sendSlack       = 2 * time.Second // for a busy machine, and for a link that is dead already
+)
 
-// ahead returns how long before their time messages are asked for.
-func (p *preparation) ahead() time.Duration {
-	switch {
-	case p.settings.ahead >= 0:
-		return p.settings.ahead
-	case p.opts.Type == pulsar.Shared:
-		return 0
+// ledgerOptions adds what is known of the inner consumer.
+func (p *preparation) ledgerOptions(o *ledger.Options) {
+	kind := p.opts.Type
+	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
+	o.KeepSingles, o.KeepBatches = kind != pulsar.Shared, true
+	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
+	o.Alone = o.IndexAcks && kind == pulsar.Shared
+	if n := p.opts.ReceiverQueueSize; n > 0 {
+		o.Queue = n
 	}
-	return p.settings.resolution + 10*time.Millisecond // of the broker and of a busy machine
-}
-
-// ackDelay returns how long an acknowledgement may be under way after Ack returned: upstream groups them.
-func (p *preparation) ackDelay() time.Duration {
-	if p.opts.AckWithResponse {
-		return 0
+	grouped := defaultAckTime
+	if g := p.opts.AckGroupingOptions; g != nil {
+		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
 	}
-	if o := p.opts.AckGroupingOptions; o != nil {
-		return min(max(0, o.MaxTime), delivery.Remember) + time.Second
-	}
-	return time.Second
-}
-
-// rewinds reports whether the broker answers a request for one message with everything that is unacknowledged.
-func (p *preparation) rewinds() bool {
-	return p.opts.Type == pulsar.Exclusive || p.opts.Type == pulsar.Failover
+	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
+	p.settings.rewinds = o.Rewinds
 }
 
 // defaultResolution counts the partitions, since each costs a ticker. The topics of a pattern count as none.
-func defaultResolution(client pulsar.Client, opts pulsar.ConsumerOptions) (time.Duration, error) {
-	topics := topicsOf(opts)
-	if opts.SubscriptionName == "" {
-		topics = nil // client.Subscribe has an error for it
-	}
+func (p *preparation) defaultResolution(client pulsar.Client) (time.Duration, error) {
 	n := 0
-	for _, topic := range topics {
-		partitions, err := client.TopicPartitions(topic)
-		if err != nil {
-			return 0, err
+	if p.opts.SubscriptionName != "" { // else client.Subscribe has an error for it
+		for _, topic := range topicsOf(p.opts) {
+			partitions, err := client.TopicPartitions(topic)
+			if err != nil {
+				return 0, err
+			}
+			n += len(partitions)
 		}
-		n += len(partitions)
 	}
-	return max(DefaultResolution, time.Duration(n)*time.Millisecond/2), nil
+	return p.resolutionOf(n), nil
+}
+
+// resolutionOf returns the default resolution: it is low where all that comes back by policy waits in memory.
+func (p *preparation) resolutionOf(partitions int) time.Duration {
+	s, n := p.settings, time.Duration(partitions)
+	if s.timeout == 0 && s.holdLimit > 0 && (s.source == FromMemory || s.source == FromAuto && p.opts.Type != pulsar.Shared) {
+		return min(maxResolution, max(slowResolution, n*slowResolution/2))
+	}
+	return min(maxResolution, max(DefaultResolution, n*time.Millisecond/2))
 }
 
 // chanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.

@@ -159,6 +159,7 @@ func TestAckAfterTheTimeout(t *testing.T) {
 		defer cancel()
 		_, err := c.Receive(ctx)
 		require.ErrorIs(t, err, context.DeadlineExceeded, "the copy is not handed out")
+		synctest.Wait()
 		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.acked)
 	})
 }

@@ -56,6 +56,9 @@ func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
 // Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
 
+// Left returns how much of key's timeout is left; ok is false if key is not tracked.
+func (t *Tracker[K]) Left(key K) (d time.Duration, ok bool) { return t.queue.Left(key) }
+
 // Tracks reports whether key is tracked.
 func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
 

@@ -44,8 +44,7 @@ var zero = 0
 var (
 	ours     = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
 	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", ResolutionMs: 1}}
-	ahead    = client{name: "redelivery, ahead", task: worker.Task{Program: "redelivery", AheadMs: 20}}
-	ahead50  = client{name: "redelivery, ahead, 50 ms", task: worker.Task{Program: "redelivery", AheadMs: 60, ResolutionMs: 50}}
+	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", FromMemory: true}}
 	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
 	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", PrecisionBits: &zero}}
 	java     = client{name: "Java", task: worker.Task{Program: "java"}}
@@ -91,7 +90,7 @@ func works(size func(full, quick int) int) []work {
 			"sparse: one every 400 ms. mixed: one every 20 ms, each failing one to six times.",
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
-		clients: []client{ours, ours1ms, ahead, ahead50, plain, plainOf0, java, javaOf0, python}, columns: lateness,
+		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
 		text:     "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ.",

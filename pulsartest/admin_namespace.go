@@ -5,78 +5,102 @@ import (
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// namespaceHandlers serves what is not about one topic, and the lookups of
-// clients that were given an http URL.
+// namespaceHandlers serves tenants and namespaces.
 func (s *Server) namespaceHandlers(handle handlers) {
+	handle("GET /admin/v2/tenants", func(w http.ResponseWriter, _ *http.Request) error {
+		reply(w, http.StatusOK, slices.Sorted(maps.Keys(s.tenants)))
+		return nil
+	})
+	handle("PUT /admin/v2/tenants/{tenant}", s.adminCreateTenant)
+	handle("DELETE /admin/v2/tenants/{tenant}", s.adminDeleteTenant)
 	const namespace = "/admin/v2/namespaces/{tenant}/{ns}"
 	handle("PUT "+namespace, s.adminCreateNamespace)
 	handle("DELETE "+namespace, s.adminDeleteNamespace)
 	handle("GET /admin/v2/namespaces/{tenant}", s.adminNamespaces)
 	handle("GET "+namespace+"/topics", s.adminNamespaceTopics)
-	handle("GET /admin/v2/clusters", func(w http.ResponseWriter, _ *http.Request) error {
-		reply(w, http.StatusOK, []string{"standalone"})
-		return nil
-	})
-	lookup := func(w http.ResponseWriter, _ *http.Request) error {
-		reply(w, http.StatusOK, map[string]string{"brokerUrl": s.URL(), "httpUrl": s.AdminURL(), "nativeUrl": s.URL()})
-		return nil
+}
+
+// CreateNamespace creates a namespace ("tenant/namespace") and its tenant, unless they exist. Without it there is only public/default,
+// and topics of other namespaces are not found.
+func (s *Server) CreateNamespace(name string) error {
+	tenant, rest, ok := strings.Cut(name, "/")
+	if !ok || tenant == "" || rest == "" || strings.Contains(rest, "/") {
+		return failf(wire.InvalidTopicName, "pulsartest: namespace %q: want tenant/namespace", name)
 	}
-	handle("GET /lookup/v2/topic/{domain}/{tenant}/{ns}/{topic}", lookup)
-	const schema = "/admin/v2/schemas/{tenant}/{ns}/{topic}/schema"
-	handle("GET "+schema, s.adminSchema)
-	handle("GET "+schema+"/{version}", s.adminSchema)
-	handle("DELETE "+schema, func(w http.ResponseWriter, r *http.Request) error {
-		n, err := parseTopic(r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" + r.PathValue("topic"))
-		if err != nil {
-			return failf(wire.InvalidTopicName, "%v", err)
-		}
-		delete(s.schemas, n.base())
-		reply(w, http.StatusOK, map[string]int{"version": 0})
-		return nil
-	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tenants[tenant], s.namespaces[name] = true, true
+	return nil
+}
+
+func (s *Server) adminCreateTenant(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("tenant")
+	if s.tenants[name] {
+		return refuse(http.StatusConflict, "Tenant already exists")
+	}
+	s.tenants[name] = true
+	return done(w)
+}
+
+func (s *Server) adminDeleteTenant(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("tenant")
+	if !s.tenants[name] {
+		return refuse(http.StatusNotFound, "Tenant does not exist")
+	}
+	if len(s.namespacesOf(name)) > 0 {
+		return refuse(http.StatusConflict, "The tenant still has active namespaces")
+	}
+	delete(s.tenants, name)
+	return done(w)
+}
+
+// namespacesOf lists a tenant's namespaces.
+func (s *Server) namespacesOf(tenant string) []string {
+	names := slices.Sorted(maps.Keys(s.namespaces))
+	return slices.DeleteFunc(names, func(n string) bool { return !strings.HasPrefix(n, tenant+"/") })
 }
 
 func (s *Server) adminCreateNamespace(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("tenant") + "/" + r.PathValue("ns")
+	if !s.tenants[r.PathValue("tenant")] {
+		return refuse(http.StatusNotFound, "Tenant does not exist")
+	}
 	if s.namespaces[name] {
-		return failf(wire.ProducerBusy, "Namespace already exists")
+		return refuse(http.StatusConflict, "Namespace already exists")
 	}
 	s.namespaces[name] = true
-	reply(w, http.StatusNoContent, nil)
-	return nil
+	return done(w)
 }
 
 func (s *Server) adminDeleteNamespace(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("tenant") + "/" + r.PathValue("ns")
 	if !s.namespaces[name] {
-		return failf(wire.TopicNotFound, "Namespace does not exist")
+		return refuse(http.StatusNotFound, "Namespace does not exist")
 	}
 	if len(s.topicsOf(name, wire.AllTopics)) > 0 {
-		return failf(wire.ProducerBusy, "Cannot delete non empty namespace")
+		return refuse(http.StatusConflict, "Cannot delete non empty namespace")
 	}
 	delete(s.namespaces, name)
-	reply(w, http.StatusNoContent, nil)
-	return nil
+	return done(w)
 }
 
 func (s *Server) adminNamespaces(w http.ResponseWriter, r *http.Request) error {
-	names := slices.Sorted(maps.Keys(s.namespaces))
-	names = slices.DeleteFunc(names, func(n string) bool {
-		tenant := r.PathValue("tenant") + "/"
-		return len(n) < len(tenant) || n[:len(tenant)] != tenant
-	})
-	reply(w, http.StatusOK, names)
+	if !s.tenants[r.PathValue("tenant")] {
+		return refuse(http.StatusNotFound, "Tenant does not exist")
+	}
+	reply(w, http.StatusOK, s.namespacesOf(r.PathValue("tenant")))
 	return nil
 }
 
 func (s *Server) adminNamespaceTopics(w http.ResponseWriter, r *http.Request) error {
 	name := r.PathValue("tenant") + "/" + r.PathValue("ns")
 	if !s.namespaces[name] {
-		return failf(wire.TopicNotFound, "Namespace does not exist")
+		return refuse(http.StatusNotFound, "Namespace does not exist")
 	}
 	mode := wire.Persistent
 	switch r.URL.Query().Get("mode") {
@@ -92,7 +116,7 @@ func (s *Server) adminNamespaceTopics(w http.ResponseWriter, r *http.Request) er
 func (s *Server) adminSchema(w http.ResponseWriter, r *http.Request) error {
 	n, err := parseTopic(r.PathValue("tenant") + "/" + r.PathValue("ns") + "/" + r.PathValue("topic"))
 	if err != nil {
-		return failf(wire.InvalidTopicName, "%v", err)
+		return refuse(http.StatusPreconditionFailed, "%v", err)
 	}
 	var version []byte
 	if v := r.PathValue("version"); v != "" {
@@ -103,7 +127,7 @@ func (s *Server) adminSchema(w http.ResponseWriter, r *http.Request) error {
 	}
 	schema, i := s.schemaAt(n, version)
 	if schema == nil {
-		return failf(wire.TopicNotFound, "Schema not found")
+		return refuse(http.StatusNotFound, "Schema not found")
 	}
 	props := properties(schema.Properties)
 	reply(w, http.StatusOK, map[string]any{"version": i, "type": schema.Type.String(), "timestamp": 0,

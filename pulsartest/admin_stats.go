@@ -105,7 +105,7 @@ func (t *topic) stats() *topicStats {
 	st := newTopicStats()
 	st.StorageSize = t.bytes
 	for _, e := range t.log[t.loaded:] {
-		st.MsgInCounter += e.messages
+		st.MsgInCounter += e.counted
 		st.BytesInCounter += len(e.data)
 	}
 	for _, p := range sortedProducers(t.producers) {
@@ -135,7 +135,7 @@ func (s *subscription) stats() subscriptionStats {
 		BlockedSubscriptionOnUnackedMsgs: s.blocked,
 		MsgOutCounter:                    s.out,
 		MsgRateRedeliver:                 s.topic.server.rate(s.again),
-		Type:                             s.kind.String(),
+		Type:                             s.title(),
 		Durable:                          s.durable,
 		Consumers:                        []consumerStats{},
 	}

@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -17,6 +16,7 @@ type consumer struct {
 	keys     wire.KeySharedMeta
 	meta     []wire.KeyValue
 	permits  int // messages it may be sent; below 0 after a large batch
+	later    int // permits that came while it was blocked
 	unacked  int // messages, on Shared and Key_Shared
 	blocked  bool
 	ended    bool // it was told that the topic has ended
@@ -29,71 +29,34 @@ func (c *consumer) available() bool { return c.permits > 0 && !c.blocked && !c.s
 
 // add changes the number of unacknowledged messages, and what follows of it.
 func (c *consumer) add(unacked int) {
-	limit, subLimit := c.session.server.maxUnackedConsumer, c.session.server.maxUnackedSub
+	limit, subLimit := c.sub.topic.unackedLimits()
 	c.unacked += unacked
 	c.sub.unacked += unacked
 	if limit > 0 && c.unacked >= limit {
 		c.blocked = true
-	} else if c.unacked <= limit/2 {
-		c.blocked = false
+	} else if limit <= 0 || c.unacked <= limit/2 {
+		c.unblock()
 	}
 	if subLimit > 0 && c.sub.unacked >= subLimit {
 		c.sub.blocked = true
-	} else if c.sub.unacked <= subLimit/2 {
+	} else if subLimit <= 0 || c.sub.unacked < subLimit/2 {
 		c.sub.blocked = false
 	}
 }
 
-func (c *session) subscribe(m *wire.Subscribe) {
-	s := c.server
-	if _, ok := c.consumers[m.Consumer]; ok { // the client asks again
-		c.success(m.Request)
+func (c *consumer) unblock() {
+	c.blocked = false
+	c.permits += c.later
+	c.later = 0
+}
+
+// flow permits more messages.
+func (c *consumer) flow(messages int) {
+	if c.blocked {
+		c.later = min(c.later+messages, math.MaxInt32)
 		return
 	}
-	if err := s.faults.subscribes.hit(m.Topic); err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	t, err := s.topic(m.Topic, m.ForceTopic)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	k := &consumer{session: c, id: m.Consumer, name: m.Name, priority: m.Priority, epoch: m.Epoch, meta: m.Metadata}
-	if m.KeyShared != nil {
-		k.keys = *m.KeyShared
-	}
-	if k.name == "" {
-		k.name = fmt.Sprintf("%05x", s.nextName)
-		s.nextName++
-	}
-	sub, known := t.subs[m.Subscription]
-	switch {
-	case !known && m.Durable:
-		sub = t.subscription(m.Subscription, m.InitialPosition)
-	case !known:
-		sub = newSubscription(t, m.Subscription, false, t.start(m.Start, m.InitialPosition))
-		t.subs[m.Subscription] = sub
-	case sub.durable != m.Durable:
-		c.fail(m.Request, failf(wire.NotAllowedError, "Durable subscription with the same name already exists."))
-		return
-	}
-	if !known && m.RollbackSeconds > 0 {
-		since := nowMillis() - int64(min(m.RollbackSeconds, math.MaxInt32))*1000
-		sub.cursor = newCursor(t.findTime(uint64(max(since, 0))))
-	}
-	if err := sub.add(k, m.SubType); err != nil {
-		if len(sub.consumers) == 0 && !sub.durable {
-			delete(t.subs, sub.name)
-		}
-		c.fail(m.Request, err)
-		return
-	}
-	c.consumers[k.id] = k
-	s.putSchema(t.name, m.Schema)
-	c.log.Debug("pulsartest: consumer", "topic", t.name.String(), "subscription", sub.name, "consumer", k.name)
-	c.success(m.Request)
-	sub.added(k)
+	c.permits = min(c.permits+messages, math.MaxInt32)
 }
 
 // start is where a reader starts: at the entry that id names, of which its
@@ -110,107 +73,4 @@ func (t *topic) start(id *wire.MessageID, position wire.InitialPosition) int {
 		return 0
 	}
 	return i
-}
-
-func (c *session) flow(m *wire.Flow) {
-	if k, ok := c.consumers[m.Consumer]; ok {
-		k.permits = min(k.permits+int(m.Permits), math.MaxInt32)
-		k.sub.dispatch()
-	}
-}
-
-func (c *session) ack(m *wire.Ack) {
-	k, ok := c.consumers[m.Consumer]
-	if !ok {
-		return
-	}
-	k.sub.ack(m)
-	if m.Request == wire.Absent {
-		return
-	}
-	if f := &c.server.faults; f.ackResponses != 0 {
-		f.ackResponses--
-		return
-	}
-	c.send(&wire.AckResponse{Consumer: k.id, Request: m.Request}, nil)
-}
-
-func (c *session) redeliver(m *wire.Redeliver) {
-	if k, ok := c.consumers[m.Consumer]; ok {
-		k.sub.redeliver(k, m)
-	}
-}
-
-// seek closes the consumers before it answers; they subscribe again.
-func (c *session) seek(m *wire.Seek) {
-	k, ok := c.consumers[m.Consumer]
-	if !ok {
-		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
-		return
-	}
-	t := k.sub.topic
-	offset := len(t.log)
-	switch {
-	case m.ID == nil:
-		offset = t.findTime(m.PublishTime)
-	case m.ID.Ledger == math.MaxUint64: // earliest
-		offset = 0
-	case m.ID.Ledger < math.MaxInt64:
-		offset, _ = t.find(m.ID.Ledger, m.ID.Entry)
-	}
-	k.sub.reset(offset)
-	if m.ID != nil && len(m.ID.AckSet) > 0 && offset < len(t.log) {
-		k.sub.cursor.ackIndexes(offset, t.log[offset].messages, m.ID.AckSet)
-	}
-	c.success(m.Request)
-}
-
-func (c *session) unsubscribe(m *wire.Unsubscribe) {
-	k, ok := c.consumers[m.Consumer]
-	if !ok {
-		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
-		return
-	}
-	sub := k.sub
-	if len(sub.consumers) > 1 && !m.Force {
-		c.fail(m.Request, failf(wire.MetadataError, "Unconnected or shared consumer attempting to unsubscribe"))
-		return
-	}
-	if len(sub.consumers) > 1 {
-		sub.closeConsumers(k)
-	}
-	delete(c.consumers, k.id)
-	sub.remove(k)
-	delete(sub.topic.subs, sub.name)
-	c.success(m.Request)
-}
-
-func (c *session) closeConsumer(m *wire.CloseConsumer) {
-	if k, ok := c.consumers[m.Consumer]; ok {
-		delete(c.consumers, m.Consumer)
-		k.sub.remove(k)
-	}
-	c.success(m.Request)
-}
-
-func (c *session) getLastMessageID(m *wire.GetLastMessageID) {
-	k, ok := c.consumers[m.Consumer]
-	if !ok {
-		c.fail(m.Request, failf(wire.MetadataError, "Consumer not found"))
-		return
-	}
-	c.send(&wire.GetLastMessageIDResponse{Request: m.Request, Last: k.sub.topic.last(),
-		MarkDelete: k.sub.markDelete()}, nil)
-}
-
-func (c *session) consumerStats(m *wire.ConsumerStats) {
-	k, ok := c.consumers[m.Consumer]
-	if !ok {
-		c.send(&wire.ConsumerStatsResponse{Request: m.Request, Error: wire.ConsumerNotFound,
-			Message: "Consumer not found"}, nil)
-		return
-	}
-	c.send(&wire.ConsumerStatsResponse{Request: m.Request, Name: k.name, Permits: uint64(max(k.permits, 0)),
-		Unacked: uint64(k.unacked), Blocked: k.blocked, SubType: k.sub.kind.String(),
-		Backlog: uint64(k.sub.cursor.backlog(len(k.sub.topic.log)))}, nil)
 }

@@ -45,9 +45,9 @@ func (d *delayed) clear() {
 // cutoff is until when entries count as due.
 func (s *subscription) cutoff() int64 {
 	if s.topic.server.strictDelay {
-		return nowMillis()
+		return s.topic.server.millis()
 	}
-	return nowMillis() + s.topic.server.delayTick.Milliseconds()
+	return s.topic.server.millis() + s.topic.server.delayTick.Milliseconds()
 }
 
 // delay puts e aside unless it is due.
@@ -90,14 +90,15 @@ func (s *subscription) setTimer() {
 	}
 	d.timer.stop()
 	d.timer, d.at = nil, first
-	wait := time.Until(time.UnixMilli(first))
+	until := func(t time.Time) time.Duration { return t.Sub(server.now()) }
+	wait := until(time.UnixMilli(first))
 	if !server.strictDelay {
-		wait = max(wait, time.Until(time.UnixMilli(d.ran).Add(server.delayTick)))
-		ticks := (time.Since(server.began) + wait + server.delayTick - 1) / server.delayTick
-		wait = time.Until(server.began.Add(ticks * server.delayTick))
+		wait = max(wait, until(time.UnixMilli(d.ran).Add(server.delayTick)))
+		ticks := (server.now().Sub(server.began) + wait + server.delayTick - 1) / server.delayTick
+		wait = until(server.began.Add(ticks * server.delayTick))
 	}
 	d.timer = server.after(wait, func() {
-		d.ran = nowMillis()
+		d.ran = server.millis()
 		d.timer, d.at = nil, 0
 		s.dispatch()
 		if d.timer == nil && len(d.heap) > 0 && d.heap[0].at > s.cutoff() {

@@ -1,45 +1,132 @@
 package pulsartest
 
 import (
+	"slices"
+
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// lookAhead is how many entries one pass may step over because nobody can take
-// them now.
-const lookAhead = 2000
+const (
+	readBatch  = 100  // entries that a dispatcher reads at a time
+	roundRobin = 20   // entries that a consumer of a Shared subscription is handed in its turn
+	lookAhead  = 2000 // entries that Key_Shared may step over in one pass because nobody can take them now
+)
 
-// dispatch sends what can be sent. It is called after every change that may
-// let something through.
+// dispatch sends what can be sent. It is called after every change that may let something through.
 func (s *subscription) dispatch() {
-	if s.topic.server.faults.holds(s.topic.name) || s.blocked || !s.anyAvailable() {
+	if s.topic.server.faults.holds(s.topic.name) {
 		return
 	}
+	switch s.kind {
+	case wire.Shared:
+		s.dispatchShared()
+	case wire.KeyShared:
+		s.dispatchKeyShared()
+	default:
+		s.dispatchActive()
+	}
+	if s.topic.terminated && s.cursor.backlog(len(s.topic.log)) == 0 {
+		for _, c := range s.consumers {
+			if !c.ended {
+				c.ended = true
+				c.session.send(&cmdReachedEndOfTopic{Consumer: c.id}, nil)
+			}
+		}
+	}
+}
+
+// dispatchActive sends as many entries as there are permits, though a batch takes several of them.
+func (s *subscription) dispatchActive() {
+	for s.anyAvailable() {
+		offsets := s.read(min(s.active.permits, readBatch))
+		if len(offsets) == 0 {
+			return
+		}
+		for _, offset := range offsets {
+			s.deliver(s.active, offset)
+		}
+	}
+}
+
+// dispatchShared reads as many entries as there are permits and hands them out, some to each consumer in turn.
+func (s *subscription) dispatchShared() {
+	for s.anyAvailable() {
+		permits := 0
+		for _, c := range s.consumers {
+			permits += c.permits
+		}
+		offsets := s.read(min(max(permits, 1), readBatch))
+		if len(offsets) == 0 || !s.handOut(offsets) {
+			return
+		}
+	}
+}
+
+// handOut gives entries to consumers by the number of messages that are left and their mean number in an entry. What nobody can take is
+// replayed later. It reports whether there was any progress.
+func (s *subscription) handOut(offsets []int) bool {
+	all := len(offsets)
+	var stuck []int
+	messages, chunks := 0, false
+	for _, offset := range offsets {
+		messages += s.topic.log[offset].messages
+		chunks = chunks || s.topic.log[offset].uuid != ""
+	}
+	mean := max(messages/len(offsets), 1)
+	for len(offsets) > 0 && s.anyAvailable() {
+		c, n := (*consumer)(nil), 1
+		if chunks {
+			if c = s.choose(s.topic.log[offsets[0]]); c == nil {
+				stuck = append(stuck, offsets[0])
+				offsets = offsets[1:]
+				continue
+			}
+		} else {
+			c = s.nextInTurn()
+			n = min(c.share(messages, mean), len(offsets))
+		}
+		for _, offset := range offsets[:n] {
+			if e := s.topic.log[offset]; !s.delay(offset, e) {
+				s.deliver(c, offset)
+				messages -= e.messages
+			}
+		}
+		offsets = offsets[n:]
+	}
+	s.replay.addAll(append(stuck, offsets...))
+	return len(stuck)+len(offsets) < all
+}
+
+// share is how many of the next entries c gets, whose batches have mean messages: at least one.
+func (c *consumer) share(messages, mean int) int {
+	n := min(messages, c.permits)
+	if limit, _ := c.sub.topic.unackedLimits(); limit > 0 {
+		n = min(n, max(limit-c.unacked, 0))
+	}
+	return max(min(roundRobin, (n+mean-1)/mean), 1)
+}
+
+// dispatchKeyShared sends each entry to the consumer of its key, and steps over those who cannot be sent now.
+func (s *subscription) dispatchKeyShared() {
 	var skipped []int
 	s.keys.begin()
-	for s.anyAvailable() && !s.blocked && len(skipped) < lookAhead {
-		offset, ok := s.next()
-		if !ok {
+	for s.anyAvailable() && len(skipped) < lookAhead {
+		offsets := s.read(1)
+		if len(offsets) == 0 {
 			break
 		}
+		offset := offsets[0]
 		e := s.topic.log[offset]
-		if s.individual() && s.delay(offset, e) {
+		if s.delay(offset, e) {
 			continue
 		}
-		if c := s.choose(e); c != nil {
-			s.deliver(c, offset, e)
+		if c := s.keys.choose(e.hash); c != nil {
+			s.deliver(c, offset)
 		} else {
 			skipped = append(skipped, offset)
 		}
 	}
 	s.replay.addAll(skipped)
-	if s.topic.terminated && s.cursor.backlog(len(s.topic.log)) == 0 {
-		for _, c := range s.consumers {
-			if !c.ended {
-				c.ended = true
-				c.session.send(&wire.ReachedEndOfTopic{Consumer: c.id}, nil)
-			}
-		}
-	}
 }
 
 // anyAvailable reports whether some consumer may be sent something.
@@ -55,25 +142,31 @@ func (s *subscription) anyAvailable() bool {
 	return false
 }
 
-// next takes the entry whose turn it is: first what is to be sent again, then
-// what is due by now, then what was not read before.
-func (s *subscription) next() (int, bool) {
+// read takes up to n entries whose turn it is: what is to be sent again and what is due by now; if there is none, and the subscription is
+// not blocked, what was not read before.
+func (s *subscription) read(n int) (offsets []int) {
 	if s.individual() {
-		if len(s.replay) == 0 {
-			s.takeDue()
+		s.takeDue()
+		for len(offsets) < n {
+			offset, ok := s.replay.pop()
+			if !ok {
+				break
+			}
+			if !s.cursor.acked(offset) {
+				offsets = append(offsets, offset)
+			}
 		}
-		if offset, ok := s.replay.pop(); ok {
-			return offset, true
+		if len(offsets) > 0 || s.blocked {
+			return offsets
 		}
 	}
-	for s.cursor.read < len(s.topic.log) {
-		offset := s.cursor.read
+	for s.cursor.read < len(s.topic.log) && len(offsets) < n {
+		if !s.cursor.acked(s.cursor.read) {
+			offsets = append(offsets, s.cursor.read)
+		}
 		s.cursor.read++
-		if !s.cursor.acked(offset) {
-			return offset, true
-		}
 	}
-	return 0, false
+	return offsets
 }
 
 // choose returns the consumer for e, or nil when it cannot take it now.
@@ -85,7 +178,7 @@ func (s *subscription) choose(e *entry) *consumer {
 		if e.uuid == "" {
 			return s.nextInTurn()
 		}
-		if c := s.chunks[e.uuid]; c != nil && c.sub == s && !c.session.gone && s.has(c) {
+		if c := s.chunks[e.uuid]; c != nil && c.sub == s && !c.session.gone && slices.Contains(s.consumers, c) {
 			if !c.available() {
 				return nil
 			}
@@ -98,31 +191,32 @@ func (s *subscription) choose(e *entry) *consumer {
 	return s.active
 }
 
-func (s *subscription) has(c *consumer) bool {
-	for _, k := range s.consumers {
-		if k == c {
-			return true
-		}
-	}
-	return false
-}
-
-// nextInTurn goes round the consumers of the best priority that has a free one.
+// nextInTurn is the next available consumer of a Shared subscription: of a better priority than the one whose turn it is, else of the
+// same, else of a lower one. Consumers are sorted by priority.
 func (s *subscription) nextInTurn() *consumer {
-	var best *consumer
-	at := 0
-	for i := range s.consumers {
-		j := (s.turn + i) % len(s.consumers)
-		if c := s.consumers[j]; c.available() && (best == nil || c.priority < best.priority) {
-			best, at = c, j
+	if s.turn >= len(s.consumers) {
+		s.turn = 0
+	}
+	level := s.consumers[s.turn].priority
+	first := slices.IndexFunc(s.consumers, func(c *consumer) bool { return c.priority == level })
+	end := first
+	for end < len(s.consumers) && s.consumers[end].priority == level {
+		end++
+	}
+	for _, part := range [][2]int{{0, first}, {s.turn, end}, {first, s.turn}, {end, len(s.consumers)}} {
+		for i := part[0]; i < part[1]; i++ {
+			if s.consumers[i].available() {
+				s.turn = i + 1
+				return s.consumers[i]
+			}
 		}
 	}
-	s.turn = at + 1
-	return best
+	return nil
 }
 
-// deliver sends what is left of e to c.
-func (s *subscription) deliver(c *consumer, offset int, e *entry) {
+// deliver sends what is left of an entry to c.
+func (s *subscription) deliver(c *consumer, offset int) {
+	e := s.topic.log[offset]
 	n, set := s.cursor.left(offset, e.messages)
 	count := uint32(0)
 	if s.individual() {
@@ -136,11 +230,11 @@ func (s *subscription) deliver(c *consumer, offset int, e *entry) {
 
 func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint32, set []int64) {
 	c.permits -= messages
-	c.out += messages
+	c.out += e.messages
 	if count > 0 {
 		c.again += messages
 	}
-	m := &wire.Message{Consumer: c.id, RedeliveryCount: count, AckSet: set, Epoch: wire.Absent,
+	m := &cmdMessage{Consumer: c.id, RedeliveryCount: count, AckSet: set, Epoch: wire.Absent,
 		ID: wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: s.topic.name.partition, BatchIndex: -1}}
 	if !s.individual() {
 		m.Epoch = c.epoch
@@ -148,8 +242,7 @@ func (s *subscription) transmit(c *consumer, e *entry, messages int, count uint3
 	c.session.send(m, e.data)
 }
 
-// pass sends an entry of a non-persistent topic, which is lost when nobody can
-// take it.
+// pass sends an entry of a non-persistent topic, which is lost when nobody can take it.
 func (s *subscription) pass(e *entry) {
 	if s.topic.server.faults.holds(s.topic.name) || !s.anyAvailable() {
 		return

@@ -13,6 +13,8 @@ type entry struct {
 	ledger, id  uint64
 	data        []byte // as the client sent it: checksum, metadata, payload
 	messages    int    // of a batch; else 1
+	counted     int    // messages by what the client said of them
+	batch       bool   // also of one
 	publishTime uint64 // ms
 	deliverAt   int64  // ms, 0 for at once
 	hash        uint32 // of the key, for Key_Shared
@@ -24,7 +26,7 @@ type entry struct {
 const maxBatch = 1 << 20
 
 // newEntry checks the message after a SEND.
-func newEntry(m *wire.Send, data []byte) (*entry, error) {
+func newEntry(m *cmdSend, data []byte) (*entry, error) {
 	raw, _, err := wire.Split(data)
 	if err != nil {
 		return nil, err
@@ -36,6 +38,8 @@ func newEntry(m *wire.Send, data []byte) (*entry, error) {
 	e := &entry{
 		data:        data,
 		messages:    int(max(metadata.BatchSize, 1)),
+		counted:     int(max(m.Messages, 1)),
+		batch:       wire.IsBatch(raw),
 		publishTime: metadata.PublishTime,
 		deliverAt:   metadata.DeliverAt,
 		hash:        keyHash(stickyKey(&metadata)),
@@ -45,9 +49,6 @@ func newEntry(m *wire.Send, data []byte) (*entry, error) {
 	}
 	if metadata.BatchSize > maxBatch {
 		return nil, fmt.Errorf("batch of %d messages; it may have %d", metadata.BatchSize, maxBatch)
-	}
-	if m.Messages > 1 && metadata.BatchSize <= 1 {
-		return nil, fmt.Errorf("%d messages in a SEND that is no batch", m.Messages)
 	}
 	return e, nil
 }

@@ -49,7 +49,7 @@ func (s *subscription) serveActive() {
 // notify tells a Failover consumer whether it is the active one.
 func (s *subscription) notify(c *consumer) {
 	if s.kind == wire.Failover {
-		c.session.send(&wire.ActiveConsumerChange{Consumer: c.id, Active: c == s.active}, nil)
+		c.session.send(&cmdActiveConsumerChange{Consumer: c.id, Active: c == s.active}, nil)
 	}
 }
 

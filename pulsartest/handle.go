@@ -3,23 +3,35 @@ package pulsartest
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-const serverVersion = "Pulsar Test Broker"
+// A command of the protocol is one file, cmd_NAME.go: its fields, its registration and, by these interfaces, what it does.
 
-// newestProtocol is the protocol version that the broker speaks.
-const newestProtocol = 20
+// A request is a command that a client may send.
+type request interface {
+	wire.Command
+	// handle carries it out, under the server's lock. A failure is its answer, unless it has none; any other error closes the connection.
+	handle(c *session) error
+}
 
-// handle carries out one command of the client. An error closes the
-// connection; what the client did wrong politely is answered instead.
+// A command with data prepares itself before the lock is taken.
+type prepared interface{ prepare(data []byte) error }
+
+// An answered request has an answer that says no more than that it was done, or what failed; nil if this one has none.
+type answered interface{ answer(err error) wire.Command }
+
+// An asking request has an answer of its own, and this one if it failed.
+type asking interface{ refuse(err error) wire.Command }
+
+// A described command tells a Hook more than its type.
+type described interface{ describe(c *session, d *Command) }
+
+// handle carries out a command of the client. An error closes the connection.
 func (c *session) handle(cmd wire.Command, data []byte) error {
-	var entry *entry
-	if send, ok := cmd.(*wire.Send); ok {
-		var err error
-		if entry, err = newEntry(send, data); err != nil { // outside the lock: it takes a while
+	if p, ok := cmd.(prepared); ok {
+		if err := p.prepare(data); err != nil {
 			return err
 		}
 	}
@@ -29,81 +41,37 @@ func (c *session) handle(cmd wire.Command, data []byte) error {
 	if c.gone || s.closed {
 		return nil
 	}
-	if connect, ok := cmd.(*wire.Connect); ok {
-		if c.connected {
-			return errors.New("connected before")
-		}
-		c.connect(connect)
-		return nil
-	}
-	if !c.connected {
-		return errors.New("not connected")
-	}
-	switch m := cmd.(type) {
-	case *wire.Ping:
-		c.send(&wire.Pong{}, nil)
-	case *wire.Pong, *wire.AuthResponse:
-	case *wire.PartitionedMetadata:
-		c.partitionedMetadata(m)
-	case *wire.Lookup:
-		c.lookup(m)
-	case *wire.GetTopics:
-		c.getTopics(m)
-	case *wire.Producer:
-		c.createProducer(m)
-	case *wire.Send:
-		return c.publish(m, entry)
-	case *wire.CloseProducer:
-		c.closeProducer(m)
-	case *wire.Subscribe:
-		c.subscribe(m)
-	case *wire.Flow:
-		c.flow(m)
-	case *wire.Ack:
-		c.ack(m)
-	case *wire.Redeliver:
-		c.redeliver(m)
-	case *wire.Seek:
-		c.seek(m)
-	case *wire.Unsubscribe:
-		c.unsubscribe(m)
-	case *wire.CloseConsumer:
-		c.closeConsumer(m)
-	case *wire.GetLastMessageID:
-		c.getLastMessageID(m)
-	case *wire.ConsumerStats:
-		c.consumerStats(m)
-	case *wire.GetSchema:
-		c.getSchema(m)
-	case *wire.GetOrCreateSchema:
-		c.getOrCreateSchema(m)
-	case *wire.TransactionsConnect:
-		c.send(&wire.TransactionsConnectResponse{Request: m.Request, Error: wire.NotAllowedError,
-			Message: "Transactions are not enabled."}, nil)
-	default:
+	r, ok := cmd.(request)
+	if !ok {
 		return fmt.Errorf("%s is not for a broker", cmd.Type())
 	}
-	return nil
+	if _, ok := cmd.(*cmdConnect); !ok && !c.connected {
+		return errors.New("not connected")
+	}
+	err := r.handle(c)
+	if f := (*failure)(nil); errors.As(err, &f) {
+		c.answer(cmd, err)
+		return nil
+	}
+	return err
 }
 
-func (c *session) connect(m *wire.Connect) {
-	c.connected, c.version = true, strings.ReplaceAll(m.ClientVersion, " ", "-")
-	c.log.Debug("pulsartest: connected", "client", m.ClientVersion)
-	c.send(&wire.Connected{
-		ServerVersion:   serverVersion,
-		ProtocolVersion: min(m.ProtocolVersion, newestProtocol),
-		MaxMessageSize:  int32(c.server.maxMessageSize),
-		Features:        &wire.FeatureFlags{},
-	}, nil)
-}
-
-// fail answers a request with an error.
-func (c *session) fail(request uint64, err error) {
-	c.send(&wire.Error{Request: request, Error: codeOf(err), Message: err.Error()}, nil)
-}
-
-func (c *session) success(request uint64) {
-	c.send(&wire.Success{Request: request}, nil)
+// answer says that cmd was done, or what failed. It reports false if only doing it can tell.
+func (c *session) answer(cmd wire.Command, err error) bool {
+	var response wire.Command
+	switch m := cmd.(type) {
+	case answered:
+		response = m.answer(err)
+	case asking:
+		if err == nil {
+			return false
+		}
+		response = m.refuse(err)
+	}
+	if response != nil {
+		c.send(response, nil)
+	}
+	return true
 }
 
 // failure is an error with its code in the protocol.

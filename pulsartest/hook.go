@@ -1,24 +1,53 @@
 package pulsartest
 
 import (
+	"time"
+
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A Hook sees every command before it has an effect and decides on it. It is
-// called on the connection's own goroutines, one for each direction: it may
-// block, which holds up that direction of that connection, and may call the
-// Server's methods except Close.
+// A Hook sees every command before it has an effect and decides on it. It is called on the connection's own goroutines, one for each
+// direction: it may block, which holds up that direction of that connection, and may call the Server's methods except Close.
 type Hook func(Command) Verdict
 
-// Verdict is what becomes of a command.
-type Verdict int
+// A Verdict is what becomes of a command. The zero value is Pass.
+type Verdict struct {
+	action action
+	err    error
+	delay  time.Duration
+}
 
-// The verdicts.
+type action int
+
 const (
-	Pass       Verdict = iota // as if there were no hook
-	Drop                      // the command is lost
-	Disconnect                // the connection is closed instead
+	pass action = iota
+	drop
+	disconnect
+	answer
 )
+
+// The verdicts, besides those of Fail.
+var (
+	Pass       = Verdict{}                   // as if there were no hook
+	Drop       = Verdict{action: drop}       // the command is lost
+	Disconnect = Verdict{action: disconnect} // the connection is closed instead
+	// Confirm answers a client's command as if it had been done, and does nothing. What has no answer is lost; what asks for
+	// something, such as a lookup, passes.
+	Confirm = Verdict{action: answer}
+)
+
+// Fail answers a client's command with an error instead of carrying it out. What has no answer, as an acknowledgement without
+// AckWithResponse, is lost. The broker's own commands pass.
+func Fail(code ServerError, message string) Verdict {
+	return Verdict{action: answer, err: failf(wire.ServerError(code), "%s", message)}
+}
+
+// After is v, d later: counted from when the broker read the command, or wrote it. What follows in that direction of that connection
+// waits, too.
+func (v Verdict) After(d time.Duration) Verdict {
+	v.delay += d
+	return v
+}
 
 // Direction is who sends a command.
 type Direction int
@@ -29,8 +58,7 @@ const (
 	FromBroker
 )
 
-// Command describes a command to a Hook. Fields that the command has not are
-// zero.
+// Command describes a command to a Hook. Fields that the command has not are zero.
 type Command struct {
 	Type         string    // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
 	From         Direction // who sends it
@@ -53,8 +81,7 @@ type MessageID struct {
 	BatchIndex    int   // -1 when it is not one of a batch
 }
 
-// SetHook replaces the hook; nil is none. Commands under way may still go to
-// the old one.
+// SetHook replaces the hook; nil is none. Commands under way may still go to the old one.
 func (s *Server) SetHook(hook Hook) {
 	if hook == nil {
 		s.hooked.Store(nil)
@@ -63,80 +90,29 @@ func (s *Server) SetHook(hook Hook) {
 	s.hooked.Store(&hook)
 }
 
-// ask puts a command to the hook. The caller holds no lock.
+// ask puts a command to the hook and then to the rules. The caller holds no lock.
 func (s *Server) ask(c *session, cmd wire.Command, from Direction) Verdict {
 	hook := s.hooked.Load()
-	if hook == nil {
+	if hook == nil && !s.ruled.Load() {
 		return Pass
 	}
-	return (*hook)(s.describe(c, cmd, from))
-}
-
-func (s *Server) describe(c *session, cmd wire.Command, from Direction) Command {
 	d := Command{Type: cmd.Type().String(), From: from, Connection: c.conn.RemoteAddr().String()}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch m := cmd.(type) {
-	case *wire.Lookup:
-		d.setTopic(m.Topic)
-	case *wire.PartitionedMetadata:
-		d.setTopic(m.Topic)
-	case *wire.Producer:
-		d.setTopic(m.Topic)
-		d.Producer = m.Name
-	case *wire.Send:
-		d.setProducer(c, m.Producer)
-	case *wire.SendReceipt:
-		d.setProducer(c, m.Producer)
-		if m.ID != nil { // a client may send anything
-			d.addIDs(*m.ID)
-		}
-	case *wire.SendError:
-		d.setProducer(c, m.Producer)
-	case *wire.CloseProducer:
-		d.setProducer(c, m.Producer)
-	case *wire.Subscribe:
-		d.setTopic(m.Topic)
-		d.Subscription, d.Consumer = m.Subscription, m.Name
-	default:
-		d.ofConsumer(c, cmd)
+	if m, ok := cmd.(described); ok {
+		s.mu.Lock()
+		m.describe(c, &d)
+		s.mu.Unlock()
 	}
-	return d
-}
-
-// ofConsumer describes the commands of a consumer that exists.
-func (d *Command) ofConsumer(c *session, cmd wire.Command) {
-	switch m := cmd.(type) {
-	case *wire.Message:
-		d.setConsumer(c, m.Consumer)
-		d.RedeliveryCount = m.RedeliveryCount
-		d.addIDs(m.ID)
-	case *wire.Flow:
-		d.setConsumer(c, m.Consumer)
-		d.Permits = int(m.Permits)
-	case *wire.Ack:
-		d.setConsumer(c, m.Consumer)
-		d.Cumulative = m.AckType == wire.Cumulative
-		d.addIDs(m.IDs...)
-	case *wire.AckResponse:
-		d.setConsumer(c, m.Consumer)
-	case *wire.Redeliver:
-		d.setConsumer(c, m.Consumer)
-		d.addIDs(m.IDs...)
-	case *wire.Seek:
-		d.setConsumer(c, m.Consumer)
-		if m.ID != nil {
-			d.addIDs(*m.ID)
-		}
-	case *wire.Unsubscribe:
-		d.setConsumer(c, m.Consumer)
-	case *wire.CloseConsumer:
-		d.setConsumer(c, m.Consumer)
-	case *wire.GetLastMessageID:
-		d.setConsumer(c, m.Consumer)
-	case *wire.ActiveConsumerChange:
-		d.setConsumer(c, m.Consumer)
+	v := Pass
+	if hook != nil {
+		v = (*hook)(d)
 	}
+	if v.action == pass && s.ruled.Load() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		ruled := s.rules.judge(d)
+		return ruled.After(v.delay)
+	}
+	return v
 }
 
 func (d *Command) setTopic(name string) {

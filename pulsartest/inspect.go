@@ -14,7 +14,7 @@ import (
 // topic, of all partitions together. Where there is no such subscription it is
 // the zero value.
 type Subscription struct {
-	Type        string // Exclusive, Shared, Failover or Key_Shared
+	Type        string // Exclusive, Shared, Failover, Key_Shared, or None before the first consumer
 	Backlog     int    // entries not acknowledged
 	Unacked     int    // messages sent and not acknowledged; on Shared and Key_Shared
 	Delayed     int    // entries that are not due yet, as far as the broker has read
@@ -50,7 +50,7 @@ func (s *Server) Subscription(topic, name string) Subscription {
 		if state.RedeliveryCounts == nil {
 			state.RedeliveryCounts = map[MessageID]uint32{}
 		}
-		state.Type = sub.kind.String()
+		state.Type = sub.title()
 		state.Backlog += sub.cursor.backlog(len(t.log))
 		state.Unacked += sub.unacked
 		state.Delayed += len(sub.delayed.heap)
@@ -170,7 +170,7 @@ func (e *entry) unpack(id MessageID) []Message {
 		return []Message{m}
 	}
 	m.Payload = plain
-	if meta.BatchSize <= 1 && !wire.IsBatch(raw) {
+	if !e.batch {
 		return []Message{m}
 	}
 	return m.split(plain, e.messages)

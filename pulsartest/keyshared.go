@@ -46,8 +46,8 @@ type holder struct {
 
 func (k *keySelector) add(c *consumer) error {
 	sticky := c.keys.Mode == wire.Sticky
-	if len(k.ring)+len(k.ranges) > 0 && k.sticky != sticky {
-		return failf(wire.ConsumerAssignError, "Subscription has another Key_Shared mode")
+	if len(k.ring)+len(k.ranges) > 0 && (k.sticky != sticky || k.outOfOrder != c.keys.AllowOutOfOrder) {
+		return failf(wire.ConsumerBusy, "Subscription is of different type")
 	}
 	if k.held == nil {
 		k.held, k.names, k.stopped = map[uint32]*holder{}, map[string]int{}, map[uint32]struct{}{}

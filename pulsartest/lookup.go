@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 
@@ -18,8 +17,8 @@ func (s *Server) topic(name string, create bool) (*topic, error) {
 	if t, ok := s.topics[n]; ok {
 		return t, nil
 	}
-	if s.partitions[n] > 0 {
-		return nil, failf(wire.NotAllowedError, "%s is partitioned", n)
+	if !s.namespaces[n.namespace] {
+		return nil, failf(wire.TopicNotFound, "Namespace %s does not exist", n.namespace)
 	}
 	if n.partition >= 0 && int(n.partition) < s.partitions[n.base()] {
 		create = true
@@ -32,7 +31,6 @@ func (s *Server) topic(name string, create bool) (*topic, error) {
 func (s *Server) createTopic(n topicName) *topic {
 	t := newTopic(s, n)
 	s.topics[n] = t
-	s.namespaces[n.namespace] = true
 	return t
 }
 
@@ -67,10 +65,13 @@ func (s *Server) CreatePartitionedTopic(topic string, partitions int) error {
 	if err != nil {
 		return err
 	}
-	if partitions < 1 || n.partition >= 0 || partitions < s.partitions[n] {
+	if partitions < 1 || strings.Contains(n.local, partitionSuffix) || partitions < s.partitions[n] {
 		return failf(wire.NotAllowedError, "pulsartest: %d partitions for %s", partitions, n)
 	}
-	if s.topics[n] != nil {
+	if !s.namespaces[n.namespace] {
+		return failf(wire.TopicNotFound, "pulsartest: namespace %s does not exist", n.namespace)
+	}
+	if s.partitions[n] == 0 && len(s.matching(topic)) > 0 {
 		return failf(wire.NotAllowedError, "pulsartest: %s exists and is not partitioned", n)
 	}
 	s.setPartitions(n, partitions)
@@ -92,53 +93,6 @@ func (s *Server) setPartitions(n topicName, partitions int) {
 			}
 		}
 	}
-}
-
-func (c *session) partitionedMetadata(m *wire.PartitionedMetadata) {
-	n, err := parseTopic(m.Topic)
-	if err != nil {
-		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
-			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
-		return
-	}
-	partitions := c.server.partitions[n]
-	if c.server.noAutoCreate && partitions == 0 && c.server.topics[n] == nil {
-		c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Response: wire.MetadataFailed,
-			Error: wire.TopicNotFound, Message: "Topic " + n.String() + " does not exist"}, nil)
-		return
-	}
-	c.send(&wire.PartitionedMetadataResponse{Request: m.Request, Partitions: uint32(partitions)}, nil)
-}
-
-// lookup always answers that this broker is the one.
-func (c *session) lookup(m *wire.Lookup) {
-	if n, err := parseTopic(m.Topic); err != nil {
-		c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
-			Error: wire.InvalidTopicName, Message: err.Error()}, nil)
-		return
-	} else if c.server.noAutoCreate {
-		if _, err := c.server.topic(n.String(), false); err != nil {
-			c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupFailed,
-				Error: codeOf(err), Message: err.Error()}, nil)
-			return
-		}
-	}
-	c.send(&wire.LookupResponse{Request: m.Request, Response: wire.LookupConnect,
-		Authoritative: true, URL: c.server.URL()}, nil)
-}
-
-// getTopics filters by the pattern too, when there is one that Go can read;
-// clients filter again.
-func (c *session) getTopics(m *wire.GetTopics) {
-	topics := c.server.topicsOf(m.Namespace, m.Mode)
-	response := &wire.GetTopicsResponse{Request: m.Request, Topics: topics, Changed: true}
-	if pattern, err := regexp.Compile("^(?:" + m.Pattern + ")$"); m.Pattern != "" && err == nil {
-		response.Filtered = true
-		response.Topics = slices.DeleteFunc(topics, func(name string) bool {
-			return !pattern.MatchString(name)
-		})
-	}
-	c.send(response, nil)
 }
 
 // topicsOf lists a namespace's topics, of partitioned ones each partition.

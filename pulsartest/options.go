@@ -19,6 +19,7 @@ type settings struct {
 	maxUnackedConsumer    int
 	maxUnackedSub         int
 	noAutoCreate          bool
+	indexAcks             bool
 }
 
 func defaults() settings {
@@ -79,6 +80,14 @@ func WithFailoverDelay(d time.Duration) Option {
 // real broker. Zero is no limit. They apply to Shared and Key_Shared.
 func WithMaxUnacked(perConsumer, perSubscription int) Option {
 	return func(s *settings) { s.maxUnackedConsumer, s.maxUnackedSub = perConsumer, perSubscription }
+}
+
+// WithBatchIndexAcknowledgment lets consumers acknowledge single messages of a batch, as a broker with
+// acknowledgmentAtBatchIndexLevelEnabled=true does. By default, as by Pulsar's, such acknowledgements are answered
+// and ignored: a batch comes again as a whole until each of its messages is acknowledged by one client. Clients
+// need pulsar.ConsumerOptions.EnableBatchIndexAcknowledgment, too.
+func WithBatchIndexAcknowledgment() Option {
+	return func(s *settings) { s.indexAcks = true }
 }
 
 // WithoutTopicCreation makes a lookup, producer or consumer of a topic that was

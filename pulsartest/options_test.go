@@ -33,22 +33,25 @@ func TestExactDelays(t *testing.T) {
 
 func TestMaxUnacked(t *testing.T) {
 	t.Parallel()
-	s := NewServer(t, WithMaxUnacked(2, 3))
-	c := newClient(t, s.URL())
-	options := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true}
-	one := subscribe(t, c, options)
-	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true})
-	for range 6 {
-		send(t, p, "m")
+	for name, limit := range map[string]Option{"consumer": WithMaxUnacked(4, 0), "subscription": WithMaxUnacked(0, 4)} {
+		t.Run(name, func(t *testing.T) {
+			_, k, p := pair(t, NewServer(t, limit))
+			for range 6 {
+				send(t, p, "m")
+			}
+			var held []pulsar.Message
+			for range 4 {
+				held = append(held, receive(t, k))
+			}
+			nothing(t, k)
+			require.NoError(t, k.Ack(held[0]))
+			nothing(t, k) // until half is acknowledged
+			for _, m := range held[1:] {
+				require.NoError(t, k.Ack(m))
+			}
+			receive(t, k)
+		})
 	}
-	first := receive(t, one)
-	receive(t, one)
-	nothing(t, one)
-	two := subscribe(t, c, options)
-	receive(t, two)
-	nothing(t, two) // the subscription's limit
-	require.NoError(t, one.Ack(first))
-	nothing(t, one) // until half of the subscription's limit
 }
 
 func TestWithoutTopicCreation(t *testing.T) {

@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -12,67 +11,29 @@ type producer struct {
 	topic   *topic
 	id      uint64
 	name    string
-	made    bool // by the broker: the name
 	epoch   uint64
 	mode    wire.AccessMode
 	meta    []wire.KeyValue
-	request uint64 // of a producer that waits for exclusive access
+
+	// Of a producer that wants exclusive access:
+	topicEpoch uint64 // Absent, or the one that it had
+	request    uint64 // to be answered when it has it
 }
 
-func (c *session) createProducer(m *wire.Producer) {
-	s := c.server
-	if p, ok := c.producers[m.Producer]; ok { // the client asks again
-		c.producerReady(p, m.Request, nil)
-		return
-	}
-	if err := s.faults.producers.hit(m.Topic); err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	t, err := s.topic(m.Topic, true)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	p := &producer{session: c, topic: t, id: m.Producer, name: m.Name, epoch: m.Epoch, mode: m.AccessMode,
-		meta: m.Metadata, request: m.Request, made: m.Name == "" || !m.UserProvidedName}
-	if p.name == "" {
-		p.name = fmt.Sprintf("standalone-%d-%d", t.ledger, s.nextName)
-		s.nextName++
-	}
-	ready, err := t.addProducer(p, m.TopicEpoch)
-	if err != nil {
-		c.fail(m.Request, err)
-		return
-	}
-	c.producers[p.id] = p
-	delete(c.leftovers, p.id)
-	if m.InitialSubscription != "" {
-		t.subscription(m.InitialSubscription, wire.Earliest)
-	}
-	version := s.putSchema(t.name, m.Schema)
-	c.log.Debug("pulsartest: producer", "topic", t.name.String(), "producer", p.name)
-	if !ready {
-		c.send(&wire.ProducerSuccess{Request: m.Request, Name: p.name, LastSequenceID: -1, SchemaVersion: version}, nil)
-		return
-	}
-	c.producerReady(p, m.Request, version)
-}
-
-func (c *session) producerReady(p *producer, request uint64, version []byte) {
-	c.send(&wire.ProducerSuccess{Request: request, Name: p.name, LastSequenceID: -1, SchemaVersion: version,
+// ready tells the client that it may send.
+func (p *producer) ready(request uint64, schema []byte) {
+	p.session.send(&cmdProducerSuccess{Request: request, Name: p.name, LastSequenceID: -1, SchemaVersion: schema,
 		TopicEpoch: uint64(max(p.topic.epoch, 0)), Ready: true}, nil)
 }
 
 // addProducer lets p in, or has it wait for its turn.
-func (t *topic) addProducer(p *producer, epoch uint64) (ready bool, err error) {
+func (t *topic) addProducer(p *producer) (ready bool, err error) {
 	if t.terminated {
 		return false, failf(wire.TopicTerminatedError, "Topic %s has already been terminated", t.name)
 	}
 	if old, ok := t.producers[p.name]; ok {
-		// A client that lost its connection may come back before the broker
-		// notices; names given by the user are protected from others.
-		if !(p.made && old.made && p.epoch > old.epoch) && !old.session.gone {
+		// A client may replace its own producer. One of a connection that is gone but not noticed is no hindrance either.
+		if !(p.session == old.session && p.id == old.id && p.epoch > old.epoch) && !old.session.gone {
 			return false, failf(wire.ProducerBusy, "Producer with name '%s' is already connected to topic %s", p.name, t.name)
 		}
 		t.removeProducer(old)
@@ -84,33 +45,48 @@ func (t *topic) addProducer(p *producer, epoch uint64) (ready bool, err error) {
 		if exclusive != nil || len(t.waiting) > 0 {
 			return false, failf(wire.ProducerBusy, "Topic %s has an existing exclusive producer: %s", t.name, exclusive.title())
 		}
+		t.producers[p.name] = p
+		return true, nil
 	case wire.AccessExclusive:
 		if exclusive != nil || len(t.waiting) > 0 || len(t.producers) > 0 {
 			return false, failf(wire.ProducerFenced, "Topic %s has other producers", t.name)
 		}
-		if epoch != wire.Absent && int64(epoch) < t.epoch {
-			return false, failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, epoch)
-		}
-		t.epoch++
 	case wire.AccessFencing:
-		if epoch != wire.Absent && int64(epoch) < t.epoch {
-			return false, failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, epoch)
-		}
-		for _, old := range append(t.waiting, sortedProducers(t.producers)...) {
-			delete(old.session.producers, old.id) // it learns so when it sends
-		}
-		t.waiting = nil
-		clear(t.producers)
-		t.epoch++
+		t.fenceProducers()
 	case wire.AccessWaitForExclusive:
 		if len(t.producers) > 0 || len(t.waiting) > 0 {
 			t.waiting = append(t.waiting, p)
 			return false, nil
 		}
+	}
+	return true, t.giveAccess(p)
+}
+
+// giveAccess makes p the exclusive producer, under a new epoch or the one that it had before.
+func (t *topic) giveAccess(p *producer) error {
+	if p.topicEpoch != wire.Absent && int64(p.topicEpoch) < t.epoch {
+		return failf(wire.ProducerFenced, "Topic epoch is %d, the producer's %d", t.epoch, p.topicEpoch)
+	}
+	if p.topicEpoch == wire.Absent {
 		t.epoch++
+	} else {
+		t.epoch = int64(p.topicEpoch)
 	}
 	t.producers[p.name] = p
-	return true, nil
+	return nil
+}
+
+// fenceProducers takes the topic from all its producers, which learn so when they send.
+func (t *topic) fenceProducers() {
+	for _, p := range t.waiting {
+		delete(p.session.producers, p.id)
+		p.session.send(result(p.request, failf(wire.ProducerFenced, "Fenced out")), nil)
+	}
+	for _, p := range t.producers {
+		delete(p.session.producers, p.id)
+	}
+	t.waiting = nil
+	clear(t.producers)
 }
 
 func (p *producer) title() string {
@@ -135,21 +111,28 @@ func (t *topic) removeProducer(p *producer) {
 	if t.producers[p.name] == p {
 		delete(t.producers, p.name)
 	}
-	if len(t.producers) == 0 && len(t.waiting) > 0 {
+	for len(t.producers) == 0 && len(t.waiting) > 0 {
 		next := t.waiting[0]
 		t.waiting = t.waiting[1:]
-		t.producers[next.name] = next
-		t.epoch++
-		next.session.producerReady(next, next.request, nil)
+		if err := t.giveAccess(next); err != nil {
+			delete(next.session.producers, next.id)
+			next.session.send(result(next.request, err), nil)
+			continue
+		}
+		next.ready(next.request, nil)
 	}
 }
 
 // closeProducers tells all producers to look the topic up again.
 func (t *topic) closeProducers() {
-	for _, p := range append(t.waiting, sortedProducers(t.producers)...) {
+	for _, p := range sortedProducers(t.producers) {
 		delete(p.session.producers, p.id)
 		p.session.leftovers[p.id] = struct{}{}
-		p.session.send(&wire.CloseProducer{Producer: p.id, Request: noRequest}, nil)
+		p.session.send(&cmdCloseProducer{Producer: p.id, Request: noRequest}, nil)
+	}
+	for _, p := range t.waiting {
+		delete(p.session.producers, p.id)
+		p.session.send(result(p.request, failf(wire.ServiceNotReady, "Topic %s is unloaded", t.name)), nil)
 	}
 	t.waiting = nil
 	clear(t.producers)
@@ -166,41 +149,3 @@ func sortedProducers(m map[string]*producer) []*producer {
 
 // noRequest is the request of a command that the broker sends of its own.
 const noRequest = ^uint64(0)
-
-func (c *session) publish(m *wire.Send, e *entry) error {
-	p, ok := c.producers[m.Producer]
-	if !ok {
-		if _, ok := c.leftovers[m.Producer]; ok {
-			return nil // sent before the client learned that the producer is closed
-		}
-		return fmt.Errorf("producer %d is unknown", m.Producer)
-	}
-	t := p.topic
-	if err := c.server.faults.sends.hit(t.name.String()); err != nil {
-		if err != errSwallowed {
-			c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: codeOf(err), Message: err.Error()}, nil)
-		}
-		return nil
-	}
-	if t.terminated {
-		c.send(&wire.SendError{Producer: p.id, Sequence: m.Sequence, Error: wire.TopicTerminatedError,
-			Message: "Topic was terminated"}, nil)
-		return nil
-	}
-	t.append(e)
-	receipt := &wire.SendReceipt{Producer: p.id, Sequence: m.Sequence, HighestID: noRequest,
-		ID: &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: -1, BatchIndex: -1}}
-	if m.HighestID > 0 {
-		receipt.HighestID = m.HighestID
-	}
-	c.send(receipt, nil)
-	return nil
-}
-
-func (c *session) closeProducer(m *wire.CloseProducer) {
-	c.success(m.Request)
-	if p, ok := c.producers[m.Producer]; ok {
-		delete(c.producers, m.Producer)
-		p.topic.removeProducer(p)
-	}
-}

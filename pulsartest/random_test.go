@@ -20,15 +20,15 @@ func randomStream(rnd *rand.Rand) []byte {
 	kind := wire.SubType(rnd.Intn(4))
 	for i := range uint64(2) {
 		topic := string(rune('a' + rnd.Intn(2)))
-		out = append(out, frames(&wire.Producer{Topic: topic, Producer: i, TopicEpoch: wire.Absent},
-			&wire.Subscribe{Topic: topic, Subscription: "s", SubType: kind, Consumer: i, ForceTopic: true, Durable: true,
+		out = append(out, frames(&cmdProducer{Topic: topic, Producer: i, TopicEpoch: wire.Absent},
+			&cmdSubscribe{Topic: topic, Subscription: "s", SubType: kind, Consumer: i, ForceTopic: true, Durable: true,
 				InitialPosition: wire.Earliest, Epoch: wire.Absent},
-			&wire.Flow{Consumer: i, Permits: 100})...)
+			&cmdFlow{Consumer: i, Permits: 100})...)
 	}
 	for range 1 + rnd.Intn(30) {
 		if rnd.Intn(4) == 0 {
 			data := wire.Join(randomMetadata(rnd), make([]byte, rnd.Intn(50)))
-			out = append(out, sendFrame(&wire.Send{Producer: uint64(rnd.Intn(20) / 9), Messages: 1}, data)...)
+			out = append(out, sendFrame(&cmdSend{Producer: uint64(rnd.Intn(20) / 9), Messages: 1}, data)...)
 		} else {
 			out = append(out, frames(randomCommand(rnd))...)
 		}
@@ -81,24 +81,24 @@ func randomCommand(rnd *rand.Rand) wire.Command {
 	who, request := uint64(rnd.Intn(20)/9), rnd.Uint64()
 	start := id()
 	return []wire.Command{
-		&wire.Ping{}, &wire.Pong{}, &wire.Lookup{Topic: topic}, &wire.PartitionedMetadata{Topic: topic},
-		&wire.Producer{Topic: topic, Producer: who, Request: request, TopicEpoch: wire.Absent,
+		&cmdPing{}, &cmdPong{}, &cmdLookup{Topic: topic}, &cmdPartitionedMetadata{Topic: topic},
+		&cmdProducer{Topic: topic, Producer: who, Request: request, TopicEpoch: wire.Absent,
 			AccessMode: wire.AccessMode(max(rnd.Intn(16)-11, 0))},
-		&wire.CloseProducer{Producer: who},
-		&wire.Subscribe{Topic: topic, Subscription: "s", SubType: wire.SubType(rnd.Intn(4)), Consumer: who, ForceTopic: true,
+		&cmdCloseProducer{Producer: who},
+		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.SubType(rnd.Intn(4)), Consumer: who, ForceTopic: true,
 			Durable: rnd.Intn(4) > 0, Start: &start, InitialPosition: wire.InitialPosition(rnd.Intn(2)), Epoch: wire.Absent,
 			KeyShared: &wire.KeySharedMeta{Mode: wire.KeySharedMode(rnd.Intn(2)),
 				HashRanges: []wire.IntRange{{Start: int32(rnd.Intn(100)), End: rnd.Int31n(70000)}}}},
-		&wire.Subscribe{Topic: topic, Subscription: "s", SubType: wire.Shared, Consumer: who, ForceTopic: true, Durable: true},
-		&wire.Flow{Consumer: who, Permits: uint32(rnd.Intn(50))}, &wire.Flow{Consumer: who, Permits: rnd.Uint32()},
-		&wire.Ack{Consumer: who, IDs: ids(), AckType: wire.AckType(rnd.Intn(2)), Request: request},
-		&wire.Ack{Consumer: who, IDs: ids(), Request: wire.Absent},
-		&wire.Redeliver{Consumer: who, IDs: ids(), Epoch: wire.Absent},
-		&wire.Seek{Consumer: who, ID: &start}, &wire.Seek{Consumer: who, PublishTime: request},
-		&wire.Unsubscribe{Consumer: who, Force: true}, &wire.CloseConsumer{Consumer: who},
-		&wire.GetLastMessageID{Consumer: who}, &wire.ConsumerStats{Consumer: who},
-		&wire.GetTopics{Namespace: "public/default", Pattern: "((a*"}, &wire.GetSchema{Topic: topic},
-		&wire.GetOrCreateSchema{Topic: topic, Schema: &wire.Schema{Name: "s"}}, &wire.TransactionsConnect{},
-		&wire.AuthResponse{}, &wire.SendReceipt{},
+		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.Shared, Consumer: who, ForceTopic: true, Durable: true},
+		&cmdFlow{Consumer: who, Permits: uint32(rnd.Intn(50))}, &cmdFlow{Consumer: who, Permits: rnd.Uint32()},
+		&cmdAck{Consumer: who, IDs: ids(), AckType: wire.AckType(rnd.Intn(2)), Request: request},
+		&cmdAck{Consumer: who, IDs: ids(), Request: wire.Absent},
+		&cmdRedeliver{Consumer: who, IDs: ids(), Epoch: wire.Absent},
+		&cmdSeek{Consumer: who, ID: &start}, &cmdSeek{Consumer: who, PublishTime: request},
+		&cmdUnsubscribe{Consumer: who, Force: true}, &cmdCloseConsumer{Consumer: who},
+		&cmdGetLastMessageID{Consumer: who}, &cmdConsumerStats{Consumer: who},
+		&cmdGetTopics{Namespace: "public/default", Pattern: "((a*"}, &cmdGetSchema{Topic: topic},
+		&cmdGetOrCreateSchema{Topic: topic, Schema: &wire.Schema{Name: "s"}}, &cmdTransactionsConnect{},
+		&cmdAuthResponse{}, &cmdSendReceipt{},
 	}[rnd.Intn(25)]
 }

@@ -7,58 +7,63 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// putSchema stores a schema unless the topic has it, and returns its version:
-// eight bytes, counted from 0. Without a schema there is none. The partitions
-// of a topic share its schemas.
-func (s *Server) putSchema(n topicName, schema *wire.Schema) []byte {
+// addSchema stores a schema unless the topic has it, and returns its version: eight bytes, counted from 0. Without a schema there is none.
+// The partitions of a topic share its schemas. A schema of another type than the newest is refused; whether two of one type are compatible
+// is not judged.
+func (s *Server) addSchema(n topicName, schema *wire.Schema) ([]byte, error) {
 	if schema == nil {
-		return nil
+		return nil, nil
 	}
 	all := s.schemas[n.base()]
 	for i, have := range all {
 		if have.Type == schema.Type && bytes.Equal(have.Data, schema.Data) {
-			return schemaVersion(i)
+			return schemaVersion(i), nil
 		}
 	}
-	s.schemas[n.base()] = append(all, *schema)
-	return schemaVersion(len(all))
+	if len(all) > 0 && all[len(all)-1].Type != schema.Type {
+		return nil, failf(wire.IncompatibleSchema, "Incompatible schema: exists schema type %s, new schema type %s",
+			all[len(all)-1].Type, schema.Type)
+	}
+	stored := *schema
+	stored.Name = n.namespace + "/" + n.base().local
+	s.schemas[n.base()] = append(all, stored)
+	return schemaVersion(len(all)), nil
+}
+
+// admitSchema is for a new consumer's schema. One that is the first of its topic is stored if nobody has used the topic without.
+func (t *topic) admitSchema(schema *wire.Schema) error {
+	if schema == nil {
+		return nil
+	}
+	all := t.server.schemas[t.name.base()]
+	if len(all) > 0 {
+		if newest := all[len(all)-1].Type; newest != schema.Type {
+			return failf(wire.IncompatibleSchema, "Incompatible schema: exists schema type %s, new schema type %s", newest, schema.Type)
+		}
+		return nil
+	}
+	used := len(t.log) > 0 || len(t.producers) > 0
+	for _, sub := range t.subs {
+		used = used || len(sub.consumers) > 0
+	}
+	if used {
+		return failf(wire.IncompatibleSchema, "Failed to add schema to an active topic with empty(BYTES) schema: new schema type %s", schema.Type)
+	}
+	_, err := t.server.addSchema(t.name, schema)
+	return err
 }
 
 func schemaVersion(i int) []byte { return binary.BigEndian.AppendUint64(nil, uint64(i)) }
 
-// schemaAt returns the schema of that version, by default the newest.
+// schemaAt returns the schema of that version, by default the newest; nil if there is none.
 func (s *Server) schemaAt(n topicName, version []byte) (*wire.Schema, int) {
 	all := s.schemas[n.base()]
-	i := len(all) - 1
+	i := uint64(len(all)) - 1
 	if len(version) == 8 {
-		if v := binary.BigEndian.Uint64(version); v < uint64(len(all)) {
-			i = int(v)
-		}
+		i = binary.BigEndian.Uint64(version)
 	}
-	if i < 0 {
+	if i >= uint64(len(all)) {
 		return nil, 0
 	}
-	return &all[i], i
-}
-
-func (c *session) getSchema(m *wire.GetSchema) {
-	response := &wire.GetSchemaResponse{Request: m.Request}
-	n, err := parseTopic(m.Topic)
-	if schema, i := c.server.schemaAt(n, m.Version); err == nil && schema != nil {
-		response.Schema, response.Version = schema, schemaVersion(i)
-	} else {
-		response.Error, response.Message = wire.TopicNotFound, "Topic not found or no-schema"
-	}
-	c.send(response, nil)
-}
-
-func (c *session) getOrCreateSchema(m *wire.GetOrCreateSchema) {
-	response := &wire.GetOrCreateSchemaResponse{Request: m.Request, Version: []byte{}}
-	t, err := c.server.topic(m.Topic, true)
-	if err != nil {
-		response.Error, response.Message = codeOf(err), err.Error()
-	} else if version := c.server.putSchema(t.name, m.Schema); version != nil {
-		response.Version = version
-	}
-	c.send(response, nil)
+	return &all[i], int(i)
 }

@@ -37,13 +37,18 @@ type Server struct {
 	sessions   map[*session]struct{}
 	topics     map[topicName]*topic
 	partitions map[topicName]int
+	tenants    map[string]bool
 	namespaces map[string]bool
 	schemas    map[topicName][]wire.Schema // by base name
+	limits     map[topicName]limits        // by base name
 	nextLedger uint64
 	nextName   uint64
 	faults     faults
+	rules      rules
+	clock      clock
 
 	hooked atomic.Pointer[Hook]
+	ruled  atomic.Bool // there are rules
 }
 
 // NewServer starts a server that is closed when the test ends and, unless
@@ -69,9 +74,12 @@ func Start(opts ...Option) (*Server, error) {
 		sessions:   map[*session]struct{}{},
 		topics:     map[topicName]*topic{},
 		partitions: map[topicName]int{},
+		tenants:    map[string]bool{"public": true},
 		namespaces: map[string]bool{"public/default": true},
 		schemas:    map[topicName][]wire.Schema{},
+		limits:     map[topicName]limits{},
 		nextLedger: 1,
+		clock:      clock{timers: map[*timer]struct{}{}},
 	}
 	for _, opt := range opts {
 		opt(&s.settings)
@@ -113,7 +121,7 @@ func (s *Server) Close() {
 	for c := range s.sessions {
 		c.close()
 	}
-	for _, t := range s.topics {
+	for t := range s.clock.timers {
 		t.stop()
 	}
 	s.mu.Unlock()
@@ -154,38 +162,4 @@ func (s *Server) serve(conn net.Conn) {
 	s.tasks.Add(2)
 	go c.read()
 	go c.write()
-}
-
-// after runs f under the lock once d has passed, unless the server is closed
-// or the timer stopped by then.
-func (s *Server) after(d time.Duration, f func()) *timer {
-	t := &timer{tasks: &s.tasks}
-	s.tasks.Add(1)
-	t.timer = time.AfterFunc(d, func() {
-		defer s.tasks.Done()
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !s.closed && !t.stopped {
-			f()
-		}
-	})
-	return t
-}
-
-// timer is a time.Timer whose function Close waits for. mu guards it.
-type timer struct {
-	timer   *time.Timer
-	tasks   *sync.WaitGroup
-	stopped bool
-}
-
-// stop may be called on a nil timer and on one that has run.
-func (t *timer) stop() {
-	if t == nil || t.stopped {
-		return
-	}
-	t.stopped = true
-	if t.timer.Stop() {
-		t.tasks.Done()
-	}
 }

@@ -19,6 +19,7 @@ type session struct {
 	server *Server
 	conn   net.Conn
 	log    *slog.Logger
+	ended  chan struct{} // closed with the session
 
 	// Guarded by server.mu.
 	connected bool
@@ -42,9 +43,9 @@ type session struct {
 
 // outgoing is a command, and the message that follows it.
 type outgoing struct {
-	cmd  wire.Command
-	data []byte
-	due  time.Time // zero: at once
+	cmd    wire.Command
+	data   []byte
+	queued time.Time
 }
 
 // maxQueued is how many answers may wait for a client before its next command
@@ -55,6 +56,7 @@ func newSession(s *Server, conn net.Conn) *session {
 	c := &session{
 		server:    s,
 		conn:      conn,
+		ended:     make(chan struct{}),
 		log:       s.logger.With("remote", conn.RemoteAddr().String()),
 		producers: map[uint64]*producer{},
 		consumers: map[uint64]*consumer{},
@@ -67,20 +69,12 @@ func newSession(s *Server, conn net.Conn) *session {
 
 // send queues a command. The caller holds server.mu.
 func (c *session) send(cmd wire.Command, data []byte) {
-	out := outgoing{cmd: cmd, data: data}
-	if d := c.server.faults.responseDelay; d > 0 {
-		out.due = time.Now().Add(d)
-	}
 	c.queue.Lock()
 	defer c.queue.Unlock()
 	if c.queue.closed {
 		return
 	}
-	c.queue.out = append(c.queue.out, out)
-	c.wakeWriter()
-}
-
-func (c *session) wakeWriter() {
+	c.queue.out = append(c.queue.out, outgoing{cmd, data, time.Now()})
 	select {
 	case c.queue.wake <- struct{}{}:
 	default:
@@ -92,9 +86,11 @@ func (c *session) close() {
 	_ = c.conn.Close()
 	c.queue.Lock()
 	defer c.queue.Unlock()
-	c.queue.closed = true
-	c.wakeWriter()
-	c.queue.room.Broadcast()
+	if !c.queue.closed {
+		c.queue.closed = true
+		close(c.ended)
+		c.queue.room.Broadcast()
+	}
 }
 
 func (c *session) read() {
@@ -110,10 +106,10 @@ func (c *session) read() {
 			return
 		}
 		verdict := c.server.ask(c, cmd, FromClient)
-		if verdict == Disconnect {
+		if !c.wait(verdict.delay) || verdict.action == disconnect {
 			return
 		}
-		if verdict == Drop {
+		if verdict.action == drop || verdict.action == answer && c.answerInstead(cmd, verdict.err) {
 			continue
 		}
 		if err := c.handle(cmd, data); err != nil {
@@ -122,6 +118,13 @@ func (c *session) read() {
 		}
 		c.waitForRoom()
 	}
+}
+
+// answerInstead answers a command that is not carried out. It reports false for one that has to be.
+func (c *session) answerInstead(cmd wire.Command, err error) bool {
+	c.server.mu.Lock()
+	defer c.server.mu.Unlock()
+	return c.answer(cmd, err)
 }
 
 // waitForRoom keeps a client that sends and does not read from filling memory.
@@ -136,28 +139,33 @@ func (c *session) waitForRoom() {
 func (c *session) write() {
 	defer c.server.tasks.Done()
 	defer c.close()
-	w := bufio.NewWriterSize(c.conn, 16*1024)
+	var w *bufio.Writer // a connection that says nothing sensible costs none
 	var batch []outgoing
 	var head []byte
-	for range c.queue.wake {
+	for {
+		select {
+		case <-c.ended:
+			return
+		case <-c.queue.wake:
+		}
 		c.queue.Lock()
-		closed := c.queue.closed
 		batch, c.queue.out = c.queue.out, batch[:0]
 		c.queue.room.Signal()
 		c.queue.Unlock()
-		if closed {
-			return
+		if w == nil {
+			w = bufio.NewWriterSize(c.conn, 16*1024)
 		}
 		for i, out := range batch {
-			if wait := time.Until(out.due); !out.due.IsZero() && wait > 0 {
-				if w.Flush() != nil || !c.pause(wait) {
+			verdict := c.server.ask(c, out.cmd, FromBroker)
+			if wait := time.Until(out.queued.Add(verdict.delay)); verdict.delay > 0 && wait > 0 {
+				if w.Flush() != nil || !c.wait(wait) {
 					return
 				}
 			}
-			switch c.server.ask(c, out.cmd, FromBroker) {
-			case Drop:
+			switch verdict.action {
+			case drop:
 				continue
-			case Disconnect:
+			case disconnect:
 				return
 			}
 			head = wire.AppendFrame(head[:0], out.cmd, len(out.data))
@@ -173,23 +181,18 @@ func (c *session) write() {
 	}
 }
 
-// pause waits for d; it reports false when the session ends meanwhile.
-func (c *session) pause(d time.Duration) bool {
-	deadline := time.NewTimer(d)
-	defer deadline.Stop()
-	for {
-		select {
-		case <-deadline.C:
-			c.wakeWriter() // it may have been taken from the loop
-			return true
-		case <-c.queue.wake:
-			c.queue.Lock()
-			closed := c.queue.closed
-			c.queue.Unlock()
-			if closed {
-				return false
-			}
-		}
+// wait waits for d; it reports false when the session ends meanwhile.
+func (c *session) wait(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-c.ended:
+		return false
 	}
 }
 

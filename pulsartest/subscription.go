@@ -1,6 +1,7 @@
 package pulsartest
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
@@ -13,6 +14,7 @@ type subscription struct {
 	name      string
 	durable   bool
 	kind      wire.SubType
+	used      bool // some consumer has given it its kind since the topic was loaded
 	cursor    cursor
 	consumers []*consumer     // in the order they came; Failover sorts them
 	pending   map[int]pending // sent and not acknowledged, on Shared and Key_Shared
@@ -51,8 +53,16 @@ func (s *subscription) forget() {
 	s.stop()
 	s.keys = keySelector{}
 	s.active = nil
-	s.unacked, s.blocked, s.turn = 0, false, 0
+	s.unacked, s.blocked = 0, false
 	s.cursor.read = s.cursor.mark
+}
+
+// title is the subscription's type as the admin API names it.
+func (s *subscription) title() string {
+	if !s.used {
+		return "None"
+	}
+	return s.kind.String()
 }
 
 // individual reports whether each consumer has messages of its own.
@@ -70,7 +80,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 			return failf(wire.ConsumerBusy, "Exclusive consumer is already connected")
 		}
 	}
-	s.kind = kind
+	s.kind, s.used = kind, true
 	if kind == wire.KeyShared {
 		if err := s.keys.add(c); err != nil {
 			return err
@@ -78,6 +88,7 @@ func (s *subscription) add(c *consumer, kind wire.SubType) error {
 	}
 	c.sub = s
 	s.consumers = append(s.consumers, c)
+	slices.SortStableFunc(s.consumers, func(a, b *consumer) int { return cmp.Compare(a.priority, b.priority) })
 	return nil
 }
 
@@ -138,7 +149,7 @@ func (s *subscription) closeConsumers(but *consumer) {
 			continue
 		}
 		delete(c.session.consumers, c.id)
-		c.session.send(&wire.CloseConsumer{Consumer: c.id, Request: noRequest}, nil)
+		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
 		s.out += c.out
 		s.again += c.again
 	}
@@ -155,26 +166,34 @@ func (s *subscription) reset(offset int) {
 }
 
 // ack acknowledges what m names. It does not matter whose it was.
-func (s *subscription) ack(m *wire.Ack) {
+func (s *subscription) ack(m *cmdAck) {
 	if m.AckType == wire.Cumulative {
 		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
 			s.ackCumulative(&m.IDs[0])
 		}
 	} else {
+		last, inVain := s.topic.last(), false
 		for i := range m.IDs {
-			s.ackOne(&m.IDs[i])
+			id := &m.IDs[i]
+			inVain = inVain || id.Ledger > last.Ledger || id.Ledger == last.Ledger && id.Entry > last.Entry
+			s.ackOne(id, inVain)
 		}
 	}
 	s.dispatch()
 }
 
-func (s *subscription) ackOne(id *wire.MessageID) {
+// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the end, where the real
+// broker gives up. What comes after that comes again when the consumer has gone.
+func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
 	offset, found := s.topic.find(id.Ledger, id.Entry)
 	if !found || s.cursor.acked(offset) {
 		return
 	}
 	delete(s.counts, offset)
-	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 && n > 1 {
+	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 {
+		if !s.topic.server.indexAcks || inVain {
+			return
+		}
 		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
 			if p, ok := s.pending[offset]; ok {
 				p.consumer.add(left - p.messages)
@@ -184,18 +203,29 @@ func (s *subscription) ackOne(id *wire.MessageID) {
 			return
 		}
 	}
-	s.cursor.ack(offset)
 	s.unpend(offset)
-	s.replay.remove(offset)
+	if !inVain {
+		s.cursor.ack(offset)
+		s.replay.remove(offset)
+	}
 }
 
+// ackCumulative ignores what is past the end, and in another ledger's.
 func (s *subscription) ackCumulative(id *wire.MessageID) {
+	if id.Entry == beforeFirst {
+		if offset, found := s.topic.find(id.Ledger, 0); found {
+			s.cursor.ackUpTo(offset)
+		}
+		return
+	}
 	offset, found := s.topic.find(id.Ledger, id.Entry)
-	s.cursor.ackUpTo(offset)
 	switch {
 	case !found:
-	case len(id.AckSet) > 0 && s.topic.log[offset].messages > 1:
-		s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+	case len(id.AckSet) > 0:
+		s.cursor.ackUpTo(offset)
+		if s.topic.server.indexAcks {
+			s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+		}
 	default:
 		s.cursor.ackUpTo(offset + 1)
 	}
@@ -203,7 +233,7 @@ func (s *subscription) ackCumulative(id *wire.MessageID) {
 
 // redeliver sends entries again: on Shared and Key_Shared those that c has of
 // the ones named, each counted once; else everything not acknowledged.
-func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
+func (s *subscription) redeliver(c *consumer, m *cmdRedeliver) {
 	if !s.individual() {
 		if m.Epoch != wire.Absent {
 			c.epoch = m.Epoch
@@ -232,10 +262,12 @@ func (s *subscription) redeliver(c *consumer, m *wire.Redeliver) {
 	back = slices.Compact(back)
 	for _, offset := range back {
 		s.unpend(offset)
-		s.counts[offset]++
+		if !s.cursor.acked(offset) { // or it was skipped meanwhile
+			s.counts[offset]++
+			s.replay.addAll([]int{offset})
+		}
 	}
-	c.blocked = false
-	s.replay.addAll(back)
+	c.unblock()
 	s.dispatch()
 }
 

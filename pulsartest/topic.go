@@ -3,7 +3,6 @@ package pulsartest
 import (
 	"math"
 	"sort"
-	"time"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
@@ -61,6 +60,10 @@ func (t *topic) append(e *entry) {
 	}
 }
 
+// beforeFirst is entry -1: the position before a ledger's first entry, to which a client without batch-index acks acknowledges when it
+// is in the middle of that entry.
+const beforeFirst = math.MaxUint64
+
 // find is the offset of the first entry at or after (ledger, id), and whether
 // it is exactly that one.
 func (t *topic) find(ledger, id uint64) (int, bool) {
@@ -85,7 +88,7 @@ func (t *topic) last() *wire.MessageID {
 	}
 	e := t.log[len(t.log)-1]
 	id := &wire.MessageID{Ledger: e.ledger, Entry: e.id, Partition: t.name.partition, BatchIndex: -1}
-	if e.messages > 1 {
+	if e.batch {
 		id.BatchIndex = int32(e.messages - 1)
 	}
 	return id
@@ -98,7 +101,7 @@ func (t *topic) unload() {
 	for name, sub := range t.subs {
 		sub.closeConsumers(nil)
 		sub.cursor.forgetIndexes()
-		sub.out, sub.again = 0, 0
+		sub.out, sub.again, sub.used, sub.turn = 0, 0, false, 0
 		if !sub.durable {
 			delete(t.subs, name)
 		}
@@ -118,8 +121,18 @@ func (t *topic) terminate() {
 
 // delete removes the topic and everything of it.
 func (t *topic) delete() {
-	t.unload()
+	for _, sub := range t.subs {
+		sub.closeConsumers(nil)
+	}
+	t.closeProducers()
+	t.stop()
 	delete(t.server.topics, t.name)
+}
+
+// unackedLimits are how many unacknowledged messages a consumer and a subscription may have; 0 is no limit.
+func (t *topic) unackedLimits() (consumer, subscription int) {
+	limits := t.server.limits[t.name.base()]
+	return limits.consumer.or(t.server.maxUnackedConsumer), limits.subscription.or(t.server.maxUnackedSub)
 }
 
 // stop stops the timers.
@@ -143,5 +156,3 @@ func (t *topic) subscription(name string, position wire.InitialPosition) *subscr
 	t.subs[name] = sub
 	return sub
 }
-
-func nowMillis() int64 { return time.Now().UnixMilli() }

@@ -44,7 +44,8 @@ func parseTopic(name string) (topicName, error) {
 		return t, fmt.Errorf("invalid topic name %q: no local name", name)
 	}
 	if i := strings.LastIndex(t.local, partitionSuffix); i >= 0 {
-		if n, err := strconv.ParseInt(t.local[i+len(partitionSuffix):], 10, 32); err == nil && n >= 0 {
+		suffix := t.local[i+len(partitionSuffix):]
+		if n, err := strconv.ParseInt(suffix, 10, 32); err == nil && n >= 0 && strconv.FormatInt(n, 10) == suffix {
 			t.partition = int32(n)
 		}
 	}

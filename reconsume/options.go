@@ -1,8 +1,10 @@
 package reconsume
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"regexp"
 	"strings"
@@ -13,45 +15,51 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// DefaultMaxDeliveries is how often a message is reconsumed before it is a dead letter, by default: as in all clients.
-const DefaultMaxDeliveries = 16
+const (
+	// DefaultMaxDeliveries is how often a message is reconsumed before it is a dead letter, by default: as in all clients.
+	DefaultMaxDeliveries = 16
+	// Unlimited, as Options.MaxDeliveries, has no message become a dead letter for the number of times that it was reconsumed:
+	// with delay levels the last one repeats, as PIP-94 has it. DeadLetter publishes dead letters all the same.
+	Unlimited = math.MaxUint32
+)
 
 // Options configures a Reconsumer.
 type Options struct {
-	// Topic is the topic that the messages come from; the first, if there are several. It names the default topics. A
-	// partitioned topic is named without -partition-N.
+	// Topic is the topic that the messages come from; the first, if there are several. It names the default topics, there
+	// without -partition-N, and the dead letter producer.
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
-	// ConsumerName is part of the dead letter producer's name. Default: none.
+	// ConsumerName is part of the dead letter producer's name. Default: five random letters.
 	ConsumerName string
 
 	// RetryLetterTopic is where retries go. Default: <Topic>-<Subscription>-RETRY.
 	RetryLetterTopic string
 	// DeadLetterTopic is where dead letters go. Default: <Topic>-<Subscription>-DLQ.
 	DeadLetterTopic string
-	// MaxDeliveries is how often a message is reconsumed before it is a dead letter. Default: 16.
+	// MaxDeliveries is how often a message is reconsumed before it is a dead letter; Unlimited for never. Default: 16.
 	MaxDeliveries uint32
 	// Backoff gives the delay of Later for the number of times that a message was reconsumed before. Default:
 	// backoff.DefaultDelayLevels.
 	Backoff backoff.RedeliveryBackoff
 
-	// ProducerOptions are for both producers; Topic, Name and Schema are replaced. Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics, Name for that of retries; Topic and Schema are replaced.
+	// Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// DeadLetterTopicProducerName is the dead letter producer's name, which only one at a time may have. Default: a
-	// unique one, made of topic, subscription and consumer.
+	// DeadLetterTopicProducerName is the dead letter producer's name, which only one at a time may have. Default:
+	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic that is made before the first dead letter,
 	// so that none is deleted unread. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's. Default: none.
 	Schema pulsar.Schema
-	// Decrypts says that the consumer decrypts its messages: then nothing is published without
-	// ProducerOptions.Encryption, so that no plain text leaks. Default: false.
+	// Decrypts says that the consumer decrypts its messages: then New needs ProducerOptions.Encryption with a key, so that no
+	// plain text leaks. Default: false.
 	Decrypts bool
-	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters. Default: false.
+	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
 	OmitReason bool
-	// OperationTimeout limits a call whose context has no deadline. Default: 30s.
+	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
 }
 
@@ -62,21 +70,20 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Topic == "" && (o.RetryLetterTopic == "" || o.DeadLetterTopic == "") {
 		return o, errors.New(`reconsume: Options.Topic is "", want the topic's name, or RetryLetterTopic and DeadLetterTopic`)
 	}
-	o.Topic = BaseTopic(o.Topic)
-	if o.RetryLetterTopic == "" {
-		o.RetryLetterTopic = o.Topic + "-" + o.Subscription + pulsar.RetryTopicSuffix
+	if e := o.ProducerOptions.Encryption; o.Decrypts && (e == nil || len(e.Keys) == 0) {
+		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with a key: what is " +
+			"published would be plain text")
 	}
-	if o.DeadLetterTopic == "" {
-		o.DeadLetterTopic = o.Topic + "-" + o.Subscription + pulsar.DlqTopicSuffix
-	}
+	prefix := BaseTopic(o.Topic) + "-" + o.Subscription
+	o.RetryLetterTopic = cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix)
+	o.DeadLetterTopic = cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix)
 	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
 		if strings.HasPrefix(topic, "non-persistent://") {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
 		}
 	}
-	if o.MaxDeliveries == 0 {
-		o.MaxDeliveries = DefaultMaxDeliveries
-	}
+	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, DefaultMaxDeliveries)
+	o.OperationTimeout = cmp.Or(o.OperationTimeout, 30*time.Second)
 	if o.Backoff == nil {
 		o.Backoff, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)
 	}
@@ -85,9 +92,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	if o.OperationTimeout < 0 {
 		return o, fmt.Errorf("reconsume: Options.OperationTimeout is %v, want 0 or more", o.OperationTimeout)
-	}
-	if o.OperationTimeout == 0 {
-		o.OperationTimeout = 30 * time.Second
 	}
 	return o, nil
 }
@@ -99,20 +103,32 @@ func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "
 
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
-	p.Topic, p.Schema, p.Name = o.RetryLetterTopic, o.Schema, ""
+	p.Topic, p.Schema = o.RetryLetterTopic, o.Schema
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
+	}
+	if p.Encryption != nil { // the client adds to it
+		e := *p.Encryption
+		p.Encryption = &e
 	}
 	return p
 }
 
 func (o *Options) deadLetterProducer() pulsar.ProducerOptions {
 	p := o.retryProducer()
-	p.Topic, p.Name = o.DeadLetterTopic, o.DeadLetterTopicProducerName
-	if p.Name == "" {
-		p.Name = fmt.Sprintf("%s-%s-%s-%010x-DLQ", o.Topic, o.Subscription, o.ConsumerName, rand.Uint64()>>24)
-	}
+	p.Topic = o.DeadLetterTopic
+	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
+		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))
 	return p
+}
+
+// letters returns five letters, as the client names consumers.
+func letters() string {
+	name := make([]byte, 5)
+	for i := range name {
+		name[i] = byte('a' + rand.IntN(26))
+	}
+	return string(name)
 }
 
 // createSubscription makes the initial subscription of the dead letter topic; upstream's producer option for it cannot be
@@ -123,8 +139,11 @@ func (o *Options) createSubscription(client pulsar.Client) error {
 	}
 	consumer, err := client.Subscribe(pulsar.ConsumerOptions{
 		Topic: o.DeadLetterTopic, SubscriptionName: o.InitialSubscriptionName, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1,
 	})
+	if err != nil && strings.Contains(err.Error(), "ConsumerBusy") {
+		return nil // it is there, and of another type than Shared
+	}
 	if err != nil {
 		return fmt.Errorf("initial subscription %s: %w", o.InitialSubscriptionName, err)
 	}

@@ -2,7 +2,6 @@ package reconsume
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -13,179 +12,157 @@ import (
 // After a producer could not be created the next attempt waits, twice as long each time.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
-// producer creates a pulsar.Producer when it is first needed. Creating one takes no context, so it happens in a goroutine of
-// its own, for all who wait together.
+// producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one takes no
+// context, so it happens in a goroutine of its own, for all calls that wait.
 type producer struct {
-	create func() (pulsar.Producer, error)
-	closed context.Context
+	topic   string
+	pending int // messages without an answer, at most
+	create  func() (pulsar.Producer, error)
+	timeout time.Duration // of create
+	closed  context.Context
 
-	mu      sync.Mutex
-	made    pulsar.Producer
-	attempt *attempt // under way
-	pause   time.Duration
-	next    time.Time // not before this
-	sending int
-	idle    chan struct{} // closed when nothing is being sent; close makes it
+	mu    sync.Mutex
+	made  *made // nil if the next call is to create one
+	pause time.Duration
+	next  time.Time      // not before this
+	work  sync.WaitGroup // creating and closing
 }
 
-type attempt struct {
-	done chan struct{}
-	made pulsar.Producer
-	err  error
+// made is a pulsar.Producer, or the attempt to create one.
+type made struct {
+	pulsar.Producer
+	err      error
+	ready    chan struct{}  // closed when Producer or err is set
+	calls    sync.WaitGroup // that use it
+	pending  chan struct{}
+	flushing chan struct{} // full while somebody flushes
 }
 
-func newProducer(closed context.Context, create func() (pulsar.Producer, error)) *producer {
-	return &producer{create: create, closed: closed}
-}
-
-func (p *producer) send(ctx context.Context, msg *pulsar.ProducerMessage) error {
-	made, err := p.get(ctx)
-	if err != nil {
-		return err
-	}
-	if !p.begin() {
-		return ErrClosed
-	}
-	defer p.end()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	defer context.AfterFunc(p.closed, cancel)()
-	if _, err := made.Send(ctx, msg); err != nil {
-		if p.closed.Err() != nil {
-			return ErrClosed
-		}
-		if errors.Is(err, pulsar.ErrProducerClosed) {
-			p.drop(made)
-		}
-		return fmt.Errorf("reconsume: publishing to %s: %w", made.Topic(), err)
-	}
-	return nil
-}
-
-// begin notes that something is about to be sent, and reports false if the producer is being closed: upstream's may panic
-// when it is closed meanwhile. end must follow.
-func (p *producer) begin() bool {
+// get returns what start may use, and whose calls it has to end. It waits for the attempt to create one, or begins one.
+func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
+	m, err := p.made, ctx.Err()
 	if p.closed.Err() != nil {
-		return false
+		err = ErrClosed
 	}
-	p.sending++
-	return true
+	if err != nil {
+		p.mu.Unlock()
+		return nil, err
+	}
+	if m == nil {
+		m = &made{ready: make(chan struct{}), pending: make(chan struct{}, p.pending), flushing: make(chan struct{}, 1)}
+		wait := time.Until(p.next)
+		p.made = m
+		p.work.Go(func() { p.try(m, wait) })
+	}
+	m.calls.Add(1)
+	p.mu.Unlock()
+	select {
+	case <-m.ready:
+		err = m.err
+	case <-p.closed.Done():
+		err = ErrClosed
+	case <-ctx.Done():
+		err = fmt.Errorf("reconsume: no producer in time: %w", ctx.Err())
+	}
+	if err != nil {
+		m.calls.Done()
+	}
+	return m, err
 }
 
-func (p *producer) end() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.sending--; p.sending == 0 && p.idle != nil {
-		close(p.idle)
+// try makes an attempt to create a producer.
+func (p *producer) try(m *made, wait time.Duration) {
+	defer close(m.ready)
+	select {
+	case <-time.After(wait):
+	case <-p.closed.Done():
 	}
-}
-
-// drop makes the next call create a producer anew: this one closed itself.
-func (p *producer) drop(closed pulsar.Producer) {
+	created, err := p.createAlone()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.made == closed {
+	if err == nil {
+		m.Producer, p.pause = created, 0
+		return
+	}
+	m.err = fmt.Errorf("reconsume: creating a producer of %s: %w", p.topic, err)
+	p.pause = min(max(2*p.pause, minPause), maxPause)
+	if p.next = time.Now().Add(p.pause); p.made == m {
 		p.made = nil
 	}
 }
 
-// get returns the producer. It waits for the attempt to create one that is under way, or begins one.
-func (p *producer) get(ctx context.Context) (pulsar.Producer, error) {
+// creating has the topics that a producer is being created for, each with a channel that is closed then: initial subscriptions
+// that were made at the same moment were once never answered.
+var creating sync.Map
+
+// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; what is created later is closed.
+func (p *producer) createAlone() (pulsar.Producer, error) {
+	timeout, done := time.After(p.timeout), make(chan struct{})
+	for other, busy := creating.LoadOrStore(p.topic, done); busy; other, busy = creating.LoadOrStore(p.topic, done) {
+		select {
+		case <-other.(chan struct{}):
+		case <-p.closed.Done():
+		case <-timeout:
+			return nil, context.DeadlineExceeded
+		}
+	}
+	defer close(done)
+	defer creating.Delete(p.topic)
 	if p.closed.Err() != nil {
 		return nil, ErrClosed
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	p.mu.Lock()
-	made, a := p.made, p.attempt
-	if made == nil && a == nil {
-		a = &attempt{done: make(chan struct{})}
-		p.attempt = a
-		go p.try(a, time.Until(p.next))
-	}
-	p.mu.Unlock()
-	if made != nil {
-		return made, nil
-	}
+	var made pulsar.Producer
+	var err error
+	created := make(chan struct{})
+	go func() {
+		defer close(created)
+		made, err = p.create()
+	}()
 	select {
-	case <-a.done:
-		if a.err != nil {
-			return nil, a.err
-		}
-		return a.made, nil
-	case <-p.closed.Done():
-		return nil, ErrClosed
-	case <-ctx.Done():
-		return nil, fmt.Errorf("reconsume: no producer in time: %w", ctx.Err())
+	case <-created:
+		return made, err
+	case <-timeout:
+		go func() {
+			if <-created; err == nil {
+				made.Close()
+			}
+		}()
+		return nil, context.DeadlineExceeded
 	}
 }
 
-// try makes an attempt to create the producer.
-func (p *producer) try(a *attempt, wait time.Duration) {
-	if wait > 0 {
-		timer := time.NewTimer(wait)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-p.closed.Done():
-		}
-	}
-	made, err := pulsar.Producer(nil), error(ErrClosed)
-	if p.closed.Err() == nil {
-		if made, err = p.create(); err != nil {
-			made, err = nil, fmt.Errorf("reconsume: creating a producer: %w", err) // upstream returns a nil *producer with it
-		}
-	}
+// replace has the next call create another producer, unless that was done before, and closes this one when its calls have
+// ended: they may still be answered.
+func (p *producer) replace(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.attempt = nil
-	switch {
-	case err != nil:
-		p.pause = min(max(2*p.pause, minPause), maxPause)
-		p.next = time.Now().Add(p.pause)
-	case p.closed.Err() != nil:
-		a.err = ErrClosed
-		go func() {
-			made.Close()
-			close(a.done)
-		}()
+	if m == nil || p.made != m {
 		return
-	default:
-		p.made, p.pause = made, 0
 	}
-	a.made, a.err = made, err
-	close(a.done)
+	p.made = nil
+	p.work.Go(func() {
+		if <-m.ready; m.err == nil {
+			m.calls.Wait()
+			m.Close()
+		}
+	})
 }
 
-// close closes what there is; the context that the producer was made with has ended, and with it what is being sent. It waits
-// a while for a producer that is being created: the client may be closed next, and would keep its connection.
+// close closes what there is; the context that the producer was made with has ended, and with it all calls. It waits a while
+// for a producer that is being created: the client may be closed next, and would keep its connection.
 func (p *producer) close() {
 	p.mu.Lock()
-	made, a := p.made, p.attempt
-	p.made = nil
-	if p.idle == nil {
-		p.idle = make(chan struct{})
-		if p.sending == 0 {
-			close(p.idle)
-		}
-	}
+	m := p.made
 	p.mu.Unlock()
-	patience := time.NewTimer(500 * time.Millisecond)
-	defer patience.Stop()
-	if a != nil {
-		select {
-		case <-a.done:
-		case <-patience.C:
-		}
-	}
-	if made != nil {
-		select {
-		case <-p.idle:
-		case <-patience.C:
-		}
-		made.Close()
+	p.replace(m)
+	done := make(chan struct{})
+	go func() {
+		p.work.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(500 * time.Millisecond):
 	}
 }

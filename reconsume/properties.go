@@ -2,37 +2,46 @@ package reconsume
 
 import (
 	"errors"
+	"fmt"
+	"go/token"
+	"maps"
 	"math"
+	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
 // Properties of retries and dead letters, beside those that pulsar-client-go names. The Java client writes the first too.
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
-	PropertyDelayLevel       = "DELAY_LEVEL"       // the last level that LaterLevel, or Later after it, used
+	PropertyDelayLevel       = "DELAY_LEVEL"       // of LaterLevel, or of Later after it
+	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon and the redelivery count that StartLater hands on
 	PropertyException        = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
+	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 )
 
-func isSystem(name string) bool {
-	switch name {
-	case pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
-		pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-		PropertyRealSubscription, PropertyDelayLevel, PropertyException, PropertyOriginTopic, PropertyRedeliveryCount,
-		PropertyDeadLetterTime:
-		return true
-	}
-	return false
+// system are the names that a custom property cannot have.
+var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
+	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
+	PropertyRealSubscription, PropertyDelayLevel, PropertyNackCount, PropertyException, PropertyExceptionType,
+	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime}
+
+// isRetry reports whether a client published these properties with a retry: all clients set all three.
+func isRetry(props map[string]string) bool {
+	return reconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
 }
 
 // reconsumeTimes returns how often a message was reconsumed. The property may be anybody's: what is no number, or less than
-// 0, counts as 0, and what is too large as the largest number.
+// 0, counts as 0, and what is too large as the largest number but one.
 func reconsumeTimes(props map[string]string) uint32 {
 	n, err := strconv.ParseInt(props[pulsar.SysPropertyReconsumeTimes], 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -41,33 +50,47 @@ func reconsumeTimes(props map[string]string) uint32 {
 	return uint32(min(max(n, 0), math.MaxUint32-1))
 }
 
-// delayLevel returns the level that a message has, or 0.
-func delayLevel(props map[string]string) int {
+// delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
+// counts with the level's delay beside it.
+func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	level, err := strconv.Atoi(props[PropertyDelayLevel])
-	if err != nil || level < 0 || level > math.MaxInt32 {
+	if err != nil || !isRetry(props) {
+		return 0
+	}
+	if delay, err := levels.Level(level); err != nil || props[pulsar.SysPropertyDelayTime] != millis(delay) {
 		return 0
 	}
 	return level
 }
 
-// DelayTime returns the delay that a retry was published with, and whether msg is a retry at all.
-func DelayTime(msg pulsar.Message) (time.Duration, bool) {
-	props := msg.Properties()
-	if _, ok := props[pulsar.SysPropertyReconsumeTimes]; !ok {
-		return 0, false
+// millis rounds up: never early.
+func millis(d time.Duration) string {
+	ms := d.Milliseconds()
+	if time.Duration(ms)*time.Millisecond < d {
+		ms++
 	}
-	millis, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
-	if err != nil || millis < 0 || millis > math.MaxInt64/int64(time.Millisecond) {
-		return 0, false
-	}
-	return time.Duration(millis) * time.Millisecond, true
+	return strconv.FormatInt(ms, 10)
 }
 
-// RedeliveryCount returns the redelivery count that LaterCounted handed on with msg, or 0.
+// DelayTime returns the delay that a retry was published with, counted from its publish time, and whether msg is a retry of
+// this or another client. The broker may deliver it sooner, much sooner with delayed delivery switched off; the properties may
+// be anybody's, so do not hold a message back by them for longer than a day.
+func DelayTime(msg pulsar.Message) (time.Duration, bool) {
+	props := msg.Properties()
+	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
+	if err != nil || ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) || !isRetry(props) {
+		return 0, false
+	}
+	return time.Duration(ms) * time.Millisecond, true
+}
+
+// RedeliveryCount returns the redelivery count that StartLater handed on with msg, or 0.
 func RedeliveryCount(msg pulsar.Message) uint32 {
-	n, err := strconv.ParseUint(msg.Properties()[PropertyRedeliveryCount], 10, 32)
-	if err != nil {
-		return 0
+	props := msg.Properties()
+	times, count, _ := strings.Cut(props[PropertyNackCount], ":")
+	n, err := strconv.ParseUint(count, 10, 32)
+	if err != nil || !isRetry(props) || times != props[pulsar.SysPropertyReconsumeTimes] {
+		return 0 // of an earlier retry, or somebody else's
 	}
 	return uint32(n)
 }
@@ -75,13 +98,12 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 // properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
 // them. They only inform: where a message goes is up to Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
-	props := make(map[string]string, len(msg.Properties())+len(custom)+8)
-	for name, value := range msg.Properties() {
-		props[name] = value
-	}
-	delete(props, PropertyRedeliveryCount)
+	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
+	maps.Copy(props, msg.Properties())
 	for name, value := range custom {
-		props[name] = value
+		if !slices.Contains(system, name) {
+			props[name] = value
+		}
 	}
 	id := msg.ID().String()
 	for name, value := range map[string]string{
@@ -97,16 +119,23 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	return props
 }
 
-func (o *Options) retryProperties(msg pulsar.Message, delay time.Duration, level int, custom map[string]string) map[string]string {
-	props := o.properties(msg, custom)
+// retry is how a message is reconsumed.
+type retry struct {
+	delay  time.Duration
+	level  int // from 1, or 0
+	nacked bool
+	custom map[string]string
+}
+
+func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {
+	props := o.properties(msg, r.custom)
 	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(reconsumeTimes(props))+1, 10)
-	millis := delay.Milliseconds()
-	if time.Duration(millis)*time.Millisecond < delay {
-		millis++ // never early
+	props[pulsar.SysPropertyDelayTime] = millis(r.delay)
+	if r.level > 0 {
+		props[PropertyDelayLevel] = strconv.Itoa(r.level)
 	}
-	props[pulsar.SysPropertyDelayTime] = strconv.FormatInt(millis, 10)
-	if level > 0 {
-		props[PropertyDelayLevel] = strconv.Itoa(level)
+	if r.nacked {
+		props[PropertyNackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], uint64(msg.RedeliveryCount())+1)
 	}
 	return props
 }
@@ -115,6 +144,9 @@ const maxReason = 1024
 
 func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error) map[string]string {
 	props := o.properties(msg, custom)
+	if reason != nil {
+		props[PropertyExceptionType] = typeName(reason)
+	}
 	if reason != nil && !o.OmitReason {
 		text := reason.Error()
 		if len(text) > maxReason {
@@ -126,4 +158,24 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 	props[PropertyRedeliveryCount] = strconv.FormatUint(uint64(msg.RedeliveryCount()), 10)
 	props[PropertyDeadLetterTime] = strconv.FormatInt(time.Now().UnixMilli(), 10)
 	return props
+}
+
+// typeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
+// nothing, or else of the last one.
+func typeName(err error) string {
+	for {
+		t := reflect.TypeOf(err)
+		name := t.Name()
+		if t.Kind() == reflect.Pointer {
+			name = t.Elem().Name()
+		}
+		inner := errors.Unwrap(err)
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
+			inner = joined.Unwrap()[0]
+		}
+		if inner == nil || token.IsExported(name) {
+			return t.String()
+		}
+		err = inner
+	}
 }

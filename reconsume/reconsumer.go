@@ -3,13 +3,16 @@
 // Retry topics are as in the Java client; the delay levels are proposed by PIP-94, a draft that is not part of any.
 //
 // Names of topics and properties are those of the Java and Go clients, which can read each other's retries and these.
+// docs/properties.md lists the properties.
 package reconsume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,12 +27,23 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrSystemProperty says that a custom property has a name that the clients use themselves.
-	ErrSystemProperty = errors.New("reconsume: property belongs to the client")
+	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The
+	// client cannot publish it with that, and with the consumer's nobody could read it.
+	ErrOtherSchema = errors.New("reconsume: the payload is of another version of the schema than the consumer's")
+	// ErrDelayRefused says that the broker has not answered a message whose delay was longer than any before. It refuses what
+	// is longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says so.
+	ErrDelayRefused = errors.New("reconsume: no answer to such a delay, as when the namespace does not allow it")
+
+	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
+)
+
+const (
+	maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
+	patience = 5 * time.Second            // for the answer to a delay longer than any before
 )
 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
-// may use it.
+// may use it; what they publish at the same time goes to the broker together.
 //
 // Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
 // an error if either failed: then the message is not acknowledged, unless the error is ErrNotAcknowledged and the
@@ -38,6 +52,8 @@ var (
 type Reconsumer struct {
 	o           Options
 	retries     *producer
+	untried     *producer    // for delays longer than accepted
+	accepted    atomic.Int64 // the longest delay
 	deadLetters *producer
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
@@ -54,8 +70,17 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r := &Reconsumer{o: o}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	r.retries = newProducer(r.ctx, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
-	r.deadLetters = newProducer(r.ctx, func() (pulsar.Producer, error) {
+	create := func(topic string, create func() (pulsar.Producer, error)) *producer {
+		return &producer{topic: topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), create: create,
+			timeout: o.OperationTimeout, closed: r.ctx}
+	}
+	r.retries = create(o.RetryLetterTopic, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
+	r.untried = create(o.RetryLetterTopic, func() (pulsar.Producer, error) {
+		p := o.retryProducer()
+		p.Name = "" // retries has it
+		return client.CreateProducer(p)
+	})
+	r.deadLetters = create(o.DeadLetterTopic, func() (pulsar.Producer, error) {
 		if err := o.createSubscription(client); err != nil {
 			return nil, err
 		}
@@ -70,24 +95,22 @@ func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 // Later reconsumes a message after the policy's delay: the first time after Backoff.Next(0), or level 1, and so on. After
 // Options.MaxDeliveries times the message goes to the dead letter topic instead, at once.
 //
-// With delay levels, RECONSUMETIMES decides the level, until LaterLevel was used: from then it is one more than the last.
-// Past the last level it stays on the last.
+// With delay levels, RECONSUMETIMES decides the level, unless the message was last reconsumed by LaterLevel, or by Later after
+// it: then it is the next level. Past the last level it stays on the last.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	if cm.Message == nil {
 		return errNoMessage
 	}
 	props := cm.Properties()
-	n := reconsumeTimes(props)
-	levels, ok := r.o.Backoff.(backoff.DelayLevels)
-	if last := delayLevel(props); ok && last > 0 {
-		level := min(last+1, len(levels))
-		return r.later(ctx, cm, levels[level-1], level, nil)
+	levels, _ := r.o.Backoff.(backoff.DelayLevels)
+	if last := delayLevel(props, levels); last > 0 {
+		return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
 	}
-	return r.later(ctx, cm, r.o.Backoff.Next(n), 0, nil)
+	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})()
 }
 
 // LaterLevel is Later with a delay level, from 1: its delay is the level's. It returns ErrNoLevels if the policy has no
-// levels, and an error for a level that there is not. (Tencent's and RocketMQ's clients take the nearest.)
+// levels, and an error for an unknown level. (Tencent's and RocketMQ's clients take the nearest.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
 	levels, ok := r.o.Backoff.(backoff.DelayLevels)
 	if !ok {
@@ -97,91 +120,112 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, delay, level, nil)
+	return r.later(ctx, cm, retry{delay: delay, level: level})()
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. A negative
-// delay counts as 0. Properties that the clients use themselves cannot be set: ErrSystemProperty.
+// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. They may be a
+// copy of those: names that the clients use themselves are ignored. A negative delay counts as 0, one of more than a hundred
+// years as a hundred years.
 //
-// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second.
+// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second. A delay
+// longer than its namespace allows is ErrDelayRefused, after five seconds.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string) error {
-	for name := range properties {
-		if isSystem(name) {
-			return fmt.Errorf("%w: %s", ErrSystemProperty, name)
-		}
-	}
-	return r.later(ctx, cm, delay, 0, properties)
+	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
 }
 
-// later publishes a retry, of a level if level is not 0.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration, level int,
-	custom map[string]string) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	n := reconsumeTimes(cm.Properties())
-	if n >= r.o.MaxDeliveries {
-		props := r.o.deadLetterProperties(cm.Message, custom, fmt.Errorf("reconsumed %d times", n))
-		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.publish(ctx, r.deadLetters, cm, props, 0)
-	}
-	delay = max(0, delay)
-	props := r.o.retryProperties(cm.Message, delay, level, custom)
-	return r.publish(ctx, r.retries, cm, props, delay)
-}
-
-// LaterCounted is LaterAfter for a message that was nacked: its next redelivery count goes along in REDELIVERY_COUNT, so that
-// its delays go on growing.
-func (r *Reconsumer) LaterCounted(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	count := strconv.FormatUint(uint64(cm.RedeliveryCount())+1, 10)
-	return r.later(ctx, cm, delay, 0, map[string]string{PropertyRedeliveryCount: count})
+// StartLater begins what LaterAfter does, for a message that was nacked: its next redelivery count goes along, so that its
+// delays go on growing. It and wait are as with StartDeadLetter; only a delay longer than any before may change the order.
+func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
+	return r.later(ctx, cm, retry{delay: delay, nacked: true})
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	if cm.Message == nil {
-		return errNoMessage
-	}
-	return r.publish(ctx, r.deadLetters, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+	return r.StartDeadLetter(ctx, cm, reason)()
 }
 
-var errNoMessage = errors.New("reconsume: message is nil, want one that was received")
+// StartDeadLetter begins what DeadLetter does. It blocks until there is a producer with room for the message and returns wait,
+// which must be called and does the rest. Calls made one after the other publish in that order, whoever waits first.
+func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+	if cm.Message == nil {
+		return failed(errNoMessage)
+	}
+	return r.publish(ctx, r.deadLetters.start, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+}
 
-func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.ConsumerMessage, props map[string]string,
-	delay time.Duration) error {
+// later publishes a retry, or else a dead letter.
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) (wait func() error) {
+	if cm.Message == nil {
+		return failed(errNoMessage)
+	}
+	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
+		props := r.o.deadLetterProperties(cm.Message, retry.custom, fmt.Errorf("reconsumed %d times", n))
+		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
+		return r.publish(ctx, r.deadLetters.start, cm, props, 0)
+	}
+	retry.delay = min(max(0, retry.delay), maxDelay)
+	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
+}
+
+// startDelayed is start for retries. After a refused delay upstream's producer hears of no answer any more, though the broker
+// publishes what follows, which then comes twice. So what is longer than any delay before has a producer of its own.
+func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	p := r.retries
+	if int64(msg.DeliverAfter) > r.accepted.Load() {
+		p = r.untried
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	answered := p.start(ctx, msg)
+	return func() error {
+		defer cancel(nil)
+		if p == r.untried {
+			defer time.AfterFunc(patience, func() { cancel(fmt.Errorf("%w: %v", ErrDelayRefused, msg.DeliverAfter)) }).Stop()
+		}
+		err := answered()
+		if err != nil && p == r.retries {
+			r.accepted.Store(0) // the namespace may allow less by now
+		}
+		for old := r.accepted.Load(); err == nil && old < int64(msg.DeliverAfter); old = r.accepted.Load() {
+			r.accepted.CompareAndSwap(old, int64(msg.DeliverAfter))
+		}
+		return err
+	}
+}
+
+func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
+	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
+	if cm.Consumer == nil {
+		return failed(errNoMessage)
+	}
+	if !r.o.readable(cm.Message) {
+		return failed(fmt.Errorf("%w: version %x of %s", ErrOtherSchema, cm.SchemaVersion(), cm.Topic()))
+	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
+	cancel := context.CancelFunc(func() {})
 	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
-		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
-		defer cancel()
 	}
-	if cm.Consumer == nil {
-		return errors.New("reconsume: the message's Consumer is nil, want the one that received it")
-	}
-	if r.o.Decrypts && r.o.ProducerOptions.Encryption == nil {
-		return errors.New("reconsume: the consumer decrypts, want ProducerOptions.Encryption: the copy would be plain text")
-	}
-	msg := &pulsar.ProducerMessage{
+	answer := start(ctx, &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),
 		Key:          cm.Key(),
 		OrderingKey:  cm.OrderingKey(),
 		EventTime:    cm.EventTime(),
 		Properties:   props,
 		DeliverAfter: delay,
+	})
+	return func() error {
+		defer cancel()
+		if err := answer(); err != nil {
+			return err
+		}
+		if err := cm.Consumer.AckID(cm.ID()); err != nil {
+			return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
+		}
+		return nil
 	}
-	if err := p.send(ctx, msg); err != nil {
-		return err
-	}
-	if err := cm.Consumer.AckID(cm.ID()); err != nil {
-		return fmt.Errorf("%w: %w", ErrNotAcknowledged, err)
-	}
-	return nil
 }
 
 // Close closes the producers. Calls in flight return ErrClosed; a producer that is being created is closed when it is
@@ -189,5 +233,6 @@ func (r *Reconsumer) publish(ctx context.Context, p *producer, cm pulsar.Consume
 func (r *Reconsumer) Close() {
 	r.close()
 	r.retries.close()
+	r.untried.close()
 	r.deadLetters.close()
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"maps"
 	"strings"
-	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,105 +21,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-var errBroker = errors.New("broker says no")
-
-// client makes producers that note what they are sent.
-type client struct {
-	pulsar.Client
-	mu        sync.Mutex
-	slow      time.Duration // to create a producer
-	stuck     bool          // publishing
-	failures  int           // of creating, to come
-	created   []pulsar.ProducerOptions
-	sent      map[string][]*pulsar.ProducerMessage
-	sendErr   error
-	sending   int
-	closed    int
-	tooSoon   bool // a producer was closed while it sent
-	subscribe []pulsar.ConsumerOptions
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, // they stay behind in pulsar-client-go when a client is closed
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1"),
+		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
 }
-
-func (c *client) Subscribe(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-	c.subscribe = append(c.subscribe, o)
-	return &consumer{}, nil
-}
-
-func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
-	time.Sleep(c.slow)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.created = append(c.created, o)
-	if c.failures--; c.failures >= 0 {
-		return (*producer)(nil), errBroker // typed, as upstream's
-	}
-	return &producer{c: c, topic: o.Topic}, nil
-}
-
-type producer struct {
-	pulsar.Producer
-	c     *client
-	topic string
-}
-
-func (p *producer) Topic() string { return p.topic }
-func (p *producer) Close() {
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	p.c.closed++
-	p.c.tooSoon = p.c.tooSoon || p.c.sending > 0
-}
-
-func (p *producer) Send(ctx context.Context, m *pulsar.ProducerMessage) (pulsar.MessageID, error) {
-	if p.c.stuck {
-		p.c.mu.Lock()
-		p.c.sending++
-		p.c.mu.Unlock()
-		<-ctx.Done()
-		time.Sleep(time.Millisecond)
-		p.c.mu.Lock()
-		p.c.sending--
-		p.c.mu.Unlock()
-		return nil, ctx.Err()
-	}
-	p.c.mu.Lock()
-	defer p.c.mu.Unlock()
-	if p.c.sendErr != nil {
-		return nil, p.c.sendErr
-	}
-	p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
-	return nil, nil
-}
-
-// consumer notes what is acknowledged.
-type consumer struct {
-	pulsar.Consumer
-	acked  int
-	ackErr error
-}
-
-func (c *consumer) AckID(pulsar.MessageID) error { c.acked++; return c.ackErr }
-func (c *consumer) Close()                       {}
-
-type message struct {
-	pulsar.Message
-	props map[string]string
-}
-
-func (m message) ID() pulsar.MessageID          { return pulsar.NewMessageID(3, 4, 0, 1) }
-func (m message) Topic() string                 { return "persistent://public/default/orders-partition-1" }
-func (m message) Payload() []byte               { return []byte("secret") }
-func (m message) Key() string                   { return "key" }
-func (m message) OrderingKey() string           { return "ordering" }
-func (m message) EventTime() time.Time          { return time.UnixMilli(5) }
-func (m message) Properties() map[string]string { return m.props }
-func (m message) RedeliveryCount() uint32       { return 7 }
-
-const (
-	retries     = "persistent://public/default/orders-sub-RETRY"
-	deadLetters = "persistent://public/default/orders-sub-DLQ"
-)
 
 // run runs a test of a Reconsumer in virtual time.
 func run(t *testing.T, o reconsume.Options, test func(*testing.T, *reconsume.Reconsumer, *client, *consumer)) {
@@ -137,11 +46,14 @@ var bg = context.Background()
 
 func TestOptions(t *testing.T) {
 	for want, o := range map[string]reconsume.Options{
-		"Subscription":     {Topic: "t"},
-		"Topic":            {Subscription: "s", RetryLetterTopic: "r"},
-		"non-persistent":   {Subscription: "s", Topic: "non-persistent://a/b/c"},
-		"Options.Backoff":  {Subscription: "s", Topic: "t", Backoff: backoff.Exponential{Multiplier: -1}},
-		"OperationTimeout": {Subscription: "s", Topic: "t", OperationTimeout: -1},
+		"Subscription":                       {Topic: "t"},
+		"Topic":                              {Subscription: "s", RetryLetterTopic: "r"},
+		"non-persistent":                     {Subscription: "s", Topic: "non-persistent://a/b/c"},
+		"Options.Backoff":                    {Subscription: "s", Topic: "t", Backoff: backoff.Exponential{Multiplier: -1}},
+		"OperationTimeout":                   {Subscription: "s", Topic: "t", OperationTimeout: -1},
+		"without ProducerOptions.Encryption": {Subscription: "s", Topic: "t", Decrypts: true},
+		"want it with a key": {Subscription: "s", Topic: "t", Decrypts: true,
+			ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{}}},
 	} {
 		_, err := reconsume.New(&client{}, o)
 		assert.ErrorContains(t, err, want)
@@ -164,8 +76,11 @@ func TestPropertiesOfRetries(t *testing.T) {
 		"first":                    {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"}, time.Second, false},
 		"third":                    {map[string]string{"RECONSUMETIMES": "2"}, 0, map[string]string{"RECONSUMETIMES": "3"}, 10 * time.Second, false},
 		"a level":                  {nil, 4, map[string]string{"DELAY_LEVEL": "4", "RECONSUMETIMES": "1"}, 30 * time.Second, false},
-		"after a level":            {map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
-		"after the last":           {map[string]string{"DELAY_LEVEL": "18"}, 0, map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
+		"after a level":            {retried("DELAY_LEVEL", "4", "DELAY_TIME", "30000"), 0, map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
+		"after the last":           {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0, map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
+		"a level of their own":     {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": "4"}, time.Second, false},
+		"and again":                {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0, map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
+		"a count of their own":     {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0, map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, time.Second, false},
 		"far too high":             {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second, false},
 		"no number":                {map[string]string{"RECONSUMETIMES": "abc", "DELAY_LEVEL": "x"}, 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
 		"negative":                 {map[string]string{"RECONSUMETIMES": "-1"}, 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
@@ -209,6 +124,50 @@ func TestPropertiesOfRetries(t *testing.T) {
 	}
 }
 
+// retried returns what a client says of a retry, and more.
+func retried(more ...string) map[string]string {
+	props := map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "persistent://public/default/orders", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
+	for i := 0; i < len(more); i += 2 {
+		props[more[i]] = more[i+1]
+	}
+	return props
+}
+
+// What an application adds may be a copy of what the message has.
+func TestCustomProperties(t *testing.T) {
+	run(t, reconsume.Options{MaxDeliveries: 2}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		props := map[string]string{"mine": "1", "EXCEPTION_MESSAGE": "mine too", "DELAY_LEVEL": "x"}
+		for range 3 {
+			custom := maps.Clone(props)
+			custom["more"], custom["RECONSUMETIMES"], custom["REAL_TOPIC"], custom["ORIGIN_TOPIC"] = "2", "99", "evil", "evil"
+			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{props: props}}, 0, custom))
+			if len(c.sent[deadLetters]) > 0 {
+				break
+			}
+			props = c.sent[retries][len(c.sent[retries])-1].Properties
+		}
+		require.Len(t, c.sent[retries], 2)
+		require.Len(t, c.sent[deadLetters], 1)
+		assert.Equal(t, "2", props["RECONSUMETIMES"])
+		assert.Equal(t, "persistent://public/default/orders", props["REAL_TOPIC"])
+		assert.NotContains(t, props, "ORIGIN_TOPIC")
+		for _, name := range []string{"mine", "more", "EXCEPTION_MESSAGE", "DELAY_LEVEL"} {
+			assert.Contains(t, props, name)
+		}
+		assert.Equal(t, message{}.Topic(), c.sent[deadLetters][0].Properties["ORIGIN_TOPIC"])
+	})
+}
+
+func TestUnlimited(t *testing.T) {
+	run(t, reconsume.Options{MaxDeliveries: reconsume.Unlimited}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		for _, times := range []string{"17", "18", "4000000000", "99999999999"} {
+			require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("RECONSUMETIMES", times)}}))
+			require.Equal(t, 2*time.Hour, c.sent[retries][len(c.sent[retries])-1].DeliverAfter)
+		}
+		require.Empty(t, c.sent[deadLetters])
+	})
+}
+
 func TestLaterAfter(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
@@ -216,11 +175,6 @@ func TestLaterAfter(t *testing.T) {
 		require.Zero(t, c.sent[retries][0].DeliverAfter)
 		require.Equal(t, "b", c.sent[retries][0].Properties["a"])
 		require.Equal(t, "0", c.sent[retries][0].Properties["DELAY_TIME"])
-		for _, name := range []string{"RECONSUMETIMES", "DELAY_LEVEL", "REAL_TOPIC", "ORIGIN_TOPIC"} {
-			err := r.LaterAfter(bg, cm, 0, map[string]string{name: "x"})
-			require.ErrorIs(t, err, reconsume.ErrSystemProperty)
-			require.ErrorContains(t, err, name)
-		}
 		for _, level := range []int{-1, 0, 19} {
 			require.ErrorContains(t, r.LaterLevel(bg, cm, level), fmt.Sprint(level))
 		}
@@ -237,131 +191,89 @@ func TestLaterAfter(t *testing.T) {
 	})
 }
 
+func all(*pulsar.ProducerMessage) bool { return true }
+
 func TestTheCountGoesAlong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"REDELIVERY_COUNT": "3"}}}
-		require.NoError(t, r.LaterCounted(bg, cm, time.Second))
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
+		require.NoError(t, r.StartLater(bg, cm, time.Second)())
 		require.NoError(t, r.Later(bg, cm))
 		require.EqualValues(t, 8, reconsume.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
 		require.Zero(t, reconsume.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
-		require.Zero(t, reconsume.RedeliveryCount(message{props: map[string]string{"REDELIVERY_COUNT": "-1"}}))
+		require.Zero(t, reconsume.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
+		require.Zero(t, reconsume.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
+		require.Zero(t, reconsume.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "their own")
 	})
+}
+
+// A client may call a fresh message's properties so too.
+func TestDelayTime(t *testing.T) {
+	for want, props := range map[time.Duration]map[string]string{
+		1500 * time.Millisecond: retried("DELAY_TIME", "1500"),
+		0:                       {"DELAY_TIME": "1500"},
+		-1:                      {"DELAY_TIME": "1500", "RECONSUMETIMES": "1"},
+		-2:                      retried("DELAY_TIME", "9223372036854775807"),
+		-3:                      retried("DELAY_TIME", "-1"),
+	} {
+		d, ok := reconsume.DelayTime(message{props: props})
+		assert.Equal(t, max(0, want), d)
+		assert.Equal(t, want > 0, ok)
+	}
+}
+
+func TestProducerNames(t *testing.T) {
+	for _, c := range []struct{ given, want string }{
+		{"", "^persistent://public/default/orders-partition-3-sub-[a-z]{5}-[a-z]{5}-DLQ$"},
+		{"mine", "^mine$"},
+	} {
+		o := reconsume.Options{DeadLetterTopicProducerName: c.given, ProducerOptions: pulsar.ProducerOptions{Name: "retries"}}
+		run(t, o, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
+			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+			require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
+			require.NoError(t, r.DeadLetter(bg, cm, nil))
+			assert.Equal(t, "retries", cl.created[0].Name)
+			assert.Regexp(t, c.want, cl.created[1].Name)
+		})
+	}
+}
+
+// The type is what dead letters can be grouped by.
+func TestExceptionType(t *testing.T) {
+	for want, reason := range map[string]error{
+		"*errors.errorString":           fmt.Errorf("a: %w", fmt.Errorf("b: %w", errors.New("c"))),
+		"*fs.PathError":                 fmt.Errorf("a: %w", &fs.PathError{Err: errBroker}),
+		"syscall.Errno":                 errors.Join(fmt.Errorf("a: %w", syscall.ENOENT), errBroker),
+		"context.deadlineExceededError": fmt.Errorf("%w, %w", context.DeadlineExceeded, &fs.PathError{}),
+	} {
+		run(t, reconsume.Options{OmitReason: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reason))
+			props := c.sent[deadLetters][0].Properties
+			assert.Equal(t, want, props["EXCEPTION_TYPE"])
+			assert.NotContains(t, props, "EXCEPTION_MESSAGE")
+		})
+	}
 }
 
 func TestDeadLetters(t *testing.T) {
 	o := reconsume.Options{ConsumerName: "me", InitialSubscriptionName: "readers"}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: map[string]string{"RECONSUMETIMES": "2"}}}
-		require.NoError(t, r.DeadLetter(bg, cm, errors.New(strings.Repeat("é", 1000))))
+		require.NoError(t, r.DeadLetter(bg, cm, fmt.Errorf("%s%w", strings.Repeat("é", 1000), &fs.PathError{Err: errBroker})))
 		require.NoError(t, r.DeadLetter(bg, cm, nil))
 		first, second := c.sent[deadLetters][0].Properties, c.sent[deadLetters][1].Properties
 		assert.Equal(t, strings.Repeat("é", 512), first["EXCEPTION_MESSAGE"])
 		assert.Equal(t, "7", first["REDELIVERY_COUNT"])
-		assert.Equal(t, "7", second["REDELIVERY_COUNT"])
+		assert.Equal(t, "*fs.PathError", first["EXCEPTION_TYPE"])
 		assert.NotContains(t, second, "EXCEPTION_MESSAGE")
+		assert.NotContains(t, second, "EXCEPTION_TYPE")
 		assert.Equal(t, "2", first["RECONSUMETIMES"])
 		assert.Equal(t, message{}.Topic(), first["ORIGIN_TOPIC"])
 		assert.Equal(t, fmt.Sprint(time.Now().UnixMilli()), first["DEAD_LETTER_TIME"])
 		require.Len(t, c.created, 1)
-		assert.Regexp(t, "^persistent://public/default/orders-sub-me-[0-9a-f]{10}-DLQ$", c.created[0].Name)
+		assert.Regexp(t, "^persistent://public/default/orders-partition-3-sub-me-[a-z]{5}-DLQ$", c.created[0].Name)
 		assert.Equal(t, pulsar.LZ4, c.created[0].CompressionType)
 		require.Len(t, c.subscribe, 1)
 		assert.Equal(t, "readers", c.subscribe[0].SubscriptionName)
-	})
-}
-
-// Nothing is acknowledged unless the publish was confirmed.
-func TestErrors(t *testing.T) {
-	later := func(r *reconsume.Reconsumer, ctx context.Context, acks *consumer) error {
-		return r.Later(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}})
-	}
-	for name, test := range map[string]func(*testing.T, *reconsume.Reconsumer, *client, *consumer){
-		"publish": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.sendErr = errBroker
-			require.ErrorIs(t, later(r, bg, acks), errBroker)
-			require.ErrorContains(t, later(r, bg, acks), retries)
-			c.sendErr = pulsar.ErrProducerClosed
-			require.Error(t, later(r, bg, acks))
-			require.Len(t, c.created, 1)
-			c.sendErr = errBroker
-			require.Error(t, later(r, bg, acks))
-			require.Len(t, c.created, 2, "a producer that closed itself is replaced")
-		},
-		"publish in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.stuck = true
-			ctx, cancel := context.WithTimeout(bg, time.Second)
-			defer cancel()
-			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
-		},
-		"no producer": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.failures, c.slow = 100, time.Millisecond
-			var calls sync.WaitGroup
-			for range 10 { // share an attempt
-				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), errBroker) })
-			}
-			calls.Wait()
-			synctest.Wait()
-			require.Len(t, c.created, 1)
-			begin := time.Now()
-			for range 12 {
-				require.ErrorIs(t, later(r, bg, acks), errBroker)
-			}
-			require.Equal(t, 5*10*time.Second+12712*time.Millisecond, time.Since(begin), "0.1, 0.2, 0.4 … 6.4, 10, 10 … s")
-		},
-		"no producer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.slow = time.Minute
-			ctx, cancel := context.WithTimeout(bg, time.Second)
-			defer cancel()
-			begin := time.Now()
-			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
-			require.Equal(t, time.Second, time.Since(begin))
-			require.ErrorIs(t, later(r, bg, acks), context.DeadlineExceeded)
-			require.Equal(t, 31*time.Second, time.Since(begin), "the operation timeout")
-			r.Close()
-			time.Sleep(time.Minute)
-			c.mu.Lock()
-			defer c.mu.Unlock()
-			require.Equal(t, 1, c.closed, "what came too late is closed")
-		},
-		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			c.stuck = true
-			var calls sync.WaitGroup
-			for range 3 {
-				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed) })
-			}
-			synctest.Wait()
-			r.Close()
-			calls.Wait()
-			require.Equal(t, 1, c.closed)
-			require.False(t, c.tooSoon)
-		},
-		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			ctx, cancel := context.WithCancel(bg)
-			cancel()
-			require.ErrorIs(t, later(r, ctx, acks), context.Canceled)
-			require.Empty(t, c.created)
-		},
-		"closed": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			r.Close()
-			require.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-				test(t, r, c, acks)
-				require.Zero(t, acks.acked)
-			})
-		})
-	}
-	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		acks.ackErr = errBroker
-		err := later(r, bg, acks)
-		require.ErrorIs(t, err, reconsume.ErrNotAcknowledged)
-		require.ErrorIs(t, err, errBroker)
-	})
-	run(t, reconsume.Options{Decrypts: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		require.ErrorContains(t, later(r, bg, acks), "Encryption")
-		require.Empty(t, c.created)
 	})
 }
 
@@ -377,6 +289,11 @@ func FuzzHostileProperties(f *testing.F) {
 		m := message{props: map[string]string{"RECONSUMETIMES": times, "DELAY_LEVEL": level, "DELAY_TIME": delay, "REAL_TOPIC": level}}
 		require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: m}))
 		require.Equal(t, 1, len(c.sent[retries])+len(c.sent[deadLetters]), "it goes where the configuration says")
+		for name, value := range retried() {
+			if m.props[name] == "" {
+				m.props[name] = value
+			}
+		}
 		d, ok := reconsume.DelayTime(m)
 		require.True(t, d >= 0 && (ok || d == 0))
 	})

@@ -1,7 +1,9 @@
-// Redelivery shows what redelivery policies will do.
+// Redelivery shows what redelivery policies will do, and looks after dead letter topics.
 //
 //	redelivery plan -exponential 1s,10m,2
 //	redelivery plan -config redelivery.yaml -consumer billing
+//	redelivery dlq list public/default
+//	redelivery dlq replay orders-billing-DLQ -canary 10
 package main
 
 import (
@@ -14,6 +16,7 @@ const usage = `Usage: redelivery <command> [flags]
 
 Commands:
   plan    show when a failing message will come back, and when it is dead
+  dlq     look into dead letter topics, replay, export and purge them
 
 "redelivery <command> -h" shows the flags of a command.
 `
@@ -29,10 +32,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	switch args[0] {
 	case "plan":
 		return planCommand(args[1:], stdout, stderr)
+	case "dlq":
+		return dlqCommand(args[1:], os.Stdin, stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan\n\n%s", args[0], usage)
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq\n\n%s", args[0], usage)
 	return 2
 }

@@ -1,19 +1,43 @@
-// Package admin calls a broker's admin REST API, for tests, faults and benchmarks.
+// Package admin calls a broker's admin REST API.
 package admin
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 )
 
-// Call sends body as JSON, unless it is nil, to a path below /admin/v2 of the API at url, and reads what comes back into answer,
-// unless that is nil. A topic's name in path is made the path that it has there. A status of 300 or more is an error.
+// An API is the admin REST API at URL. A nil Client is http.DefaultClient.
+type API struct {
+	URL    string
+	Client *http.Client
+}
+
+// Error is an answer with a status of 300 or more.
+type Error struct {
+	Method, Path string
+	Status       int
+	Text         string
+}
+
+func (e *Error) Error() string {
+	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Text)
+}
+
+// Call calls the API at url, without authentication.
 func Call(ctx context.Context, url, method, path string, body, answer any) error {
+	return API{URL: url}.Call(ctx, method, path, body, answer)
+}
+
+// Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads what comes back into answer, unless that is
+// nil. A topic's name in path is made the path that it has there. A status of 300 or more is an *Error.
+func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	var in io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)
@@ -23,13 +47,13 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 		in = bytes.NewReader(data)
 	}
 	path = strings.Replace(path, "://", "/", 1)
-	req, err := http.NewRequestWithContext(ctx, method, url+"/admin/v2/"+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.URL, "/")+"/admin/v2/"+path, in)
 	if err != nil {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Close = true // no connection stays behind
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := cmp.Or(a.Client, http.DefaultClient).Do(req)
 	if err != nil {
 		return err
 	}
@@ -39,10 +63,20 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 		return err
 	}
 	if resp.StatusCode >= 300 {
-		return fmt.Errorf("%s %s: %s: %s", method, path, resp.Status, text)
+		return &Error{method, path, resp.StatusCode, string(text)}
 	}
 	if answer != nil {
 		return json.Unmarshal(text, answer)
 	}
 	return nil
+}
+
+// Topic is the path of a topic, by its full name, which may have any character.
+func Topic(name string) string {
+	domain, rest, _ := strings.Cut(name, "://")
+	parts := strings.SplitN(rest, "/", 3)
+	for i := range parts {
+		parts[i] = url.PathEscape(parts[i])
+	}
+	return domain + "/" + strings.Join(parts, "/")
 }

@@ -43,7 +43,7 @@ func New[K comparable](due func([]K), restarts bool) *Queue[K] {
 		done:     make(chan struct{}),
 		ended:    make(chan struct{}),
 		timer:    time.NewTimer(math.MaxInt64),
-		keys:     slotmap.New[K, uint32](),
+		keys:     slotmap.New[K, uint32](nil),
 		wakes:    math.MaxInt64,
 		restarts: restarts,
 	}
@@ -59,19 +59,20 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	if q.closed {
 		return false
 	}
-	slot, added := q.keys.Add(key)
-	if added {
-		if q.restarts {
-			q.delays = append(q.delays, make([]time.Duration, max(0, int(slot)+1-len(q.delays)))...)
-			q.delays[slot] = delay
-		}
-		n := q.node(slot, delay)
-		q.up(q.heap.push(), n)
-		if *q.heap.at(root) == n {
-			q.arm()
-		}
+	if _, ok := q.keys.Find(key); ok {
+		return false
 	}
-	return added
+	slot := q.keys.Add(key)
+	if q.restarts {
+		q.delays = append(q.delays, make([]time.Duration, max(0, int(slot)+1-len(q.delays)))...)
+		q.delays[slot] = delay
+	}
+	n := q.node(slot, delay)
+	q.up(q.heap.push(), n)
+	if *q.heap.at(root) == n {
+		q.arm()
+	}
+	return true
 }
 
 // Restart begins the delay of key anew and reports whether key was there.
@@ -114,6 +115,17 @@ func (q *Queue[K]) Has(key K) bool {
 	defer q.mu.Unlock()
 	_, ok := q.keys.Find(key)
 	return ok
+}
+
+// Left returns how much of key's delay is left.
+func (q *Queue[K]) Left(key K) (d time.Duration, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	slot, ok := q.keys.Find(key)
+	if ok {
+		d = max(0, q.heap.at(q.keys.At(slot).Value).at-time.Since(q.start))
+	}
+	return d, ok
 }
 
 // Len returns the number of keys that are waiting.

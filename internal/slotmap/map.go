@@ -8,16 +8,15 @@ package slotmap
 
 import (
 	"hash/maphash"
-	"iter"
 	"math/bits"
 	"slices"
 )
 
-// Map is a map from K to V. It is not safe for concurrent use.
+// Map is a map from K to V, which may have several entries of one key. It is not safe for concurrent use.
 //
 // The buckets are a linear hash table (Litwin 1980), of half an entry to one each.
 type Map[K comparable, V any] struct {
-	seed    maphash.Seed
+	hash    func(K) uint32
 	pages   []page[K, V]
 	open    []uint64 // a bit for each page that has a free slot
 	lowest  int      // in open: all before it is 0
@@ -46,9 +45,19 @@ type page[K comparable, V any] struct {
 	len   int32
 }
 
-// New returns an empty map.
-func New[K comparable, V any]() *Map[K, V] {
-	m := &Map[K, V]{seed: maphash.MakeSeed()}
+// HashUint64 is a hash of numbers, of which the low bits may have little in them.
+func HashUint64(n uint64) uint32 { return uint32(n * 0x9e3779b97f4a7c15 >> 32) }
+
+// New returns an empty map. hash is nil for a hash that suits every key and takes longer; for uint64 it is HashUint64.
+func New[K comparable, V any](hash func(K) uint32) *Map[K, V] {
+	if hash == nil {
+		hash, _ = any(HashUint64).(func(K) uint32)
+	}
+	if hash == nil {
+		seed := maphash.MakeSeed()
+		hash = func(key K) uint32 { return uint32(maphash.Comparable(seed, key)) }
+	}
+	m := &Map[K, V]{hash: hash}
 	for range minBuckets {
 		m.buckets = append(m.buckets, none)
 	}
@@ -72,18 +81,22 @@ func (m *Map[K, V]) item(slot uint32) *Item[K, V] {
 	return &m.pages[slot/pageSize].items[slot%pageSize]
 }
 
-// Find returns the slot of key.
+// Find returns the slot of key; if there are several, of the one that was added last.
 func (m *Map[K, V]) Find(key K) (slot uint32, ok bool) {
-	slot = m.find(m.bucket(key), key)
+	slot = m.find(m.buckets[m.bucket(key)], key)
 	return slot, slot != none
 }
 
-// Add returns the slot of key. If key was not there it is now, with a zero value.
-func (m *Map[K, V]) Add(key K) (slot uint32, added bool) {
+// Another returns the slot of another entry with the key of the one in slot. Find and Another have all of a key's, each once.
+func (m *Map[K, V]) Another(slot uint32) (another uint32, ok bool) {
+	item := m.item(slot)
+	another = m.find(item.next, item.Key)
+	return another, another != none
+}
+
+// Add adds an entry of key, with a zero value, and returns its slot.
+func (m *Map[K, V]) Add(key K) (slot uint32) {
 	b := m.bucket(key)
-	if slot = m.find(b, key); slot != none {
-		return slot, false
-	}
 	slot = m.take()
 	item := m.item(slot)
 	item.Key, item.next = key, m.buckets[b]
@@ -91,7 +104,7 @@ func (m *Map[K, V]) Add(key K) (slot uint32, added bool) {
 	if m.len++; m.len > len(m.buckets) {
 		m.split()
 	}
-	return slot, true
+	return slot
 }
 
 // Remove takes the entry in slot out.
@@ -110,24 +123,10 @@ func (m *Map[K, V]) Remove(slot uint32) {
 }
 
 // Clear takes all entries out and gives their memory back.
-func (m *Map[K, V]) Clear() { *m = *New[K, V]() }
+func (m *Map[K, V]) Clear() { *m = *New[K, V](m.hash) }
 
-// All has all entries. They may be removed meanwhile.
-func (m *Map[K, V]) All() iter.Seq2[uint32, *Item[K, V]] {
-	return func(yield func(uint32, *Item[K, V]) bool) {
-		for n := range m.pages {
-			for i := 0; i < pageSize && m.pages[n].items != nil; i++ {
-				slot := uint32(n*pageSize + i)
-				if item := m.At(slot); item != nil && !yield(slot, item) {
-					return
-				}
-			}
-		}
-	}
-}
-
-func (m *Map[K, V]) find(bucket uint32, key K) uint32 {
-	slot := m.buckets[bucket]
+// find returns the first slot of key in a chain that begins with slot.
+func (m *Map[K, V]) find(slot uint32, key K) uint32 {
 	for slot != none {
 		item := m.item(slot)
 		if item.Key == key {
@@ -141,7 +140,7 @@ func (m *Map[K, V]) find(bucket uint32, key K) uint32 {
 func (m *Map[K, V]) bucket(key K) uint32 {
 	n := uint32(len(m.buckets))
 	mask := uint32(1)<<bits.Len32(n-1) - 1
-	b := uint32(maphash.Comparable(m.seed, key)) & mask
+	b := m.hash(key) & mask
 	if b >= n {
 		b &= mask >> 1
 	}

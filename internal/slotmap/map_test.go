@@ -1,6 +1,7 @@
 package slotmap
 
 import (
+	"iter"
 	"math/rand/v2"
 	"testing"
 
@@ -12,11 +13,11 @@ import (
 func TestMapIsAMapWithSlots(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	m, model, slots := New[int, int](), map[int]int{}, map[int]uint32{}
+	m, model, slots := New[int, int](nil), map[int]int{}, map[int]uint32{}
 	check := func() {
 		require.Equal(t, len(model), m.Len(), "seed %d", seed)
 		got := map[int]int{}
-		for slot, item := range m.All() {
+		for slot, item := range all(m) {
 			require.Equal(t, slots[item.Key], slot)
 			got[item.Key] = item.Value
 		}
@@ -43,9 +44,8 @@ func TestMapIsAMapWithSlots(t *testing.T) {
 				}
 				continue
 			}
-			slot, added := m.Add(key)
-			require.Equal(t, !ok, added)
-			if added {
+			if !ok {
+				slot := m.Add(key)
 				model[key], slots[key] = rng.Int(), slot
 				require.Zero(t, m.At(slot).Value)
 				m.At(slot).Value = model[key]
@@ -60,11 +60,11 @@ func TestMapIsAMapWithSlots(t *testing.T) {
 }
 
 func TestPagesOfABurstAreGivenBack(t *testing.T) {
-	m := New[int, int]()
+	m := New[int, int](nil)
 	for i := range 100_000 {
 		m.Add(i)
 	}
-	for slot, item := range m.All() {
+	for slot, item := range all(m) {
 		if item.Key%10_000 != 0 {
 			m.Remove(slot)
 		}
@@ -78,7 +78,39 @@ func TestPagesOfABurstAreGivenBack(t *testing.T) {
 	assert.Equal(t, 10, pages)
 	assert.LessOrEqual(t, cap(m.buckets), 1024)
 	assert.Zero(t, testing.AllocsPerRun(100, func() {
-		slot, _ := m.Add(-1)
-		m.Remove(slot)
+		m.Remove(m.Add(-1))
 	}))
+}
+
+// all has all entries. They may be removed meanwhile.
+func all(m *Map[int, int]) iter.Seq2[uint32, *Item[int, int]] {
+	return func(yield func(uint32, *Item[int, int]) bool) {
+		for n := range m.pages {
+			for i := 0; i < pageSize && m.pages[n].items != nil; i++ {
+				slot := uint32(n*pageSize + i)
+				if item := m.At(slot); item != nil && !yield(slot, item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func TestEntriesOfOneKey(t *testing.T) {
+	m := New[uint64, string](nil)
+	for _, value := range []string{"a", "b", "c"} {
+		m.At(m.Add(7)).Value = value
+		m.Add(8)
+	}
+	values := func() (found string) {
+		for slot, ok := m.Find(7); ok; slot, ok = m.Another(slot) {
+			found += m.At(slot).Value
+		}
+		return found
+	}
+	assert.Equal(t, "cba", values())
+	slot, _ := m.Find(7)
+	slot, _ = m.Another(slot)
+	m.Remove(slot)
+	assert.Equal(t, "ca", values())
 }

@@ -50,7 +50,7 @@ type Task struct {
 	TickMs        int  `json:"tickMs,omitempty"`        // Java's ackTimeoutTickTime
 	PrecisionBits *int `json:"precisionBits,omitempty"` // upstream's NackPrecisionBit, Java's delay precision
 	ResolutionMs  int  `json:"resolutionMs,omitempty"`  // this library's
-	AheadMs       int  `json:"aheadMs,omitempty"`       // this library's
+	FromMemory    bool `json:"fromMemory,omitempty"`    // this library's
 
 	Seconds   int    `json:"seconds,omitempty"`   // how long idle CPU is measured
 	Consumers int    `json:"consumers,omitempty"` // idle: on the subscription, 1 if 0
@@ -142,8 +142,8 @@ func (w *worker) subscribe() (pulsar.Consumer, error) {
 	if w.ResolutionMs > 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(ms(w.ResolutionMs)))
 	}
-	if w.AheadMs > 0 {
-		options = append(options, redelivery.WithRedeliveryAhead(ms(w.AheadMs)))
+	if w.FromMemory {
+		options = append(options, redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 	}
 	if w.AckTimeoutMs > 0 {
 		options = append(options, redelivery.WithAckTimeout(ms(w.AckTimeoutMs)))

@@ -1,9 +1,7 @@
-// Package wire is the part of Pulsar's binary protocol that the test broker
-// speaks: frames, commands and the metadata of a message.
+// Package wire is Pulsar's binary protocol as the test broker speaks it: frames, a registry of commands, and the metadata of a message.
 //
-// Each message names its fields once, in its fields method. The same list
-// encodes it, decodes it and describes it to the test that compares it with
-// the descriptors of the Go client.
+// Each message names its fields once, in its Fields method. The same list encodes it, decodes it and describes it to the tests that compare
+// it with the descriptors of the Go client.
 package wire
 
 import (
@@ -14,16 +12,17 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 )
 
-// A message lists its fields to a codec.
-type message interface{ fields(c *codec) }
+// Message lists its fields to a Codec.
+type Message interface{ Fields(c *Codec) }
 
-// rule is how often a field may occur.
-type rule = protoreflect.Cardinality
+// Rule is how often a field may occur.
+type Rule = protoreflect.Cardinality
 
+// The rules.
 const (
-	optional = protoreflect.Optional
-	required = protoreflect.Required
-	repeated = protoreflect.Repeated
+	Optional = protoreflect.Optional
+	Required = protoreflect.Required
+	Repeated = protoreflect.Repeated
 )
 
 type mode int
@@ -35,21 +34,20 @@ const (
 	describing
 )
 
-// field is one field as its message describes it.
-type field struct {
-	num  protowire.Number
-	kind protoreflect.Kind
-	rule rule
-	def  uint64  // default of a number or bool
-	sub  message // of a message field
+// Field is one field as its message describes it.
+type Field struct {
+	Num  protowire.Number
+	Kind protoreflect.Kind
+	Rule Rule
+	Def  uint64  // default of a number or bool
+	Sub  Message // of a message field
 }
 
-// codec is one pass over the fields of a message.
+// Codec is one pass over the fields of a message.
 //
-// Encoding emits required fields always and optional ones when they differ
-// from their default. Decoding is called once per field on the wire and
-// takes the one whose number is num.
-type codec struct {
+// Encoding emits required fields always and optional ones when they differ from their default. Decoding is called once per field on the wire
+// and takes the one whose number is num.
+type Codec struct {
 	mode mode
 	out  []byte // encoding
 
@@ -59,20 +57,20 @@ type codec struct {
 	taken int    // how many belong to it; 0 when no field took it
 	err   error
 
-	seen []field // describing
+	seen []Field // describing
 }
 
 var errTruncated = errors.New("truncated protobuf message")
 
-func marshal(out []byte, m message) []byte {
-	c := codec{mode: encoding, out: out}
-	m.fields(&c)
+func marshal(out []byte, m Message) []byte {
+	c := Codec{mode: encoding, out: out}
+	m.Fields(&c)
 	return c.out
 }
 
-func unmarshal(b []byte, m message) error {
-	c := codec{mode: resetting}
-	m.fields(&c)
+func unmarshal(b []byte, m Message) error {
+	c := Codec{mode: resetting}
+	m.Fields(&c)
 	c.mode = decoding
 	for len(b) > 0 {
 		num, typ, n := protowire.ConsumeTag(b)
@@ -81,7 +79,7 @@ func unmarshal(b []byte, m message) error {
 		}
 		b = b[n:]
 		c.num, c.typ, c.in, c.taken = num, typ, b, 0
-		m.fields(&c)
+		m.Fields(&c)
 		if c.err != nil {
 			return c.err
 		}
@@ -95,14 +93,18 @@ func unmarshal(b []byte, m message) error {
 	return nil
 }
 
-func describe(m message) []field {
-	c := codec{mode: describing}
-	m.fields(&c)
+// Describe lists the fields of m.
+func Describe(m Message) []Field {
+	c := Codec{mode: describing}
+	m.Fields(&c)
 	return c.seen
 }
 
+// Decoding reports whether the fields have been read by now.
+func (c *Codec) Decoding() bool { return c.mode == decoding }
+
 // here reports whether the field on the wire is num, with wire type typ.
-func (c *codec) here(num protowire.Number, typ protowire.Type) bool {
+func (c *Codec) here(num protowire.Number, typ protowire.Type) bool {
 	if c.num != num || c.err != nil {
 		return false
 	}
@@ -113,7 +115,7 @@ func (c *codec) here(num protowire.Number, typ protowire.Type) bool {
 	return true
 }
 
-func (c *codec) take(n int) bool {
+func (c *Codec) take(n int) bool {
 	if n < 0 {
 		c.err = errTruncated
 		return false
@@ -123,10 +125,10 @@ func (c *codec) take(n int) bool {
 }
 
 // number handles every kind that is a varint; it reports whether v was set.
-func (c *codec) number(num protowire.Number, kind protoreflect.Kind, r rule, def uint64, v *uint64) bool {
+func (c *Codec) number(num protowire.Number, kind protoreflect.Kind, r Rule, def uint64, v *uint64) bool {
 	switch c.mode {
 	case encoding:
-		if r == required || *v != def {
+		if r == Required || *v != def {
 			c.out = protowire.AppendTag(c.out, num, protowire.VarintType)
 			c.out = protowire.AppendVarint(c.out, *v)
 		}
@@ -140,50 +142,57 @@ func (c *codec) number(num protowire.Number, kind protoreflect.Kind, r rule, def
 		*v = def
 		return true
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: kind, rule: r, def: def})
+		c.seen = append(c.seen, Field{Num: num, Kind: kind, Rule: r, Def: def})
 	}
 	return false
 }
 
-func (c *codec) uint64(num protowire.Number, r rule, def uint64, p *uint64) {
+// Uint64 is a field of a number; def is its default.
+func (c *Codec) Uint64(num protowire.Number, r Rule, def uint64, p *uint64) {
 	c.number(num, protoreflect.Uint64Kind, r, def, p)
 }
 
-func (c *codec) int64(num protowire.Number, r rule, def int64, p *int64) {
+// Int64 is such a field.
+func (c *Codec) Int64(num protowire.Number, r Rule, def int64, p *int64) {
 	if v := uint64(*p); c.number(num, protoreflect.Int64Kind, r, uint64(def), &v) {
 		*p = int64(v)
 	}
 }
 
-func (c *codec) uint32(num protowire.Number, r rule, def uint32, p *uint32) {
+// Uint32 is such a field.
+func (c *Codec) Uint32(num protowire.Number, r Rule, def uint32, p *uint32) {
 	if v := uint64(*p); c.number(num, protoreflect.Uint32Kind, r, uint64(def), &v) {
 		*p = uint32(v)
 	}
 }
 
-func (c *codec) int32(num protowire.Number, r rule, def int32, p *int32) {
+// Int32 is such a field.
+func (c *Codec) Int32(num protowire.Number, r Rule, def int32, p *int32) {
 	if v := uint64(int64(*p)); c.number(num, protoreflect.Int32Kind, r, uint64(int64(def)), &v) {
 		*p = int32(v)
 	}
 }
 
-func (c *codec) bool(num protowire.Number, r rule, def bool, p *bool) {
+// Bool is such a field.
+func (c *Codec) Bool(num protowire.Number, r Rule, def bool, p *bool) {
 	v := protowire.EncodeBool(*p)
 	if c.number(num, protoreflect.BoolKind, r, protowire.EncodeBool(def), &v) {
 		*p = v != 0
 	}
 }
 
-func enum[T ~int32](c *codec, num protowire.Number, r rule, p *T) {
+// Enum is a field of an enumeration; its default is 0.
+func Enum[T ~int32](c *Codec, num protowire.Number, r Rule, p *T) {
 	if v := uint64(int64(*p)); c.number(num, protoreflect.EnumKind, r, 0, &v) {
 		*p = T(v)
 	}
 }
 
-func (c *codec) string(num protowire.Number, r rule, p *string) {
+// String is a field of a string.
+func (c *Codec) String(num protowire.Number, r Rule, p *string) {
 	switch c.mode {
 	case encoding:
-		if r == required || *p != "" {
+		if r == Required || *p != "" {
 			c.out = protowire.AppendTag(c.out, num, protowire.BytesType)
 			c.out = protowire.AppendString(c.out, *p)
 		}
@@ -197,15 +206,15 @@ func (c *codec) string(num protowire.Number, r rule, p *string) {
 	case resetting:
 		*p = ""
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.StringKind, rule: r})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.StringKind, Rule: r})
 	}
 }
 
-// bytes tells an empty field (not nil) from an absent one (nil).
-func (c *codec) bytes(num protowire.Number, r rule, p *[]byte) {
+// Bytes tells an empty field (not nil) from an absent one (nil).
+func (c *Codec) Bytes(num protowire.Number, r Rule, p *[]byte) {
 	switch c.mode {
 	case encoding:
-		if r == required || *p != nil {
+		if r == Required || *p != nil {
 			c.out = protowire.AppendTag(c.out, num, protowire.BytesType)
 			c.out = protowire.AppendBytes(c.out, *p)
 		}
@@ -219,11 +228,12 @@ func (c *codec) bytes(num protowire.Number, r rule, p *[]byte) {
 	case resetting:
 		*p = nil
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.BytesKind, rule: r})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.BytesKind, Rule: r})
 	}
 }
 
-func (c *codec) strings(num protowire.Number, p *[]string) {
+// Strings is a repeated field.
+func (c *Codec) Strings(num protowire.Number, p *[]string) {
 	switch c.mode {
 	case encoding:
 		for _, s := range *p {
@@ -240,12 +250,12 @@ func (c *codec) strings(num protowire.Number, p *[]string) {
 	case resetting:
 		*p = nil
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.StringKind, rule: repeated})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.StringKind, Rule: Repeated})
 	}
 }
 
-// int64s encodes one field per value, as proto2 does, and reads packed ones too.
-func (c *codec) int64s(num protowire.Number, p *[]int64) {
+// Int64s encodes one field per value, as proto2 does, and reads packed ones too.
+func (c *Codec) Int64s(num protowire.Number, p *[]int64) {
 	switch c.mode {
 	case encoding:
 		for _, v := range *p {
@@ -281,6 +291,6 @@ func (c *codec) int64s(num protowire.Number, p *[]int64) {
 	case resetting:
 		*p = nil
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.Int64Kind, rule: repeated})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.Int64Kind, Rule: Repeated})
 	}
 }

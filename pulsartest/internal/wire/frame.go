@@ -29,7 +29,7 @@ type Reader struct {
 
 // NewReader returns a Reader over r for messages of up to maxMessage bytes.
 func NewReader(r io.Reader, maxMessage int) *Reader {
-	return &Reader{r: bufio.NewReaderSize(r, 16*1024), max: maxMessage + FramePadding}
+	return &Reader{r: bufio.NewReaderSize(r, 4<<10), max: maxMessage + FramePadding}
 }
 
 // Read returns the next command and what follows it in its frame: nil, or
@@ -50,25 +50,42 @@ func (r *Reader) Read() (Command, []byte, error) {
 	if size > total-4 {
 		return nil, nil, fmt.Errorf("command of %d bytes in a frame of %d", size, total)
 	}
-	if int64(cap(r.cmd)) < size {
-		r.cmd = make([]byte, size)
+	var err error
+	if r.cmd, err = readFull(r.r, r.cmd, int(size)); err != nil {
+		return nil, nil, err
 	}
-	if _, err := io.ReadFull(r.r, r.cmd[:size]); err != nil {
-		return nil, nil, unexpected(err)
-	}
-	cmd, err := decodeCommand(r.cmd[:size])
+	cmd, err := ParseCommand(r.cmd)
 	if err != nil {
 		return nil, nil, err
+	}
+	if cap(r.cmd) > 64<<10 {
+		r.cmd = nil // few are so large
 	}
 	rest := total - 4 - size
 	if rest == 0 {
 		return cmd, nil, nil
 	}
-	data := make([]byte, rest)
-	if _, err := io.ReadFull(r.r, data); err != nil {
-		return nil, nil, unexpected(err)
+	data, err := readFull(r.r, nil, int(rest))
+	return cmd, data, err
+}
+
+// readFull reads n bytes, into the space of buf if that is large enough. What it allocates grows with what arrives: n is only a promise.
+func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
+	const first = 4 << 10
+	if buf = buf[:0]; cap(buf) < min(n, first) {
+		buf = make([]byte, 0, min(n, first))
 	}
-	return cmd, data, nil
+	for len(buf) < n {
+		if len(buf) == cap(buf) {
+			buf = append(make([]byte, 0, min(n, 2*cap(buf))), buf...)
+		}
+		got, err := io.ReadFull(r, buf[len(buf):min(n, cap(buf))])
+		buf = buf[:len(buf)+got]
+		if err != nil {
+			return nil, unexpected(err)
+		}
+	}
+	return buf, nil
 }
 
 // unexpected makes an end inside a frame an error of its own.
@@ -84,7 +101,7 @@ func unexpected(err error) error {
 func AppendFrame(out []byte, cmd Command, size int) []byte {
 	start := len(out)
 	out = append(out, 0, 0, 0, 0, 0, 0, 0, 0)
-	out = appendCommand(out, cmd)
+	out = AppendCommand(out, cmd)
 	command := len(out) - start - 8
 	binary.BigEndian.PutUint32(out[start:], uint32(4+command+size))
 	binary.BigEndian.PutUint32(out[start+4:], uint32(command))

@@ -36,26 +36,26 @@ const (
 	Zlib          Compression = 2
 )
 
-func (m *Metadata) fields(c *codec) {
-	c.string(1, required, &m.ProducerName)
-	c.uint64(2, required, 0, &m.SequenceID)
-	c.uint64(3, required, 0, &m.PublishTime)
-	many(c, 4, &m.Properties)
-	c.string(6, optional, &m.PartitionKey)
-	enum(c, 8, optional, &m.Compression)
-	c.uint32(9, optional, 0, &m.Uncompressed)
-	c.int32(11, optional, 1, &m.BatchSize)
-	c.uint64(12, optional, 0, &m.EventTime)
-	c.string(14, optional, &m.Encryption)
-	c.bytes(16, optional, &m.SchemaVersion)
-	c.bool(17, optional, false, &m.KeyIsBase64)
-	c.bytes(18, optional, &m.OrderingKey)
-	c.int64(19, optional, 0, &m.DeliverAt)
-	c.uint64(24, optional, 0, &m.HighestID)
-	c.bool(25, optional, false, &m.NullValue)
-	c.string(26, optional, &m.UUID)
-	c.int32(27, optional, 0, &m.Chunks)
-	c.int32(29, optional, -1, &m.ChunkID)
+func (m *Metadata) Fields(c *Codec) {
+	c.String(1, Required, &m.ProducerName)
+	c.Uint64(2, Required, 0, &m.SequenceID)
+	c.Uint64(3, Required, 0, &m.PublishTime)
+	Many(c, 4, &m.Properties)
+	c.String(6, Optional, &m.PartitionKey)
+	Enum(c, 8, Optional, &m.Compression)
+	c.Uint32(9, Optional, 0, &m.Uncompressed)
+	c.Int32(11, Optional, 1, &m.BatchSize)
+	c.Uint64(12, Optional, 0, &m.EventTime)
+	c.String(14, Optional, &m.Encryption)
+	c.Bytes(16, Optional, &m.SchemaVersion)
+	c.Bool(17, Optional, false, &m.KeyIsBase64)
+	c.Bytes(18, Optional, &m.OrderingKey)
+	c.Int64(19, Optional, 0, &m.DeliverAt)
+	c.Uint64(24, Optional, 0, &m.HighestID)
+	c.Bool(25, Optional, false, &m.NullValue)
+	c.String(26, Optional, &m.UUID)
+	c.Int32(27, Optional, 0, &m.Chunks)
+	c.Int32(29, Optional, -1, &m.ChunkID)
 }
 
 // ParseMetadata decodes a message's metadata.
@@ -77,15 +77,15 @@ type BatchMetadata struct {
 	NullValue   bool
 }
 
-func (m *BatchMetadata) fields(c *codec) {
-	many(c, 1, &m.Properties)
-	c.string(2, optional, &m.Key)
-	c.int32(3, required, 0, &m.Size)
-	c.uint64(5, optional, 0, &m.EventTime)
-	c.bool(6, optional, false, &m.KeyIsBase64)
-	c.bytes(7, optional, &m.OrderingKey)
-	c.uint64(8, optional, 0, &m.SequenceID)
-	c.bool(9, optional, false, &m.NullValue)
+func (m *BatchMetadata) Fields(c *Codec) {
+	Many(c, 1, &m.Properties)
+	c.String(2, Optional, &m.Key)
+	c.Int32(3, Required, 0, &m.Size)
+	c.Uint64(5, Optional, 0, &m.EventTime)
+	c.Bool(6, Optional, false, &m.KeyIsBase64)
+	c.Bytes(7, Optional, &m.OrderingKey)
+	c.Uint64(8, Optional, 0, &m.SequenceID)
+	c.Bool(9, Optional, false, &m.NullValue)
 }
 
 // ParseBatchMetadata decodes the metadata of one message of a batch.
@@ -95,22 +95,8 @@ func ParseBatchMetadata(b []byte) (BatchMetadata, error) {
 	return m, err
 }
 
-// IsBatch reports whether metadata b says how many messages there are: then it
-// is a batch, also of one.
-func IsBatch(b []byte) bool {
-	for len(b) > 0 {
-		num, typ, n := protowire.ConsumeTag(b)
-		if n < 0 {
-			return false
-		}
-		if num == 11 {
-			return true
-		}
-		size := protowire.ConsumeFieldValue(num, typ, b[n:])
-		if size < 0 {
-			return false
-		}
-		b = b[n+size:]
-	}
-	return false
+// IsBatch reports whether metadata b says how many messages there are: then it is a batch, also of one.
+func IsBatch(b []byte) (batch bool) {
+	_ = eachField(b, func(num protowire.Number, _ protowire.Type, _ []byte) { batch = batch || num == 11 })
+	return batch
 }

@@ -7,11 +7,11 @@ import (
 
 // appendMessage writes m with its length before it. Most messages are shorter
 // than 128 bytes, so one byte is kept free for the length.
-func (c *codec) appendMessage(num protowire.Number, m message) {
+func (c *Codec) appendMessage(num protowire.Number, m Message) {
 	c.out = protowire.AppendTag(c.out, num, protowire.BytesType)
 	start := len(c.out)
 	c.out = append(c.out, 0)
-	m.fields(c)
+	m.Fields(c)
 	size := len(c.out) - start - 1
 	if size < 0x80 {
 		c.out[start] = byte(size)
@@ -23,7 +23,7 @@ func (c *codec) appendMessage(num protowire.Number, m message) {
 	protowire.AppendVarint(c.out[:start], uint64(size))
 }
 
-func (c *codec) takeMessage(num protowire.Number, m message) bool {
+func (c *Codec) takeMessage(num protowire.Number, m Message) bool {
 	if !c.here(num, protowire.BytesType) {
 		return false
 	}
@@ -38,11 +38,11 @@ func (c *codec) takeMessage(num protowire.Number, m message) bool {
 	return true
 }
 
-// one is a single message field; nil is absent.
-func one[T any, M interface {
+// One is a single message field; nil is absent.
+func One[T any, M interface {
 	*T
-	message
-}](c *codec, num protowire.Number, r rule, p *M) {
+	Message
+}](c *Codec, num protowire.Number, r Rule, p *M) {
 	switch c.mode {
 	case encoding:
 		if *p != nil {
@@ -57,15 +57,15 @@ func one[T any, M interface {
 	case resetting:
 		*p = nil
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.MessageKind, rule: r, sub: M(new(T))})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.MessageKind, Rule: r, Sub: M(new(T))})
 	}
 }
 
-// many is a repeated message field.
-func many[T any, M interface {
+// Many is a repeated message field.
+func Many[T any, M interface {
 	*T
-	message
-}](c *codec, num protowire.Number, p *[]T) {
+	Message
+}](c *Codec, num protowire.Number, p *[]T) {
 	switch c.mode {
 	case encoding:
 		for i := range *p {
@@ -80,6 +80,6 @@ func many[T any, M interface {
 	case resetting:
 		*p = nil
 	case describing:
-		c.seen = append(c.seen, field{num: num, kind: protoreflect.MessageKind, rule: repeated, sub: M(new(T))})
+		c.seen = append(c.seen, Field{Num: num, Kind: protoreflect.MessageKind, Rule: Repeated, Sub: M(new(T))})
 	}
 }

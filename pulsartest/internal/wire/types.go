@@ -1,6 +1,6 @@
 package wire
 
-// Absent is the value of an optional number that was not, or is not to be, sent
+// Absent is the value of an Optional number that was not, or is not to be, sent
 // where 0 means something else.
 const Absent = ^uint64(0)
 
@@ -14,29 +14,29 @@ type MessageID struct {
 	BatchSize  int32
 }
 
-func (m *MessageID) fields(c *codec) {
-	c.uint64(1, required, 0, &m.Ledger)
-	c.uint64(2, required, 0, &m.Entry)
-	c.int32(3, optional, -1, &m.Partition)
-	c.int32(4, optional, -1, &m.BatchIndex)
-	c.int64s(5, &m.AckSet)
-	c.int32(6, optional, 0, &m.BatchSize)
+func (m *MessageID) Fields(c *Codec) {
+	c.Uint64(1, Required, 0, &m.Ledger)
+	c.Uint64(2, Required, 0, &m.Entry)
+	c.Int32(3, Optional, -1, &m.Partition)
+	c.Int32(4, Optional, -1, &m.BatchIndex)
+	c.Int64s(5, &m.AckSet)
+	c.Int32(6, Optional, 0, &m.BatchSize)
 }
 
 // KeyValue is a property.
 type KeyValue struct{ Key, Value string }
 
-func (m *KeyValue) fields(c *codec) {
-	c.string(1, required, &m.Key)
-	c.string(2, required, &m.Value)
+func (m *KeyValue) Fields(c *Codec) {
+	c.String(1, Required, &m.Key)
+	c.String(2, Required, &m.Value)
 }
 
 // IntRange is an inclusive range of key hashes.
 type IntRange struct{ Start, End int32 }
 
-func (m *IntRange) fields(c *codec) {
-	c.int32(1, required, 0, &m.Start)
-	c.int32(2, required, 0, &m.End)
+func (m *IntRange) Fields(c *Codec) {
+	c.Int32(1, Required, 0, &m.Start)
+	c.Int32(2, Required, 0, &m.End)
 }
 
 // KeySharedMeta says how a Key_Shared consumer wants its keys.
@@ -55,10 +55,10 @@ const (
 	Sticky    KeySharedMode = 1
 )
 
-func (m *KeySharedMeta) fields(c *codec) {
-	enum(c, 1, required, &m.Mode)
-	many(c, 3, &m.HashRanges)
-	c.bool(4, optional, false, &m.AllowOutOfOrder)
+func (m *KeySharedMeta) Fields(c *Codec) {
+	Enum(c, 1, Required, &m.Mode)
+	Many(c, 3, &m.HashRanges)
+	c.Bool(4, Optional, false, &m.AllowOutOfOrder)
 }
 
 // Schema is kept and compared, never judged.
@@ -78,14 +78,14 @@ const (
 	SchemaKeyValue SchemaType = 15
 )
 
-func (m *Schema) fields(c *codec) {
-	c.string(1, required, &m.Name)
-	c.bytes(3, required, &m.Data)
-	enum(c, 4, required, &m.Type)
-	many(c, 5, &m.Properties)
+func (m *Schema) Fields(c *Codec) {
+	c.String(1, Required, &m.Name)
+	c.Bytes(3, Required, &m.Data)
+	Enum(c, 4, Required, &m.Type)
+	Many(c, 5, &m.Properties)
 }
 
-// FeatureFlags are the optional parts of the protocol that a side knows.
+// FeatureFlags are the Optional parts of the protocol that a side knows.
 type FeatureFlags struct {
 	AuthRefresh         bool
 	BrokerEntryMetadata bool
@@ -93,11 +93,11 @@ type FeatureFlags struct {
 	TopicWatchers       bool
 }
 
-func (m *FeatureFlags) fields(c *codec) {
-	c.bool(1, optional, false, &m.AuthRefresh)
-	c.bool(2, optional, false, &m.BrokerEntryMetadata)
-	c.bool(3, optional, false, &m.PartialProducer)
-	c.bool(4, optional, false, &m.TopicWatchers)
+func (m *FeatureFlags) Fields(c *Codec) {
+	c.Bool(1, Optional, false, &m.AuthRefresh)
+	c.Bool(2, Optional, false, &m.BrokerEntryMetadata)
+	c.Bool(3, Optional, false, &m.PartialProducer)
+	c.Bool(4, Optional, false, &m.TopicWatchers)
 }
 
 // SubType is the type of a subscription.

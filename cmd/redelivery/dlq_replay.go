@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+func (d *dlq) replay(ctx context.Context) error {
+	encryption, _ := d.encryption()
+	o := deadletter.ReplayOptions{To: deadletter.Destination(d.to), Topic: d.topic, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+		Rate: d.rate, Canary: d.canary, Encryption: encryption, New: d.fresh}
+	if !d.yes || o.To == deadletter.ToOrigin && !d.others {
+		plan, err := d.letters.Plan(ctx, o)
+		if err != nil {
+			return err
+		}
+		if !d.yes {
+			if d.asJSON {
+				return d.json(plan)
+			}
+			d.report("Would replay", plan)
+			fmt.Fprintln(d.stdout, "Nothing was changed; with -yes it is done.")
+			return nil
+		}
+		if err := d.ask(plan); err != nil {
+			return err
+		}
+	}
+	p := d.progress(ctx)
+	o.Progress = p.show
+	report, err := d.letters.Replay(ctx, o)
+	p.end()
+	return d.done("Replayed", report, err)
+}
+
+// ask names the subscriptions that get the messages beside those that the letters died on.
+func (d *dlq) ask(plan deadletter.Report) error {
+	asked := false
+	for _, t := range plan.Targets {
+		for _, name := range t.Subscriptions {
+			if !slices.Contains(t.Origins, name) {
+				fmt.Fprintf(d.stderr, "Subscription %s of %s gets them too.\n", clean(name), short(t.Topic))
+				asked = true
+			}
+		}
+	}
+	if !asked {
+		return nil
+	}
+	fmt.Fprint(d.stderr, "Go on? [y/N] ")
+	answer, err := bufio.NewReader(d.stdin).ReadString('\n')
+	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		if errors.Is(err, io.EOF) {
+			fmt.Fprintln(d.stderr)
+		}
+		return errors.New("nothing was changed; -others goes on without asking")
+	}
+	return nil
+}
+
+// done says what was done, also if it was not all.
+func (d *dlq) done(verb string, report deadletter.Report, err error) error {
+	if d.asJSON {
+		return errors.Join(d.json(report), err)
+	}
+	if report.Done > 0 || err == nil {
+		d.report(verb, report)
+	}
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted; the same command goes on from here")
+	case errors.Is(err, deadletter.ErrUnfinished):
+		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	}
+	return err
+}
+
+func (d *dlq) report(verb string, r deadletter.Report) {
+	line := letters(verb, r.Done)
+	if r.Run != "" {
+		line = strings.TrimSuffix(line, ".") + ", run " + r.Run
+		if r.Resumed {
+			line += ", resumed"
+		}
+		line += "."
+	}
+	fmt.Fprintln(d.stdout, line)
+	for _, t := range r.Targets {
+		line := fmt.Sprintf("  %s to %s", count(t.Count), short(t.Topic))
+		if len(t.Subscriptions) > 0 {
+			line += ", for " + clean(strings.Join(t.Subscriptions, ", "))
+		}
+		fmt.Fprintln(d.stdout, line)
+	}
+	for _, left := range r.Left {
+		ids := strings.Join(left.IDs, ", ")
+		if left.Count > len(left.IDs) {
+			ids += ", …"
+		}
+		fmt.Fprintf(d.stdout, "  %s left, %s: %s\n", count(left.Count), clean(left.Why), ids)
+	}
+}
+
+// progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
+type progress struct {
+	w        io.Writer
+	terminal bool
+	total    int // entries in the backlog at the start, 0 if that is not known
+	begin    time.Time
+	last     time.Time
+	width    int
+}
+
+func (d *dlq) progress(ctx context.Context) *progress {
+	p := &progress{w: d.stderr, begin: time.Now(), last: time.Now()}
+	if file, ok := d.stderr.(*os.File); ok {
+		info, err := file.Stat()
+		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
+	}
+	if info, err := d.letters.Info(ctx); err == nil {
+		for _, s := range info.Subscriptions {
+			if s.Name == d.own() {
+				p.total = s.Backlog
+			}
+		}
+	}
+	return p
+}
+
+func (p *progress) show(r deadletter.Report) {
+	every := 10 * time.Second
+	if p.terminal {
+		every = 200 * time.Millisecond
+	}
+	if time.Since(p.last) < every {
+		return
+	}
+	p.last = time.Now()
+	elapsed := time.Since(p.begin).Seconds()
+	line := fmt.Sprintf("%s of %s letters, %.0f/s", count(r.Done), count(r.Seen), float64(r.Done)/elapsed)
+	if rest := p.total - r.Seen; rest > 0 && r.Seen > 0 {
+		line += fmt.Sprintf(", about %s left", formatHuman(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
+	}
+	if r.Waiting > 0 {
+		line = fmt.Sprintf("%s, canary: %d not processed yet", line, r.Waiting)
+	}
+	if !p.terminal {
+		fmt.Fprintln(p.w, line)
+		return
+	}
+	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
+	p.width = len(line)
+}
+
+func (p *progress) end() {
+	if p.terminal && p.width > 0 {
+		fmt.Fprintf(p.w, "\r%*s\r", p.width, "")
+	}
+}

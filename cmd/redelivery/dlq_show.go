@@ -1,0 +1,267 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/hamba/avro/v2"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+func (d *dlq) list(ctx context.Context, namespace string) error {
+	all, err := deadletter.List(ctx, d.admin, cmp.Or(namespace, "public/default"))
+	if err != nil {
+		return err
+	}
+	if d.asJSON {
+		return d.json(all)
+	}
+	rows := [][]string{{"TOPIC", "SUBSCRIPTION", ">BACKLOG", ">OLDEST", ">IN/S", ">CONSUMERS"}}
+	for _, info := range all {
+		topic, rate := short(info.Topic), fmt.Sprintf("%.1f", info.Rate)
+		if len(info.Subscriptions) == 0 {
+			rows = append(rows, []string{topic, "NONE: deleted unread", "", "", rate, ""})
+		}
+		for _, s := range info.Subscriptions {
+			rows = append(rows, []string{topic, clean(s.Name), count(s.Backlog), ago(s.Oldest), rate, count(s.Consumers)})
+			topic, rate = "", ""
+		}
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(d.stdout, "No topic ends in -DLQ or -RETRY.")
+		return nil
+	}
+	d.table(rows)
+	return nil
+}
+
+func (d *dlq) own() string { return cmp.Or(d.subscription, deadletter.DefaultSubscription) }
+
+// scope says which letters are counted.
+func (d *dlq) scope(ctx context.Context) error {
+	info, err := d.letters.Info(ctx)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", d.own())
+	for _, s := range info.Subscriptions {
+		if s.Name == d.own() {
+			text = fmt.Sprintf("What subscription %s has not acknowledged.", clean(s.Name))
+		}
+	}
+	fmt.Fprintf(d.stdout, "%s\n\n", text)
+	return nil
+}
+
+func (d *dlq) groups(ctx context.Context) error {
+	all, err := d.letters.Groups(ctx, d.filter)
+	if err != nil {
+		return err
+	}
+	if d.asJSON {
+		return d.json(all)
+	}
+	if err := d.scope(ctx); err != nil {
+		return err
+	}
+	rows := [][]string{{">LETTERS", "GROUP", ">FIRST", ">LAST", "CAUSE"}}
+	for _, g := range all {
+		cause := cause(g.Type, g.Reason)
+		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), fit(cause, 44)},
+			[]string{"", "", "", "", fit(fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example), 60)})
+	}
+	d.table(rows)
+	return nil
+}
+
+func (d *dlq) peek(ctx context.Context) error {
+	if !d.asJSON {
+		if err := d.scope(ctx); err != nil {
+			return err
+		}
+	}
+	rows := [][]string{{"ID", ">DIED", "KEY", ">BYTES", "CAUSE"}}
+	lines := json.NewEncoder(d.stdout)
+	shown := 0
+	for l, err := range d.letters.Peek(ctx, 0) {
+		if err != nil {
+			return err
+		}
+		if !d.filter.Match(&l) {
+			continue
+		}
+		schema, err := d.schema(ctx, &l)
+		if err != nil {
+			return err
+		}
+		if d.asJSON {
+			line := struct {
+				deadletter.Letter
+				Group string `json:"group"`
+				Value any    `json:"value,omitempty"`
+			}{l, l.Group(), nil}
+			if !d.payload {
+				line.Payload = nil
+			} else if value, ok := decode(schema, &l); ok {
+				line.Value = value
+			}
+			if err := lines.Encode(line); err != nil {
+				return err
+			}
+		} else {
+			rows = append(rows, []string{l.ID, ago(l.Died), orDash(fit(clean(l.Key), 12)), count(l.Size), fit(cause(l.Type, l.Reason), 44)})
+			if d.payload {
+				rows = append(rows, []string{"  " + fit(text(schema, &l), 1000)})
+			}
+		}
+		if shown++; shown == d.n {
+			break
+		}
+	}
+	if !d.asJSON {
+		d.table(rows)
+	}
+	return nil
+}
+
+func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*deadletter.Schema, error) {
+	if !d.payload {
+		return nil, nil
+	}
+	return d.letters.Schema(ctx, l)
+}
+
+// decode returns a payload as a value that JSON can have, if its schema is one of those that say how.
+func decode(s *deadletter.Schema, l *deadletter.Letter) (value any, ok bool) {
+	switch {
+	case l.Encrypted || l.Null:
+		return nil, false
+	case s != nil && s.Type == "AVRO":
+		schema, err := avro.Parse(s.Data)
+		if err != nil || avro.Unmarshal(schema, l.Payload, &value) != nil {
+			return nil, false
+		}
+		return value, true
+	case json.Valid(l.Payload):
+		return json.RawMessage(l.Payload), true
+	case utf8.Valid(l.Payload):
+		return string(l.Payload), true
+	}
+	return nil, false
+}
+
+// text is a payload on one line.
+func text(s *deadletter.Schema, l *deadletter.Letter) string {
+	value, ok := decode(s, l)
+	switch {
+	case l.Null:
+		return "null value"
+	case l.Encrypted:
+		return "encrypted"
+	case !ok:
+		return fmt.Sprintf("%x", l.Payload[:min(len(l.Payload), 500)])
+	}
+	if s, ok := value.(string); ok {
+		return clean(s)
+	}
+	data, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Sprintf("%x", l.Payload[:min(len(l.Payload), 500)])
+	}
+	return clean(string(data))
+}
+
+// table writes rows with columns that are as wide as they have to be. A head that begins with > is of numbers; a row with one cell
+// is a line.
+func (d *dlq) table(rows [][]string) {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			if len(row) > 1 {
+				widths[i] = max(widths[i], utf8.RuneCountInString(strings.TrimPrefix(cell, ">")))
+			}
+		}
+	}
+	for _, row := range rows {
+		line := ""
+		for i, cell := range row {
+			if right := strings.HasPrefix(rows[0][i], ">"); right && len(row) > 1 {
+				line += fmt.Sprintf("%*s  ", widths[i], strings.TrimPrefix(cell, ">"))
+			} else {
+				line += fmt.Sprintf("%-*s  ", widths[i], cell)
+			}
+		}
+		fmt.Fprintln(d.stdout, strings.TrimRight(line, " "))
+	}
+}
+
+// clean has no character that a terminal would act on.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, s)
+}
+
+func cause(kind, reason string) string {
+	if kind == "" || reason == "" {
+		return orDash(clean(kind + reason))
+	}
+	return clean(kind + ": " + reason)
+}
+
+func fit(s string, width int) string {
+	if r := []rune(s); len(r) > width {
+		return string(r[:width-1]) + "…"
+	}
+	return s
+}
+
+func orDash(s string) string { return cmp.Or(s, "-") }
+
+// short is a topic's name without what is the same for all of them.
+func short(topic string) string {
+	return clean(strings.TrimPrefix(strings.TrimPrefix(topic, "persistent://"), "public/default/"))
+}
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	d := time.Since(t)
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(int(d.Seconds()), 0))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%dm", int(d.Minutes()))
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Hours()))
+	}
+	return fmt.Sprintf("%dd", int(d.Hours()/24))
+}
+
+// count has commas: 1,234,567.
+func count(n int) string {
+	s := strconv.Itoa(n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
+
+func letters(verb string, n int) string {
+	if n == 1 {
+		return verb + " 1 letter."
+	}
+	return fmt.Sprintf("%s %s letters.", verb, count(n))
+}

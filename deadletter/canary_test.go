@@ -1,0 +1,107 @@
+package deadletter_test
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// consume has a consumer of the retry topic publish a copy of each message to where to says, if anywhere, and acknowledge it.
+func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.Message) string) (stop func() (consumed int)) {
+	ctx, cancel := context.WithCancel(bg)
+	c := b.subscribe(topic, sub)
+	n := 0
+	var done sync.WaitGroup
+	done.Go(func() {
+		defer c.Close()
+		for {
+			msg, err := c.Receive(ctx)
+			if err != nil {
+				return
+			}
+			n++
+			if to := to(n, msg); to != "" {
+				m := &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(), Properties: maps.Clone(msg.Properties())}
+				m.Properties["RECONSUMETIMES"] = "1"
+				b.publish(pulsar.ProducerOptions{Topic: to}, 1, m)
+			}
+			_ = c.Ack(msg)
+		}
+	})
+	return func() int {
+		cancel()
+		done.Wait()
+		return n
+	}
+}
+
+func TestCanary(t *testing.T) {
+	b := real(t)
+	for name, c := range map[string]struct {
+		fate func(tp topics, n int, msg pulsar.Message) string
+		want error
+	}{
+		"processed": {fate: func(topics, int, pulsar.Message) string { return "" }},
+		"processed after a retry": {fate: func(tp topics, _ int, msg pulsar.Message) string {
+			if msg.Properties()["RECONSUMETIMES"] == "0" {
+				return tp.retry
+			}
+			return ""
+		}},
+		"dead again": {want: deadletter.ErrPoison, fate: func(tp topics, n int, _ pulsar.Message) string {
+			if n == 7 {
+				return tp.dlq
+			}
+			return ""
+		}},
+		"dead after a retry": {want: deadletter.ErrPoison, fate: func(tp topics, _ int, msg pulsar.Message) string {
+			if msg.Properties()["RECONSUMETIMES"] == "0" {
+				return tp.retry
+			}
+			return tp.dlq
+		}},
+	} {
+		for _, partitions := range []int{0, 2} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				tp := b.topics(partitions)
+				b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 5, tp.letters(100)...)
+				stop := b.consume(t, tp.retry, func(n int, msg pulsar.Message) string { return c.fate(tp, n, msg) })
+				waited := 0
+				report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Canary: 10, Progress: func(r deadletter.Report) { waited = max(waited, r.Waiting) }})
+				time.Sleep(time.Second)
+				consumed := stop()
+				if c.want == nil {
+					require.NoError(t, err)
+					require.Equal(t, 100, report.Done)
+					require.GreaterOrEqual(t, consumed, 100)
+					return
+				}
+				require.ErrorIs(t, err, c.want)
+				require.Equal(t, 10, report.Done)
+				require.LessOrEqual(t, consumed, 20)
+			})
+		}
+	}
+}
+
+// Nothing goes on while nobody has acknowledged the canary.
+func TestCanaryWaits(t *testing.T) {
+	b := real(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(30)...)
+	ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+	defer cancel()
+	report, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Canary: 10})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 10, report.Done)
+	require.Equal(t, 10, report.Waiting)
+	require.Equal(t, 20, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}

@@ -1,0 +1,128 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// over is what became of a letter.
+type over struct {
+	e    *entry
+	l    *Letter
+	err  error
+	seen int // its index
+}
+
+// entry is what is acknowledged as one: a letter, or a batch of them.
+type entry struct {
+	id     pulsar.MessageID
+	name   string
+	size   int
+	seen   int // letters that came
+	open   int // under way
+	left   bool
+	done   []byte // bits
+	fresh  bool   // the journal does not have all of done
+	closed bool   // no more letters of it come
+}
+
+// entryOf is the entry that l is in; the one before it has no more letters.
+func (w *walk) entryOf(l *Letter) *entry {
+	name := entryName(l.partition, l.pos)
+	if n := len(w.entries); n > 0 && w.entries[n-1].name == name && !w.entries[n-1].closed {
+		return w.entries[n-1]
+	}
+	w.closeEntry(l.pos)
+	e := &entry{id: l.id, name: name, size: l.batch}
+	if !l.chunked { // the whole batch
+		e.id = pulsar.NewMessageID(l.pos.Ledger, l.pos.Entry, -1, l.id.PartitionIdx())
+	}
+	w.entries = append(w.entries, e)
+	return e
+}
+
+// closeEntry is called when all letters before p have come. Those of a batch that have not are acknowledged already, by index,
+// unless the walk ends among them.
+func (w *walk) closeEntry(p position) {
+	if n := len(w.entries); n > 0 && !w.entries[n-1].closed {
+		e := w.entries[n-1]
+		e.closed = true
+		if e.seen < e.size && e.name == entryName(w.src.index, p) && int(p.Index) < e.size-1 {
+			e.left = true
+		}
+	}
+}
+
+// flush acknowledges the entries that are done. It goes on for a while when ctx is: what is published should not be so again.
+func (w *walk) flush(ctx context.Context) error {
+	w.flushed, w.ready = time.Now(), 0
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
+	defer cancel()
+	var acks []pulsar.MessageID
+	noted, gone := map[string][]byte{}, map[string][]byte{}
+	rest := w.entries[:0:0]
+	for _, e := range w.entries {
+		switch {
+		case !e.closed && e.seen < e.size || e.open > 0:
+			rest = append(rest, e)
+		case e.left:
+			if e.fresh {
+				noted[e.name] = e.done
+			}
+		default:
+			acks = append(acks, e.id)
+			if _, ok := w.j.done[e.name]; ok {
+				gone[e.name] = nil
+			}
+		}
+	}
+	if len(acks)+len(noted) > 0 {
+		if w.sync != nil {
+			if err := w.sync(); err != nil {
+				return err
+			}
+		}
+		if len(noted) > 0 {
+			if err := w.j.append(ctx, record{Done: noted}); err != nil {
+				return err
+			}
+		}
+		if err := w.acknowledge(ctx, acks); err != nil {
+			return err
+		}
+		if len(gone) > 0 {
+			if err := w.j.append(ctx, record{Done: gone}); err != nil {
+				return err
+			}
+		}
+	}
+	w.entries = rest
+	if w.tell != nil {
+		w.tell(*w.report)
+	}
+	return nil
+}
+
+// acknowledge returns when the broker has. It tries again while the broker is away.
+func (w *walk) acknowledge(ctx context.Context, ids []pulsar.MessageID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if w.src.consumer == nil {
+		if err := w.src.open(ctx); err != nil {
+			return err
+		}
+	}
+	for {
+		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, w.src.consumer.AckIDList(ids) }, nil)
+		if err == nil {
+			return nil
+		}
+		if sleep(ctx, 200*time.Millisecond) != nil {
+			return fmt.Errorf("deadletter: %d letters are done, but could not be acknowledged: %w", len(ids), err)
+		}
+	}
+}

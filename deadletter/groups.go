@@ -1,0 +1,85 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"time"
+)
+
+// Group is letters that died of the same cause: of one type of error, with the same reason but for numbers and ids, on one
+// subscription of one topic.
+type Group struct {
+	ID           string    `json:"id"` // for Filter.Groups
+	Type         string    `json:"type,omitempty"`
+	Reason       string    `json:"reason,omitempty"` // numbers and ids are masked
+	Origin       string    `json:"origin,omitempty"`
+	Subscription string    `json:"subscription,omitempty"`
+	Count        int       `json:"count"`
+	First        time.Time `json:"first"`   // that died
+	Last         time.Time `json:"last"`    // that died
+	Example      string    `json:"example"` // the id of a letter
+}
+
+// maxGroups bounds memory: letters of any more causes are counted as one group, whose ID is empty.
+const maxGroups = 1000
+
+// Groups counts the letters that filter chooses by their cause, the most first. It moves no cursor.
+func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
+	groups := map[string]*Group{}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return nil, err
+		}
+		if !filter.Match(&l) {
+			continue
+		}
+		id := l.Group()
+		g := groups[id]
+		if g == nil {
+			g = &Group{ID: id, Type: l.Type, Reason: mask(l.Reason), Origin: l.Origin, Subscription: l.Subscription, First: l.Died, Example: l.ID}
+			if len(groups) >= maxGroups {
+				if g = groups[""]; g == nil {
+					g = &Group{Reason: "more groups than can be told apart", First: l.Died, Example: l.ID}
+				}
+			}
+			groups[g.ID] = g
+		}
+		g.Count++
+		if l.Died.Before(g.First) {
+			g.First = l.Died
+		}
+		if l.Died.After(g.Last) {
+			g.Last = l.Died
+		}
+	}
+	all := make([]Group, 0, len(groups))
+	for _, g := range groups {
+		all = append(all, *g)
+	}
+	slices.SortFunc(all, func(a, b Group) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.ID, b.ID)) })
+	return all, nil
+}
+
+// Group returns the id of the group that l is in.
+func (l *Letter) Group() string {
+	h := sha256.New()
+	for _, part := range []string{l.Type, mask(l.Reason), l.Origin, l.Subscription} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:5])
+}
+
+var (
+	ids     = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+|[0-9a-f]*(?:[0-9][a-f]|[a-f][0-9])[0-9a-f]{6,})\b`)
+	numbers = regexp.MustCompile(`\d+(?:[.,:]\d+)*`)
+)
+
+// mask has <id> for ids and <n> for numbers, so that the reasons of one cause are the same.
+func mask(reason string) string {
+	return numbers.ReplaceAllString(ids.ReplaceAllString(reason, "<id>"), "<n>")
+}

@@ -1,0 +1,222 @@
+package deadletter
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// The journal is a topic beside the dead letter topic. It has what the subscription's cursor cannot remember: the replay that is
+// under way, and which letters of a batch are done while others of it are left. It is a log; a record never contradicts an earlier
+// one, so a crash between two of them does no harm. When there is nothing to remember its subscription goes, and the broker
+// deletes the topic.
+
+// run is a replay from its start to its end, over any number of processes.
+type run struct {
+	ID      string              `json:"id"`
+	Started time.Time           `json:"started"`
+	Options json.RawMessage     `json:"options"` // those that decide what becomes of a letter
+	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
+}
+
+// record is one entry of the journal.
+type record struct {
+	Run    *run                `json:"run,omitempty"`    // begins, or goes on with a later end
+	Over   string              `json:"over,omitempty"`   // the run that is finished, or given up
+	Spread map[string]int      `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
+	Passed map[string]position `json:"passed,omitempty"` // letters up to here that are left stay so in this run
+	Sound  bool                `json:"sound,omitempty"`  // the run's canary was
+	Done   map[string][]byte   `json:"done,omitempty"`   // bits of batches; none for a batch that is acknowledged
+	Clear  bool                `json:"clear,omitempty"`  // nothing before counts
+}
+
+// state is what the records add up to.
+type state struct {
+	run    *run
+	spread map[string]int
+	passed map[string]position
+	sound  bool
+	done   map[string][]byte
+}
+
+func (s *state) apply(r record) {
+	if r.Clear {
+		*s = state{}
+	}
+	if r.Over != "" && s.run != nil && s.run.ID == r.Over {
+		*s = state{done: s.done}
+	}
+	if r.Run != nil {
+		s.run = r.Run
+	}
+	s.sound = s.sound || r.Sound
+	for topic, n := range r.Spread {
+		put(&s.spread, topic, n)
+	}
+	for partition, p := range r.Passed {
+		put(&s.passed, partition, p)
+	}
+	for entry, bits := range r.Done {
+		if len(bits) == 0 {
+			delete(s.done, entry)
+			continue
+		}
+		put(&s.done, entry, merge(bits, s.done[entry]))
+	}
+}
+
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
+}
+
+// has reports whether l is done though its batch is not acknowledged.
+func (s *state) has(l *Letter) bool {
+	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
+}
+
+func entryName(partition int, p position) string {
+	return fmt.Sprintf("%d:%d:%d", partition, p.Ledger, p.Entry)
+}
+
+func bit(bits []byte, i int) bool { return i/8 < len(bits) && bits[i/8]&(1<<(i%8)) != 0 }
+
+func setBit(bits []byte, i int) []byte {
+	for len(bits) <= i/8 {
+		bits = append(bits, 0)
+	}
+	bits[i/8] |= 1 << (i % 8)
+	return bits
+}
+
+func merge(a, b []byte) []byte {
+	all := append([]byte{}, a...)
+	for i := range b {
+		if i < len(all) {
+			all[i] |= b[i]
+		} else {
+			all = append(all, b[i])
+		}
+	}
+	return all
+}
+
+// journal is open while a replay or a purge is under way. Its consumer receives nothing: its subscription keeps the records, and
+// being the only consumer of it is the lock.
+type journal struct {
+	state
+	lock     pulsar.Consumer
+	producer pulsar.Producer
+}
+
+func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
+
+// readJournal reads the journal without opening it. There may be none, which only an admin API can tell.
+func (t *Topic) readJournal(ctx context.Context) (*state, error) {
+	s := &state{}
+	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) || err == nil && len(names) == 0 {
+		return s, nil
+	} else if err != nil {
+		return nil, err
+	}
+	return s, t.loadJournal(ctx, s)
+}
+
+func (t *Topic) loadJournal(ctx context.Context, s *state) error {
+	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID())
+	if err != nil {
+		return err
+	}
+	defer tail.reader.Close()
+	return tail.drain(ctx, func(msg pulsar.Message) error {
+		var r record
+		if err := json.Unmarshal(msg.Payload(), &r); err != nil {
+			return fmt.Errorf("deadletter: %s has a record that is none: %w", t.journalTopic(), err)
+		}
+		s.apply(r)
+		return nil
+	})
+}
+
+// openJournal keeps others out until the journal is closed.
+func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
+	topic := t.journalTopic()
+	lock, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
+	}, pulsar.Consumer.Close)
+	if err != nil {
+		if busy(err) {
+			return nil, fmt.Errorf("%w: %s", ErrBusy, t.o.Topic)
+		}
+		return nil, fmt.Errorf("deadletter: subscribing to %s, which keeps where a replay is: %w", topic, err)
+	}
+	j := &journal{lock: lock}
+	j.producer, err = within(ctx, func() (pulsar.Producer, error) {
+		return t.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true,
+			MessageRouter: func(*pulsar.ProducerMessage, pulsar.TopicMetadata) int { return 0 }}) // one order, if topics are made partitioned
+	}, pulsar.Producer.Close)
+	if err == nil {
+		err = t.loadJournal(ctx, &j.state)
+	} else {
+		j.producer = nil // upstream's is not nil with an error
+	}
+	if err != nil {
+		j.close()
+		return nil, fmt.Errorf("deadletter: opening %s: %w", topic, err)
+	}
+	// The subscription keeps the letters of every partition from now on.
+	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	if err != nil {
+		j.close()
+		return nil, err
+	}
+	consumer.Close()
+	return j, nil
+}
+
+// append returns once the record is stored. One whose storing is in doubt may be written again.
+func (j *journal) append(ctx context.Context, r record) error {
+	ctx, cancel := context.WithTimeout(ctx, ackPatience)
+	defer cancel()
+	data, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	if _, err := j.producer.Send(ctx, &pulsar.ProducerMessage{Payload: data}); err != nil {
+		return fmt.Errorf("deadletter: writing to %s: %w", j.producer.Topic(), err)
+	}
+	j.apply(r)
+	return nil
+}
+
+// tidy forgets everything unless a run is not over or a batch is left in part.
+func (j *journal) tidy(ctx context.Context) error {
+	if j.run != nil || len(j.done) > 0 {
+		return nil
+	}
+	if err := j.append(ctx, record{Clear: true}); err != nil {
+		return err
+	}
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, j.lock.Unsubscribe() }, nil); err != nil {
+		return fmt.Errorf("deadletter: removing the subscription of %s: %w", j.producer.Topic(), err)
+	}
+	return nil
+}
+
+func (j *journal) close() {
+	if j.producer != nil {
+		j.producer.Close()
+	}
+	j.lock.Close()
+}
+
+// partitionName is a partition's key in the journal.
+func partitionName(partition int) string { return strconv.Itoa(partition) }

@@ -1,0 +1,167 @@
+package deadletter_test
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+const keyName = "letters"
+
+// keys are those in a folder, which makeKeys has made.
+func keys(dir string) (*pulsar.ProducerEncryptionInfo, *pulsar.MessageDecryptionInfo) {
+	reader := crypto.NewFileKeyReader(filepath.Join(dir, "public.pem"), filepath.Join(dir, "private.pem"))
+	return &pulsar.ProducerEncryptionInfo{KeyReader: reader, Keys: []string{keyName}}, &pulsar.MessageDecryptionInfo{KeyReader: reader}
+}
+
+func makeKeys(t testing.TB) (dir string) {
+	dir = t.TempDir()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	require.NoError(t, err)
+	for name, block := range map[string]*pem.Block{
+		"public.pem":  {Type: "PUBLIC KEY", Bytes: public},
+		"private.pem": {Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)},
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), pem.EncodeToMemory(block), 0o600))
+	}
+	return dir
+}
+
+type order struct {
+	ID   int64
+	Note string
+}
+
+const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
+
+// mixed publishes n letters: in batches, alone, of chunks, with an Avro schema and encrypted, all with keys whose letters are in order.
+func (b *broker) mixed(tp topics, keyDir string, n int) []*pulsar.ProducerMessage {
+	encryption, _ := keys(keyDir)
+	avro := pulsar.NewAvroSchema(orderSchema, nil)
+	kinds := []struct {
+		o     pulsar.ProducerOptions
+		batch int
+		size  int
+	}{
+		{pulsar.ProducerOptions{}, 100, 50},
+		{pulsar.ProducerOptions{}, 1, 50},
+		{pulsar.ProducerOptions{EnableChunking: true, ChunkMaxMessageSize: 1500}, 1, 4000},
+		{pulsar.ProducerOptions{Schema: avro}, 50, 0},
+		{pulsar.ProducerOptions{Encryption: encryption}, 20, 50},
+	}
+	var all []*pulsar.ProducerMessage
+	for round := 0; len(all) < n; round++ {
+		kind := kinds[round%len(kinds)]
+		var msgs []*pulsar.ProducerMessage
+		for range min(n/20, n-len(all)) {
+			i := len(all) + len(msgs)
+			l := tp.letter(i)
+			l.Key = fmt.Sprint("key ", mathrand.IntN(30))
+			if kind.size == 0 {
+				payload, err := avro.Encode(order{int64(i), "avro"})
+				require.NoError(b.t, err)
+				l.Payload = payload
+			} else {
+				l.Payload = make([]byte, kind.size)
+				_, _ = rand.Read(l.Payload)
+			}
+			msgs = append(msgs, l)
+		}
+		kind.o.Topic = tp.dlq
+		b.publish(kind.o, kind.batch, msgs...)
+		all = append(all, msgs...)
+	}
+	return all
+}
+
+// Ten thousand letters of every kind, by processes that are killed at any moment.
+func TestKilled(t *testing.T) {
+	for name, deduplicated := range map[string]bool{"deduplicated": true, "not deduplicated": false} {
+		t.Run(name, func(t *testing.T) {
+			b := real(t)
+			if deduplicated {
+				b.deduplicate()
+			}
+			const n = 10_000
+			tp := b.topics(2)
+			b.rest("POST", tp.retry+"/partitions", 3, nil)
+			dir := makeKeys(t)
+			sent := b.mixed(tp, dir, n)
+			j := job{URL: b.url, Admin: b.admin, Topic: tp.dlq, Keys: dir}
+			kills := 0
+			begin := time.Now()
+			for kills < 8 {
+				cmd, out := j.command()
+				require.NoError(t, cmd.Start())
+				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+				err := cmd.Wait()
+				if alarm.Stop() { // it came to its end
+					require.NoError(t, err, out.String())
+					break
+				}
+				kills++
+			}
+			cmd, out := j.command()
+			require.NoError(t, cmd.Run(), out.String())
+			t.Logf("%d letters, %d kills, %v: %s", n, kills, time.Since(begin), out)
+
+			_, decryption := keys(dir)
+			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
+			require.NoError(t, err)
+			defer c.Close()
+			times := make([]int, n)
+			last := map[string]int{}
+			doubles := 0
+			for {
+				ctx, cancel := context.WithTimeout(bg, 3*time.Second)
+				msg, err := c.Receive(ctx)
+				cancel()
+				if err != nil {
+					break
+				}
+				require.NoError(t, c.Ack(msg))
+				i, err := strconv.Atoi(msg.Properties()["number"])
+				require.NoError(t, err)
+				if times[i]++; times[i] > 1 {
+					doubles++
+					continue
+				}
+				require.True(t, bytes.Equal(sent[i].Payload, msg.Payload()), "letter %d", i)
+				require.Equal(t, sent[i].Key, msg.Key())
+				before, ok := last[msg.Key()]
+				require.True(t, !ok || before < i, "%s: %d after %d", msg.Key(), i, before)
+				last[msg.Key()] = i
+				if len(sent[i].Payload) < 50 {
+					require.NotEmpty(t, msg.SchemaVersion())
+				}
+			}
+			for i, k := range times {
+				require.NotZero(t, k, "letter %d is lost", i)
+			}
+			t.Logf("%d doubles", doubles)
+			if deduplicated {
+				assert.Zero(t, doubles)
+			}
+			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+		})
+	}
+}

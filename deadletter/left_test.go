@@ -1,0 +1,335 @@
+package deadletter_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// What cannot be published as it was stays where it is and is named; the letters around it are replayed.
+func TestLeft(t *testing.T) {
+	t.Parallel()
+	for why, c := range map[string]struct {
+		bad  func(*pulsar.ProducerMessage)
+		send pulsar.ProducerOptions
+		o    deadletter.ReplayOptions
+	}{
+		"was replayed 3 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "3" }},
+		"was replayed 1 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "1" }, o: deadletter.ReplayOptions{MaxReplays: 1}},
+		"is encrypted: needs keys to decrypt and encrypt it": {send: pulsar.ProducerOptions{Encryption: encryption(t)}},
+		"does not say where it came from": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+			bad: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},
+		"came from another namespace": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] = "persistent://public/secret/topic" }},
+		"came from a topic that is gone": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] += "-gone" }},
+	} {
+		t.Run(why, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			tp := b.topics(0)
+			l := tp.letters(3)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[0])
+			if c.bad != nil {
+				c.bad(l[1])
+			}
+			c.send.Topic = tp.dlq
+			b.publish(c.send, 1, l[1])
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[2])
+			d := b.open(tp.dlq)
+			plan, err := d.Plan(bg, c.o)
+			require.NoError(t, err)
+			report, err := d.Replay(bg, c.o)
+			require.NoError(t, err)
+			require.Equal(t, 2, report.Done)
+			require.Equal(t, plan.Left, report.Left)
+			require.Len(t, report.Left, 1)
+			assert.Equal(t, why, report.Left[0].Why)
+			id := peek(t, d)[0].ID
+			if b.inProcess != nil { // where the admin API does not tell what is acknowledged
+				id = peek(t, d)[1].ID
+			}
+			assert.Equal(t, []string{id}, report.Left[0].IDs)
+			assert.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+		})
+	}
+}
+
+func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
+	e, _ := keys(makeKeys(t))
+	return e
+}
+
+// A letter that cannot be decrypted when a run comes by is not published by the same run later: letters after it were, and a broker
+// that deduplicates would drop it.
+func TestUnreadableStaysSo(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	ours, lost := makeKeys(t), makeKeys(t)
+	l := tp.letters(3)
+	for i, dir := range []string{ours, lost, ours} {
+		e, _ := keys(dir)
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e}, 1, l[i])
+	}
+	replay := func(ctx context.Context, dir string) (deadletter.Report, error) {
+		_, decryption := keys(dir)
+		e, _ := keys(ours)
+		return b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(ctx, deadletter.ReplayOptions{Encryption: e})
+	}
+	// It ends after the third letter.
+	b.rest("POST", tp.retry+"/terminate", nil, nil)
+	_, err := replay(bg, ours)
+	require.Error(t, err)
+	b.rest("DELETE", tp.retry+"?force=true", nil, nil)
+	b.create(tp.retry, 0)
+	b.subscribe(tp.retry, sub).Close()
+
+	report, err := replay(bg, ours)
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Done)
+	require.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, "is encrypted with another key", report.Left[0].Why)
+
+	_, err = b.open(tp.dlq, func(o *deadletter.Options) { _, o.Decryption = keys(ours) }).Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "ReplayOptions.Encryption")
+	_, decryption := keys(ours)
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, Decryption: decryption})
+	require.NoError(t, err)
+	defer c.Close()
+	for _, number := range []string{"0", "2"} {
+		msg, err := c.Receive(bg)
+		require.NoError(t, err)
+		require.Equal(t, number, msg.Properties()["number"])
+	}
+}
+
+// An error ends the replay; nothing is lost, and the next goes on to the same end.
+func TestStopsAtTheFirstError(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(5)...)
+	d := b.open(tp.dlq)
+	b.rest("POST", tp.retry+"/terminate", nil, nil)
+	_, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "erminated")
+	require.Equal(t, 5, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // after the end
+
+	other := b.topics(0)
+	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: other.retry})
+	require.ErrorIs(t, err, deadletter.ErrUnfinished)
+	report, err := d.Replay(bg, deadletter.ReplayOptions{Topic: other.retry, New: true, Max: 1})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Done)
+	require.Equal(t, []string{"0"}, numbers(b.receive(other.retry)))
+}
+
+// What is published while a replay is interrupted is for the next one.
+func TestTheEndIsFixed(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(30)...)
+	d := b.open(tp.dlq)
+	ctx, cancel := context.WithCancel(bg)
+	first, err := d.Replay(ctx, deadletter.ReplayOptions{Rate: 50, Progress: func(r deadletter.Report) {
+		if r.Done > 5 {
+			cancel()
+		}
+	}})
+	require.ErrorIs(t, err, context.Canceled)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(10)...)
+	second, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.True(t, second.Resumed)
+	require.Equal(t, first.Run, second.Run)
+	require.Equal(t, 30, first.Done+second.Done)
+	require.Len(t, b.receive(tp.retry), 30)
+	third, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 10, third.Done)
+}
+
+// Letters of a batch that are replayed in part are not replayed again, whatever the broker does about indexes of batches.
+func TestPartsOfBatches(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	l := tp.letters(20)
+	for i, m := range l {
+		m.Properties["odd"] = []string{"no", "yes"}[i%2]
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 10, l...)
+	d := b.open(tp.dlq)
+	odd := deadletter.ReplayOptions{Filter: deadletter.Filter{Properties: map[string]string{"odd": "yes"}}}
+	report, err := d.Replay(bg, odd)
+	require.NoError(t, err)
+	require.Equal(t, 10, report.Done)
+	require.Equal(t, 2, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Len(t, peek(t, d), 10, "those that are done are not shown")
+	report, err = d.Replay(bg, odd)
+	require.NoError(t, err)
+	require.Zero(t, report.Done)
+	report, err = d.Replay(bg, deadletter.ReplayOptions{Max: 3})
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Done)
+	report, err = d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 7, report.Done)
+	require.Len(t, b.receive(tp.retry), 20)
+	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
+
+func TestOrigin(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(3)
+	b.subscribe(tp.origin, "shipping").Close()
+	l := tp.letters(10)
+	for _, m := range l {
+		m.Key = "k"
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	d := b.open(tp.dlq)
+	plan, err := d.Plan(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	require.NoError(t, err)
+	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"}, Origins: []string{sub}}}
+	require.Equal(t, want, plan.Targets)
+	report, err := d.Replay(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	require.NoError(t, err)
+	require.Equal(t, want, report.Targets)
+	require.Equal(t, upTo(10), numbers(b.receive(tp.origin)))
+	require.Equal(t, 10, b.backlog(tp.origin, "shipping"))
+}
+
+func TestNobodyWouldGetIt(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
+	d := b.open(tp.dlq)
+	empty := tp.retry + "-unread"
+	b.create(empty, 0)
+	_, err := d.Replay(bg, deadletter.ReplayOptions{Topic: empty})
+	require.ErrorIs(t, err, deadletter.ErrNoSubscription)
+	_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: empty + "-none", New: true})
+	require.ErrorIs(t, err, deadletter.ErrNoTopic)
+
+	// Without an admin API the subscription is made.
+	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
+	require.NoError(t, err)
+	blind.Hurry(300 * time.Millisecond)
+	report, err := blind.Replay(bg, deadletter.ReplayOptions{Topic: empty, New: true})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Done)
+	require.Equal(t, 2, b.backlog(empty, sub))
+}
+
+func TestBusy(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(100)...)
+	ctx, cancel := context.WithCancel(bg)
+	defer cancel()
+	began := make(chan struct{}, 1000)
+	done := make(chan error)
+	go func() {
+		_, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Rate: 5, Progress: func(deadletter.Report) { began <- struct{}{} }})
+		done <- err
+	}()
+	<-began
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 5})
+	require.ErrorIs(t, err, deadletter.ErrBusy)
+	cancel()
+	require.ErrorIs(t, <-done, context.Canceled)
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(11)...)
+	begin := time.Now()
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 20})
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	for want, o := range map[string]deadletter.Options{
+		"Options.Topic":    {},
+		"non-persistent":   {Topic: "non-persistent://a/b/c-DLQ"},
+		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
+		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
+	} {
+		d, err := deadletter.Open(b.client, o)
+		if err == nil {
+			_, err = d.Replay(bg, deadletter.ReplayOptions{})
+		}
+		require.ErrorContains(t, err, want)
+	}
+	require.Empty(t, b.inProcess.Topics(), "a topic that was not there is made")
+	_, err := deadletter.Open(nil, deadletter.Options{Topic: "x"})
+	require.ErrorContains(t, err, "client")
+	custom, err := deadletter.Open(b.client, deadletter.Options{Topic: "dead"})
+	require.NoError(t, err)
+	for want, o := range map[string]deadletter.ReplayOptions{
+		"ReplayOptions.To ":   {To: "there"},
+		"ReplayOptions.Topic": {},
+		"dead letter topic":   {Topic: "dead"},
+		"ReplayOptions.Max":   {Topic: "x", Max: -1},
+		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
+		"needs Options.Admin": {Topic: "x", Canary: 1},
+	} {
+		_, err := custom.Replay(bg, o)
+		require.ErrorContains(t, err, want)
+		_, err = custom.Plan(bg, o)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
+	require.ErrorContains(t, err, "PurgeOptions.Export")
+}
+
+// What the admin API refuses is an error that says so.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"reason":"nobody may"}`, http.StatusForbidden)
+	}))
+	defer forbidden.Close()
+	a := deadletter.Admin{URL: forbidden.URL}
+	d, err := deadletter.Open(b.client, deadletter.Options{Topic: "x-DLQ", Admin: a})
+	require.NoError(t, err)
+	_, listed := deadletter.List(bg, a, "public/default")
+	_, grouped := d.Groups(bg, deadletter.Filter{})
+	_, replayed := d.Replay(bg, deadletter.ReplayOptions{})
+	for _, err := range []error{listed, grouped, replayed} {
+		require.ErrorContains(t, err, "403 Forbidden")
+	}
+
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
+	b.inProcess.FailProducers(tp.retry, -1, pulsartest.AuthorizationError)
+	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "Authorization")
+	b.inProcess.FailSubscribes(tp.dlq, -1, pulsartest.AuthorizationError)
+	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "Authorization")
+	require.False(t, errors.Is(err, deadletter.ErrBusy))
+}

@@ -1,0 +1,166 @@
+package deadletter
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Properties that a replayed message has beside those of its letter.
+const (
+	PropertyReplayCount = "REPLAY_COUNT" // how often it was replayed
+	PropertyReplayRun   = "REPLAY_RUN"   // the replay that did so last
+)
+
+const (
+	exceptionPrefix   = "EXCEPTION_"
+	propertyException = exceptionPrefix + "TYPE"
+)
+
+// Letter is a dead letter. What its sender did not say is empty: plain pulsar-client-go gives no reason.
+type Letter struct {
+	ID        string    `json:"id"`        // ledger:entry:partition, of a batch :index too
+	Topic     string    `json:"topic"`     // with the partition
+	Published time.Time `json:"published"` // as a dead letter
+	Died      time.Time `json:"died"`      // DEAD_LETTER_TIME, or else when it was published
+
+	Type         string `json:"type,omitempty"`         // of the error
+	Reason       string `json:"reason,omitempty"`       // the error
+	Origin       string `json:"origin,omitempty"`       // the topic that it came from, without partition
+	OriginID     string `json:"originId,omitempty"`     // its id there
+	Subscription string `json:"subscription,omitempty"` // that it was dead on
+	Replays      int    `json:"replays,omitempty"`      // how often it was replayed before
+
+	Key         string            `json:"key,omitempty"`
+	OrderingKey string            `json:"orderingKey,omitempty"`
+	EventTime   time.Time         `json:"eventTime,omitzero"`
+	Properties  map[string]string `json:"properties,omitempty"`
+	Schema      string            `json:"schema,omitempty"`    // version of the topic's schema that it was written with
+	Encrypted   bool              `json:"encrypted,omitempty"` // and not decrypted: Payload is as it was found
+	Null        bool              `json:"null,omitempty"`      // a null value, not an empty one
+	Size        int               `json:"size"`                // of the payload, in bytes
+	Payload     []byte            `json:"payload,omitempty"`   // in base64
+
+	pos       position
+	id        pulsar.MessageID
+	batch     int  // how many letters its entry has
+	chunked   bool // and so has several entries
+	partition int  // of the topic's
+}
+
+func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
+	props := msg.Properties()
+	l := &Letter{
+		Topic: msg.Topic(), Published: msg.PublishTime(), Died: msg.PublishTime(),
+		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyException]),
+		Origin:       reconsume.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
+		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
+		Subscription: props[reconsume.PropertyRealSubscription],
+		Key:          msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
+		Encrypted: msg.GetEncryptionContext() != nil, Null: msg.IsNullValue(),
+		Size: len(msg.Payload()), Payload: msg.Payload(),
+		pos: positionOf(msg.ID()), id: msg.ID(), batch: int(max(msg.ID().BatchSize(), 1)), chunked: msg.ID().BatchIdx() < 0,
+		partition: partition,
+	}
+	l.ID = fmt.Sprintf("%d:%d:%d", l.pos.Ledger, l.pos.Entry, partition) // upstream takes every partition for the first
+	if l.batch > 1 {
+		l.ID += fmt.Sprintf(":%d", l.pos.Index)
+	}
+	if ms, err := strconv.ParseInt(props[reconsume.PropertyDeadLetterTime], 10, 64); err == nil && ms > 0 {
+		l.Died = time.UnixMilli(ms)
+	}
+	if msg.EventTime().UnixMilli() > 0 { // upstream has 1970 for none
+		l.EventTime = msg.EventTime()
+	}
+	if n, err := strconv.Atoi(props[PropertyReplayCount]); err == nil {
+		l.Replays = max(n, 0)
+	}
+	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
+		if rest, ok := strings.CutPrefix(dlq, FullName(l.Origin)+"-"); ok {
+			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
+		}
+	}
+	switch v := msg.SchemaVersion(); {
+	case len(v) == 8:
+		l.Schema = strconv.FormatInt(int64(binary.BigEndian.Uint64(v)), 10)
+	case len(v) > 0:
+		l.Schema = "unknown"
+	}
+	if l.Encrypted {
+		l.chunked = false // upstream hands over each chunk
+	}
+	return l
+}
+
+// weight is about how many bytes a letter has.
+func (l *Letter) weight() int {
+	n := l.Size + len(l.Key) + len(l.OrderingKey)
+	for name, value := range l.Properties {
+		n += len(name) + len(value)
+	}
+	return n
+}
+
+// first is so many bytes of text that may be anybody's.
+func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
+
+// message is what is published of a letter. Everything that its sender set is kept; what tells of the failure goes.
+func (l *Letter) message(run string) *pulsar.ProducerMessage {
+	props := maps.Clone(l.Properties)
+	if props == nil {
+		props = map[string]string{}
+	}
+	maps.DeleteFunc(props, func(name, _ string) bool {
+		switch name {
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, pulsar.SysPropertyDelayTime:
+			return true
+		}
+		return strings.HasPrefix(name, exceptionPrefix)
+	})
+	props[pulsar.SysPropertyReconsumeTimes] = "0"
+	props[PropertyReplayCount] = strconv.Itoa(l.Replays + 1)
+	props[PropertyReplayRun] = run
+	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime, Properties: props}
+	if !l.Null {
+		m.Payload = append([]byte{}, l.Payload...) // nil would be a null value
+	}
+	return m
+}
+
+// Filter chooses letters. A letter has to match all that is set; the zero Filter matches every letter.
+type Filter struct {
+	Groups     []string          `json:"groups,omitempty"`     // ids of groups, one of which it has to be in
+	Properties map[string]string `json:"properties,omitempty"` // that it has to have
+	After      time.Time         `json:"after,omitzero"`       // that it died at or after
+	Before     time.Time         `json:"before,omitzero"`      // that it died before
+}
+
+// Match reports whether the filter chooses l.
+func (f Filter) Match(l *Letter) bool {
+	if !f.After.IsZero() && l.Died.Before(f.After) || !f.Before.IsZero() && !l.Died.Before(f.Before) {
+		return false
+	}
+	for name, want := range f.Properties {
+		if value, ok := l.Properties[name]; !ok || value != want {
+			return false
+		}
+	}
+	if len(f.Groups) == 0 {
+		return true
+	}
+	id := l.Group()
+	for _, g := range f.Groups {
+		if g == id {
+			return true
+		}
+	}
+	return false
+}

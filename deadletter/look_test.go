@@ -1,0 +1,313 @@
+package deadletter_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+func TestGroups(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	l := tp.letters(30)
+	for i, m := range l {
+		m.Properties["DEAD_LETTER_TIME"] = fmt.Sprint(1_700_000_000_000 + i)
+		if i%3 == 0 {
+			m.Properties["EXCEPTION_TYPE"] = "*json.SyntaxError"
+		}
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	d := b.open(tp.dlq)
+	groups, err := d.Groups(bg, deadletter.Filter{})
+	require.NoError(t, err)
+	require.Len(t, groups, 2)
+	g := groups[1]
+	assert.Equal(t, "*json.SyntaxError", g.Type)
+	assert.Equal(t, "order <n>: connection refused", g.Reason)
+	assert.Equal(t, tp.origin, g.Origin)
+	assert.Equal(t, sub, g.Subscription)
+	assert.Equal(t, 10, g.Count)
+	assert.Equal(t, int64(1_700_000_000_000), g.First.UnixMilli())
+	assert.Equal(t, int64(1_700_000_000_027), g.Last.UnixMilli())
+	assert.NotEmpty(t, g.Example)
+	assert.Equal(t, -1, b.backlog(tp.dlq, deadletter.DefaultSubscription), "a subscription is made by looking")
+
+	report, err := d.Replay(bg, deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{g.ID}}})
+	require.NoError(t, err)
+	require.Equal(t, 10, report.Done)
+	few, err := d.Groups(bg, deadletter.Filter{After: time.UnixMilli(1_700_000_000_028)})
+	require.NoError(t, err)
+	require.Len(t, few, 1)
+	require.Equal(t, 2, few[0].Count)
+}
+
+// Reasons that are all different do not need more and more memory.
+func TestTooManyGroups(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	l := tp.letters(1100)
+	for i, m := range l {
+		m.Properties["EXCEPTION_MESSAGE"] = strings.Repeat("x", i)
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	groups, err := b.open(tp.dlq).Groups(bg, deadletter.Filter{})
+	require.NoError(t, err)
+	require.Len(t, groups, 1001)
+	require.Empty(t, groups[0].ID)
+	sum := 0
+	for _, g := range groups {
+		sum += g.Count
+	}
+	require.Equal(t, 1100, sum)
+}
+
+func TestMask(t *testing.T) {
+	for reason, want := range map[string]string{
+		"order 17: timed out after 2.5s":                     "order <n>: timed out after <n>s",
+		"no user 123e4567-e89b-12d3-a456-426614174000 in db": "no user <id> in db",
+		"trace 4bf92f3577b34da6a3ce929d0e0e4736 failed":      "trace <id> failed",
+		"at 0xdeadbeef and 0x1F":                             "at <id> and <id>",
+		"dial tcp 10.0.0.1:5432: connect: refused":           "dial tcp <n>: connect: refused",
+		"deadbeef cafe decade":                               "deadbeef cafe decade",
+		"":                                                   "",
+		"Ünïcode № 5":                                        "Ünïcode № <n>",
+	} {
+		assert.Equal(t, want, deadletter.Mask(reason))
+	}
+}
+
+func TestFilter(t *testing.T) {
+	at := time.UnixMilli(1000)
+	l := &deadletter.Letter{Reason: "x", Died: at, Properties: map[string]string{"a": "1", "b": ""}}
+	for name, c := range map[string]struct {
+		f    deadletter.Filter
+		want bool
+	}{
+		"zero":             {deadletter.Filter{}, true},
+		"at":               {deadletter.Filter{After: at}, true},
+		"after":            {deadletter.Filter{After: at.Add(1)}, false},
+		"before":           {deadletter.Filter{Before: at.Add(1)}, true},
+		"not before":       {deadletter.Filter{Before: at}, false},
+		"property":         {deadletter.Filter{Properties: map[string]string{"a": "1"}}, true},
+		"other value":      {deadletter.Filter{Properties: map[string]string{"a": "2"}}, false},
+		"empty":            {deadletter.Filter{Properties: map[string]string{"b": ""}}, true},
+		"missing":          {deadletter.Filter{Properties: map[string]string{"c": ""}}, false},
+		"both":             {deadletter.Filter{Properties: map[string]string{"a": "1", "b": "1"}}, false},
+		"group":            {deadletter.Filter{Groups: []string{"z", l.Group()}}, true},
+		"other group":      {deadletter.Filter{Groups: []string{"z"}}, false},
+		"group, too early": {deadletter.Filter{Groups: []string{l.Group()}, Before: at}, false},
+	} {
+		assert.Equal(t, c.want, c.f.Match(l), name)
+	}
+}
+
+func TestExport(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	l := tp.letters(20)
+	l[3].Payload, l[3].Key, l[3].EventTime = []byte{0, 255}, "k", time.UnixMilli(5000)
+	l[4].Payload, l[4].Key = nil, "k"
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 4, l...)
+	var out bytes.Buffer
+	n, err := b.open(tp.dlq).Export(bg, &out, deadletter.Filter{})
+	require.NoError(t, err)
+	require.Equal(t, 20, n)
+	found := map[string]deadletter.Letter{}
+	for line := range strings.Lines(out.String()) {
+		var l deadletter.Letter
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		found[l.Properties["number"]] = l
+	}
+	require.Len(t, found, 20)
+	assert.Equal(t, "letter 2", string(found["2"].Payload))
+	assert.Equal(t, []byte{0, 255}, found["3"].Payload)
+	assert.Equal(t, "k", found["3"].Key)
+	assert.Equal(t, int64(5000), found["3"].EventTime.UnixMilli())
+	assert.True(t, found["2"].EventTime.IsZero())
+	assert.True(t, found["4"].Null)
+	assert.Equal(t, -1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
+
+func TestPurge(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	l := tp.letters(25)
+	for i, m := range l {
+		m.Properties["odd"] = []string{"no", "yes"}[i%2]
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 5, l...)
+	b.subscribe(tp.dlq, "audit").Close()
+	d := b.open(tp.dlq)
+	path := t.TempDir() + "/purged"
+	file, err := os.Create(path)
+	require.NoError(t, err)
+	defer file.Close()
+	report, err := d.Purge(bg, deadletter.PurgeOptions{Filter: deadletter.Filter{Properties: map[string]string{"odd": "yes"}}, Export: file})
+	require.NoError(t, err)
+	require.Equal(t, 12, report.Done)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, 12, bytes.Count(text, []byte("\n")))
+	replayed, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 13, replayed.Done)
+	for _, number := range numbers(b.receive(tp.retry)) {
+		require.Contains(t, "0 2 4 6 8 10 12 14 16 18 20 22 24", number)
+	}
+	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 5, b.backlog(tp.dlq, "audit"), "others keep theirs")
+
+	report, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
+	require.NoError(t, err)
+	require.Zero(t, report.Done)
+}
+
+type broken struct{}
+
+func (broken) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+// What could not be exported is not purged.
+func TestPurgeExportsFirst(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
+	d := b.open(tp.dlq)
+	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: broken{}})
+	require.ErrorIs(t, err, io.ErrClosedPipe)
+	require.Equal(t, 3, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
+
+func TestList(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(10)...)
+	find := func(topic string) *deadletter.Info {
+		all, err := deadletter.List(bg, deadletter.Admin{URL: b.admin}, b.namespace)
+		require.NoError(t, err)
+		for _, info := range all {
+			require.NotEqual(t, tp.origin, info.Topic)
+			if info.Topic == topic {
+				return &info
+			}
+		}
+		return nil
+	}
+	require.Empty(t, find(tp.dlq).Subscriptions)
+	require.Equal(t, 2, find(tp.dlq).Partitions)
+	require.True(t, find(tp.retry).Retry)
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Max: 4})
+	require.NoError(t, err)
+	require.Equal(t, "redelivery", find(tp.dlq).Subscriptions[0].Name)
+	require.Equal(t, 6, find(tp.dlq).Subscriptions[0].Backlog)
+	require.Equal(t, 4, find(tp.retry).Subscriptions[0].Backlog)
+	require.Nil(t, find(tp.dlq+"-redelivery"))
+	_, err = deadletter.List(bg, deadletter.Admin{URL: b.admin}, "public/nothing")
+	if b.inProcess == nil {
+		require.ErrorContains(t, err, "no such namespace")
+	}
+}
+
+// Peek shows what the subscription has not acknowledged, as the admin API tells.
+func TestPeekOfTheSubscription(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(12)...)
+	ledger := b.inProcess.Messages(tp.dlq)[0].ID.Ledger
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/internalStats") {
+			fmt.Fprintf(w, `{"cursors": {"redelivery": {"markDeletePosition": "%[1]d:1", "individuallyDeletedMessages": "[(%[1]d:3..%[1]d:5],(%[1]d:8..%[1]d:11]]"}}}`, ledger)
+			return
+		}
+		resp, err := http.Get(b.admin + r.URL.String())
+		if assert.NoError(t, err) {
+			defer resp.Body.Close()
+			w.WriteHeader(resp.StatusCode)
+			_, _ = io.Copy(w, resp.Body)
+		}
+	}))
+	defer proxy.Close()
+	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = proxy.URL })
+	var got []string
+	for _, l := range peek(t, d) {
+		got = append(got, l.Properties["number"])
+	}
+	require.Equal(t, []string{"2", "3", "6", "7", "8"}, got)
+	n := 0
+	for _, err := range d.Peek(bg, 2) {
+		require.NoError(t, err)
+		n++
+	}
+	require.Equal(t, 2, n)
+}
+
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	tp := b.topics(0)
+	avro := pulsar.NewAvroSchema(orderSchema, nil)
+	wider := pulsar.NewAvroSchema(strings.Replace(orderSchema, "]", `,{"name":"more","type":["null","string"],"default":null}]`, 1), nil)
+	send := func(s pulsar.Schema, from, to int) {
+		var l []*pulsar.ProducerMessage
+		for i := from; i < to; i++ {
+			m := tp.letter(i)
+			m.Payload, _ = avro.Encode(order{int64(i), "x"})
+			l = append(l, m)
+		}
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: s}, 2, l...)
+	}
+	send(avro, 0, 4)
+	send(wider, 4, 8)
+	send(avro, 8, 10)
+	d := b.open(tp.dlq)
+	s, err := d.Schema(bg, &peek(t, d)[4])
+	require.NoError(t, err)
+	require.Equal(t, "AVRO", s.Type)
+	require.Contains(t, s.Data, "more")
+	report, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 10, report.Done)
+	got := b.receive(tp.retry)
+	require.Equal(t, upTo(10), numbers(got))
+	for i, m := range got {
+		want := byte(0)
+		if i >= 4 && i < 8 {
+			want = 1
+		}
+		require.Equal(t, []byte{0, 0, 0, 0, 0, 0, 0, want}, m.SchemaVersion(), "letter %d", i)
+	}
+
+	// Without the schema they are left, without an admin API too.
+	send(avro, 10, 12)
+	blind, err := deadletter.Open(b.client, deadletter.Options{Topic: tp.dlq})
+	require.NoError(t, err)
+	blind.Hurry(300 * time.Millisecond)
+	report, err = blind.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, "has a schema: needs the admin API", report.Left[0].Why)
+	b.rest("DELETE", "schemas/"+full(tp.dlq)+"/schema?force=true", nil, nil)
+	report, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Zero(t, report.Done)
+	require.Equal(t, "has a schema that is gone", report.Left[0].Why)
+	require.Equal(t, 2, report.Left[0].Count)
+}

@@ -1,0 +1,91 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// DefaultMaxReplays is how often a letter is replayed, by default.
+const DefaultMaxReplays = 3
+
+// ReplayOptions configures a Replay.
+type ReplayOptions struct {
+	// To is where the letters go. Default: ToRetry.
+	To Destination
+	// Topic is the topic that they go to instead. Default: none; needed for ToRetry if the dead letter topic's name does not end in
+	// -DLQ.
+	Topic string
+	// Filter chooses the letters. Default: all.
+	Filter Filter
+	// Max is how many letters are replayed at most. Default: 0, no limit.
+	Max int
+	// MaxReplays is how often a letter is replayed in its life; one that was as often is left. Default: DefaultMaxReplays.
+	MaxReplays int
+	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
+	Rate float64
+	// Canary is how many letters are replayed before any more: these have to be acknowledged by every subscription they died on. If
+	// one of them is dead again the replay ends with ErrPoison. Needs an admin API. Default: 0, none.
+	Canary int
+	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
+	Encryption *pulsar.ProducerEncryptionInfo
+	// New gives up an earlier replay that is not finished. What that one published without acknowledging it is published again,
+	// and deduplication does not notice. Default: false.
+	New bool
+	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
+	Progress func(Report)
+}
+
+func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
+	if o.To == "" {
+		o.To = ToRetry
+	}
+	if o.MaxReplays == 0 {
+		o.MaxReplays = DefaultMaxReplays
+	}
+	base, ok := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
+	switch {
+	case o.To != ToRetry && o.To != ToOrigin:
+		return o, fmt.Errorf("deadletter: ReplayOptions.To is %q, want %q or %q", o.To, ToRetry, ToOrigin)
+	case o.Topic != "":
+		o.Topic = FullName(o.Topic)
+	case o.To == ToRetry && !ok:
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want the retry topic: the name of %s does not tell it", t.o.Topic)
+	case o.To == ToRetry:
+		o.Topic = base + pulsar.RetryTopicSuffix
+	}
+	switch {
+	case o.Topic == t.o.Topic:
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is the dead letter topic")
+	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
+		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
+	case o.Rate < 0 || math.IsNaN(o.Rate):
+		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
+	case o.Canary > 0 && t.o.Admin.URL == "":
+		return o, errors.New("deadletter: ReplayOptions.Canary needs Options.Admin")
+	case t.decrypts() && o.Encryption == nil:
+		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: what was encrypted would be published as plain text")
+	}
+	return o, nil
+}
+
+// same is what has to be the same for a replay to go on: everything that decides what becomes of a letter.
+func (o *ReplayOptions) same() json.RawMessage {
+	var keys []string
+	if o.Encryption != nil {
+		keys = o.Encryption.Keys
+	}
+	data, _ := json.Marshal(struct { // cannot fail
+		To         Destination `json:"to"`
+		Topic      string      `json:"topic,omitempty"`
+		Filter     Filter      `json:"filter"`
+		Max        int         `json:"max,omitempty"`
+		MaxReplays int         `json:"maxReplays"`
+		Keys       []string    `json:"keys,omitempty"`
+	}{o.To, o.Topic, o.Filter, o.Max, o.MaxReplays, keys})
+	return data
+}

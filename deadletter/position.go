@@ -1,0 +1,104 @@
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+// position is where a message is in its partition. Messages come in this order.
+type position struct {
+	Ledger int64 `json:"ledger"`
+	Entry  int64 `json:"entry"`
+	Index  int32 `json:"index,omitempty"` // in its batch
+}
+
+// positionOf is the position of a message; a chunked one is where its last chunk is.
+func positionOf(id pulsar.MessageID) position {
+	return position{id.LedgerID(), id.EntryID(), max(id.BatchIdx(), 0)}
+}
+
+func (p position) compare(q position) int {
+	return cmp.Or(cmp.Compare(p.Ledger, q.Ledger), cmp.Compare(p.Entry, q.Entry), cmp.Compare(p.Index, q.Index))
+}
+
+func (p position) before(q position) bool { return p.compare(q) < 0 }
+
+// entry is where the batch begins that p is in.
+func (p position) entry() position { return position{p.Ledger, p.Entry, 0} }
+
+// acknowledged are the entries of a partition that a subscription has acknowledged, as the broker told at one moment.
+type acknowledged struct {
+	exists bool     // the subscription
+	mark   position // everything up to this entry
+	spans  []span   // and these, in order
+}
+
+// span is the entries after one and up to another.
+type span struct{ after, to position }
+
+func (a *acknowledged) has(p position) bool {
+	p = p.entry()
+	if !a.exists || !a.mark.before(p) {
+		return a.exists
+	}
+	i, _ := slices.BinarySearchFunc(a.spans, p, func(s span, p position) int { return s.to.compare(p) })
+	return i < len(a.spans) && a.spans[i].after.before(p)
+}
+
+// last is the last entry up to end that may not be acknowledged.
+func (a *acknowledged) last(end position) position {
+	for _, s := range slices.Backward(a.spans) {
+		if s.after.before(end.entry()) && !s.to.before(end.entry()) && s.after.Entry >= 0 {
+			end = position{s.after.Ledger, s.after.Entry, end.Index}
+		}
+	}
+	if a.exists && !a.mark.before(end.entry()) {
+		return position{-1, -1, 0}
+	}
+	return end
+}
+
+var spanText = regexp.MustCompile(`\((-?\d+):(-?\d+)\.\.(-?\d+):(-?\d+)\]`)
+
+// acknowledged asks the admin API; without one nothing is known to be acknowledged.
+func (t *Topic) acknowledged(ctx context.Context, partition, subscription string) (*acknowledged, error) {
+	if t.o.Admin.URL == "" {
+		return &acknowledged{}, nil
+	}
+	var stats struct {
+		Cursors map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
+	}
+	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
+	if notFound(err) {
+		return &acknowledged{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	cursor, ok := stats.Cursors[subscription]
+	if !ok {
+		cursor, ok = stats.Cursors[url.QueryEscape(subscription)]
+	}
+	a := &acknowledged{exists: ok}
+	number := func(s string) int64 {
+		n, _ := strconv.ParseInt(s, 10, 64) // the expression has made sure
+		return n
+	}
+	if m := markText.FindStringSubmatch(cursor.MarkDeletePosition); m != nil {
+		a.mark = position{number(m[1]), number(m[2]), 0}
+	}
+	for _, m := range spanText.FindAllStringSubmatch(cursor.IndividuallyDeletedMessages, -1) {
+		a.spans = append(a.spans, span{position{number(m[1]), number(m[2]), 0}, position{number(m[3]), number(m[4]), 0}})
+	}
+	return a, nil
+}
+
+var markText = regexp.MustCompile(`^(-?\d+):(-?\d+)$`)

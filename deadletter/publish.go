@@ -1,0 +1,143 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// publisherKey is what one producer may publish. Deduplication forgets a message that comes after one with a higher sequence id of the
+// same producer's name, so a name is for letters that are published in the order of their ids, and are all left if one is: those of a
+// ledger, with one version of the schema.
+type publisherKey struct {
+	topic   string // with its partition
+	from    int    // partition of the letters
+	ledger  int64
+	schema  string // version
+	batched bool   // batches of one: only these say which version, and only these can be empty
+}
+
+func (k publisherKey) name(run string) string {
+	return fmt.Sprintf("replay-%s-%d-%d-%s-%t", run, k.from, k.ledger, k.schema, k.batched)
+}
+
+type publisher struct {
+	producer pulsar.Producer
+	used     bool
+}
+
+// largest is the payload that a batch can have for certain. A message of chunks has the schema, but does not say which version.
+const largest = 1 << 20
+
+// publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that the order stays.
+func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
+	n, err := r.spread(ctx, topic, l)
+	if err != nil {
+		return nil, err
+	}
+	if n > 0 {
+		topic = fmt.Sprintf("%s-partition-%d", topic, route(l, n))
+	}
+	key := publisherKey{topic: topic, from: l.partition, ledger: l.pos.Ledger}
+	if schema != nil {
+		key.schema = l.Schema
+	}
+	key.batched = l.Size <= largest && (schema != nil || l.Size == 0 && !l.Null)
+	if before, ok := r.users[topic]; ok && before != key {
+		if err := r.w.settle(ctx, 0); err != nil { // upstream's order is that of one producer
+			return nil, err
+		}
+		if before.ledger != key.ledger || before.from != key.from {
+			r.closePublishers()
+		}
+	}
+	r.users[topic] = key
+	if p := r.publishers[key]; p != nil {
+		return p, nil
+	}
+	o := pulsar.ProducerOptions{Topic: topic, Name: key.name(r.j.run.ID), CompressionType: pulsar.LZ4,
+		SendTimeout: -1, // upstream would drop one message and go on to send the next
+	}
+	o.Schema, o.DisableBatching, o.EnableChunking = schema, !key.batched, !key.batched
+	o.BatchingMaxMessages, o.BatchingMaxPublishDelay = 1, time.Millisecond
+	if r.o.Encryption != nil {
+		encryption := *r.o.Encryption // upstream writes to it
+		o.Encryption = &encryption
+	}
+	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return r.t.client.CreateProducer(o) }, pulsar.Producer.Close)
+	if err != nil {
+		return nil, fmt.Errorf("deadletter: publishing to %s: %w", topic, err)
+	}
+	r.publishers[key] = &publisher{producer: producer}
+	return r.publishers[key], nil
+}
+
+// spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a key must not
+// move, nor may a letter that is published again.
+func (r *replay) spread(ctx context.Context, topic string, l *Letter) (int, error) {
+	if n, ok := r.j.spread[topic]; ok {
+		return n, nil
+	}
+	if r.t.o.Admin.URL == "" {
+		if err := r.t.keep(ctx, topic, l); err != nil {
+			return 0, err
+		}
+	}
+	partitions, err := within(ctx, func() ([]string, error) { return r.t.client.TopicPartitions(topic) }, nil)
+	if err != nil {
+		return 0, fmt.Errorf("deadletter: %s: %w", topic, err)
+	}
+	n := len(partitions)
+	if n == 1 && partitions[0] == topic {
+		n = 0
+	}
+	return n, r.j.append(ctx, record{Spread: map[string]int{topic: n}})
+}
+
+// route is the partition of n that l goes to, upstream's for its key; without a key it depends on where l is.
+func route(l *Letter, n int) int {
+	key := l.OrderingKey
+	if key == "" {
+		key = l.Key
+	}
+	if key == "" {
+		return int((l.pos.Entry + int64(l.pos.Index)) % int64(n))
+	}
+	var h uint32
+	for i := range len(key) {
+		h = 31*h + uint32(key[i])
+	}
+	return int(h % uint32(n))
+}
+
+// small is the weight up to which upstream finds out whether a message can be sent before SendAsync returns.
+const small = 64 << 10
+
+// publish sends l. Whatever upstream cannot send is known before the next letter is sent.
+func (r *replay) publish(ctx context.Context, p *publisher, l *Letter, schema pulsar.Schema, done func(error)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m := l.message(r.j.run.ID)
+	sequence := l.pos.Entry<<20 | int64(l.pos.Index)
+	m.SequenceID, m.Schema = &sequence, schema
+	r.w.alone = l.weight() > small || r.o.Encryption != nil && !p.used
+	p.used = true
+	p.producer.SendAsync(ctx, m, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		if err == nil && id.LedgerID() < 0 {
+			r.dropped.Add(1) // by deduplication
+		}
+		done(err)
+	})
+	return nil
+}
+
+func (r *replay) closePublishers() {
+	for key, p := range r.publishers {
+		p.producer.Close()
+		delete(r.publishers, key)
+	}
+	clear(r.users)
+}

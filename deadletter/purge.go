@@ -1,0 +1,75 @@
+package deadletter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"syscall"
+)
+
+// PurgeOptions configures a Purge.
+type PurgeOptions struct {
+	// Filter chooses the letters. Default: all.
+	Filter Filter
+	// Export gets the letters as lines of JSON, before they are gone; an *os.File is synchronized too. Required; io.Discard throws
+	// them away.
+	Export io.Writer
+	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
+	Progress func(Report)
+}
+
+// Purge acknowledges letters on the subscription without replaying them: those that are there when it begins. The broker deletes what
+// no other subscription has to get. It stops at the first error; a purge that was interrupted may have exported letters that are
+// still there.
+func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
+	var report Report
+	if o.Export == nil {
+		return report, errors.New("deadletter: PurgeOptions.Export is nil, want a writer; io.Discard throws the letters away")
+	}
+	partitions, err := t.partitions(ctx, t.o.Topic)
+	if err != nil {
+		return report, err
+	}
+	j, err := t.openJournal(ctx)
+	if err != nil {
+		return report, err
+	}
+	defer j.close()
+	out := bufio.NewWriter(o.Export)
+	lines := json.NewEncoder(out)
+	handle := func(_ context.Context, l *Letter, done func(error)) (string, error) {
+		if !o.Filter.Match(l) {
+			return unchosen, nil
+		}
+		err := lines.Encode(l)
+		if err == nil {
+			done(nil)
+		}
+		return "", err
+	}
+	sync := func() error {
+		err := out.Flush()
+		if file, ok := o.Export.(interface{ Sync() error }); ok && err == nil {
+			if err = file.Sync(); errors.Is(err, syscall.EINVAL) { // a pipe, a terminal
+				err = nil
+			}
+		}
+		return err
+	}
+	for i, partition := range partitions {
+		end, err := t.end(ctx, partition)
+		if err == nil {
+			end, err = t.shorten(ctx, partition, end)
+		}
+		if err != nil {
+			return report, err
+		}
+		w := newWalk(j, &report, steps{handle: handle, sync: sync, tell: o.Progress})
+		if err := w.through(ctx, t.source(i, partition, end, queueSize)); err != nil {
+			return report, err
+		}
+	}
+	return report, j.tidy(ctx)
+}

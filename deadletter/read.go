@@ -1,0 +1,153 @@
+package deadletter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Peek yields the first n letters, or all if n is 0, partition by partition, in order. It moves no cursor. With an admin API they
+// are those that the subscription has not acknowledged, or all that the topic stores if there is no such subscription yet;
+// letters that come meanwhile may be missing. An error is the last that it yields.
+func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
+	return func(yield func(Letter, error) bool) {
+		seen := 0
+		err := t.read(ctx, func(l *Letter) bool {
+			seen++
+			return yield(*l, nil) && seen != n
+		})
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(Letter{}, err)
+		}
+	}
+}
+
+// Export writes the letters that filter chooses as lines of JSON, and returns how many. It moves no cursor; the letters are
+// those of Peek.
+func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (int, error) {
+	out := bufio.NewWriter(w)
+	lines := json.NewEncoder(out)
+	n := 0
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return n, errors.Join(err, out.Flush())
+		}
+		if !filter.Match(&l) {
+			continue
+		}
+		if err := lines.Encode(&l); err != nil {
+			return n, err
+		}
+		n++
+	}
+	return n, out.Flush()
+}
+
+// errEnough ends a walk whose caller has seen enough.
+var errEnough = errors.New("enough")
+
+// read visits the letters of every partition until visit returns false.
+func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
+	partitions, err := t.partitions(ctx, t.o.Topic)
+	if err != nil {
+		return err
+	}
+	replayed, err := t.readJournal(ctx)
+	if err != nil {
+		return err
+	}
+	for i, partition := range partitions {
+		done, err := t.acknowledged(ctx, partition, t.o.Subscription)
+		if err != nil {
+			return err
+		}
+		from := pulsar.EarliestMessageID()
+		if done.exists && done.mark.Entry >= 0 {
+			from = pulsar.NewMessageID(done.mark.Ledger, done.mark.Entry, -1, 0)
+		}
+		tail, err := t.tail(ctx, partition, from)
+		if err != nil {
+			return err
+		}
+		err = tail.drain(ctx, func(msg pulsar.Message) error {
+			l := newLetter(t.o.Topic, i, msg)
+			if done.has(l.pos) || replayed.has(l) || visit(l) {
+				return nil
+			}
+			return errEnough
+		})
+		tail.reader.Close()
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tail reads a topic as far as it goes.
+type tail struct {
+	reader pulsar.Reader
+	quiet  time.Duration
+	at     position // of what was read last
+}
+
+// tail begins after from.
+func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID) (*tail, error) {
+	decryption := *t.o.Decryption // upstream writes to it
+	reader, err := within(ctx, func() (pulsar.Reader, error) {
+		return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from, Decryption: &decryption,
+			ReceiverQueueSize: queueSize, ExpireTimeOfIncompleteChunk: chunkPatience})
+	}, pulsar.Reader.Close)
+	if err != nil {
+		return nil, fmt.Errorf("deadletter: reading %s: %w", topic, err)
+	}
+	return &tail{reader, t.quiet, position{from.LedgerID(), from.EntryID(), max(from.BatchIdx(), 0)}}, nil
+}
+
+// last is where the topic ends now.
+func (r *tail) last(ctx context.Context) (position, error) {
+	id, err := within(ctx, r.reader.GetLastMessageID, nil)
+	if err != nil {
+		return position{}, fmt.Errorf("deadletter: %w", err)
+	}
+	return positionOf(id), nil
+}
+
+// drain visits all messages that there are when it is called. It gives up on the last ones when nothing comes any more: they can
+// be chunks without an end.
+func (r *tail) drain(ctx context.Context, visit func(pulsar.Message) error) error {
+	last, err := r.last(ctx)
+	if err != nil {
+		return err
+	}
+	for patience := 3; r.at.before(last) && patience > 0; {
+		wait, cancel := context.WithTimeout(ctx, r.quiet)
+		msg, err := r.reader.Next(wait)
+		cancel()
+		switch {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case errors.Is(err, context.DeadlineExceeded):
+			patience--
+			if _, err := r.last(ctx); err != nil { // the broker is not there
+				return err
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("deadletter: %w", err)
+		}
+		patience = 3
+		r.at = positionOf(msg.ID())
+		if err := visit(msg); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,245 @@
+package deadletter
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"time"
+)
+
+// Plan returns what a Replay would do to the letters that Peek sees. It changes nothing.
+func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
+	var report Report
+	o, err := t.checked(o)
+	if err != nil {
+		return report, err
+	}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return report, err
+		}
+		report.Seen++
+		left, _, err := t.refuse(ctx, &o, &l)
+		var topic string
+		if err == nil && left == "" {
+			topic, left, err = t.topicFor(ctx, &o, &l, &report)
+		}
+		if err != nil {
+			return report, err
+		}
+		if left != "" {
+			report.leave(left, &l)
+			continue
+		}
+		report.target(topic).Count++
+		if report.Done++; report.Done == o.Max {
+			break
+		}
+	}
+	return report, nil
+}
+
+// Replay publishes letters again and acknowledges each after its publication was confirmed. It stops at the first error. The letters
+// are those that the subscription has not acknowledged and that are there when it begins; later ones are for the next replay. Their
+// order is kept partition by partition, and so is that of a key.
+//
+// What the sender set is kept: payload, null value, key, ordering key, event time, schema, properties with the origin and a trace.
+// EXCEPTION_*, REDELIVERY_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME are removed, RECONSUMETIMES is 0, REPLAY_COUNT and
+// REPLAY_RUN are added. Letters that cannot be published like that are left, and reported.
+//
+// If ctx is done, the process dies or the broker is lost, the next Replay with the same options goes on to the same end: no letter is
+// lost. Letters that were published and not acknowledged by then, a few hundred at most, are published again; a broker that
+// deduplicates the messages of that topic drops them.
+func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
+	o, err := t.checked(o)
+	if err != nil {
+		return Report{}, err
+	}
+	partitions, err := t.partitions(ctx, t.o.Topic)
+	if err != nil {
+		return Report{}, err
+	}
+	j, err := t.openJournal(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	defer j.close()
+	r := &replay{t: t, o: o, j: j, publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
+	defer r.closePublishers()
+	defer r.closeCanary()
+	if err := r.begin(ctx, partitions); err != nil {
+		return r.report, err
+	}
+	for i, partition := range partitions {
+		if err := r.partition(ctx, i, partition); err != nil {
+			return r.report, err
+		}
+	}
+	if err := j.append(ctx, record{Over: j.run.ID}); err != nil {
+		return r.report, err
+	}
+	return r.report, j.tidy(ctx)
+}
+
+// replay is a run in this process.
+type replay struct {
+	t      *Topic
+	o      ReplayOptions
+	j      *journal
+	w      *walk
+	report Report
+
+	publishers map[publisherKey]*publisher
+	users      map[string]publisherKey // of a topic: who published last
+	passed     *position               // to be noted before anything is published: a letter was left that may not be next time
+	slot       time.Time               // of the next letter, by the rate
+	sent       int
+	dropped    atomic.Int64 // as duplicates, by the broker
+	canary     *canary
+}
+
+// begin goes on with the run that the journal has, or begins one.
+func (r *replay) begin(ctx context.Context, partitions []string) error {
+	if old := r.j.run; old != nil && r.o.New {
+		if err := r.j.append(ctx, record{Over: old.ID}); err != nil {
+			return err
+		}
+	}
+	same := r.o.same()
+	if old := r.j.run; old != nil {
+		if !bytes.Equal(old.Options, same) {
+			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
+		}
+		r.report.Run, r.report.Resumed = old.ID, true
+		return nil
+	}
+	id := make([]byte, 6)
+	_, _ = rand.Read(id) // never fails
+	begun := &run{ID: hex.EncodeToString(id), Started: time.Now().UTC(), Options: same, Ends: map[string]position{}}
+	left := r.o.Max
+	for i, partition := range partitions {
+		end, err := r.t.end(ctx, partition)
+		if err == nil && r.o.Max > 0 {
+			end, left, err = r.nth(ctx, i, partition, end, left)
+		}
+		if err != nil {
+			return err
+		}
+		begun.Ends[partitionName(i)] = end
+	}
+	r.report.Run = begun.ID
+	return r.j.append(ctx, record{Run: begun})
+}
+
+// nth is where the nth letter of a partition is that can be replayed, and how many are missing.
+func (r *replay) nth(ctx context.Context, i int, partition string, end position, n int) (position, int, error) {
+	at := position{-1, -1, 0}
+	src := r.source(i, partition, end)
+	defer src.close()
+	for n > 0 {
+		l, err := src.next(ctx, flushEvery)
+		switch {
+		case err == io.EOF:
+			return at, n, nil
+		case err != nil:
+			return at, n, err
+		case l == nil:
+			src.silent()
+			continue
+		}
+		left, _, err := r.t.refuse(ctx, &r.o, l)
+		if err != nil {
+			return at, n, err
+		}
+		if left == "" && !r.j.has(l) {
+			at, n = l.pos, n-1
+		}
+	}
+	return at, n, nil
+}
+
+func (r *replay) source(i int, partition string, end position) *source {
+	queue := queueSize
+	if r.o.Rate > 0 { // chunks must not wait too long here
+		queue = int(min(max(r.o.Rate*60, 1), queueSize))
+	}
+	return r.t.source(i, partition, end, queue)
+}
+
+func (r *replay) partition(ctx context.Context, i int, partition string) error {
+	end, ok := r.j.run.Ends[partitionName(i)]
+	if !ok { // a partition that is newer than the run
+		return nil
+	}
+	end, err := r.t.shorten(ctx, partition, end)
+	if err != nil {
+		return err
+	}
+	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, tell: r.o.Progress})
+	r.passed = nil
+	return r.w.through(ctx, r.source(i, partition, end))
+}
+
+// pace is called before each letter: it returns how long to wait.
+func (r *replay) pace(ctx context.Context) (time.Duration, error) {
+	if r.o.Canary > 0 && r.sent >= r.o.Canary && !r.j.sound {
+		if err := r.w.rest(ctx); err != nil {
+			return 0, err
+		}
+		if err := r.sing(ctx); err != nil {
+			return 0, err
+		}
+		if err := r.j.append(ctx, record{Sound: true}); err != nil {
+			return 0, err
+		}
+	}
+	return time.Until(r.slot), nil
+}
+
+func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left string, err error) {
+	left, schema, err := r.t.refuse(ctx, &r.o, l)
+	if err != nil || left == unchosen {
+		return left, err
+	}
+	if p, ok := r.j.passed[partitionName(l.partition)]; ok && !p.before(l.pos) {
+		left = unreadable // when the run came by: others that came after it may be published
+	} else if left == unreadable {
+		r.passed = &l.pos
+	}
+	var topic string
+	if left == "" {
+		topic, left, err = r.t.topicFor(ctx, &r.o, l, &r.report)
+	}
+	if left != "" || err != nil {
+		return left, err
+	}
+	if r.passed != nil {
+		if err := r.j.append(ctx, record{Passed: map[string]position{partitionName(l.partition): *r.passed}}); err != nil {
+			return "", err
+		}
+		r.passed = nil
+	}
+	p, err := r.publisher(ctx, topic, l, schema)
+	if err != nil {
+		return "", err
+	}
+	if r.o.Canary > 0 && !r.j.sound && r.sent < r.o.Canary {
+		if err := r.watch(ctx, topic, l); err != nil {
+			return "", err
+		}
+	}
+	if r.o.Rate > 0 {
+		now := time.Now()
+		if r.slot.Before(now) {
+			r.slot = now
+		}
+		r.slot = r.slot.Add(time.Duration(float64(time.Second) / r.o.Rate))
+	}
+	r.sent++
+	r.report.target(topic).Count++
+	return "", r.publish(ctx, p, l, schema, done)
+}

@@ -1,0 +1,102 @@
+package deadletter_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+func TestReplay(t *testing.T) {
+	b := newBroker(t)
+	for name, batch := range map[string]int{"alone": 1, "batches": 10} {
+		t.Run(name, func(t *testing.T) {
+			tp := b.topics(0)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, batch, tp.letters(100)...)
+			d := b.open(tp.dlq)
+			report, err := d.Replay(bg, deadletter.ReplayOptions{})
+			require.NoError(t, err)
+			assert.Equal(t, 100, report.Done)
+			assert.Equal(t, 100, report.Seen)
+			assert.Empty(t, report.Left)
+			got := b.receive(tp.retry)
+			assert.Equal(t, upTo(100), numbers(got))
+			assert.Equal(t, map[string]string{
+				"number": "7", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
+				"REAL_TOPIC": tp.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": "7:7:-1", "ORIGIN_MESSAGE_IDY_TIME": "7:7:-1",
+				"ORIGIN_TOPIC": tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1", "REPLAY_RUN": report.Run,
+			}, got[7].Properties())
+			assert.Equal(t, "letter 7", string(got[7].Payload()))
+			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+
+			again, err := d.Replay(bg, deadletter.ReplayOptions{})
+			require.NoError(t, err)
+			assert.Zero(t, again.Seen)
+			assert.False(t, again.Resumed)
+		})
+	}
+}
+
+// Whatever the sender set comes back.
+func TestReplayKeepsTheMessage(t *testing.T) {
+	b := newBroker(t)
+	for name, change := range map[string]func(*pulsar.ProducerMessage){
+		"key":          func(m *pulsar.ProducerMessage) { m.Key = "a key" },
+		"ordering key": func(m *pulsar.ProducerMessage) { m.Key, m.OrderingKey = "k", "an ordering key" },
+		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
+		"null":         func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
+		"empty":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
+		"bytes":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
+		"no other property": func(m *pulsar.ProducerMessage) {
+			m.Properties = map[string]string{"REAL_TOPIC": m.Properties["REAL_TOPIC"]}
+		},
+	} {
+		for _, batch := range []int{1, 2} {
+			t.Run(name, func(t *testing.T) {
+				tp := b.topics(0)
+				sent := tp.letter(0)
+				change(sent)
+				b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, batch, sent, tp.letter(1))
+				before := b.receive(tp.dlq)
+				_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+				require.NoError(t, err)
+				after := b.receive(tp.retry)
+				require.Len(t, after, 2)
+				assert.Equal(t, before[0].Payload(), after[0].Payload())
+				assert.Equal(t, sent.Payload == nil, after[0].IsNullValue())
+				assert.Equal(t, sent.Key, after[0].Key())
+				assert.Equal(t, sent.OrderingKey, after[0].OrderingKey())
+				assert.Equal(t, before[0].EventTime(), after[0].EventTime())
+			})
+		}
+	}
+}
+
+func TestChunks(t *testing.T) {
+	b := newBroker(t)
+	tp := b.topics(0)
+	sent := tp.letters(5)
+	for i, m := range sent {
+		m.Payload = []byte(strings.Repeat(string(rune('a'+i)), 3000))
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq, EnableChunking: true, ChunkMaxMessageSize: 500}, 1, sent...)
+	require.Equal(t, 30, b.backlog(tp.dlq, "x")+31, "is it chunked?")
+	d := b.open(tp.dlq)
+	report, err := d.Replay(bg, deadletter.ReplayOptions{Max: 2})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Done)
+	report, err = d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Done)
+	got := b.receive(tp.retry)
+	require.Equal(t, upTo(5), numbers(got))
+	for i, m := range got {
+		require.Equal(t, sent[i].Payload, m.Payload())
+	}
+	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}

@@ -1,0 +1,57 @@
+package deadletter
+
+// Report is what a Replay or a Purge did, or would do.
+type Report struct {
+	Run     string   `json:"run,omitempty"`     // of a replay
+	Resumed bool     `json:"resumed,omitempty"` // the run began earlier
+	Seen    int      `json:"seen"`              // letters, those that the filter does not choose too
+	Done    int      `json:"done"`              // letters that are replayed or purged, in this call
+	Waiting int      `json:"waiting,omitempty"` // letters of the canary, and copies of them, that are not acknowledged
+	Left    []Left   `json:"left,omitempty"`    // letters that the filter chooses and that stay where they are
+	Targets []Target `json:"targets,omitempty"` // where they go
+}
+
+// Left is letters that stay where they are, and why.
+type Left struct {
+	Why   string   `json:"why"`
+	Count int      `json:"count"`
+	IDs   []string `json:"ids"` // of the first ten
+}
+
+// Target is a topic that letters go to.
+type Target struct {
+	Topic         string   `json:"topic"`
+	Count         int      `json:"count"`
+	Subscriptions []string `json:"subscriptions,omitempty"` // that get the messages; needs an admin API
+	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
+}
+
+const maxNamed = 10
+
+// unchosen is why a letter is left that the filter does not choose: nothing to report.
+const unchosen = "not chosen"
+
+func (r *Report) leave(why string, l *Letter) {
+	if why == unchosen || why == "" {
+		return
+	}
+	for i := range r.Left {
+		if left := &r.Left[i]; left.Why == why {
+			if left.Count++; len(left.IDs) < maxNamed {
+				left.IDs = append(left.IDs, l.ID)
+			}
+			return
+		}
+	}
+	r.Left = append(r.Left, Left{why, 1, []string{l.ID}})
+}
+
+func (r *Report) target(topic string) *Target {
+	for i := range r.Targets {
+		if r.Targets[i].Topic == topic {
+			return &r.Targets[i]
+		}
+	}
+	r.Targets = append(r.Targets, Target{Topic: topic})
+	return &r.Targets[len(r.Targets)-1]
+}

@@ -1,0 +1,139 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+const (
+	queueSize     = 100              // messages that wait here
+	chunkPatience = 10 * time.Minute // upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
+	lockPatience  = 5 * time.Second  // until somebody else's consumer is one, and not that of a crash
+	ackPatience   = time.Minute      // for a confirmation, or an acknowledgement, also while the broker is away
+)
+
+// source gives the letters of a partition that the subscription has not acknowledged, each once, in order.
+type source struct {
+	t         *Topic
+	partition string
+	index     int
+	queue     int
+	last, end position
+	consumer  pulsar.Consumer // the only one of the subscription, or nil
+	heard     time.Time       // when it last gave anything
+	again     bool            // it is a second one, that has given nothing new
+}
+
+// end is where a partition ends now.
+func (t *Topic) end(ctx context.Context, partition string) (position, error) {
+	tail, err := t.tail(ctx, partition, pulsar.LatestMessageID())
+	if err != nil {
+		return position{}, err
+	}
+	defer tail.reader.Close()
+	end, err := tail.last(ctx)
+	end.Index = math.MaxInt32 // the whole batch
+	return end, err
+}
+
+// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be acknowledged.
+func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, error) {
+	if end.Index != math.MaxInt32 { // a letter that a replay chose
+		return end, nil
+	}
+	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
+	if err != nil {
+		return end, err
+	}
+	return done.last(end), nil
+}
+
+func (t *Topic) source(index int, partition string, end position, queue int) *source {
+	return &source{t: t, partition: partition, index: index, queue: queue, end: end, last: position{-1, -1, 0}}
+}
+
+// subscribe returns the only consumer of the subscription, on a partition or on all of them.
+func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.Consumer, error) {
+	decryption := *t.o.Decryption // upstream writes to it
+	consumer, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: true, Decryption: &decryption,
+			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
+	}, pulsar.Consumer.Close)
+	if err != nil {
+		if busy(err) {
+			return nil, fmt.Errorf("%w: subscription %s of %s has a consumer", ErrBusy, t.o.Subscription, topic)
+		}
+		return nil, fmt.Errorf("deadletter: subscribing to %s: %w", topic, err)
+	}
+	return consumer, nil
+}
+
+func (s *source) open(ctx context.Context) (err error) {
+	s.consumer, err = s.t.subscribe(ctx, s.partition, s.queue)
+	s.heard = time.Now()
+	return err
+}
+
+func (s *source) close() {
+	if s.consumer != nil {
+		s.consumer.Close()
+		s.consumer = nil
+	}
+}
+
+// next returns nil if there is none within wait, and io.EOF after the last. What the broker sends again is not returned again.
+func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) {
+	if !s.last.before(s.end) {
+		return nil, io.EOF
+	}
+	if s.consumer == nil {
+		if err := s.open(ctx); err != nil {
+			return nil, err
+		}
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	for {
+		select {
+		case msg := <-s.consumer.Chan():
+			s.heard = time.Now()
+			p := positionOf(msg.ID())
+			if !s.last.before(p) {
+				continue
+			}
+			if s.end.before(p) {
+				s.last = s.end
+				return nil, io.EOF
+			}
+			l := newLetter(s.t.o.Topic, s.index, msg.Message)
+			if s.last, s.again = p, false; int(p.Index) >= l.batch-1 {
+				s.last.Index = math.MaxInt32 // the whole batch
+			}
+			return l, nil
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// silent is called when nothing came and nothing is under way. The last letters may be acknowledged, or be chunks without an end, so
+// a second consumer that gets nothing either is the end: one that the broker has forgotten is not.
+func (s *source) silent() {
+	if s.consumer == nil || time.Since(s.heard) < s.t.quiet {
+		return
+	}
+	if s.again {
+		s.last = s.end
+		return
+	}
+	s.close()
+	s.again = true
+}

@@ -1,0 +1,116 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Destination is where a letter goes.
+type Destination string
+
+// Destinations.
+const (
+	// ToRetry is the retry topic that belongs to the dead letter topic: the same name with -RETRY in place of -DLQ. Only the
+	// subscription that the letter died on gets it.
+	ToRetry Destination = "retry"
+	// ToOrigin is the topic that the letter came from. Every subscription of that topic gets it.
+	ToOrigin Destination = "origin"
+)
+
+// maxTargets bounds the producers, and what letters whose properties are made up can do.
+const maxTargets = 100
+
+// topicFor is the topic that a letter goes to, or why there is none. A letter's properties may be anybody's, so it stays in the
+// namespace, and nothing is created.
+func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
+	topic = o.Topic
+	if topic == "" {
+		if l.Origin == "" {
+			return "", "does not say where it came from", nil
+		}
+		if topic = FullName(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, "persistent://") {
+			return "", "came from another namespace", nil
+		}
+	}
+	known := slices.ContainsFunc(r.Targets, func(g Target) bool { return g.Topic == topic })
+	if !known && len(r.Targets) >= maxTargets {
+		return "", fmt.Sprintf("came from more than %d topics", maxTargets), nil
+	}
+	if !known {
+		names, err := t.subscriptions(ctx, topic)
+		if errors.Is(err, ErrNoTopic) && o.To == ToOrigin {
+			return "", "came from a topic that is gone", nil
+		}
+		switch {
+		case err != nil:
+			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
+		case t.o.Admin.URL != "" && len(names) == 0:
+			return "", "", fmt.Errorf("%w: %s has no subscription", ErrNoSubscription, topic)
+		}
+		r.target(topic).Subscriptions = names
+	}
+	g := r.target(topic)
+	if l.Subscription != "" && !slices.Contains(g.Origins, l.Subscription) && len(g.Origins) < maxTargets {
+		g.Origins = append(g.Origins, l.Subscription)
+	}
+	return topic, "", nil
+}
+
+// keep has the letter's subscription exist on a topic where the admin API cannot tell whether one does.
+func (t *Topic) keep(ctx context.Context, topic string, l *Letter) error {
+	if l.Subscription == "" {
+		return fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin API to ask", ErrNoSubscription, l.ID, topic)
+	}
+	consumer, err := within(ctx, func() (pulsar.Consumer, error) {
+		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: l.Subscription, Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
+	}, pulsar.Consumer.Close)
+	if err == nil {
+		consumer.Close()
+	} else if !busy(err) { // or it exists, of another type
+		return fmt.Errorf("deadletter: subscription %s of %s: %w", l.Subscription, topic, err)
+	}
+	return nil
+}
+
+// refuse is why a letter is left, if it is; else the schema that it is published with.
+func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left string, schema pulsar.Schema, err error) {
+	switch {
+	case !o.Filter.Match(l):
+		return unchosen, nil, nil
+	case l.Replays >= o.MaxReplays:
+		return fmt.Sprintf("was replayed %d times and more", o.MaxReplays), nil, nil
+	case l.Encrypted && t.decrypts():
+		return unreadable, nil, nil
+	case l.Encrypted:
+		return "is encrypted: needs keys to decrypt and encrypt it", nil, nil
+	case l.pos.Entry >= 1<<43 || l.pos.Index >= 1<<20:
+		return "has an id that is too large", nil, nil
+	case l.Schema == "":
+		return "", nil, nil
+	case t.o.Admin.URL == "":
+		return "has a schema: needs the admin API", nil, nil
+	}
+	s, err := t.Schema(ctx, l)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case s == nil:
+		return "has a schema that is gone", nil, nil
+	case s.Type == "NONE" || s.Type == "BYTES":
+		return "", nil, nil
+	}
+	if schema = s.pulsar(); schema == nil {
+		return "has a schema of a type that cannot be published", nil, nil
+	}
+	return "", schema, nil
+}
+
+const unreadable = "is encrypted with another key"
+
+func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

@@ -1,0 +1,195 @@
+// Package deadletter looks into a dead letter topic and replays, exports and purges what is in it.
+//
+//	letters, err := deadletter.Open(client, deadletter.Options{
+//		Topic: "persistent://public/default/orders-billing-DLQ",
+//		Admin: deadletter.Admin{URL: "http://localhost:8080"},
+//	})
+//	...
+//	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Canary: 10})
+//
+// It reads the letters of this library, of plain pulsar-client-go and of the Java client. Replay and Purge acknowledge on a durable
+// subscription of their own, "redelivery" unless Options say otherwise, and leave those of others alone.
+package deadletter
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// DefaultSubscription is the subscription that Replay and Purge acknowledge on, by default.
+const DefaultSubscription = "redelivery"
+
+// Errors that a caller may want to tell from others.
+var (
+	// ErrNoTopic means that there is no such topic. It is not created.
+	ErrNoTopic = errors.New("deadletter: no such topic")
+	// ErrBusy means that another Replay or Purge of the same subscription is under way.
+	ErrBusy = errors.New("deadletter: another replay or purge is under way")
+	// ErrUnfinished means that an earlier Replay with other options is not finished.
+	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
+	// ErrNoSubscription means that messages replayed to a topic would vanish: it has no subscription to keep them.
+	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
+	// ErrPoison means that a letter of the canary is dead again.
+	ErrPoison = errors.New("deadletter: the canary is dead again")
+)
+
+// Options configures a Topic.
+type Options struct {
+	// Topic is the dead letter topic, partitioned or not. Required.
+	Topic string
+	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it, from the
+	// earliest letter that is stored, and are its only consumer. Default: DefaultSubscription.
+	Subscription string
+	// Admin is the broker's admin API. Default: none, and then letters with a schema are left alone, a canary is an error, and
+	// Peek, Groups and Export see everything that the topic stores, replayed or not.
+	Admin Admin
+	// Decryption reads encrypted letters. Default: none, and then they are left alone.
+	Decryption *pulsar.MessageDecryptionInfo
+}
+
+// Admin is a broker's admin REST API.
+type Admin struct {
+	// URL is its address, such as http://localhost:8080.
+	URL string
+	// Client does the requests, with authentication and TLS as they are needed. Default: http.DefaultClient.
+	Client *http.Client
+}
+
+func (a Admin) call(ctx context.Context, path string, answer any) error {
+	return admin.API{URL: a.URL, Client: a.Client}.Call(ctx, http.MethodGet, path, nil, answer)
+}
+
+func notFound(err error) bool {
+	var status *admin.Error
+	return errors.As(err, &status) && status.Status == http.StatusNotFound
+}
+
+// Topic is a dead letter topic. It has no connection of its own between calls, so there is nothing to close. Its methods may be
+// called at once.
+type Topic struct {
+	client  pulsar.Client
+	o       Options
+	schemas schemas
+	quiet   time.Duration // how long nothing may come before the end of the letters is believed
+}
+
+// Open returns the dead letter topic that o names. It connects to nothing.
+func Open(client pulsar.Client, o Options) (*Topic, error) {
+	if client == nil {
+		return nil, errors.New("deadletter: client is nil")
+	}
+	if o.Topic == "" {
+		return nil, errors.New(`deadletter: Options.Topic is "", want the dead letter topic's name`)
+	}
+	o.Topic = reconsume.BaseTopic(FullName(o.Topic))
+	if strings.HasPrefix(o.Topic, "non-persistent://") {
+		return nil, fmt.Errorf("deadletter: Options.Topic is %s, want a persistent topic", o.Topic)
+	}
+	o.Subscription = cmp.Or(o.Subscription, DefaultSubscription)
+	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.
+	decryption := pulsar.MessageDecryptionInfo{}
+	if o.Decryption != nil {
+		decryption = *o.Decryption
+	}
+	decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
+	t := &Topic{client: client, o: o, quiet: 2 * time.Second, schemas: schemas{admin: o.Admin, topic: o.Topic}}
+	t.o.Decryption = &decryption
+	return t, nil
+}
+
+// FullName returns a topic's full name: persistent://public/default/orders for orders.
+func FullName(topic string) string {
+	switch {
+	case strings.Contains(topic, "://"):
+		return topic
+	case strings.Count(topic, "/") == 2:
+		return "persistent://" + topic
+	}
+	return "persistent://public/default/" + topic
+}
+
+// namespace is the tenant and namespace of a full name.
+func namespace(topic string) string {
+	_, rest, _ := strings.Cut(topic, "://")
+	return rest[:max(strings.LastIndex(rest, "/"), 0)]
+}
+
+// subscriptions are those of a topic; without an admin API none are known.
+func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, error) {
+	if t.o.Admin.URL == "" {
+		return nil, nil
+	}
+	var names []string
+	err := t.o.Admin.call(ctx, admin.Topic(topic)+"/subscriptions", &names)
+	if notFound(err) {
+		return nil, fmt.Errorf("%w: %s", ErrNoTopic, topic)
+	}
+	slices.Sort(names)
+	return names, err
+}
+
+// partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it, so
+// first of all the admin API is asked, if there is one, whether it exists.
+func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) {
+	if _, err := t.subscriptions(ctx, topic); err != nil {
+		return nil, err
+	}
+	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
+}
+
+// within does what takes no context: it lasts for the client's operation timeout at most. What comes too late is dropped.
+func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
+	type result struct {
+		made T
+		err  error
+	}
+	done := make(chan result)
+	go func() {
+		made, err := create()
+		select {
+		case done <- result{made, err}:
+		case <-ctx.Done():
+			if err == nil && drop != nil {
+				drop(made)
+			}
+		}
+	}()
+	select {
+	case r := <-done:
+		return r.made, r.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// insist tries again while the broker says that somebody else has what is wanted: after a crash it may not know yet that
+// nobody has it any more.
+func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
+	for begin := time.Now(); ; {
+		made, err := within(ctx, create, drop)
+		if err == nil || !busy(err) || time.Since(begin) > patience {
+			return made, err
+		}
+		if err := sleep(ctx, 200*time.Millisecond); err != nil {
+			return made, err
+		}
+	}
+}
+
+func busy(err error) bool {
+	text := err.Error()
+	return strings.Contains(text, "ConsumerBusy") || strings.Contains(text, "ProducerBusy")
+}

@@ -1,0 +1,200 @@
+package deadletter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+const (
+	window      = 200      // letters under way
+	windowBytes = 16 << 20 // of them
+	flushEvery  = 50 * time.Millisecond
+	flushSize   = 100 // letters that are done, and not acknowledged yet
+)
+
+// walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry is
+// acknowledged as a whole: of a batch that is left in part the journal remembers what is done.
+type walk struct {
+	steps
+	j      *journal
+	src    *source
+	report *Report
+
+	over     chan over
+	entries  []*entry // not acknowledged yet, in order
+	letters  int      // under way
+	bytes    int      // of them
+	ready    int      // done since the last flush
+	moved    time.Time
+	flushed  time.Time
+	patience time.Duration // for acknowledgements
+	alone    bool          // the letter that was begun has to be over before the next begins
+}
+
+// steps are what a walk is for. All but handle may be nil.
+type steps struct {
+	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is left.
+	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
+	sync   func() error                                 // before anything is acknowledged
+	pace   func(context.Context) (time.Duration, error) // before each letter: how long to wait for it
+	tell   func(Report)                                 // after anything was acknowledged
+}
+
+func newWalk(j *journal, report *Report, s steps) *walk {
+	return &walk{steps: s, j: j, report: report, over: make(chan over, window+2)}
+}
+
+func (w *walk) through(ctx context.Context, src *source) error {
+	w.src, w.moved, w.flushed, w.patience = src, time.Now(), time.Now(), ackPatience
+	defer src.close()
+	err := w.forward(ctx)
+	if err != nil {
+		// What is confirmed by now is acknowledged. The rest is for the next run.
+		w.patience, w.moved = 5*time.Second, time.Now()
+		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		for w.letters > 0 && deadline.Err() == nil {
+			_ = w.settle(deadline, 0)
+		}
+		for _, e := range w.entries {
+			e.left = e.left || e.open > 0 || e.seen < e.size
+			e.open, e.closed = 0, true
+		}
+	}
+	return errors.Join(err, w.flush(ctx))
+}
+
+func (w *walk) forward(ctx context.Context) error {
+	for {
+		wait := time.Duration(0)
+		if w.pace != nil {
+			var err error
+			if wait, err = w.pace(ctx); err != nil {
+				return err
+			}
+		}
+		var l *Letter
+		var err error
+		if wait > 0 {
+			err = sleep(ctx, min(wait, flushEvery))
+		} else {
+			l, err = w.src.next(ctx, flushEvery)
+		}
+		switch {
+		case err == io.EOF:
+			w.closeEntry(w.src.end)
+			return w.settle(ctx, 0)
+		case err != nil:
+			return err
+		case l == nil:
+			if err := errors.Join(w.settle(ctx, w.letters), w.flush(ctx)); err != nil {
+				return err
+			}
+			if w.letters == 0 && wait <= 0 {
+				w.src.silent()
+			}
+			continue
+		}
+		if err := w.begin(ctx, l); err != nil {
+			return err
+		}
+		if w.ready >= flushSize || time.Since(w.flushed) > flushEvery {
+			if err := w.flush(ctx); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (w *walk) begin(ctx context.Context, l *Letter) error {
+	e := w.entryOf(l)
+	e.seen++
+	w.report.Seen++
+	if w.j.has(l) {
+		e.done = setBit(e.done, int(l.pos.Index))
+		return nil
+	}
+	done := func(err error) { w.over <- over{e: e, l: l, err: err, seen: int(l.pos.Index)} }
+	left, err := w.handle(ctx, l, done)
+	if left != "" || err != nil {
+		e.left = true
+		w.report.leave(left, l)
+		return err
+	}
+	if w.letters == 0 {
+		w.moved = time.Now()
+	}
+	e.open++
+	w.letters++
+	w.bytes += l.weight()
+	most := window
+	if w.alone {
+		most, w.alone = 0, false
+	}
+	return w.settle(ctx, most)
+}
+
+// rest has everything over and acknowledged, and no consumer, for a pause.
+func (w *walk) rest(ctx context.Context) error {
+	err := errors.Join(w.settle(ctx, 0), w.flush(ctx))
+	w.src.close()
+	return err
+}
+
+// settle waits until no more than most letters are under way, and takes what is over.
+func (w *walk) settle(ctx context.Context, most int) error {
+	for {
+		select {
+		case o := <-w.over:
+			if err := w.take(o); err != nil {
+				return err
+			}
+			continue
+		default:
+		}
+		patience := time.Until(w.moved.Add(ackPatience))
+		if w.letters == 0 || w.letters <= most && (w.bytes <= windowBytes || w.letters == 1) && patience > 0 {
+			return nil
+		}
+		timer := time.NewTimer(patience)
+		select {
+		case o := <-w.over:
+			timer.Stop()
+			if err := w.take(o); err != nil {
+				return err
+			}
+		case <-timer.C:
+			return fmt.Errorf("deadletter: %d letters were not confirmed within %v", w.letters, ackPatience)
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+func (w *walk) take(o over) error {
+	w.moved = time.Now()
+	o.e.open--
+	w.letters--
+	w.bytes -= o.l.weight()
+	if o.err != nil {
+		o.e.left = true
+		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
+	}
+	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
+	w.report.Done++
+	w.ready++
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

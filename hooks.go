@@ -1,0 +1,181 @@
+package redelivery
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+)
+
+// hooks are what a prepared inner consumer tells: as its interceptor, as its listener, and by asking for a backoff. They stand
+// between it and the caller's, which see the Consumer that Subscribe or Wrap returned. BeforeConsume is called when a
+// message is handed to the application, not when it is prefetched, so that it sees what the application sees.
+type hooks struct {
+	of                 pulsar.ConsumerInterceptors
+	nacksUndecryptable bool          // what cannot be decrypted is nacked by the Consumer
+	tick               time.Duration // of requests; 0 if unknown
+	children           int           // one for each topic, that give up before the consumer is of no use
+	pattern            bool          // so that topics may vanish
+
+	outer  atomic.Pointer[Consumer]
+	closes atomic.Int32 // of the inner consumer and those that it is made of
+	lost   atomic.Bool  // a connection, and what is received may tell more of it
+
+	queries atomic.Int32 // that are under way and may ask for a backoff too
+
+	mu           sync.Mutex
+	gaveUp       int
+	lastAsk      time.Time
+	reconnecting int
+}
+
+// consumer is what the caller's interceptors get in place of inner.
+func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
+	if outer := h.outer.Load(); outer != nil {
+		return outer
+	}
+	return inner
+}
+
+// BeforeConsume is called when a message was received.
+func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
+	if !h.lost.Load() {
+		return
+	}
+	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
+		h.lost.Store(false)
+		if outer.ledger.Received(cm.Topic(), cm.ID()) {
+			h.lost.Store(true)
+		}
+	}
+}
+
+func (h *hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
+	h.of.OnAcknowledge(h.consumer(consumer), id)
+}
+
+func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.MessageID) {
+	h.of.OnNegativeAcksSend(h.consumer(consumer), ids)
+}
+
+// OnConsumerClose is called for each child. Upstream goes on without one that gave up, and when it was the last it does not
+// tell.
+func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
+	h.closes.Add(1)
+	if outer := h.outer.Load(); outer != nil && outer.life.ended.Err() == nil {
+		outer.ledger.Gone(consumer)
+		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
+			h.mu.Lock()
+			h.gaveUp++
+			last := h.gaveUp == h.children
+			h.mu.Unlock()
+			if !last {
+				outer.fail("staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
+			} else if outer.crew.Enter() {
+				outer.life.end()
+				go func() {
+					defer outer.crew.Leave()
+					outer.inner.Close()
+				}()
+			}
+		}
+	}
+	h.of.OnConsumerClose(h.consumer(consumer), err)
+}
+
+// mayBeClosed reports whether the inner consumer may have closed itself. One that was not prepared does not tell.
+func (h *hooks) mayBeClosed() bool { return h.tick == 0 || h.closes.Load() > 0 }
+
+// backoffPolicy returns what upstream calls at the beginning of each reconnection: the one public sign of it.
+func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
+	if of == nil {
+		of = backoff.NewDefaultBackoff
+	}
+	return func() backoff.Policy {
+		outer := h.outer.Load()
+		if outer == nil {
+			return of()
+		}
+		h.lost.Store(true)
+		outer.ledger.Disconnected()
+		if h.queries.Load() > 0 {
+			return of()
+		}
+		h.mu.Lock()
+		h.reconnecting++
+		h.mu.Unlock()
+		return &reconnection{Policy: of(), over: h.connected}
+	}
+}
+
+// reconnection is the backoff of one reconnection, which upstream resets when it has succeeded.
+type reconnection struct {
+	backoff.Policy
+	over func()
+	once sync.Once
+}
+
+func (r *reconnection) Reset() {
+	r.once.Do(r.over)
+	r.Policy.Reset()
+}
+
+func (h *hooks) connected() {
+	h.mu.Lock()
+	h.reconnecting--
+	all := h.reconnecting == 0
+	h.mu.Unlock()
+	if all {
+		h.outer.Load().ledger.Connected()
+	}
+}
+
+// listener is the caller's listener of a Failover subscription, and ours. Of a topic that becomes inactive another consumer
+// has the messages.
+type listener struct {
+	of    pulsar.ConsumerEventListener // may be nil
+	hooks *hooks
+}
+
+func (l listener) BecameActive(consumer pulsar.Consumer, topic string, partition int32) {
+	l.activate(topic, true)
+	if l.of != nil {
+		l.of.BecameActive(l.hooks.consumer(consumer), topic, partition)
+	}
+}
+
+func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partition int32) {
+	l.activate(topic, false)
+	if l.of != nil {
+		l.of.BecameInactive(l.hooks.consumer(consumer), topic, partition)
+	}
+}
+
+func (l listener) activate(topic string, active bool) {
+	if outer := l.hooks.outer.Load(); outer != nil {
+		outer.ledger.Activate(topic, active)
+	}
+}
+
+// asked notes a request.
+func (h *hooks) asked() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastAsk = time.Now()
+}
+
+// flush waits until the inner consumer has sent what it was asked for, which takes a tick: upstream can deadlock when it is
+// closed while it flushes its nacks.
+func (h *hooks) flush() {
+	h.mu.Lock()
+	wait := time.Until(h.lastAsk.Add(2*h.tick + 20*time.Millisecond))
+	asked := !h.lastAsk.IsZero()
+	h.mu.Unlock()
+	if asked && wait > 0 {
+		time.Sleep(min(wait, time.Second))
+	}
+}

@@ -1,0 +1,176 @@
+// Package intake reads the inner consumer: one goroutine at a time, which has the turn, so that messages are entered in the
+// order in which they came. Whoever needs the inner consumer for itself, as a seek does, borrows the turn.
+package intake
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// ErrClosed says that the intake was closed.
+var ErrClosed = errors.New("closed")
+
+// Event says what ended a Take.
+type Event uint8
+
+const (
+	Message Event = iota
+	Woken         // there is something else to look at first
+	Idle          // nothing came for a second
+	Lent          // the turn is another's: Acquire it again
+)
+
+// Intake is the only reader of a consumer.
+type Intake struct {
+	consumer pulsar.Consumer
+	messages <-chan pulsar.ConsumerMessage // nil if the consumer has no queue
+	ended    <-chan struct{}
+	mayEnd   func() bool
+
+	turn  chan struct{}
+	loans chan loan
+	loan  loan // to be granted when the turn is released
+	wake  chan struct{}
+	check *time.Ticker
+	quiet time.Duration // for which somebody has waited since the last message
+}
+
+// loan is closed when the turn is the borrower's.
+type loan chan struct{}
+
+// New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
+// read once ended is closed. mayEnd reports whether the consumer may have closed itself, which its channel does not tell.
+func New(consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, ended <-chan struct{}, mayEnd func() bool) *Intake {
+	return &Intake{
+		consumer: consumer,
+		messages: messages,
+		ended:    ended,
+		mayEnd:   mayEnd,
+		turn:     make(chan struct{}, 1),
+		loans:    make(chan loan),
+		wake:     make(chan struct{}, 1),
+		check:    time.NewTicker(time.Second),
+	}
+}
+
+// Close ends the checks.
+func (x *Intake) Close() { x.check.Stop() }
+
+// HasQueue reports whether the consumer prefetches.
+func (x *Intake) HasQueue() bool { return x.messages != nil }
+
+// Wake has whoever has the turn look for something else than messages of the consumer.
+func (x *Intake) Wake() {
+	select {
+	case x.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Acquire waits for the turn.
+func (x *Intake) Acquire(ctx context.Context) error {
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case x.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-x.ended:
+		return ErrClosed
+	}
+}
+
+// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
+func (x *Intake) Borrow() error {
+	l := make(loan)
+	select {
+	case <-x.ended:
+		return ErrClosed
+	case x.turn <- struct{}{}:
+	case x.loans <- l:
+		<-l
+	}
+	return nil
+}
+
+// Release gives the turn back, or to whoever borrows it.
+func (x *Intake) Release() {
+	if l := x.loan; l != nil {
+		x.loan = nil
+		close(l)
+		return
+	}
+	<-x.turn
+}
+
+// Take waits for the next message. The caller has the turn, and has lost it if the event is Lent or if there is an error
+// other than the context's.
+func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
+	if x.messages == nil {
+		return x.takeWithoutQueue(ctx)
+	}
+	select {
+	case cm = <-x.messages:
+		x.quiet = 0
+		return cm, Message, nil
+	default:
+	}
+	begin := time.Now()
+	defer func() { x.waited(begin, event, err) }()
+	select {
+	case cm = <-x.messages:
+		return cm, Message, nil
+	case <-x.wake:
+		return cm, Woken, nil
+	case x.loan = <-x.loans:
+		x.Release()
+		return cm, Lent, nil
+	case <-x.check.C:
+		return x.look()
+	case <-ctx.Done():
+		return cm, Woken, ctx.Err()
+	case <-x.ended:
+		return cm, Woken, ErrClosed
+	}
+}
+
+// look finds out whether the consumer has closed itself, as it does when it gives up reconnecting. It may find a message
+// instead, though not of which child it is: one in chunks can then not be acknowledged on a consumer of several topics.
+func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
+	if x.mayEnd() {
+		select {
+		case cm = <-x.messages:
+			return cm, Message, nil
+		default:
+		}
+		done, cancel := context.WithCancel(context.Background())
+		cancel()
+		msg, err := x.consumer.Receive(done)
+		switch {
+		case err == nil:
+			return pulsar.ConsumerMessage{Consumer: x.consumer, Message: msg}, Message, nil
+		case !errors.Is(err, context.Canceled):
+			return cm, Woken, err
+		}
+	}
+	if x.quiet < time.Second {
+		return cm, Woken, nil
+	}
+	return cm, Idle, nil
+}
+
+// waited notes for how long somebody waited for a message in vain.
+func (x *Intake) waited(begin time.Time, event Event, err error) {
+	if event == Message && err == nil {
+		x.quiet = 0
+	} else if event != Lent {
+		x.quiet += time.Since(begin)
+	}
+}

@@ -1,0 +1,176 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Delivery is one hand-over of a message to the application.
+type Delivery struct {
+	Consumer pulsar.Consumer // the child of the inner consumer that owns the message
+	Message  pulsar.Message
+	Ref      Ref
+	Count    uint32 // how often the application had it before
+	Hand     uint8  // which hand-over of this message it is
+
+	Kept bool // it waited here
+
+	id pulsar.MessageID
+}
+
+// Verdict says what to do with a message that arrived.
+type Verdict uint8
+
+const (
+	Deliver Verdict = iota // hand it to the application, which has it from now on
+	Hold                   // nothing: it is kept, or dropped, until it is due
+	Swallow                // acknowledge it again, silently: the application settled it
+)
+
+// Retry is what a message of the retry topic says of itself.
+type Retry struct {
+	Count uint32        // what was counted before it was published again
+	Wait  time.Duration // how long it is to be held back still
+}
+
+// Arrive takes a message that the inner consumer delivered.
+func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v Verdict) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return d, Hold
+	}
+	t, id := &l.table, cm.ID()
+	s := t.stream(cm.Topic(), cm.Consumer)
+	if s.log.taken++; s.inactive { // it was prefetched before
+		l.stats.Dropped++
+		s.missed = id
+		return d, Hold
+	}
+	ref, e := t.add(id, s)
+	t.follow(s, ref.slot())
+	if t.o.Rewinds {
+		s.run.arrive(entryOf(id), ref.index())
+	}
+	if e.isBatch() {
+		e.batch.last = ref.index()
+		s.log.batch = max(s.log.batch, e.size())
+		if e.batch.kept == 0 {
+			e.batch.size = max(e.batch.size, payloadSize(cm.Message))
+		}
+	}
+	r := e.at(ref.index())
+	switch r.state {
+	case unseen:
+		l.first(ref, e, cm, retry)
+		if r.state == waiting {
+			return d, Hold
+		}
+	case acked:
+		l.repeated(e)
+		return d, Swallow
+	default:
+		if !l.copy(ref, e, r, cm) {
+			return d, Hold
+		}
+	}
+	return Delivery{cm.Consumer, cm.Message, ref, r.count, r.hand, false, id}, Deliver
+}
+
+// first enters a message that was not seen before.
+func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry) {
+	count := cm.RedeliveryCount()
+	if b := e.batch; e.isBatch() {
+		if b.seen == 0 {
+			b.base = count
+		}
+		count = min(b.base, count)
+	}
+	r := l.table.enter(ref, e, cm.ID(), count+min(retry.Count, ^count))
+	if retry.Wait > 0 {
+		l.table.move(ref, r, waiting)
+		r.flags |= postponed
+		l.held(l.table.keep(ref, e, cm.Message, false))
+		l.nacks.TrackFor(uint64(ref), retry.Wait)
+	}
+}
+
+// copy takes another delivery of a message that is not settled, and reports whether it is handed out.
+func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (handed bool) {
+	t := &l.table
+	l.repeated(e)
+	r.flags &^= doubtful
+	asked := t.asked[ref.slot()].at
+	delete(t.asked, ref.slot())
+	switch r.state {
+	case due:
+		if !asked.IsZero() && l.idleAt.Sub(asked) > time.Second {
+			l.stats.Late++
+		}
+		l.stats.Redelivered++
+		t.again(e, r, cm.Message)
+		t.hand(ref, r, cm.ID())
+		l.nacks.Untrack(uint64(ref))
+		return true
+	case ready: // one waits for the application already
+	default:
+		l.held(t.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
+	}
+	if r.state == held || r.state == settling && r.before == held {
+		t.newer[ref] = cm.ID()
+	} else {
+		t.name(ref, r, cm.ID())
+	}
+	return false
+}
+
+// repeated notes that a message came more than once. Where nobody tells of lost connections that is the sign of one, and where
+// the broker rewinds more is to come. The caller holds mu.
+func (l *Ledger) repeated(e *entry) {
+	e.flags |= repeated
+	if l.o.Rewinds || !l.o.Signals {
+		l.table.repeats(e.stream())
+	}
+}
+
+// held counts an early copy.
+func (l *Ledger) held(kept bool) {
+	if kept {
+		l.stats.Held++
+	} else {
+		l.stats.Dropped++
+	}
+}
+
+// Next returns the next message that is due and here; the application has it from now on.
+func (l *Ledger) Next() (d Delivery, ok bool) {
+	if !l.hasNext.Load() {
+		return d, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.table
+	for len(t.ready) > 0 {
+		ref := t.ready[0]
+		t.ready = t.ready[1:]
+		e, r := t.at(ref)
+		if r == nil || r.state != ready {
+			continue
+		}
+		msg, newest := t.drop(ref, e), r.id
+		if !r.flags.has(postponed) {
+			l.stats.Redelivered++
+		}
+		t.again(e, r, msg)
+		t.hand(ref, r, msg.ID())
+		if newest != r.id {
+			t.newer[ref] = newest
+		}
+		l.hasNext.Store(len(t.ready) > 0)
+		return Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, r.id}, true
+	}
+	t.ready = nil
+	l.hasNext.Store(false)
+	return d, false
+}

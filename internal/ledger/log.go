@@ -1,0 +1,202 @@
+package ledger
+
+// log remembers the settled entries of a stream for as long as copies of them may come: in the inner consumer's queue, in the
+// broker's answer to a request, after a reconnect that lost the acknowledgement. Deliveries tell when that is over; no clock
+// does, since an application may need an hour for a queue.
+//
+// A clock tells one thing alone: when the inner consumer has surely sent what it groups. A mark is made every
+// Options.SendDelay while there is something unsent; what was settled before the mark before it is at the broker. From then on no
+// copy of it is sent, and those that are on their way have come when a queue of deliveries was taken.
+type log struct {
+	ring  []settledEntry
+	first int
+	n     int
+
+	taken   uint64 // deliveries of the stream
+	settled uint64 // messages of the stream
+	marked  uint64 // settled at the last mark
+	sure    uint64 // the broker has the acknowledgements of so many
+	passed  uint64 // and no copies of so many are on their way
+	marks   []mark // what became sure and has not passed
+	emptied uint64 // settled when nothing was on its way, if nothing was asked for since
+
+	asking uint8  // marks until a request that rewinds has surely been sent
+	answer uint64 // copies of anything may come until so many were taken, since the broker rewinds
+	again  uint64 // likewise, since a connection was lost and so were acknowledgements
+	lost   bool   // its connection, or another's
+	safe   uint64 // the broker had the acknowledgements of so many before
+	batch  int32  // size of the largest
+}
+
+type settledEntry struct {
+	slot    uint32 // none if it was struck out
+	settled uint64 // log.settled at its last acknowledgement
+}
+
+// mark says that no copies of what was settled are on their way once so many were taken.
+type mark struct{ settled, taken uint64 }
+
+func (l *log) push(slot uint32) {
+	if l.n == len(l.ring) {
+		ring := make([]settledEntry, max(16, 2*l.n))
+		for i := range l.n {
+			ring[i] = *l.at(i)
+		}
+		l.ring, l.first = ring, 0
+	}
+	l.n++
+	*l.at(l.n - 1) = settledEntry{slot, l.settled}
+}
+
+func (l *log) at(i int) *settledEntry { return &l.ring[(l.first+i)&(len(l.ring)-1)] }
+
+// find returns what the log has of an entry.
+func (l *log) find(slot uint32) *settledEntry {
+	i := l.n - 1
+	for l.at(i).slot != slot {
+		i--
+	}
+	return l.at(i)
+}
+
+// strike takes an entry out.
+func (l *log) strike(slot uint32) { l.find(slot).slot = none }
+
+// queue is how many deliveries may be between the broker and the Ledger.
+func (t *table) queue(s *stream) uint64 { return uint64(t.o.Queue) + uint64(s.log.batch) }
+
+// settleEntry lets go of an entry that has nothing unsettled, or remembers it.
+func (t *table) settleEntry(slot uint32, e *entry) {
+	s := e.stream()
+	switch {
+	case !e.isSettled():
+		return
+	case e.isBatch() && s.current == slot && e.batch.seen < e.size(): // more of it is about to arrive
+		return
+	case s.gone:
+		t.release(slot, e)
+		return
+	case e.flags.has(logged):
+		s.log.strike(slot)
+	}
+	e.flags |= logged
+	s.log.push(slot)
+	t.prune(s)
+}
+
+// prune forgets what no copies can come of.
+func (t *table) prune(s *stream) {
+	l := &s.log
+	if l.lost || l.taken < l.again {
+		return
+	}
+	for len(l.marks) > 0 && l.marks[0].taken <= l.taken {
+		l.passed, l.marks = l.marks[0].settled, l.marks[1:]
+	}
+	rewinding := l.asking > 0 || l.taken < l.answer
+	for l.n > 0 {
+		slot, settled := l.at(0).slot, l.at(0).settled
+		if slot == none {
+			t.pop(s)
+			continue
+		}
+		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
+		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup)+t.queue(s)
+		if settled > l.passed && (copies || !sure) {
+			return
+		}
+		t.pop(s)
+	}
+}
+
+// pop lets go of the first entry, unless more of it came meanwhile.
+func (t *table) pop(s *stream) {
+	l := &s.log
+	slot := l.at(0).slot
+	l.first = (l.first + 1) & (len(l.ring) - 1)
+	if l.n--; l.n == 0 && len(l.ring) > 4096 {
+		l.ring = nil
+	}
+	if slot == none {
+		return
+	}
+	e := &t.entries.At(slot).Value
+	if e.flags &^= logged; e.isSettled() {
+		t.release(slot, e)
+	}
+}
+
+// mark notes that what was settled and asked for before the last mark has been sent. It reports whether there is more.
+func (t *table) mark(s *stream) (more bool) {
+	l := &s.log
+	if l.asking > 0 {
+		if l.asking--; l.asking == 0 {
+			l.answer = max(l.answer, l.taken+2*t.queue(s)) // what was on its way, and the answer
+		}
+	}
+	if !l.lost && l.taken >= l.again { // else acknowledgements may have been lost, of which copies come
+		if l.sure != l.marked {
+			if l.sure = l.marked; l.sure <= l.emptied {
+				l.passed, l.marks = l.sure, nil
+			} else {
+				l.marks = append(l.marks, mark{l.sure, l.taken + t.queue(s)})
+			}
+		}
+		l.marked = l.settled
+	}
+	t.prune(s)
+	return l.asking > 0 || l.sure < l.settled
+}
+
+// repeats notes that the broker sends everything again that is not acknowledged.
+func (t *table) repeats(s *stream) {
+	s.log.answer = max(s.log.answer, s.log.taken+2*t.queue(s)+uint64(s.unsettled))
+}
+
+// disconnected notes that a connection was lost. The broker sends everything again that is not acknowledged, and what was
+// acknowledged of late.
+func (t *table) disconnected(s *stream) {
+	l := &s.log
+	l.lost, l.emptied = true, 0
+	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
+	l.safe = l.sure
+	s.run = run{last: s.run.last, index: s.run.index}
+	s.inactive, s.missed = false, nil // nobody knows
+}
+
+// received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
+// long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
+// be delivered.
+func (t *table) received(s *stream, id entryID) {
+	l := &s.log
+	l.lost = false
+	slot, ok := t.entryAt(id, s)
+	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.find(slot)) {
+		return
+	}
+	for i := range l.n {
+		if item := l.at(i); t.isSafe(l, item) {
+			t.release(item.slot, &t.entries.At(item.slot).Value)
+		}
+	}
+}
+
+// isSafe reports whether the broker had the acknowledgement of a whole entry before the connection was lost. Those of several
+// deliveries of a batch may not add up to one.
+func (t *table) isSafe(l *log, item *settledEntry) bool {
+	if item.slot == none || item.settled > l.safe {
+		return false
+	}
+	e := &t.entries.At(item.slot).Value
+	return e.isSettled() && (!e.isBatch() || e.batch.acked == e.size() && !e.flags.has(repeated))
+}
+
+// idle notes that nothing came although somebody waited: nothing is on its way.
+func (t *table) idle(s *stream) {
+	l := &s.log
+	if l.lost || l.asking > 0 {
+		return
+	}
+	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
+	t.prune(s)
+}

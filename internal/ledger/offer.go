@@ -1,0 +1,76 @@
+package ledger
+
+// offer is a message that the feeder of a channel offers to the application, which does not have it yet.
+type offer struct {
+	d         Delivery
+	withdrawn chan struct{} // closed by whoever wants to know who has the message
+	over      chan struct{} // closed by the feeder
+	back      bool          // it was not sent, and is ready once whoever withdrew it looks at it
+}
+
+// Offer begins to offer a message on a channel: to be sent unless withdrawn is closed before. Offered must follow. Offer
+// reports false if the application is not to have the message any more.
+func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
+		return nil, false
+	}
+	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}
+	return l.offer.withdrawn, true
+}
+
+// Offered ends what Offer began. A message that was not sent is offered again, unless it is settled first.
+func (l *Ledger) Offered(d Delivery, sent bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	o := l.offer
+	l.offer = nil
+	defer close(o.over)
+	e, r := l.table.at(d.Ref)
+	if sent || !l.isCurrent(r, d) {
+		return
+	}
+	l.table.put(d.Ref, e, d.Message, false)
+	r.flags |= postponed
+	select {
+	case <-o.withdrawn: // made ready now it could be offered again before they look at it
+		o.back = true
+		l.table.move(d.Ref, r, ready)
+	default:
+		l.makeReady(d.Ref, r)
+	}
+}
+
+// withdraw withdraws what is offered, if something is, and returns when it is known who has it. The caller holds mu, which is
+// released meanwhile: only the feeder can tell. It may have begun another offer by then.
+func (l *Ledger) withdraw() {
+	o := l.offer
+	if o == nil {
+		return
+	}
+	select {
+	case <-o.withdrawn:
+	default:
+		close(o.withdrawn)
+	}
+	l.mu.Unlock()
+	<-o.over
+	l.mu.Lock()
+	if _, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
+		l.makeReady(o.d.Ref, r)
+		l.o.Wake()
+	}
+	o.back = false
+}
+
+// find finds a message, of which it is known who has it. The caller holds mu, which may be released meanwhile.
+func (l *Ledger) find(n Name) (Ref, *entry, *record) {
+	for {
+		ref, e, r := l.table.find(n)
+		if r == nil || l.offer == nil || l.offer.d.Ref != ref {
+			return ref, e, r
+		}
+		l.withdraw()
+	}
+}

@@ -1,0 +1,251 @@
+package ledger
+
+import (
+	"context"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Settling is a message on its way to being acknowledged, or published elsewhere and then acknowledged.
+type Settling struct {
+	Ref      Ref
+	Consumer pulsar.Consumer
+	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
+	Count    uint32           // how often the application had it before
+
+	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
+	// forgotten by Settled, and is a new one if it comes again.
+	Undecided bool
+
+	entry entryID
+	epoch uint64
+}
+
+// Standing says how a message stands with those who want to settle it.
+type Standing uint8
+
+const (
+	Unknown Standing = iota
+	Unsettled
+	Busy // being settled by another
+	Settled
+)
+
+// Settle begins to settle a message that is Unsettled: Settled must follow. It is final unless Settled is told of an error:
+// meanwhile the message is not handed out. While another call settles it, Settle waits until that is over or a context done.
+func (l *Ledger) Settle(ctx, closed context.Context, n Name) (s Settling, standing Standing, err error) {
+	for waited := false; ; waited = true {
+		l.mu.Lock()
+		s, standing := l.settle(n)
+		if standing != Busy {
+			l.mu.Unlock()
+			if waited && standing == Unknown {
+				standing = Settled // by the other, so that the Ledger let go of it
+			}
+			return s, standing, nil
+		}
+		over := l.settling[s.Ref]
+		if over == nil {
+			over = make(chan struct{})
+			l.settling[s.Ref] = over
+		}
+		l.mu.Unlock()
+		select {
+		case <-over:
+		case <-ctx.Done():
+			return s, Busy, ctx.Err()
+		case <-closed.Done():
+			return s, Busy, nil
+		}
+	}
+}
+
+// TrySettle is Settle without waiting: a message may be Busy.
+func (l *Ledger) TrySettle(n Name) (Settling, Standing) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settle(n)
+}
+
+// SettleWaiting begins to settle a message that waits here since hand-over d; ok is false for any other.
+func (l *Ledger) SettleWaiting(d Delivery) (s Settling, msg pulsar.Message, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, r := l.table.at(d.Ref)
+	msg = l.table.shelf.messages[d.Ref].msg
+	if r == nil || r.state != waiting || r.hand != d.Hand || msg == nil || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.id) {
+		return s, nil, false
+	}
+	return l.begin(d.Ref, r), msg, true
+}
+
+func (l *Ledger) settle(n Name) (Settling, Standing) {
+	ref, _, r := l.find(n)
+	switch {
+	case r == nil:
+		return Settling{}, Unknown
+	case r.state == settling:
+		return Settling{Ref: ref}, Busy
+	case r.state == acked:
+		return Settling{}, Settled
+	}
+	return l.begin(ref, r), Unsettled
+}
+
+// begin notes that a message is being settled. The caller holds mu.
+func (l *Ledger) begin(ref Ref, r *record) Settling {
+	r.before = r.state
+	l.table.move(ref, r, settling)
+	item := l.table.entries.At(ref.slot())
+	return Settling{
+		Ref:      ref,
+		Consumer: item.Value.stream().consumer,
+		ID:       l.table.newest(ref, r),
+		Count:    r.count,
+		entry:    item.Key,
+		epoch:    l.epoch,
+	}
+}
+
+// Settled ends what Settle began; after an error the message is where it was before. It returns an id if that is to be
+// acknowledged as well: of a delivery that came meanwhile, or of the whole entry.
+func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
+	var a ask
+	l.mu.Lock()
+	defer func() {
+		l.mu.Unlock()
+		l.send(a)
+		if l.hasNext.Load() {
+			l.o.Wake()
+		}
+	}()
+	if s.epoch != l.epoch {
+		return nil
+	}
+	t := &l.table
+	e, r := t.at(s.Ref)
+	if r == nil || r.state != settling || t.entries.At(s.Ref.slot()).Key != s.entry {
+		return nil // a cumulative acknowledgement settled it meanwhile, and its place may be another's
+	}
+	if over := l.settling[s.Ref]; over != nil {
+		close(over)
+		delete(l.settling, s.Ref)
+	}
+	switch {
+	case err != nil:
+		a = l.unsettle(s.Ref, e, r)
+		return nil
+	case s.Undecided:
+		l.untrack(s.Ref, r)
+		t.forget(s.Ref, e, r)
+		return nil
+	}
+	newest := t.newest(s.Ref, r)
+	if newest != s.ID {
+		again = newest
+	}
+	if b := e.batch; l.o.IndexAcks && e.isBatch() && e.flags.has(repeated) && b.acked+1 == int32(len(b.records)) {
+		again = pulsar.NewMessageID(s.entry.ledger, s.entry.entry, -1, newest.PartitionIdx())
+	}
+	l.settled(s.Ref, e, r)
+	return again
+}
+
+// unsettle puts a message back to where it was before it was to be settled. The caller holds mu.
+func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
+	t := &l.table
+	was := r.flags.has(overdue)
+	r.flags &^= overdue
+	t.move(ref, r, r.before)
+	switch {
+	case r.state == ready, r.state == due && t.shelf.has(ref): // what was asked for has come meanwhile
+		l.nacks.Untrack(uint64(ref))
+		l.makeReady(ref, r)
+	case r.state == due && was:
+		a = l.ask(ref, e, r)
+	case was:
+		r.flags &^= timed
+		a = l.over(ref, e, r)
+	}
+	return a
+}
+
+// settled marks a message settled. The caller holds mu.
+func (l *Ledger) settled(ref Ref, e *entry, r *record) {
+	t, s := &l.table, e.stream()
+	l.untrack(ref, r)
+	t.drop(ref, e)
+	r.flags &= logged | repeated
+	t.move(ref, r, acked)
+	s.unsettled--
+	s.log.settled++
+	if e.isBatch() {
+		e.batch.acked++
+		e.batch.settled = s.log.settled
+	}
+	l.unsent(s)
+	if e.isSettled() {
+		t.unlink(s, e)
+		t.settleEntry(ref.slot(), e)
+	}
+}
+
+// SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement that succeeded.
+func (l *Ledger) SettleTo(n Name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.offer != nil {
+		l.withdraw()
+	}
+	s := l.streamOf(n)
+	if s == nil {
+		return
+	}
+	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
+	for slot := s.list.head; slot != none; {
+		item := t.entries.At(slot)
+		e, next := &item.Value, item.Value.next
+		if key := item.Key; !to.before(key) {
+			for i := range e.size() {
+				if key == to && i > index {
+					break
+				}
+				ref := refOf(slot, i)
+				if _, r := t.at(ref); r != nil && r.state != acked {
+					if over := l.settling[ref]; over != nil {
+						close(over)
+						delete(l.settling, ref)
+					}
+					l.settled(ref, e, r)
+				}
+			}
+		} else if !s.list.unordered {
+			break
+		}
+		slot = next
+	}
+}
+
+// streamOf returns the partition that a message is of.
+func (l *Ledger) streamOf(n Name) *stream {
+	if _, e, r := l.table.find(n); r != nil {
+		return e.stream()
+	}
+	if n.Topic == "" && len(l.table.streams) == 1 {
+		return l.table.latest
+	}
+	return l.table.streams[n.Topic]
+}
+
+// Newest returns what to acknowledge a message with, and at which consumer; nil if that is unknown.
+func (l *Ledger) Newest(n Name) (pulsar.Consumer, pulsar.MessageID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ref, e, r := l.table.find(n); r != nil {
+		return e.stream().consumer, l.table.newest(ref, r)
+	}
+	if s := l.streamOf(n); s != nil {
+		return s.consumer, n.ID
+	}
+	return nil, n.ID
+}

@@ -1,0 +1,149 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// stream is a partition as one consumer sees it.
+type stream struct {
+	topic     string
+	consumer  pulsar.Consumer
+	current   uint32 // the entry whose messages are arriving, or none
+	single    batch  // what entries have that are no batch
+	ledger    int64  // of its last new entry
+	unsettled int    // messages
+	list      list
+	log       log
+	run       run
+	marking   bool             // it is in Ledger.unmarked
+	gone      bool             // its consumer is closed
+	inactive  bool             // another consumer has its messages
+	missed    pulsar.MessageID // of the last message that came while it was inactive
+}
+
+// list is what a stream's unsettled entries are linked in, as they were seen first.
+type list struct {
+	head, tail uint32
+	unordered  bool // not by id: a consumer that moved back to older messages, or one that was adopted
+}
+
+// run is one passage of deliveries over a partition, where the broker rewinds.
+type run struct {
+	last  entryID // the last arrival
+	index int32
+	again bool    // it goes over everything unacknowledged
+	asked request // the last one for anything, as long as its answer may come
+}
+
+// request is one for redelivery.
+type request struct {
+	at    time.Time
+	taken uint64 // the answer has come, if it comes, when so many were taken; 0 as long as it may not have been sent
+	tries uint8
+}
+
+func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
+	s := t.latest
+	if s == nil || s.topic != topic {
+		if s = t.streams[topic]; s == nil {
+			s = &stream{topic: topic, current: none, ledger: -1, list: list{head: none, tail: none}}
+			s.single.stream = s
+			t.streams[topic] = s
+		}
+		t.latest = s
+	}
+	s.consumer = consumer
+	return s
+}
+
+// leave notes that no more of an entry is about to arrive.
+func (s *stream) leave(slot uint32) {
+	if s.current == slot {
+		s.current = none
+	}
+}
+
+// follow notes which entry's messages are arriving now. Batch-index acks may have filtered the tail of the last one out.
+func (t *table) follow(s *stream, slot uint32) {
+	if s.current == slot {
+		return
+	}
+	last := t.entries.At(s.current)
+	if last != nil && last.Value.isBatch() {
+		previous := s.current
+		s.current = slot
+		t.settleEntry(previous, &last.Value)
+	}
+	s.current = slot
+}
+
+// arrive notes a delivery. Deliveries come in order, so one that is not after the last begins another run.
+func (r *run) arrive(id entryID, index int32) {
+	if !r.last.before(id) && (r.last != id || index <= r.index) {
+		r.again, r.asked = true, request{}
+	}
+	r.last, r.index = id, index
+}
+
+// isComing reports whether what is arriving will deliver a message without a request.
+func (t *table) isComing(ref Ref, e *entry) bool {
+	s := e.stream()
+	if e.isBatch() && s.current == ref.slot() {
+		return ref.index() > e.batch.last
+	}
+	return t.o.Rewinds && s.run.again && s.run.last.before(t.entries.At(ref.slot()).Key)
+}
+
+func (t *table) link(s *stream, slot uint32, e *entry) {
+	e.prev, e.next = s.list.tail, none
+	if s.list.tail == none {
+		s.list.head, s.list.unordered = slot, false
+	} else {
+		last := t.entries.At(s.list.tail)
+		last.Value.next = slot
+		s.list.unordered = s.list.unordered || t.entries.At(slot).Key.before(last.Key)
+	}
+	s.list.tail = slot
+}
+
+func (t *table) unlink(s *stream, e *entry) {
+	if e.prev == none {
+		s.list.head = e.next
+	} else {
+		t.entries.At(e.prev).Value.next = e.next
+	}
+	if e.next == none {
+		s.list.tail = e.prev
+	} else {
+		t.entries.At(e.next).Value.prev = e.prev
+	}
+	e.prev, e.next = none, none
+}
+
+// remove forgets a partition whose consumer is closed. What is being settled stays until that is over.
+func (t *table) remove(s *stream, untrack func(Ref, *record)) {
+	for slot := s.list.head; slot != none; {
+		e := &t.entries.At(slot).Value
+		next := e.next
+		for i := range e.size() {
+			if r := e.at(i); r.state != unseen && r.state != acked && r.state != settling {
+				untrack(refOf(slot, i), r)
+				t.forget(refOf(slot, i), e, r)
+				if t.entries.At(slot) == nil {
+					break
+				}
+			}
+		}
+		slot = next
+	}
+	for s.log.n > 0 {
+		t.pop(s)
+	}
+	s.gone, s.consumer = true, nil // whoever has the stream still must not keep its consumer
+	if t.latest == s {
+		t.latest = nil
+	}
+	delete(t.streams, s.topic)
+}

@@ -1,0 +1,150 @@
+package redelivery
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// publisher is what a Consumer publishes retries and dead letters by.
+type publisher struct {
+	reconsumer    *reconsume.Reconsumer // nil without retries and dead letters
+	own           bool                  // Close closes it
+	retries       bool                  // there is a retry topic that somebody reads
+	retryTopic    string                // its whole name; messages of it may come early; "" if there is none
+	maxDeliveries uint32                // after which a message is a dead letter; 0 for none
+	dead, moves   chores
+}
+
+func newPublisher(s *settings, p *preparation) *publisher {
+	x := &publisher{reconsumer: s.reconsumer, retries: s.reconsumer != nil}
+	if p != nil && p.reconsumer != nil {
+		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.topics != nil
+	}
+	if x.reconsumer == nil {
+		return x
+	}
+	if p != nil {
+		x.maxDeliveries = maxDeliveries(p.opts, s)
+	}
+	if x.retries {
+		x.retryTopic = fullTopic(x.reconsumer.RetryTopic())
+	}
+	return x
+}
+
+// isRetry reports whether a message came from the retry topic.
+func (x *publisher) isRetry(msg pulsar.Message) bool {
+	return x.retryTopic != "" && strings.HasPrefix(msg.Topic(), x.retryTopic) && reconsume.BaseTopic(msg.Topic()) == x.retryTopic
+}
+
+// isLast reports whether the application has a message for the last time.
+func (x *publisher) isLast(d ledger.Delivery) bool {
+	return x.maxDeliveries > 0 && uint64(d.Count)+1 >= uint64(x.maxDeliveries)
+}
+
+// givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
+// handed out whatever the broker counts, since that counts its siblings, and they may have been acknowledged.
+func (x *publisher) givesUp(d ledger.Delivery) bool {
+	return x.maxDeliveries > 0 && d.Count >= x.maxDeliveries && (d.Hand > 0 || d.Message.ID().BatchSize() <= 1)
+}
+
+// giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
+// again, if it cannot be published or does not fit the hold limit.
+func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
+	deliveries := d.Count
+	if why == ledger.Leaving {
+		deliveries++
+	}
+	if reason == nil {
+		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
+	}
+	c.moveTo(&c.publisher.dead, d, why, c.delay(c.settings.nackBackoff, d.Count), "dead letter",
+		func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+			cm.Message = identified{cm.Message, cm.ID(), deliveries}
+			return c.publisher.reconsumer.DeadLetter(ctx, cm, reason)
+		})
+}
+
+// move has a nacked message published to the retry topic.
+func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
+	until := time.Now().Add(delay)
+	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
+		func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))()
+		})
+}
+
+// moveTo nacks a message and publishes it elsewhere, unless it is back before that.
+func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string,
+	publish func(context.Context, pulsar.ConsumerMessage) error) {
+	if !c.ledger.Nack(d, delay, d.Message, why) {
+		return
+	}
+	d.Message = nil // it is kept by the ledger, which counts it
+	c.start(ch, func(era context.Context) {
+		s, msg, ok := c.ledger.SettleWaiting(d)
+		if !ok {
+			return
+		}
+		err := c.publish(era, s, msg, publish)
+		if err != nil && c.life.ended.Err() == nil {
+			c.fail(what, err, "message", s.ID)
+		}
+	})
+}
+
+// chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever
+// receives. A Seek ends those that are left.
+type chores struct {
+	mu   sync.Mutex
+	todo []chore
+	busy bool
+}
+
+type chore struct {
+	era context.Context
+	do  func(context.Context)
+}
+
+// start adds a chore.
+func (c *Consumer) start(ch *chores, do func(context.Context)) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.todo = append(ch.todo, chore{c.life.now(), do})
+	if !ch.busy && c.crew.Enter() {
+		ch.busy = true
+		go c.drain(ch)
+	}
+}
+
+func (c *Consumer) drain(ch *chores) {
+	for {
+		ch.mu.Lock()
+		if len(ch.todo) == 0 || c.life.ended.Err() != nil {
+			ch.todo, ch.busy = nil, false
+			ch.mu.Unlock()
+			c.crew.Leave()
+			return
+		}
+		next := ch.todo[0]
+		ch.todo = ch.todo[1:]
+		ch.mu.Unlock()
+		if next.era.Err() == nil && !c.outside(func() { c.safely(func() { next.do(next.era) }) }) {
+			return
+		}
+	}
+}
+
+func (x *publisher) close() {
+	if x.own {
+		x.reconsumer.Close()
+	}
+}

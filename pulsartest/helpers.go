@@ -1,0 +1,153 @@
+package pulsartest
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// Client returns a client of the server that is closed when the test ends. It logs nothing: under faults a client has much to say. For a
+// client with options of its own there is [Server.URL].
+func (s *Server) Client(t testing.TB) pulsar.Client {
+	t.Helper()
+	client, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL:    s.URL(),
+		Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+	})
+	if err != nil {
+		t.Fatalf("pulsartest: %v", err)
+	}
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key, OrderingKey, Properties,
+// EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a key goes where pulsar-client-go would send it,
+// others go round. No client, hook or rule is involved. It fails the test if the topic cannot be published to.
+func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var ids []MessageID
+	for i, m := range messages {
+		id, err := s.publish(topic, m)
+		if err != nil {
+			t.Fatalf("pulsartest: message %d of %d to %s: %v", i+1, len(messages), topic, err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func (s *Server) publish(name string, m *pulsar.ProducerMessage) (MessageID, error) {
+	n, err := parseTopic(name)
+	if err != nil {
+		return MessageID{}, err
+	}
+	if partitions := s.partitions[n]; partitions > 0 {
+		at := s.nextName % uint64(partitions)
+		if key := cmp.Or(m.OrderingKey, m.Key); key != "" {
+			at = uint64(javaHash(key) % uint32(partitions))
+		}
+		n = n.at(int(at))
+	}
+	t, err := s.topic(n.String(), true)
+	if err != nil {
+		return MessageID{}, err
+	}
+	if t.terminated {
+		return MessageID{}, failf(wire.TopicTerminatedError, "topic was terminated")
+	}
+	send := &cmdSend{Messages: 1}
+	if err := send.prepare(wire.Join(s.metadata(m), m.Payload)); err != nil {
+		return MessageID{}, err
+	}
+	t.append(send.entry)
+	return send.entry.messageID(t), nil
+}
+
+func (s *Server) metadata(m *pulsar.ProducerMessage) *wire.Metadata {
+	s.nextName++
+	meta := &wire.Metadata{
+		ProducerName: "pulsartest",
+		SequenceID:   s.nextName,
+		PublishTime:  uint64(s.millis()),
+		BatchSize:    1,
+		ChunkID:      -1,
+		PartitionKey: m.Key,
+		NullValue:    m.Payload == nil,
+	}
+	if m.OrderingKey != "" {
+		meta.OrderingKey = []byte(m.OrderingKey)
+	}
+	if !m.EventTime.IsZero() {
+		meta.EventTime = uint64(m.EventTime.UnixMilli())
+	}
+	switch {
+	case m.DeliverAfter > 0:
+		meta.DeliverAt = s.millis() + m.DeliverAfter.Milliseconds()
+	case !m.DeliverAt.IsZero():
+		meta.DeliverAt = m.DeliverAt.UnixMilli()
+	}
+	for key, value := range m.Properties {
+		meta.Properties = append(meta.Properties, wire.KeyValue{Key: key, Value: value})
+	}
+	return meta
+}
+
+// javaHash is how clients choose the partition of a key by default.
+func javaHash(key string) (h uint32) {
+	for _, b := range []byte(key) {
+		h = 31*h + uint32(b)
+	}
+	return h
+}
+
+// Await waits until a subscription's state is as the test wants it, and returns that state. After the time given it fails the test with
+// the states that it saw. On a partitioned topic it is the state of all partitions together.
+func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration, until func(Subscription) bool) Subscription {
+	t.Helper()
+	const most = 8 // states that a failure shows
+	var seen []string
+	began, last := time.Now(), ""
+	for {
+		state := s.Subscription(topic, subscription)
+		if until(state) {
+			return state
+		}
+		if line := state.String(); line != last {
+			last = line
+			seen = append(seen, fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), line))
+			if len(seen) > most {
+				seen = slices.Delete(seen, 1, 2) // not the first
+			}
+		}
+		if time.Since(began) >= within {
+			t.Fatalf("pulsartest: subscription %s of %s is not as awaited within %v; it was\n%s", subscription, topic, within,
+				strings.Join(seen, "\n"))
+		}
+		time.Sleep(min(time.Millisecond, max(within-time.Since(began), 0)))
+	}
+}
+
+// String says all of a state in a line.
+func (s Subscription) String() string {
+	if s.Type == "" {
+		return "no such subscription"
+	}
+	line := fmt.Sprintf("%s, backlog %d, unacked %d, delayed %d, delivered %d, redelivered %d", s.Type, s.Backlog, s.Unacked, s.Delayed,
+		s.Delivered, s.Redelivered)
+	for _, c := range s.Consumers {
+		line += fmt.Sprintf("; consumer %s: permits %d, unacked %d, delivered %d", c.Name, c.Permits, c.Unacked, c.Delivered)
+	}
+	return line
+}

@@ -1,0 +1,233 @@
+package reconsume_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// broker is the one that PULSAR_URL and PULSAR_ADMIN_URL name, or one in this process, with a client and a topic.
+type broker struct {
+	t         testing.TB
+	admin     string
+	client    pulsar.Client
+	inProcess *pulsartest.Server // nil if the broker is a real one
+	topic     string
+}
+
+func newBroker(t testing.TB) *broker {
+	b := &broker{t: t, admin: os.Getenv("PULSAR_ADMIN_URL"), topic: fmt.Sprintf("persistent://public/default/r-%08x", rand.Uint32())}
+	url := os.Getenv("PULSAR_URL")
+	if url == "" || b.admin == "" {
+		b.inProcess = pulsartest.NewServer(t)
+		url, b.admin = b.inProcess.URL(), b.inProcess.AdminURL()
+	}
+	var err error
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: url,
+		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	require.NoError(t, err)
+	t.Cleanup(b.client.Close)
+	return b
+}
+
+func (b *broker) rest(method, path string, body any) {
+	b.t.Helper()
+	require.NoError(b.t, admin.Call(bg, b.admin, method, path, body, nil))
+}
+
+func (b *broker) reconsumer(o reconsume.Options) *reconsume.Reconsumer {
+	b.t.Helper()
+	o.Topic, o.Subscription = b.topic, "sub"
+	r, err := reconsume.New(b.client, o)
+	require.NoError(b.t, err)
+	b.t.Cleanup(r.Close)
+	return r
+}
+
+func (b *broker) subscribe(o pulsar.ConsumerOptions) pulsar.Consumer {
+	b.t.Helper()
+	if o.SubscriptionName == "" {
+		o.SubscriptionName = "sub"
+	}
+	o.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	c, err := b.client.Subscribe(o)
+	require.NoError(b.t, err)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+// send publishes to the topic, with the schema that a value needs.
+func (b *broker) send(schema pulsar.Schema, msgs ...*pulsar.ProducerMessage) {
+	b.t.Helper()
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: b.topic, Schema: schema})
+	require.NoError(b.t, err)
+	defer p.Close()
+	for _, msg := range msgs {
+		p.SendAsync(bg, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(b.t, err) })
+	}
+	require.NoError(b.t, p.FlushWithCtx(context.Background()))
+}
+
+// receive returns the next message with the consumer that it came from.
+func (b *broker) receive(c pulsar.Consumer) pulsar.ConsumerMessage {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(bg, 20*time.Second)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(b.t, err)
+	return pulsar.ConsumerMessage{Consumer: c, Message: msg}
+}
+
+func (b *broker) nothing(c pulsar.Consumer, within time.Duration) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(bg, within)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.ErrorIs(b.t, err, context.DeadlineExceeded, "got %v", msg)
+}
+
+func in(d time.Duration) context.Context {
+	ctx, cancel := context.WithTimeout(bg, d)
+	context.AfterFunc(ctx, cancel)
+	return ctx
+}
+
+// The broker refuses a delay without a word to the caller, and upstream's producer is of no use from then on.
+func TestARefusedDelay(t *testing.T) {
+	b := newBroker(t)
+	if b.inProcess == nil {
+		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
+		b.rest("PUT", "namespaces/"+namespace, nil)
+		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
+		b.topic = "persistent://" + namespace + "/t"
+	}
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
+	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")}, &pulsar.ProducerMessage{Payload: []byte("y")})
+	r := b.reconsumer(reconsume.Options{})
+	x, y := b.receive(c), b.receive(c)
+	if b.inProcess != nil {
+		b.inProcess.FailSends(b.topic+"-sub-RETRY", 1, pulsartest.NotAllowed)
+	}
+	require.ErrorIs(t, r.LaterAfter(in(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
+	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
+	require.Equal(t, "y", string(b.receive(retries).Payload()))
+	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil))
+	require.Equal(t, "x", string(b.receive(retries).Payload()))
+}
+
+// The subscription is there, which is all that was wanted.
+func TestInitialSubscriptionInUse(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			b := newBroker(t)
+			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+			readers := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", SubscriptionName: "readers", Type: kind})
+			b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
+			r := b.reconsumer(reconsume.Options{InitialSubscriptionName: "readers"})
+			require.NoError(t, r.DeadLetter(in(5*time.Second), b.receive(c), nil))
+			require.Equal(t, "x", string(b.receive(readers).Payload()))
+		})
+	}
+}
+
+// Whoever waits first: what is begun first is published first.
+func TestOrder(t *testing.T) {
+	const n = 2000
+	for name, start := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error{
+		"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
+			return r.StartDeadLetter(bg, cm, nil)
+		},
+		"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
+			return r.StartLater(bg, cm, time.Second)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Exclusive})
+			published := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + name, Type: pulsar.Exclusive}) // which no delay holds up
+			msgs := make([]*pulsar.ProducerMessage, n+1)
+			for i := range msgs {
+				msgs[i] = &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}
+			}
+			b.send(nil, msgs...)
+			r := b.reconsumer(reconsume.Options{})
+			require.NoError(t, start(r, b.receive(c))()) // from then on the delay is known
+			var calls sync.WaitGroup
+			for range n {
+				wait := start(r, b.receive(c))
+				calls.Go(func() {
+					time.Sleep(rand.N(10 * time.Millisecond))
+					assert.NoError(t, wait())
+				})
+			}
+			for i := range n + 1 {
+				require.Equal(t, fmt.Sprint(i), string(b.receive(published).Payload()))
+			}
+			calls.Wait()
+		})
+	}
+}
+
+func TestHugeDelaysAreDelays(t *testing.T) {
+	b := newBroker(t)
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
+	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
+	require.NoError(t, b.reconsumer(reconsume.Options{}).LaterAfter(bg, b.receive(c), math.MaxInt64, nil))
+	b.nothing(retries, 3*time.Second)
+}
+
+// A payload is never published with a schema that it was not written with.
+func TestOtherVersionsOfTheSchema(t *testing.T) {
+	v1 := pulsar.NewAvroSchema(`{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"},{"name":"f","type":"float"}]}`, nil)
+	v2 := pulsar.NewAvroSchema(`{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"},{"name":"f","type":"float"},{"name":"b","type":"string","default":"none"}]}`, nil)
+	type R struct {
+		A string  `avro:"a"`
+		F float32 `avro:"f"`
+		B string  `avro:"b"`
+	}
+	b := newBroker(t)
+	b.send(v1, &pulsar.ProducerMessage{Value: R{A: "old"}})
+	b.send(v2, &pulsar.ProducerMessage{Value: R{A: "new", F: float32(math.NaN()), B: "b"}})
+	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("no R")})
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: v2})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared, Schema: v2})
+	letters := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", Type: pulsar.Shared, Schema: v2})
+	r := b.reconsumer(reconsume.Options{Schema: v2})
+	var got R
+	old := b.receive(c)
+	require.NoError(t, old.GetSchemaValue(&got))
+	require.Equal(t, "old", got.A)
+	assert.ErrorIs(t, r.LaterAfter(bg, old, time.Millisecond, nil), reconsume.ErrOtherSchema)
+	assert.ErrorIs(t, r.DeadLetter(bg, old, nil), reconsume.ErrOtherSchema)
+	current := b.receive(c)
+	for _, publish := range []func() (pulsar.Consumer, error){
+		func() (pulsar.Consumer, error) { return retries, r.LaterAfter(bg, current, time.Millisecond, nil) },
+		func() (pulsar.Consumer, error) { return letters, r.DeadLetter(bg, current, nil) },
+	} {
+		reader, err := publish()
+		require.NoError(t, err)
+		got = R{}
+		require.NoError(t, b.receive(reader).GetSchemaValue(&got))
+		require.Equal(t, "new b", got.A+" "+got.B)
+	}
+	require.NoError(t, r.DeadLetter(bg, b.receive(c), nil), "what nobody can read is what dead letters are for")
+	require.Equal(t, "no R", string(b.receive(letters).Payload()))
+}

@@ -1,0 +1,185 @@
+package reconsume_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Nothing is acknowledged unless the publish was confirmed.
+func TestErrors(t *testing.T) {
+	later := func(r *reconsume.Reconsumer, ctx context.Context, acks *consumer) error {
+		return r.Later(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}})
+	}
+	for name, test := range map[string]func(*testing.T, *reconsume.Reconsumer, *client, *consumer){
+		"publish": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.sendErr = errBroker
+			require.ErrorIs(t, later(r, bg, acks), errBroker)
+			require.ErrorContains(t, later(r, bg, acks), retries)
+			for i, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
+				fmt.Errorf("%w", pulsar.ErrTopicTerminated), pulsar.ErrTopicNotfound} {
+				c.sendErr = end
+				require.ErrorIs(t, later(r, bg, acks), end)
+				require.Len(t, c.created, i+1)
+				c.sendErr = errBroker
+				require.ErrorIs(t, later(r, bg, acks), errBroker)
+				require.Len(t, c.created, i+2, "a producer that closed itself is replaced")
+				synctest.Wait()
+				require.Equal(t, i+1, c.closed)
+			}
+		},
+		"closed while publishing": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.panics = true
+			require.ErrorIs(t, later(r, bg, acks), pulsar.ErrProducerClosed)
+		},
+		"publish in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.lost = all
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
+		},
+		"no producer": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.failures, c.slow = 100, time.Millisecond
+			var calls sync.WaitGroup
+			for range 10 { // share an attempt
+				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), errBroker) })
+			}
+			calls.Wait()
+			synctest.Wait()
+			require.Len(t, c.created, 1)
+			begin := time.Now()
+			for range 12 {
+				require.ErrorIs(t, later(r, bg, acks), errBroker)
+			}
+			require.Equal(t, 5*10*time.Second+12712*time.Millisecond, time.Since(begin), "0.1, 0.2, 0.4 … 6.4, 10, 10 … s")
+		},
+		"no producer in time": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.slow = time.Minute
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			begin := time.Now()
+			require.ErrorIs(t, later(r, ctx, acks), context.DeadlineExceeded)
+			require.Equal(t, time.Second, time.Since(begin))
+			require.ErrorIs(t, later(r, bg, acks), context.DeadlineExceeded)
+			require.Equal(t, 30*time.Second, time.Since(begin), "the operation timeout")
+			r.Close()
+			time.Sleep(time.Minute)
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			require.Equal(t, 1, c.closed, "what came too late is closed")
+		},
+		"closed meanwhile": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.lost = all
+			var calls sync.WaitGroup
+			for range 3 {
+				calls.Go(func() { assert.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed) })
+			}
+			synctest.Wait()
+			r.Close()
+			calls.Wait()
+			require.Equal(t, 1, c.closed)
+		},
+		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			ctx, cancel := context.WithCancel(bg)
+			cancel()
+			require.ErrorIs(t, later(r, ctx, acks), context.Canceled)
+			require.Empty(t, c.created)
+		},
+		"closed": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			r.Close()
+			require.ErrorIs(t, later(r, bg, acks), reconsume.ErrClosed)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+				test(t, r, c, acks)
+				require.Zero(t, acks.acked)
+			})
+		})
+	}
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		acks.ackErr = errBroker
+		err := later(r, bg, acks)
+		require.ErrorIs(t, err, reconsume.ErrNotAcknowledged)
+		require.ErrorIs(t, err, errBroker)
+	})
+}
+
+// A refused delay is not answered, nor is what its producer publishes later.
+func TestARefusedDelayHarmsNoOther(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		limit := time.Minute
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > limit }
+		after := func(ctx context.Context, d time.Duration) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(bg, time.Second))
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				assert.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
+				assert.Equal(t, 5*time.Second, time.Since(begin))
+			})
+		}
+		synctest.Wait()
+		for range 100 {
+			require.NoError(t, after(bg, time.Second))
+		}
+		require.Equal(t, begin, time.Now())
+		calls.Wait()
+		require.NoError(t, after(bg, time.Minute), "the producer was replaced")
+		require.NoError(t, after(bg, 30*time.Second))
+		limit = 10 * time.Second // from now on
+		require.ErrorIs(t, after(in(5*time.Second), time.Minute), context.DeadlineExceeded)
+		require.NoError(t, after(bg, 10*time.Second))
+		require.ErrorIs(t, after(bg, time.Minute), reconsume.ErrDelayRefused)
+		require.NoError(t, after(bg, 10*time.Second))
+		require.Equal(t, 105, acks.acked)
+	})
+}
+
+// Initial subscriptions that were made at the same moment were once never answered.
+func TestOneCreationAtATime(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.slow = time.Second
+		begin := time.Now()
+		var calls sync.WaitGroup
+		for range 3 {
+			calls.Go(func() {
+				r, err := reconsume.New(c, reconsume.Options{Topic: "t", Subscription: "s"})
+				assert.NoError(t, err)
+				defer r.Close()
+				assert.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{}}, nil))
+			})
+		}
+		calls.Wait()
+		require.False(t, c.together)
+		require.Equal(t, 3*time.Second, time.Since(begin))
+	})
+}
+
+// A creation that is never answered does not keep the others waiting for ever.
+func TestStuckCreation(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.slow = time.Hour
+		require.ErrorIs(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil), context.DeadlineExceeded)
+		synctest.Wait()
+		c.mu.Lock()
+		c.slow = 0
+		c.mu.Unlock()
+		require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, nil))
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, c.closed, "what came too late")
+	})
+}

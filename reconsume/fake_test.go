@@ -1,0 +1,117 @@
+package reconsume_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+var errBroker = errors.New("broker says no")
+
+// client makes producers that note what they are sent.
+type client struct {
+	pulsar.Client
+	mu        sync.Mutex
+	slow      time.Duration // to create a producer
+	creating  int           // at the moment
+	together  bool          // more than one was
+	lost      func(*pulsar.ProducerMessage) bool
+	failures  int // of creating, to come
+	created   []pulsar.ProducerOptions
+	sent      map[string][]*pulsar.ProducerMessage
+	sendErr   error
+	panics    bool
+	closed    int
+	subscribe []pulsar.ConsumerOptions
+}
+
+func (c *client) Subscribe(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+	c.subscribe = append(c.subscribe, o)
+	return &consumer{}, nil
+}
+
+func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
+	c.mu.Lock()
+	c.creating++
+	c.together = c.together || c.creating > 1
+	slow := c.slow
+	c.mu.Unlock()
+	time.Sleep(slow)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.creating--
+	c.created = append(c.created, o)
+	if c.failures--; c.failures >= 0 {
+		return (*producer)(nil), errBroker // typed, as upstream's
+	}
+	return &producer{c: c, topic: o.Topic}, nil
+}
+
+type producer struct {
+	pulsar.Producer
+	c      *client
+	topic  string
+	broken bool // has lost a message, and with it all that follow
+}
+
+func (p *producer) FlushWithCtx(context.Context) error { return nil }
+
+func (p *producer) Close() {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	p.c.closed++
+}
+
+func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+	p.c.mu.Lock()
+	defer p.c.mu.Unlock()
+	if p.c.panics {
+		panic("send on closed channel")
+	}
+	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m); p.broken {
+		return
+	}
+	if p.c.sendErr == nil {
+		p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
+	}
+	go answer(nil, m, p.c.sendErr)
+}
+
+// consumer notes what is acknowledged.
+type consumer struct {
+	pulsar.Consumer
+	acked  int
+	ackErr error
+}
+
+func (c *consumer) AckID(pulsar.MessageID) error { c.acked++; return c.ackErr }
+func (c *consumer) Close()                       {}
+
+type message struct {
+	pulsar.Message
+	props   map[string]string
+	payload []byte // "secret" by default
+}
+
+func (m message) ID() pulsar.MessageID  { return pulsar.NewMessageID(3, 4, 0, 1) }
+func (m message) Topic() string         { return "persistent://public/default/orders-partition-1" }
+func (m message) SchemaVersion() []byte { return []byte{1} }
+func (m message) Payload() []byte {
+	if m.payload != nil {
+		return m.payload
+	}
+	return []byte("secret")
+}
+func (m message) Key() string                   { return "key" }
+func (m message) OrderingKey() string           { return "ordering" }
+func (m message) EventTime() time.Time          { return time.UnixMilli(5) }
+func (m message) Properties() map[string]string { return m.props }
+func (m message) RedeliveryCount() uint32       { return 7 }
+
+const (
+	retries     = "persistent://public/default/orders-sub-RETRY"
+	deadLetters = "persistent://public/default/orders-sub-DLQ"
+)

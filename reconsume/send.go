@@ -1,0 +1,96 @@
+package reconsume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+var errNoAnswer = errors.New("no answer from the broker")
+
+// start hands msg to the producer and returns what waits for the broker's answer. Messages of calls that are made one after the
+// other are published in that order.
+func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	m, err := p.get(ctx)
+	if err != nil {
+		return failed(err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(p.closed, cancel)
+	begin, answered := time.Now(), make(chan error, 2)
+	m.send(ctx, msg, func(err error) {
+		for _, end := range []error{pulsar.ErrProducerClosed, pulsar.ErrProducerFenced, pulsar.ErrSendTimeout,
+			pulsar.ErrTopicTerminated, pulsar.ErrTopicNotfound} {
+			if errors.Is(err, end) {
+				p.replace(m)
+			}
+		}
+		answered <- err
+	})
+	return func() error {
+		defer m.calls.Done()
+		defer cancel()
+		defer stop()
+		err := m.wait(ctx, answered, msg.DeliverAfter == 0)
+		if errors.Is(err, errNoAnswer) && time.Since(begin) > time.Second {
+			p.replace(m)
+		}
+		switch {
+		case err == nil:
+			return nil
+		case p.closed.Err() != nil:
+			return ErrClosed
+		}
+		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
+	}
+}
+
+// send calls answer once, or never if upstream loses the message.
+func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer func(error)) {
+	select {
+	case m.pending <- struct{}{}: // a context that ends while upstream's queue is full may block the connection for ever
+	case <-ctx.Done():
+		answer(ctx.Err())
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil { // the producer closed itself meanwhile: send on closed channel
+			answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
+		}
+	}()
+	m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		<-m.pending
+		answer(err)
+	})
+}
+
+// wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch before
+// was under way.
+func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) error {
+	flushing := m.flushing
+	if !batched {
+		flushing = nil
+	}
+	for {
+		select {
+		case err := <-answered:
+			return err
+		case flushing <- struct{}{}:
+			m.flush(ctx)
+			<-m.flushing
+			flushing = nil
+		case <-ctx.Done():
+			return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+		}
+	}
+}
+
+func (m *made) flush(ctx context.Context) {
+	defer func() { _ = recover() }() // as in send
+	_ = m.FlushWithCtx(ctx)
+}
+
+func failed(err error) func() error { return func() error { return err } }

@@ -1,0 +1,73 @@
+package reconsume_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// What becomes of retries and dead letters when something is with their topic: published, or an error and not acknowledged.
+func TestTopics(t *testing.T) {
+	for name, c := range map[string]struct {
+		before, meanwhile func(b *broker, topic string)
+		err               string
+	}{
+		"plain":           {},
+		"partitioned":     {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 2) }},
+		"more partitions": {before: func(b *broker, topic string) { b.rest("PUT", topic+"/partitions", 1) }, meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/partitions", 3) }},
+		"unloaded":        {meanwhile: func(b *broker, topic string) { b.rest("PUT", topic+"/unload", nil) }},
+		"deleted":         {meanwhile: func(b *broker, topic string) { b.rest("DELETE", topic+"?force=true", nil) }},
+		"terminated":      {meanwhile: func(b *broker, topic string) { b.rest("POST", topic+"/terminate", nil) }, err: "reconsume: "},
+		"other schema": {before: func(b *broker, topic string) {
+			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)})
+			if b.inProcess != nil { // which compares no schemas
+				b.inProcess.FailProducers(topic, -1, pulsartest.IncompatibleSchema)
+			}
+		}, err: "IncompatibleSchema"},
+	} {
+		for kind, publish := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
+			"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+				return r.LaterAfter(bg, cm, time.Second, nil)
+			},
+			"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
+		} {
+			t.Run(name+" "+kind, func(t *testing.T) {
+				b := newBroker(t)
+				topic := b.topic + "-sub-" + kind
+				if c.before != nil {
+					c.before(b, topic)
+				}
+				r := b.reconsumer(reconsume.Options{Schema: trees, OperationTimeout: 2 * time.Second})
+				acks := &consumer{}
+				if c.meanwhile != nil {
+					require.NoError(t, publish(r, pulsar.ConsumerMessage{Consumer: acks, Message: unversioned{}}))
+					c.meanwhile(b, topic)
+				}
+				before := acks.acked
+				var reader pulsar.Consumer
+				for range 3 {
+					err := publish(r, pulsar.ConsumerMessage{Consumer: acks, Message: unversioned{}})
+					if c.err != "" {
+						require.ErrorContains(t, err, c.err)
+						require.Equal(t, before, acks.acked)
+						continue
+					}
+					require.NoError(t, err)
+					if reader == nil {
+						reader = b.subscribe(pulsar.ConsumerOptions{Topic: topic, Type: pulsar.Shared})
+					}
+					b.receive(reader)
+				}
+			})
+		}
+	}
+}
+
+type unversioned struct{ message }
+
+func (unversioned) SchemaVersion() []byte { return nil }

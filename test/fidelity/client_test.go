@@ -1,0 +1,329 @@
+package fidelity
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+)
+
+// What an application sees, through the client.
+
+var (
+	ledgers = regexp.MustCompile(`\b\d+:(\d+:-?\d+)`)
+	code    = regexp.MustCompile(`[A-Z][A-Za-z]+`) // in an error's text
+)
+
+// see writes down a message as an application sees it.
+func (s *script) see(who string, m pulsar.Message) {
+	props := m.Properties()
+	var list []string
+	for _, k := range slices.Sorted(maps.Keys(props)) {
+		list = append(list, k+"="+ledgers.ReplaceAllString(props[k], "L:$1"))
+	}
+	id := m.ID()
+	payload := m.Payload()
+	s.note("%s: %q key %q count %d id %d/%d/%d topic %s %v", who, payload[:min(len(payload), 20)], m.Key(), m.RedeliveryCount(),
+		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
+}
+
+// take receives until nothing comes for a while.
+func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
+		m, err := c.Receive(ctx)
+		cancel()
+		if err != nil {
+			s.note("%s: nothing more", who)
+			return
+		}
+		s.see(who, m)
+		if each != nil {
+			each(m)
+		}
+	}
+}
+
+func (s *script) client() pulsar.Client {
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+		OperationTimeout: 10 * time.Second})
+	require.NoError(s.t, err)
+	s.t.Cleanup(c.Close)
+	return c
+}
+
+func (s *script) consumer(c pulsar.Client, o pulsar.ConsumerOptions) pulsar.Consumer {
+	if o.Topic == "" && o.TopicsPattern == "" {
+		o.Topic = s.topic
+	}
+	o.SubscriptionName = "s"
+	k, err := c.Subscribe(o)
+	require.NoError(s.t, err)
+	s.t.Cleanup(k.Close)
+	return k
+}
+
+func (s *script) producer(c pulsar.Client, o pulsar.ProducerOptions) pulsar.Producer {
+	if o.Topic == "" {
+		o.Topic = s.topic
+	}
+	p, err := c.CreateProducer(o)
+	require.NoError(s.t, err)
+	s.t.Cleanup(p.Close)
+	return p
+}
+
+// publish sends n messages, in one batch if the producer makes any.
+func (s *script) publish(p pulsar.Producer, n int) {
+	for i := range n {
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprintf("k%d", i%3),
+			Properties: map[string]string{"mine": fmt.Sprint(i)}}, nil)
+	}
+	require.NoError(s.t, p.FlushWithCtx(context.Background()))
+}
+
+func (s *script) ackAll(k pulsar.Consumer) func(pulsar.Message) {
+	return func(m pulsar.Message) { require.NoError(s.t, k.Ack(m)) }
+}
+
+// single sends each message as an entry of its own.
+var single = pulsar.ProducerOptions{DisableBatching: true}
+
+// oneBatch sends what is published before a flush as one batch.
+var oneBatch = pulsar.ProducerOptions{BatchingMaxPublishDelay: time.Minute}
+
+const soon = 300 * time.Millisecond // the delay of a negative acknowledgement
+
+var clientScenarios = slices.Concat([]scenario{
+	{name: "client-nack", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon})
+		s.publish(s.producer(c, single), 5)
+		deliveries := 0
+		s.take("consumer", k, func(m pulsar.Message) {
+			if deliveries++; deliveries%2 == 1 && m.RedeliveryCount() < 3 {
+				k.Nack(m)
+			} else {
+				s.ackAll(k)(m)
+			}
+		})
+	}},
+	{name: "client-dead-letters", run: func(s *script) {
+		c := s.client()
+		dead := s.consumer(c, pulsar.ConsumerOptions{Topic: s.topic + "-dead"})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon,
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: s.topic + "-dead", InitialSubscriptionName: "initial", ProducerOptions: single}})
+		s.publish(s.producer(c, single), 3)
+		s.take("consumer", k, func(m pulsar.Message) {
+			if string(m.Payload()) == "1" {
+				s.ackAll(k)(m)
+			} else {
+				k.Nack(m)
+			}
+		})
+		s.take("dead", dead, nil)
+		s.rest("GET", "/admin/v2/persistent/public/default/"+s.topic+"-dead/subscriptions", "")
+	}},
+	{name: "client-retries", run: func(s *script) {
+		c := s.client()
+		dead := s.consumer(c, pulsar.ConsumerOptions{Topic: s.topic + "-s-DLQ"})
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
+		s.publish(s.producer(c, single), 1)
+		s.take("consumer", k, func(m pulsar.Message) { k.ReconsumeLater(m, 500*time.Millisecond) })
+		s.take("dead", dead, nil)
+	}},
+	{name: "client-readers", run: func(s *script) {
+		c := s.client()
+		p := s.producer(c, single)
+		var ids []pulsar.MessageID
+		for i := range 4 {
+			id, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)})
+			require.NoError(s.t, err)
+			ids = append(ids, id)
+		}
+		for _, inclusive := range []bool{false, true} {
+			for _, start := range []pulsar.MessageID{pulsar.EarliestMessageID(), pulsar.LatestMessageID(), ids[1]} {
+				r, err := c.CreateReader(pulsar.ReaderOptions{Topic: s.topic, StartMessageID: start, StartMessageIDInclusive: inclusive})
+				require.NoError(s.t, err)
+				read := func(who string) {
+					for r.HasNext() {
+						m, err := r.Next(context.Background())
+						require.NoError(s.t, err)
+						s.see(who, m)
+					}
+					s.note("%s: nothing more", who)
+				}
+				read("reader")
+				require.NoError(s.t, r.Seek(ids[2]))
+				read("after seek")
+				r.Close()
+			}
+		}
+	}},
+	{name: "client-partitions", run: func(s *script) {
+		s.rest("PUT", "partitions", "3")
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.KeyShared, NackRedeliveryDelay: soon})
+		s.publish(s.producer(c, single), 6)
+		before := len(s.trace)
+		s.take("consumer", k, func(m pulsar.Message) {
+			if m.RedeliveryCount() == 0 {
+				k.Nack(m)
+			} else {
+				s.ackAll(k)(m)
+			}
+		})
+		slices.SortStableFunc(s.trace[before:], strings.Compare) // partitions have no order
+	}},
+	{name: "client-chunks", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: soon})
+		p := s.producer(c, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 100})
+		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(strings.Repeat("chunk", 50))})
+		require.NoError(s.t, err)
+		nacked := false
+		s.take("consumer", k, func(m pulsar.Message) {
+			if !nacked {
+				nacked = true
+				k.Nack(m)
+				return
+			}
+			s.ackAll(k)(m)
+		})
+		time.Sleep(time.Second)
+		s.backlog()
+	}},
+	{name: "client-survives-unloads", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared, NackRedeliveryDelay: time.Second})
+		p := s.producer(c, single)
+		s.publish(p, 3)
+		s.take("consumer", k, nil)
+		s.rest("PUT", "unload", "")
+		s.take("consumer", k, s.ackAll(k))
+		s.publish(p, 1)
+		s.take("consumer", k, nil)
+	}},
+	{name: "client-cumulative-ack-in-a-batch", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+		s.publish(s.producer(c, oneBatch), 4)
+		s.take("consumer", k, func(m pulsar.Message) {
+			if string(m.Payload()) == "2" {
+				require.NoError(s.t, k.AckCumulative(m))
+			}
+		})
+		time.Sleep(time.Second)
+		s.backlog()
+		k.Close()
+		s.take("another", s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Exclusive}), nil)
+	}},
+	{name: "client-seek", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared})
+		s.publish(s.producer(c, single), 3)
+		s.publish(s.producer(c, oneBatch), 3)
+		var ids []pulsar.MessageID
+		s.take("consumer", k, func(m pulsar.Message) {
+			ids = append(ids, m.ID())
+			s.ackAll(k)(m)
+		})
+		for _, id := range []pulsar.MessageID{ids[1], ids[4]} {
+			require.NoError(s.t, k.Seek(id))
+			s.take("after seek", k, nil)
+		}
+		require.NoError(s.t, k.SeekByTime(time.Now().Add(-time.Hour)))
+		s.take("after seek by time", k, nil)
+	}},
+	{name: "client-pattern", run: func(s *script) {
+		c := s.client()
+		for _, suffix := range []string{"-a", "-b", "-other"} {
+			o := single
+			o.Topic = s.topic + suffix
+			s.publish(s.producer(c, o), 1)
+		}
+		k := s.consumer(c, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/" + s.topic + "-[ab]", Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+		before := len(s.trace)
+		s.take("consumer", k, s.ackAll(k))
+		slices.SortStableFunc(s.trace[before:], strings.Compare)
+	}},
+	{name: "client-refused", run: func(s *script) {
+		c := s.client()
+		s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+		fails := func(what string, err error) { s.note("%s: %s", what, code.FindString(fmt.Sprint(err))) }
+		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "s", Type: pulsar.Shared})
+		fails("another type", err)
+		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "t", Type: pulsar.Shared, ReadCompacted: true})
+		fails("compacted on Shared", err)
+		s.publish(s.producer(c, single), 1)
+		_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "u", Schema: pulsar.NewStringSchema(nil)})
+		fails("a schema where there are bytes", err)
+	}},
+	{name: "client-delayed", run: func(s *script) {
+		c := s.client()
+		k := s.consumer(c, pulsar.ConsumerOptions{Type: pulsar.Shared})
+		p := s.producer(c, single)
+		for _, after := range []time.Duration{2 * time.Second, 0} {
+			_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(after.String()), DeliverAfter: after})
+			require.NoError(s.t, err)
+		}
+		for range 2 {
+			m, err := k.Receive(context.Background())
+			require.NoError(s.t, err)
+			s.see("consumer", m)
+		}
+	}},
+}, clientBatchNacks())
+
+// clientBatchNacks nack one message of a batch and acknowledge the others: on brokers with and without batch-index acknowledgement, by
+// clients with and without. What is acknowledged comes again unless both have it.
+func clientBatchNacks() []scenario {
+	var all []scenario
+	for _, broker := range []bool{false, true} {
+		for _, client := range []bool{false, true} {
+			for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
+				name := fmt.Sprintf("client-nack-in-a-batch-%s", map[pulsar.SubscriptionType]string{pulsar.Shared: "shared", pulsar.Exclusive: "exclusive"}[kind])
+				if client {
+					name += "-index-acks"
+				}
+				if broker {
+					name += "-indexed"
+				}
+				all = append(all, scenario{name: name, indexed: broker, run: func(s *script) {
+					c := s.client()
+					k := s.consumer(c, pulsar.ConsumerOptions{Type: kind, NackRedeliveryDelay: time.Second, EnableBatchIndexAcknowledgment: client,
+						AckWithResponse: true})
+					s.publish(s.producer(c, oneBatch), 4)
+					nacks := 0
+					s.take("consumer", k, func(m pulsar.Message) {
+						if string(m.Payload()) == "2" && nacks < 2 {
+							nacks++
+							k.Nack(m)
+							return
+						}
+						s.ackAll(k)(m)
+					})
+					s.backlog()
+				}})
+			}
+		}
+	}
+	return all
+}
+
+// backlog writes down what is not acknowledged.
+func (s *script) backlog() {
+	before := len(s.trace)
+	s.stats("in the end")
+	line := s.trace[before]
+	s.trace = append(s.trace[:before], line[:strings.Index(line, ", out")])
+}
