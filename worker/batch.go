@@ -63,7 +63,7 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 	w.handle = func(ctx context.Context, tasks []task, errs []error) {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i, t := range tasks {
-			msgs[i] = t.msg
+			msgs[i] = t.counted()
 		}
 		w.spread(w.handleBatch(ctx, handler, msgs), errs)
 	}

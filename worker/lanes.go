@@ -130,24 +130,19 @@ func (l *lanes) enter(t *task) bool {
 
 // keep has a message that failed wait until it is tried again, and its key with it.
 func (l *lanes) keep(t task, o outcome) {
-	count := t.msg.RedeliveryCount()
-	if r, ok := t.msg.(retried); ok {
-		t.msg = r.Message
-	}
-	d, err := l.consumer.Delivery(retried{t.msg, count})
+	d, err := l.consumer.Delivery(t.counted())
 	if err == nil {
 		err = l.renew(&t)
 	}
 	if err != nil {
-		t.beat.stop()
-		l.leave(t.msg, "it failed, and is no longer held", err)
-		l.free(t.lane)
+		l.leave(t, "it failed, and is no longer held", err)
+		l.forget(t)
 		return
 	}
 	if o.verb == nack {
 		o.delay = d.NackDelay
 	}
-	t.msg = retried{t.msg, count + 1}
+	t.more++
 	l.mu.Lock()
 	over := l.over
 	if !over {
@@ -158,17 +153,9 @@ func (l *lanes) keep(t task, o outcome) {
 	l.mu.Unlock()
 	if over {
 		t.beat.stop()
-		l.leave(t.msg, "it failed after Run returned", o.err)
+		l.leave(t, "it failed after Run returned", o.err)
 	}
 }
-
-// retried is a message that was tried before without being nacked.
-type retried struct {
-	pulsar.Message
-	count uint32
-}
-
-func (r retried) RedeliveryCount() uint32 { return r.count }
 
 // due ends the waiting of a message that failed.
 func (l *lanes) due(of *lane) {

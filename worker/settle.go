@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -32,12 +30,12 @@ func (r *run) verdict(err error) outcome {
 }
 
 // judge decides what becomes of a message that is to be tried again.
-func (r *run) judge(msg pulsar.Message, o outcome) outcome {
+func (r *run) judge(t task, o outcome) outcome {
 	switch {
 	case !o.retries():
 	case r.working.Err() != nil:
 		o.verb = leave
-	case r.maxAge > 0 && time.Since(msg.PublishTime()) > r.maxAge:
+	case r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
 		o.verb, o.or, o.err = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err)
 		r.counts.expired.Add(1)
 	}
@@ -62,18 +60,15 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	case dead:
 		r.counts.permanent.Add(1)
 	}
-	if o.verb == again || o.verb == nack && t.lane != nil {
-		// A nack by the policy is a dead letter too, if no delivery is left: the Consumer sees to that, and knows the reason.
-		if d, err := r.consumer.Delivery(t.msg); err == nil && d.Last {
-			o.verb, o.or = dead, nack
-		}
+	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
+		o.verb, o.or = dead, nack
 	}
-	if o.verb == dead && !r.deadLetter(ctx, t.msg, o.err) {
+	if o.verb == dead && !r.deadLetter(ctx, t, o.err) {
 		o.verb = o.or
 	}
 	switch o.verb {
 	case ack:
-		if !r.ack(t.msg) {
+		if !r.ack(t) {
 			break
 		}
 		fallthrough
@@ -84,9 +79,9 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 			r.lanes.keep(t, o)
 			return
 		}
-		r.nack(t.msg, o)
+		r.nack(t, o)
 	case leave:
-		r.leave(t.msg, "the handler failed after the drain timeout", o.err)
+		r.leave(t, "the handler failed after the drain timeout", o.err)
 	case held:
 		return
 	}
@@ -102,23 +97,23 @@ func (r *run) forget(t task) {
 }
 
 // ack acknowledges a message. If that fails it is tried again until the drain ends.
-func (r *run) ack(msg pulsar.Message) bool {
+func (r *run) ack(t task) bool {
 	for n := uint32(0); ; n++ {
-		err := r.protect(func() error { return r.consumer.Ack(msg) })
+		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
-		r.unsettled(msg, "acknowledging", err)
-		if !r.mayRetry(msg, ackPause.Next(n)) {
-			r.leave(msg, "the handler is done with it, but it could not be acknowledged", err)
+		r.unsettled(t, "acknowledging", err)
+		if !r.mayRetry(t, ackPause.Next(n)) {
+			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
 			return false
 		}
 	}
 }
 
 // mayRetry waits for a pause and reports whether there is a point in trying again to settle a message.
-func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
-	if _, err := r.consumer.Delivery(msg); errors.Is(err, redelivery.ErrClosed) {
+func (r *run) mayRetry(t task, pause time.Duration) bool {
+	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err) // nobody might be receiving, who would be told
 		return false
 	}
@@ -133,41 +128,41 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 }
 
 // deadLetter publishes a message to the dead letter topic. It reports false if it could not, and the message is to be tried again.
-func (r *run) deadLetter(ctx context.Context, msg pulsar.Message, reason error) bool {
+func (r *run) deadLetter(ctx context.Context, t task, reason error) bool {
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, reason) })
+	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), reason) })
 	if err != nil {
-		r.unsettled(msg, "publishing a dead letter", err)
+		r.unsettled(t, "publishing a dead letter", err)
 	}
 	switch {
 	case err == nil, errors.Is(err, redelivery.ErrNotHeld):
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
-		r.ack(msg)
+		r.ack(t)
 	case errors.Is(err, redelivery.ErrClosed), r.working.Err() != nil:
-		r.leave(msg, "the dead letter could not be published", err)
+		r.leave(t, "the dead letter could not be published", err)
 	default:
 		return false
 	}
 	return true
 }
 
-func (r *run) nack(msg pulsar.Message, o outcome) {
+func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
 		if o.verb == again {
-			return r.consumer.NackWithDelay(msg, o.delay)
+			return r.consumer.NackWithDelay(t.msg, o.delay)
 		}
-		return r.consumer.NackWithReason(msg, o.err)
+		return r.consumer.NackWithReason(t.msg, o.err)
 	})
 	if err != nil {
-		r.unsettled(msg, "nacking", err)
+		r.unsettled(t, "nacking", err)
 	}
 }
 
 // leave does nothing to a message, and says so.
-func (r *run) leave(msg pulsar.Message, why string, err error) {
+func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
-	attrs := append(about(msg), slog.String("because", why))
+	attrs := append(about(t.counted()), slog.String("because", why))
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
@@ -175,9 +170,9 @@ func (r *run) leave(msg pulsar.Message, why string, err error) {
 }
 
 // unsettled reports what could not be done.
-func (r *run) unsettled(msg pulsar.Message, what string, err error) {
+func (r *run) unsettled(t task, what string, err error) {
 	r.counts.unsettled.Add(1)
-	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(msg), slog.Any("error", err))...)
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), slog.Any("error", err))...)
 }
 
 // protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error.

@@ -6,16 +6,7 @@ import (
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 )
-
-// task is a message that was taken and is not settled yet.
-type task struct {
-	msg  pulsar.Message
-	beat *heartbeat // nil for none
-	lane *lane      // of its key; nil without key order, and without a key
-}
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
 // one goroutine, so that a handler that does not return keeps its place.
@@ -83,7 +74,7 @@ func (s *slot) waitForOutage() (probe bool, err error) {
 	}
 	if probe, err = s.outage.wait(); err != nil {
 		for _, t := range s.tasks {
-			s.leave(t.msg, "an outage lasted until the drain", nil)
+			s.leave(t, "an outage lasted until the drain", nil)
 			s.forget(t)
 		}
 		s.set(s.tasks[:0], waiting)
@@ -162,7 +153,7 @@ func (s *slot) decide(n int, probe bool) {
 		if hold && o.retries() {
 			s.outcomes[i].verb = held
 		} else {
-			s.outcomes[i] = s.judge(s.tasks[i].msg, o)
+			s.outcomes[i] = s.judge(s.tasks[i], o)
 		}
 	}
 }
@@ -181,6 +172,6 @@ func (s *slot) warn(since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.stage == handling && s.since.Equal(since) {
-		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].msg)...)
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].counted())...)
 	}
 }

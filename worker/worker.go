@@ -36,7 +36,7 @@ func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Wo
 	if err != nil {
 		return nil, err
 	}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].msg) }
+	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].counted()) }
 	return w, nil
 }
 

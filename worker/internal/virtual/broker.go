@@ -97,13 +97,14 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumer's connection: what is not acknowledged comes again, with a count of 0.
+// Reconnect breaks the consumer's connection: what is not acknowledged comes again, with a count of 0. Like upstream's, the consumer
+// asks for a backoff, which is reset once it is connected, and tells its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
 	b.mu.Lock()
 	c := b.consumer
 	b.mu.Unlock()
 	if c.opts.BackOffPolicyFunc != nil {
-		c.opts.BackOffPolicyFunc()
+		defer c.opts.BackOffPolicyFunc().Reset()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

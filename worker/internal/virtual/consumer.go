@@ -33,7 +33,11 @@ func (c *consumer) send(n int) {
 	if c.rewinds() {
 		count = 0
 	}
-	c.queue = append(c.queue, pulsar.ConsumerMessage{Consumer: c, Message: &message{e, idOf(n), count, c.opts.Schema}})
+	cm := pulsar.ConsumerMessage{Consumer: c, Message: &message{e, idOf(n), count, c.opts.Schema}}
+	for _, x := range c.opts.Interceptors {
+		x.BeforeConsume(cm)
+	}
+	c.queue = append(c.queue, cm)
 	select {
 	case c.wake <- struct{}{}:
 	default:
