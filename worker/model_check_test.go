@@ -12,10 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-// strict also checks what is not the Worker's but the Consumer's to keep: that after a reconnect, a rewind, or half a minute in a
-// queue no settled message is handed out again, none early, and none too often.
-const strict = false
-
 // checkBatch checks a batch against its limits.
 func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 	most, bytes := m.batch.MaxMessages, 0
@@ -111,7 +107,6 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		}
 		return
 	}
-	badAcks = badAcks || m.copies(returned)
 	overtaken := false // the ack timeout was over while a handler was at work
 	for i, a := range of {
 		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the hold limit nobody receives who would find out
@@ -160,7 +155,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)
 		}
 	}
-	if dead > 1 && !badAcks && (strict || !overtaken) {
+	if dead > 1 && !badAcks {
 		m.errorf("message %d: %d dead letters", n, dead)
 	}
 	last := of[len(of)-1]
@@ -204,15 +199,9 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 }
 
-// copies reports whether the Consumer may hand out what it should not; see strict.
-func (m *watched) copies(until time.Duration) bool {
-	return !strict && (m.happened("reconnect", until) || m.kind == pulsar.Exclusive || m.kind == pulsar.Failover ||
-		until > 30*time.Second)
-}
-
 // checkOrder checks that of a key one message at a time was handled, and none before those that were published before it.
 func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
-	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) || m.copies(returned) {
+	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) {
 		return
 	}
 	last := map[string]attempt{} // by key
@@ -250,7 +239,7 @@ func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
 		paused = e.what == "pause" || paused && e.what != "resume"
 	}
 	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+long < m.done &&
-		len(broker.Unacked()) > 0 && (strict || m.kind == pulsar.Shared || m.kind == pulsar.KeyShared) {
+		len(broker.Unacked()) > 0 {
 		m.errorf("nothing happened from %v to %v, but %v is left", busy, m.done, broker.Unacked())
 	}
 }

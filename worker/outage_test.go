@@ -213,9 +213,7 @@ func TestTwoMinutesDown(t *testing.T) {
 			require.NoError(t, stop())
 			dead = len(t.letters())
 			require.Empty(t, t.broker.Unacked())
-			if strict {
-				require.EqualValues(t, messages, int(w.State().Succeeded)+dead)
-			}
+			require.EqualValues(t, messages, int(w.State().Succeeded)+dead)
 		}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
 			redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
 		return down, dead, back

@@ -33,7 +33,8 @@ type run struct {
 	alive      sync.WaitGroup // the slots' goroutines
 
 	mu   sync.Mutex
-	lost error // the Consumer's
+	lost error        // the Consumer's
+	left []*heartbeat // of the messages that are left
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
@@ -81,6 +82,10 @@ func (r *run) run() error {
 		"stuck", len(stuck))...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end()
+	for _, beat := range r.left {
+		beat.stop()
+	}
 	return errors.Join(append(stuck, r.lost)...)
 }
 

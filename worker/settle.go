@@ -159,9 +159,15 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// leave does nothing to a message, and says so.
+// leave does nothing to a message, and says so. Its ack timeout is renewed until Run returns, so that it is no attempt: of the last
+// delivery that would make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
+	r.mu.Lock()
+	if r.lasting.Err() == nil && r.renew(&t) == nil {
+		r.left = append(r.left, t.beat)
+	}
+	r.mu.Unlock()
 	attrs := append(about(t.counted()), slog.String("because", why))
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
