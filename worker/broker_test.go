@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -166,25 +167,36 @@ func TestAnythingAtABroker(t *testing.T) {
 }
 
 // TestKeyOrderAtABroker has workers that join and leave a subscription, and handlers that fail: no message of a key is handled
-// before all that were published before it have succeeded.
+// before all that were published before it have succeeded, and on Key_Shared and Exclusive none together with another of its key, and
+// none again. Where Failover changes the active consumer, the new one gets what handlers of the old one are at work on.
 func TestKeyOrderAtABroker(t *testing.T) {
 	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
 		"Exclusive": pulsar.Exclusive} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSite(t)
-			const keys, each = 10, 40
+			const keys, each = 10, 100
 			var mu sync.Mutex
 			succeeded, calls := map[string]int{}, 0 // how many of a key
+			active, together, again := map[string]int{}, 0, 0
 			handler := func(_ context.Context, msg pulsar.Message) error {
 				var n int
 				_, _ = fmt.Sscan(string(msg.Payload()), &n)
+				mu.Lock()
+				calls++
+				switch active[msg.Key()]++; {
+				case n > succeeded[msg.Key()]:
+					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
+				case n < succeeded[msg.Key()]:
+					again++
+				case active[msg.Key()] > 1:
+					together++
+				}
+				mu.Unlock()
 				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
 				mu.Lock()
 				defer mu.Unlock()
-				if calls++; n > succeeded[msg.Key()] {
-					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
-				}
+				active[msg.Key()]--
 				if rand.IntN(3) == 0 {
 					return errTest
 				}
@@ -221,6 +233,7 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			}
 			deadline := time.Now().Add(time.Minute)
 			var all sync.WaitGroup
+			var joined atomic.Int32
 			for range consumers {
 				all.Go(func() {
 					for !finished() && time.Now().Before(deadline) {
@@ -230,7 +243,8 @@ func TestKeyOrderAtABroker(t *testing.T) {
 						if !assert.NoError(t, err) {
 							return
 						}
-						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(300+rand.IntN(1000))*time.Millisecond)
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(200+rand.IntN(600))*time.Millisecond)
+						joined.Add(1)
 						assert.NoError(t, w.Run(ctx))
 						cancel()
 						c.Close()
@@ -239,7 +253,10 @@ func TestKeyOrderAtABroker(t *testing.T) {
 			}
 			all.Wait()
 			require.True(t, finished(), "%v", succeeded)
-			t.Logf("%d calls for %d messages", calls, keys*each)
+			t.Logf("%d calls for %d messages, %d consumers came and went, together %d, again %d", calls, keys*each, joined.Load(), together, again)
+			if kind != pulsar.Failover {
+				require.Zero(t, together+again)
+			}
 		})
 	}
 }

@@ -170,8 +170,13 @@ func (s *slot) names() string {
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.
 func (s *slot) warn(since time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.stage == handling && s.since.Equal(since) {
-		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].counted())...)
+	stuck := s.stage == handling && s.since.Equal(since)
+	var attrs []slog.Attr
+	if stuck {
+		attrs = about(s.tasks[0].counted())
+	}
+	s.mu.Unlock()
+	if stuck {
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", attrs...)
 	}
 }
