@@ -3,11 +3,14 @@ package worker
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
@@ -64,7 +67,10 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			l.waits(t, -1)
 			l.wakeOne()
 			l.mu.Unlock()
-			return t, nil
+			if !errors.Is(l.consumer.InProgress(t.msg), redelivery.ErrNotHeld) {
+				return t, nil
+			}
+			l.forget(t) // it was settled by a handler that took too long, and so had it come again
 		case l.pulling == nil && l.bytes < l.holdLimit:
 			var pull context.Context
 			pull, l.pulling = context.WithCancel(ctx)

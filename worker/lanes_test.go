@@ -218,3 +218,20 @@ func TestKeyOrderWhilePaused(t *testing.T) {
 		require.Equal(t, []string{"0s a1 0", "0s b1 0", "1h0m1s a1 1", "1h0m1s a2 0"}, d.all())
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
+
+// A handler that takes too long has its message delivered again, behind it in its lane. What it settles then is not handled again.
+func TestKeyOrderOfWhatTookTooLong(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("a1", "a2")
+		d := &diary{began: time.Now()}
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			d.note(msg)
+			time.Sleep(10 * time.Second)
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"0s a1 0", "10s a2 0"}, d.all())
+		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}

@@ -2,10 +2,13 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
@@ -67,14 +70,21 @@ func (s *slot) turn() bool {
 }
 
 // waitForOutage waits until the slot may go on. If it is its turn to try, then with one message. If nothing is to be tried any more,
-// it leaves its messages to the broker, and returns an error.
+// it leaves its messages to the broker, and returns an error. In an outage nobody may be receiving, who would be told of a lost Consumer.
 func (s *slot) waitForOutage() (probe bool, err error) {
 	for i := range s.tasks {
 		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
 	}
-	if probe, err = s.outage.wait(); err != nil {
+	if probe, err = s.outage.wait(); probe {
+		if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
+			s.lose(err)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
 		for _, t := range s.tasks {
-			s.leave(t, "an outage lasted until the drain", nil)
+			s.leave(t, "an outage lasted until the end", nil)
 			s.forget(t)
 		}
 		s.set(s.tasks[:0], waiting)
