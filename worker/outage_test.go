@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -182,48 +183,74 @@ func TestOutageWhilePaused(t *testing.T) {
 // TestTwoMinutesDown has a database that is down for two of five minutes in which 10,000 messages come, with plain nacks and with
 // a pause on failure.
 func TestTwoMinutesDown(t *testing.T) {
-	const (
-		messages  = 10_000
-		from, to  = time.Minute, 3 * time.Minute
-		everyPlus = 5 * time.Minute / messages
-		pause     = 10 * time.Second
-	)
-	run := func(options ...worker.Option) (down, dead int, back time.Duration) {
-		virtually(t, withDeadLetters(5), func(t *rig) {
-			began := time.Now()
-			var mu sync.Mutex
-			w, stop := t.start(func(context.Context, pulsar.Message) error {
-				time.Sleep(5 * time.Millisecond)
-				mu.Lock()
-				defer mu.Unlock()
-				switch at := time.Since(began); {
-				case at >= from && at < to:
-					down++
-					return errTest
-				case at >= to && back == 0:
-					back = at - to
-				}
-				return nil
-			}, append(options, worker.WithConcurrency(8), worker.WithLogger(quiet))...)
-			for range messages {
-				t.publish("order")
-				time.Sleep(everyPlus)
-			}
-			t.sleep(time.Hour)
-			require.NoError(t, stop())
-			dead = len(t.letters())
-			require.Empty(t, t.broker.Unacked())
-			require.EqualValues(t, messages, int(w.State().Succeeded)+dead)
-		}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
-			redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
-		return down, dead, back
+	const pause = 10 * time.Second
+	plain := runDowntime(t)
+	paused := runDowntime(t, worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: pause}))
+	for name, r := range map[string]downtimeResult{"plain nacks": plain, "with a pause": paused} {
+		t.Logf("%s: %d calls while it was down, %d dead letters, the next success %v after it was up again, all done %v after",
+			name, r.down, r.dead, r.back, r.done)
 	}
-	plainLoad, plainDead, _ := run()
-	load, dead, back := run(worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: pause}))
-	t.Logf("plain nacks: %d calls while it was down, %d dead letters; with a pause: %d calls, %d dead letters, back after %v",
-		plainLoad, plainDead, load, dead, back)
-	require.Zero(t, dead)
-	require.Positive(t, plainDead)
-	require.Less(t, load, plainLoad/10)
-	require.LessOrEqual(t, back, pause+5*time.Millisecond)
+	require.Zero(t, paused.dead)
+	require.Positive(t, plain.dead)
+	require.Less(t, paused.down, plain.down/10)
+	require.LessOrEqual(t, paused.back, pause+5*time.Millisecond)
+	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // at full rate, but for those that still come
+	if *picture != "" {
+		require.NoError(t, os.WriteFile(*picture, drawDowntimes(plain, paused), 0o644))
+	}
+}
+
+const (
+	downFrom, downTo = time.Minute, 3 * time.Minute
+	allPublished     = 5 * time.Minute
+)
+
+type downtimeResult struct {
+	calls      []time.Duration // of the handler
+	down, dead int             // calls while the database was down, dead letters
+	back       time.Duration   // from the end until the next call
+	done       time.Duration   // from the end until there is no backlog any more
+}
+
+func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
+	const messages = 10_000
+	virtually(t, withDeadLetters(5), func(t *rig) {
+		began := time.Now()
+		var mu sync.Mutex
+		published, settled := 0, 0
+		w, stop := t.start(func(context.Context, pulsar.Message) error {
+			at := time.Since(began)
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			r.calls = append(r.calls, at)
+			if at >= downFrom && at < downTo {
+				r.down++
+				return errTest
+			}
+			if settled++; at >= downTo {
+				if r.back == 0 {
+					r.back = at - downTo
+				}
+				if r.done == 0 && published-settled <= 8 {
+					r.done = at - downTo
+				}
+			}
+			return nil
+		}, append(options, worker.WithConcurrency(8), worker.WithLogger(quiet))...)
+		for range messages {
+			t.publish("order")
+			mu.Lock()
+			published++
+			mu.Unlock()
+			time.Sleep(allPublished / messages)
+		}
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		r.dead = len(t.letters())
+		require.Empty(t, t.broker.Unacked())
+		require.EqualValues(t, messages, int(w.State().Succeeded)+r.dead)
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
+		redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
+	return r
 }
