@@ -35,9 +35,9 @@ var consumerKinds = map[string]consumerKind{
 	"partitioned":      {partitions: 3},
 	"partitions-added": {partitions: 1, change: addPartitions, options: discoveringSlowly},
 	"multi-topic":      {topics: 3},
-	"pattern":          {topics: 3, pattern: true, change: found, options: discovering, refused: patternRefuses},
-	"topics-appear":    {topics: 1, pattern: true, change: appear, options: discovering, refused: patternRefuses},
-	"topics-vanish":    {topics: 3, pattern: true, change: vanish, options: discovering, refused: patternRefuses},
+	"pattern":          {topics: 3, pattern: true, change: found, options: discovering},
+	"topics-appear":    {topics: 1, pattern: true, change: appear, options: discovering},
+	"topics-vanish":    {topics: 3, pattern: true, change: vanish, options: discovering},
 	"zero-queue": {
 		options: func(o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
 		refused: map[string]string{"reconsume": "ConsumerOptions.EnableZeroQueueConsumer is true, want false with a retry topic"},
@@ -84,8 +84,6 @@ var consumerKinds = map[string]consumerKind{
 		topics: 2, producer: chunking, message: large, payload: small, unbatched: true,
 	},
 }
-
-var patternRefuses = map[string]string{"reconsume": "want Topic or Topics: a pattern has no retry topic"}
 
 func TestKinds(t *testing.T) {
 	t.Parallel()
@@ -144,6 +142,7 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	if f.dlq != nil {
 		f.dlq(&x.opts)
 		x.opts.DLQ.DeadLetterTopic = deadLetterTopic(x.topics[0])
+		x.opts.DLQ.RetryLetterTopic = retryTopic(x.topics[0])
 		if kind.producer != nil {
 			kind.producer(&x.opts.DLQ.ProducerOptions)
 		}

@@ -21,12 +21,13 @@ type publisher struct {
 	retryTopic    string                // its whole name; messages of it may come early; "" if there is none
 	maxDeliveries uint32                // after which a message is a dead letter; 0 for none
 	dead, moves   chores
+	underway      chan struct{} // full when maxUnderway of them have no answer
 }
 
 func newPublisher(s *settings, p *preparation) *publisher {
-	x := &publisher{reconsumer: s.reconsumer, retries: s.reconsumer != nil}
+	x := &publisher{reconsumer: s.reconsumer, retries: s.reconsumer != nil, underway: make(chan struct{}, maxUnderway)}
 	if p != nil && p.reconsumer != nil {
-		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.topics != nil
+		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.retryTopic != ""
 	}
 	if x.reconsumer == nil {
 		return x
@@ -67,9 +68,9 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
 	c.moveTo(&c.publisher.dead, d, why, c.delay(c.settings.nackBackoff, d.Count), "dead letter",
-		func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
-			return c.publisher.reconsumer.DeadLetter(ctx, cm, reason)
+			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
 		})
 }
 
@@ -77,29 +78,45 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
-		func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))()
+		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
 		})
 }
 
-// moveTo nacks a message and publishes it elsewhere, unless it is back before that.
-func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string,
-	publish func(context.Context, pulsar.ConsumerMessage) error) {
+// moveTo nacks a message and publishes it elsewhere, unless it is back before that. Messages are published in the order of
+// the calls, and no more than maxUnderway wait for the broker's answer.
+func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
 	if !c.ledger.Nack(d, delay, d.Message, why) {
 		return
 	}
 	d.Message = nil // it is kept by the ledger, which counts it
 	c.start(ch, func(era context.Context) {
-		s, msg, ok := c.ledger.SettleWaiting(d)
-		if !ok {
+		select {
+		case c.publisher.underway <- struct{}{}:
+		case <-era.Done():
 			return
 		}
-		err := c.publish(era, s, msg, publish)
-		if err != nil && c.life.ended.Err() == nil {
-			c.fail(what, err, "message", s.ID)
+		leave := func() { <-c.publisher.underway }
+		s, msg, ok := c.ledger.SettleWaiting(d)
+		if !ok {
+			leave()
+			return
 		}
+		finish := func() error { return errPanicked }
+		defer func() {
+			go c.safely(func() {
+				defer leave()
+				if err := finish(); err != nil && c.life.ended.Err() == nil {
+					c.fail(what, err, "message", s.ID)
+				}
+			})
+		}()
+		finish = c.publish(era, s, msg, start)
 	})
 }
+
+// maxUnderway is how many dead letters and moved messages may wait for the broker's answer.
+const maxUnderway = 500
 
 // chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever
 // receives. A Seek ends those that are left.

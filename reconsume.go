@@ -102,25 +102,42 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, retry bool
 	if !n.HasHand { // as for Delivery
 		s.Count = max(s.Count, msg.RedeliveryCount())
 	}
-	return c.publish(ctx, s, original(msg), publish)
+	return c.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
+		return func() error { return publish(ctx, cm) }
+	})()
 }
 
-// publish publishes a message that is being settled.
-func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message,
-	publish func(context.Context, pulsar.ConsumerMessage) error) (err error) {
-	err = errPanicked
-	defer func() { c.finishSettling(&s, err) }()
+// publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
+type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
+
+// publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
+func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
 	if !c.calls.Enter() {
-		err = ErrClosed
+		c.finishSettling(&s, ErrClosed)
+		return func() error { return ErrClosed }
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.life.ended, func() { cancel(ErrClosed) })
+	end := func(err error) error {
+		if stop(); err != nil && c.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		cancel(nil)
+		c.calls.Leave()
+		c.finishSettling(&s, err)
 		return err
 	}
-	defer c.calls.Leave()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.life.ended, func() { cancel(ErrClosed) })()
-	err = publish(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
-	if err != nil && c.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
-		err = fmt.Errorf("%w: %w", ErrClosed, err)
+	started := false
+	defer func() {
+		if !started {
+			_ = end(errPanicked)
+		}
+	}()
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+	started = true
+	return func() (err error) {
+		err = errPanicked
+		defer func() { err = end(err) }()
+		return wait()
 	}
-	return err
 }

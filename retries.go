@@ -2,7 +2,7 @@ package redelivery
 
 import (
 	"fmt"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
@@ -21,9 +21,6 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
-	if opts.DLQ != nil && opts.DLQ.DeadLetterTopic == "" && opts.TopicsPattern != "" {
-		return invalid("ConsumerOptions.DLQ.DeadLetterTopic", `""`, "a topic with TopicsPattern")
-	}
 	if !s.retries(opts) {
 		switch {
 		case s.retryFrom == 0:
@@ -36,8 +33,6 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return nil
 	}
 	switch {
-	case opts.TopicsPattern != "":
-		return invalid("ConsumerOptions.TopicsPattern", opts.TopicsPattern, "Topic or Topics: a pattern has no retry topic")
 	case opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
@@ -77,7 +72,6 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		policy.MaxDeliveries = reconsume.Unlimited
 	}
-	topics := topicsOf(*opts)
 	o := reconsume.Options{
 		Subscription:                opts.SubscriptionName,
 		ConsumerName:                opts.Name,
@@ -91,32 +85,52 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		Schema:                      opts.Schema,
 		Decrypts:                    opts.Decryption != nil,
 	}
-	if len(topics) > 0 && opts.SubscriptionName != "" {
-		o.Topic = topics[0]
-		base := fullTopic(reconsume.BaseTopic(o.Topic))
-		if retries {
-			legacyTopics(client, base, &o)
-		}
-		if o.RetryLetterTopic == "" {
-			o.RetryLetterTopic = base + "-" + o.Subscription + pulsar.RetryTopicSuffix
-		}
-		if o.DeadLetterTopic == "" {
-			o.DeadLetterTopic = base + "-" + o.Subscription + pulsar.DlqTopicSuffix
-		}
-		if retries {
-			p.topics = append(slices.Clone(topics), o.RetryLetterTopic)
-		}
-	} else if o.RetryLetterTopic == "" { // a pattern, with a dead letter topic
-		o.RetryLetterTopic = policy.DeadLetterTopic
-	}
-	if o.Subscription == "" {
+	if o.Topic = originOf(*opts); o.Topic == "" || o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
+	}
+	base := fullTopic(reconsume.BaseTopic(o.Topic))
+	if retries {
+		legacyTopics(client, base, &o)
+	}
+	if o.RetryLetterTopic == "" {
+		o.RetryLetterTopic = base + "-" + o.Subscription + pulsar.RetryTopicSuffix
+	}
+	if o.DeadLetterTopic == "" {
+		o.DeadLetterTopic = base + "-" + o.Subscription + pulsar.DlqTopicSuffix
+	}
+	if retries {
+		p.retryTopic = fullTopic(o.RetryLetterTopic)
+	}
+	if err := checkPattern(opts.TopicsPattern, fullTopic(o.DeadLetterTopic)); err != nil {
+		return err
 	}
 	r, err := reconsume.New(client, o)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	p.reconsumer = r
+	return nil
+}
+
+// originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern its
+// namespace and a slash, which upstream takes too.
+func originOf(opts pulsar.ConsumerOptions) string {
+	if opts.TopicsPattern == "" {
+		return append(topicsOf(opts), "")[0]
+	}
+	namespace := strings.SplitAfterN(strings.TrimPrefix(fullTopic(opts.TopicsPattern), persistent), "/", 3)
+	return persistent + strings.Join(namespace[:len(namespace)-1], "")
+}
+
+// checkPattern refuses a pattern that takes in its own dead letters: they would come again, and never end.
+func checkPattern(pattern, deadLetterTopic string) error {
+	if pattern == "" {
+		return nil
+	}
+	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
+	if err == nil && matches.MatchString(deadLetterTopic) {
+		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
+	}
 	return nil
 }
 
@@ -164,9 +178,9 @@ func fullTopic(topic string) string {
 	case strings.Contains(topic, "://"):
 		return topic
 	case strings.Contains(topic, "/"):
-		return "persistent://" + topic
+		return persistent + topic
 	}
-	return "persistent://public/default/" + topic
+	return persistent + "public/default/" + topic
 }
 
 // retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the

@@ -174,6 +174,40 @@ func TestAlwaysFailedIsDead(t *testing.T) {
 	}
 }
 
+// TestPatternHasOneRetryAndOneDeadLetterTopic where none is named: upstream's, whose names have a namespace and no topic.
+func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
+	if elsewhere(t) {
+		return
+	}
+	b := newBroker(t)
+	first, second := b.topic(0), b.topic(2)
+	opts := b.options("", pulsar.Shared)
+	opts.TopicsPattern = "(" + strings.TrimPrefix(first, "persistent://public/default/") + "|" +
+		strings.TrimPrefix(second, "persistent://public/default/") + ")$"
+	opts.SubscriptionName, opts.RetryEnable, opts.DLQ = first[len(first)-8:], true, &pulsar.DLQPolicy{MaxDeliveries: 2}
+	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(ms(100))))
+	b.send(first, 1, false)
+	b.send(second, 3, false)
+	prefix := "persistent://public/default/-" + opts.SubscriptionName
+	dead := b.reader(prefix + "-DLQ")
+	for range 3 {
+		for range 4 {
+			msg := next(t, c, 10*time.Second)
+			if msg.RedeliveryCount() > 0 || msg.Properties()["RECONSUMETIMES"] != "" {
+				require.Equal(t, prefix+"-RETRY", msg.Topic())
+			}
+			require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+		}
+	}
+	for range 4 {
+		require.Contains(t, []string{first, second}, next(t, dead, 10*time.Second).Properties()["REAL_TOPIC"])
+	}
+	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{TopicsPattern: ".*", SubscriptionName: "s", Type: pulsar.Shared,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "persistent://public/default/-s-DLQ")
+}
+
 func TestRetryTopicTerminated(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -150,7 +150,7 @@ type preparation struct {
 	hooks    *hooks
 
 	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
-	topics     []string              // with the retry topic; nil if there is none
+	retryTopic string                // that it subscribes to as well; "" if there is none
 }
 
 func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error) {
@@ -174,7 +174,7 @@ func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error
 // divided that, it would miss its next tick by just the broker's time, every time.
 func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
-const nonPersistent = "non-persistent://"
+const persistent, nonPersistent = "persistent://", "non-persistent://"
 
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
 // sends all requests made since the last.
@@ -198,10 +198,13 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	if opts.Topics != nil {
 		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
 	}
-	if p.topics != nil {
-		opts.Topic, opts.Topics = "", slices.Clone(p.topics)
+	if p.retryTopic != "" && opts.TopicsPattern == "" {
+		opts.Topic, opts.Topics = "", append(slices.Clone(topicsOf(opts)), p.retryTopic)
 	}
 	switch {
+	case p.retryTopic != "" && opts.TopicsPattern != "": // upstream only subscribes to the retry topic
+		opts.RetryEnable = true
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.retryTopic, DeadLetterTopic: p.retryTopic}
 	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
 		opts.DLQ, opts.RetryEnable = nil, false
 	case opts.DLQ != nil || opts.RetryEnable:
@@ -230,14 +233,14 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 // children returns how many consumers of a topic have to give up until the consumer is of no use. One is enough for a
 // pattern: it does not come back to a topic that it gave up.
 func (p *preparation) children() int {
-	topics := p.topics
-	if topics == nil {
-		topics = topicsOf(p.opts)
-	}
+	topics := topicsOf(p.opts)
 	if len(topics) == 0 {
 		return 1
 	}
 	distinct := map[string]bool{}
+	if p.retryTopic != "" {
+		distinct[p.retryTopic] = true
+	}
 	for _, topic := range topics {
 		distinct[fullTopic(topic)] = true
 	}

@@ -108,6 +108,9 @@ func TestKeyOrder(t *testing.T) {
 					}
 				}
 				require.Equal(t, c.dead, t.letters())
+				if name == "the last delivery lets its key go on" {
+					require.Equal(t, "2", t.broker.Published(deadLetters)[0].Properties["REDELIVERY_COUNT"])
+				}
 				require.Equal(t, c.state, w.State())
 				require.Empty(t, t.broker.Unacked())
 			}, policy, redelivery.WithAckTimeout(5*time.Second))

@@ -1,18 +1,30 @@
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
-/** Receives two messages with retries enabled, prints what they say of themselves, and reconsumes them a second later. */
+/**
+ * Receives messages and prints what they say of themselves. With "retry" it reconsumes each a second later; with "dead" at once,
+ * until they are dead letters; with "read" it acknowledges them.
+ */
 public class Reconsume {
     public static void main(String[] args) throws Exception {
-        try (PulsarClient client = PulsarClient.builder().serviceUrl(args[0]).build();
-                Consumer<byte[]> consumer = client.newConsumer().topic(args[1]).subscriptionName(args[2])
-                        .subscriptionType(SubscriptionType.Shared).enableRetry(true)
-                        .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(5).build()).subscribe()) {
-            for (int i = 0; i < 2; i++) {
+        String url = args[0], topic = args[1], subscription = args[2], what = args[3];
+        int n = Integer.parseInt(args[4]);
+        try (PulsarClient client = PulsarClient.builder().serviceUrl(url).build();
+                Consumer<byte[]> consumer = client.newConsumer().topic(topic).subscriptionName(subscription)
+                        .subscriptionType(SubscriptionType.Shared).enableRetry(!what.equals("read"))
+                        .subscriptionInitialPosition(SubscriptionInitialPosition.Earliest)
+                        .deadLetterPolicy(DeadLetterPolicy.builder().maxRedeliverCount(what.equals("dead") ? 1 : 5).build()).subscribe()) {
+            for (int i = 0; i < n * (what.equals("dead") ? 2 : 1); i++) {
                 Message<byte[]> msg = consumer.receive(20, TimeUnit.SECONDS);
                 System.out.println(new String(msg.getData()) + " RECONSUMETIMES " + msg.getProperty("RECONSUMETIMES")
-                        + " REAL_TOPIC " + msg.getProperty("REAL_TOPIC"));
-                consumer.reconsumeLater(msg, 1, TimeUnit.SECONDS);
+                        + " REAL_TOPIC " + msg.getProperty("REAL_TOPIC") + " own " + msg.getProperty("own")
+                        + " key " + msg.getKey() + " ordering " + (msg.hasOrderingKey() ? new String(msg.getOrderingKey()) : null)
+                        + " event " + msg.getEventTime() + " reason " + msg.getProperty("EXCEPTION_MESSAGE"));
+                if (what.equals("read")) {
+                    consumer.acknowledge(msg);
+                } else {
+                    consumer.reconsumeLater(msg, what.equals("dead") ? 0 : 1, TimeUnit.SECONDS);
+                }
             }
         }
     }
