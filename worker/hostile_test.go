@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -35,10 +36,8 @@ func TestCallbacksCallBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var w *worker.Worker
-				calls := 0
 				call := func() {
 					if w != nil {
-						calls++
 						w.Resume()
 						_ = w.State()
 					}
@@ -50,14 +49,14 @@ func TestCallbacksCallBack(t *testing.T) {
 					redelivery.WithNackRedeliveryBackoff(policy), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
 				defer r.consumer.Close()
 				r.publishKeyed("a1", "a2", "b1", "b2", "c1", "stuck")
-				handled := 0
+				var handled atomic.Int32
 				w, err := worker.New(r.consumer, func(ctx context.Context, msg pulsar.Message) error {
 					call()
 					w.Pause()
 					call() // resumes
-					if handled++; string(msg.Payload()) == "stuck" {
+					if n := handled.Add(1); string(msg.Payload()) == "stuck" {
 						time.Sleep(time.Minute)
-					} else if handled < 9 {
+					} else if n < 9 {
 						return errTest
 					}
 					return w.Run(ctx)

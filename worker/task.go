@@ -15,7 +15,7 @@ type task struct {
 }
 
 // counted returns the message with the redelivery count that counts.
-func (t task) counted() pulsar.Message {
+func (t *task) counted() pulsar.Message {
 	if t.more == 0 {
 		return t.msg
 	}
@@ -31,7 +31,7 @@ type retried struct {
 func (r retried) RedeliveryCount() uint32 { return r.count }
 
 // isLast reports whether no delivery of the message is left. A Consumer that is closed does not say.
-func (t task) isLast(c *redelivery.Consumer) bool {
+func (t *task) isLast(c *redelivery.Consumer) bool {
 	d, err := c.Delivery(t.counted())
 	return err == nil && d.Last
 }
