@@ -27,9 +27,9 @@ func drawDowntimes(plain, paused downtimeResult) []byte {
 func drawCalls(b *bytes.Buffer, top float64, title, color string, r downtimeResult) {
 	const (
 		left, height = 60, 140
-		perSecond    = 1.6
+		perSecond    = 2.0
 		bin          = 5
-		until        = 420
+		until        = 330
 	)
 	y := func(rate float64) float64 { return top + 20 + height*(3-math.Log10(max(0.1, rate)))/4 }
 	fmt.Fprintf(b, `<text x="%d" y="%.0f" font-size="14">%s</text>`+"\n", left, top+8, title)

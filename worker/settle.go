@@ -88,12 +88,19 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	r.forget(t)
 }
 
-// forget ends what there is of a task.
+// forget ends what there is of a task. If it may be one that is left, nothing of its key is to overtake it.
 func (r *run) forget(t task) {
 	t.beat.stop()
-	if t.lane != nil {
+	if t.lane != nil && !r.ending() {
 		r.lanes.free(t.lane)
 	}
+}
+
+// ending reports whether what is not settled by now is left to the broker.
+func (r *run) ending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost != nil || r.working.Err() != nil
 }
 
 // ack acknowledges a message. If that fails it is tried again until the drain ends.
@@ -135,11 +142,14 @@ func (r *run) deadLetter(ctx context.Context, t task, reason error) bool {
 	if err != nil {
 		r.unsettled(t, "publishing a dead letter", err)
 	}
+	if errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
+	}
 	switch {
 	case err == nil, errors.Is(err, redelivery.ErrNotHeld):
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
 		r.ack(t)
-	case errors.Is(err, redelivery.ErrClosed), r.working.Err() != nil:
+	case errors.Is(err, redelivery.ErrClosed), r.ending():
 		r.leave(t, "the dead letter could not be published", err)
 	default:
 		return false
