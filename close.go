@@ -9,7 +9,9 @@ import (
 // Close returns no goroutine of the Consumer is left, but for one that still waits for pulsar-client-go to make a producer of
 // the retry or dead letter topic, and one that is in a callback, as where that calls Close. Calling it again does nothing.
 func (c *Consumer) Close() {
+	closes := false
 	c.once.Do(func() {
+		closes = true
 		c.life.closing.Store(true)
 		c.calls.Shut() // what upstream is asked for after it has closed can hang
 		c.crew.Shut()
@@ -25,6 +27,9 @@ func (c *Consumer) Close() {
 		c.crew.Wait(math.MaxInt64)
 		close(c.closed)
 	})
+	if closes && c.observed.Closed != nil {
+		c.observed.Closed(c)
+	}
 }
 
 // call calls the inner consumer, unless it is being closed.

@@ -41,6 +41,7 @@ type Consumer struct {
 	tally     struct{ swallowed, failed atomic.Uint64 }
 	warned    atomic.Bool  // of many unacknowledged messages
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
+	observed  observed
 }
 
 // life says until when what was begun is to go on.
@@ -88,6 +89,7 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		closed:   make(chan struct{}),
 	}
 	c.publisher = newPublisher(s, p)
+	c.observe()
 	messages := chanOf(consumer)
 	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
 	if p != nil {
@@ -95,6 +97,9 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		p.hooks.outer.Store(c)
 	}
 	c.intake = intake.New(consumer, messages, c.life.ended.Done(), c.hooks.mayBeClosed)
+	if c.observed.Subscribed != nil {
+		c.observed.Subscribed(c)
+	}
 	c.outlet.ch = make(chan pulsar.ConsumerMessage)
 	if p != nil && p.opts.MessageChannel != nil {
 		c.outlet.ch = p.opts.MessageChannel
@@ -116,6 +121,8 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		Ask:           c.ask,
 		Wake:          c.intakeWake,
 		GiveUp:        func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
+		Observed:      c.observed.any,
+		TimedOut:      c.timedOut(),
 	}
 	if p != nil {
 		p.ledgerOptions(&o)
@@ -140,9 +147,10 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 func (c *Consumer) intakeWake() { c.intake.Wake() }
 
 // ask requests a message. The inner consumer sends requests with its next tick.
-func (c *Consumer) ask(child pulsar.Consumer, id pulsar.MessageID) {
+func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
 	c.hooks.asked()
 	child.NackID(id)
+	c.asked(topic, id)
 }
 
 // Seek resets the subscription to a message id. What was received before is forgotten: nothing of it is redelivered for a
@@ -201,12 +209,14 @@ type Stats struct {
 	Swallowed   uint64 // copies of messages settled already; they were acknowledged again and not handed out
 	Late        uint64 // redeliveries that the broker took over a second for
 	Failed      uint64 // what could not be done and could not be returned as an error either; each is logged
+
+	OldestWaiting time.Duration // for how long the one of Waiting has waited that waits longest; 0 without WithObserver
 }
 
 // Stats returns what the Consumer did until now, and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load()}
+	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
 }
 
 // RedeliveryCount returns how often msg was delivered before, as the policies see it: the larger of the broker's count and
@@ -226,6 +236,11 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 
 // fail reports what cannot be returned.
 func (c *Consumer) fail(what string, err error, attrs ...any) {
+	c.report(what, err, attrs...)
+	c.failed(what, err)
+}
+
+func (c *Consumer) report(what string, err error, attrs ...any) {
 	c.tally.failed.Add(1)
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 }

@@ -57,10 +57,11 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
+	if reflect.TypeOf(msg) == c.raw.Load() {
+		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), HasHand: true}, nil
+	}
 	if m, ok := msg.(*handedOver); ok {
 		n.Hand, n.HasHand = m.hand, true
-	} else if reflect.TypeOf(msg) == c.raw.Load() {
-		n.HasHand = true
 	}
 	n.ID = msg.ID()
 	if err := checkID(n.ID); err != nil {

@@ -85,7 +85,9 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 		c.move(d, *delay)
 		return nil
 	}
-	c.ledger.Nack(d, *delay, d.Message, ledger.Failed)
+	if s, had := c.ledger.Fail(d, *delay, d.Message); had {
+		c.nacked(s, msg, *delay)
+	}
 	return nil
 }
 

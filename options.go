@@ -45,6 +45,7 @@ type settings struct {
 	rewinds          bool // the subscription is Exclusive or Failover
 	holdLimit        int64
 	logger           *slog.Logger
+	observers        []Observer
 }
 
 func invalid(option string, value any, want string) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -70,6 +71,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	c.moveTo(&c.publisher.dead, d, why, c.delay(c.settings.nackBackoff, d.Count), "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
+			publishing.Of(ctx).For(publishing.MaxDeliveries)
 			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
 		})
 }

@@ -28,7 +28,13 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	}
 	msg := messageOf(d)
 	c.intercept(d, msg)
+	if !c.observed.any {
+		c.hold(d)
+		return msg, nil
+	}
+	told := c.delivery(d, msg)
 	c.hold(d)
+	c.delivered(told)
 	return msg, nil
 }
 
@@ -67,7 +73,8 @@ func (c *Consumer) feed() {
 		if !c.outside(func() { c.intercept(d, msg) }) {
 			return
 		}
-		if c.offer(era, d, msg) && !c.outside(func() { c.hold(d) }) {
+		told := c.delivery(d, msg)
+		if c.offer(era, d, msg) && !c.outside(func() { c.hold(d); c.delivered(told) }) {
 			return
 		}
 	}
@@ -211,6 +218,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
 		c.tally.swallowed.Add(1)
 		c.start(&c.swallows, func(context.Context) { c.ackAgain("a settled message again", cm.Consumer, cm.ID()) })
 	}
+	c.arrived(cm, verdict)
 	return d, verdict == ledger.Deliver
 }
 

@@ -116,6 +116,7 @@ func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Me
 		c.finishSettling(&s, ErrClosed)
 		return func() error { return ErrClosed }
 	}
+	ctx, told := c.publishes(ctx, s, msg)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.life.ended, func() { cancel(ErrClosed) })
 	end := func(err error) error {
@@ -125,6 +126,7 @@ func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Me
 		cancel(nil)
 		c.calls.Leave()
 		c.finishSettling(&s, err)
+		told(err)
 		return err
 	}
 	started := false

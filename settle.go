@@ -18,7 +18,7 @@ func (c *Consumer) Ack(msg pulsar.Message) error {
 	if err != nil {
 		return err
 	}
-	return c.settle(n, final, pulsar.Consumer.AckID)
+	return c.settle(n, msg, final, pulsar.Consumer.AckID)
 }
 
 // AckID is Ack by message id.
@@ -26,7 +26,7 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
 	}
-	return c.settle(ledger.Name{ID: id}, final, pulsar.Consumer.AckID)
+	return c.settle(ledger.Name{ID: id}, nil, final, pulsar.Consumer.AckID)
 }
 
 // AckWithTxn acknowledges a message in a transaction. Its delay and its ack timeout end; if the transaction is aborted the
@@ -42,7 +42,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	return c.settle(n, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
 		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
 	})
 }
@@ -55,12 +55,19 @@ const (
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
 // does not count towards a batch.
-func (c *Consumer) settle(n ledger.Name, inTransaction bool, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
+	ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
 	if !c.calls.Enter() {
 		return ErrClosed
 	}
+	var s ledger.Settling
+	if c.observed.Settled != nil {
+		began := c.ledger.Now()
+		defer func() { c.acked(began, n, msg, &s, err) }()
+	}
 	defer c.calls.Leave()
-	s, standing, _ := c.ledger.Settle(context.Background(), c.life.ended, n)
+	var standing ledger.Standing
+	s, standing, _ = c.ledger.Settle(context.Background(), c.life.ended, n)
 	switch standing {
 	case ledger.Busy:
 		return ErrClosed
@@ -106,9 +113,13 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	if !c.calls.Enter() {
 		return ErrClosed
 	}
+	lists := map[pulsar.Consumer]*ackList{}
+	if c.observed.Settled != nil {
+		began := c.ledger.Now()
+		defer func() { c.ackedLists(began, lists) }()
+	}
 	defer c.calls.Leave()
 	var busy []pulsar.MessageID
-	lists := map[pulsar.Consumer]*ackList{}
 	list := func(consumer pulsar.Consumer) *ackList {
 		if lists[consumer] == nil {
 			lists[consumer] = &ackList{}
@@ -158,6 +169,12 @@ type ackList struct {
 	given     []pulsar.MessageID
 	settlings []ledger.Settling // without a Consumer if the ledger does not know the message
 	errs      []error
+	acked     []acked // for observers
+}
+
+type acked struct {
+	settling ledger.Settling
+	err      error
 }
 
 func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
@@ -193,6 +210,9 @@ func (l *ackList) finish(c *Consumer, err error) {
 			err = l.errs[i]
 		}
 		c.finishSettling(&settlings[i], err)
+		if c.observed.Settled != nil {
+			l.acked = append(l.acked, acked{settlings[i], err})
+		}
 	}
 }
 
@@ -219,9 +239,12 @@ func (c *Consumer) ackCumulative(n ledger.Name) error {
 	if consumer == nil {
 		consumer = c.inner
 	}
+	began := c.begin()
 	if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
 		return err
 	}
-	c.ledger.SettleTo(n)
+	for _, s := range c.ledger.SettleTo(n) {
+		c.acked(began, n, nil, &s, nil)
+	}
 	return nil
 }

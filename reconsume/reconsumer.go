@@ -18,6 +18,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 var (
@@ -151,6 +152,7 @@ func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	if cm.Message == nil {
 		return failed(errNoMessage)
 	}
+	publishing.Of(ctx).DeadLetter(r.o.DeadLetterTopic, reason)
 	return r.publish(ctx, r.deadLetters.start, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
 }
 
@@ -160,11 +162,14 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry
 		return failed(errNoMessage)
 	}
 	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
-		props := r.o.deadLetterProperties(cm.Message, retry.custom, fmt.Errorf("reconsumed %d times", n))
+		why := fmt.Errorf("reconsumed %d times", n)
+		props := r.o.deadLetterProperties(cm.Message, retry.custom, why)
+		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.deadLetters.start, cm, props, 0)
 	}
 	retry.delay = min(max(0, retry.delay), maxDelay)
+	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, retry.delay)
 	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
 }
 

@@ -28,11 +28,13 @@ const (
 // retries reports whether the message is to be tried again.
 func (o outcome) retries() bool { return o.verb == nack || o.verb == again }
 
-// outcomeOf is the table of the package's documentation, but for nil.
+// outcomeOf is the table of the package's documentation.
 func outcomeOf(err error) outcome {
 	var permanent *permanentError
 	var retry *retryAfterError
 	switch {
+	case err == nil:
+		return outcome{verb: ack}
 	case errors.As(err, &permanent):
 		return outcome{verb: dead, err: reason(err)}
 	case errors.As(err, &retry):

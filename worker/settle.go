@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -18,15 +19,13 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// verdict decides what an error means.
-func (r *run) verdict(err error) outcome {
-	if err != nil && r.classify != nil {
-		err = r.classified(err)
+// classifyAll has the classifier, if there is one, look at the errors of a handler.
+func (r *run) classifyAll(errs []error) {
+	for i, err := range errs {
+		if err != nil && r.classify != nil {
+			errs[i] = r.classified(err)
+		}
 	}
-	if err == nil {
-		return outcome{verb: ack}
-	}
-	return outcomeOf(err)
 }
 
 // judge decides what becomes of a message that is to be tried again.
@@ -60,10 +59,11 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	case dead:
 		r.counts.permanent.Add(1)
 	}
+	because := publishing.Because(ctx, publishing.Permanent)
 	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
-		o.verb, o.or = dead, nack
+		o.verb, o.or, because = dead, nack, publishing.Because(ctx, publishing.MaxDeliveries)
 	}
-	if o.verb == dead && !r.deadLetter(ctx, t, o.err) {
+	if o.verb == dead && !r.deadLetter(because, t, o.err) {
 		o.verb = o.or
 	}
 	switch o.verb {

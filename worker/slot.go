@@ -123,6 +123,7 @@ func (s *slot) call(tasks []task) {
 			t.beat.endAt(since.Add(s.timeout))
 		}
 	}
+	s.tellHandling(tasks)
 	s.handle(ctx, tasks, s.errs)
 }
 
@@ -154,9 +155,11 @@ func (s *slot) end(n int, probe bool) {
 
 // decide makes outcomes of what the handler returned for n tasks.
 func (s *slot) decide(n int, probe bool) {
+	s.classifyAll(s.errs[:n])
+	s.tellHandled(s.tasks[:n], s.errs, time.Since(s.since))
 	s.outcomes = s.outcomes[:0]
 	for _, err := range s.errs[:n] {
-		s.outcomes = append(s.outcomes, s.verdict(err))
+		s.outcomes = append(s.outcomes, outcomeOf(err))
 	}
 	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
 	for i, o := range s.outcomes {

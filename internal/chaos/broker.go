@@ -60,21 +60,41 @@ func (b *broker) rest(ctx context.Context, method, path string, body, answer any
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
-// backlog returns how many messages of a topic are not acknowledged; -1 if there is no subscription to ask about.
-func (b *broker) backlog(ctx context.Context, topic string) int {
+// state is what the broker says about the subscriptions of a topic.
+type state struct {
+	backlog int // messages that are not acknowledged
+	unacked int // of these, sent to consumers
+	permits int // that consumers gave and the broker did not use
+	out     int // messages sent until now
+}
+
+// isStuck reports whether the broker could send something and does not. It happens to every client now and then.
+func (s state) isStuck() bool { return s.backlog > 0 && s.unacked <= 0 && s.permits > 0 }
+
+// state asks for it; ok is false if there is no subscription to ask about.
+func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 	var stats struct {
 		Subscriptions map[string]struct {
-			Backlog int `json:"msgBacklog"`
+			Backlog   int `json:"msgBacklog"`
+			Unacked   int `json:"unackedMessages"`
+			Out       int `json:"msgOutCounter"`
+			Consumers []struct {
+				Permits int `json:"availablePermits"`
+			}
 		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := b.rest(ctx, "GET", topic+"/stats", nil, &stats); err != nil || len(stats.Subscriptions) == 0 {
-		return -1
+		return sum, false
 	}
-	sum := 0
 	for _, s := range stats.Subscriptions {
-		sum += s.Backlog
+		sum.backlog += s.Backlog
+		sum.unacked += s.Unacked
+		sum.out += s.Out
+		for _, c := range s.Consumers {
+			sum.permits += c.Permits
+		}
 	}
-	return sum
+	return sum, true
 }

@@ -26,6 +26,7 @@ const (
 // result is what became of all messages of a trial.
 type result struct {
 	processed, duplicates, lost, early int
+	stuck                              int // came only with another consumer, since the broker did not send them
 	earliest, stall                    time.Duration
 	examples                           []string
 }
@@ -102,6 +103,14 @@ func (m *model) heal() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.healed = time.Now()
+}
+
+// stuck notes that the broker does not send so many messages. Another consumer gets them, to which those that the last one had
+// count as new.
+func (m *model) stuck(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.result.stuck = n
 }
 
 func (m *model) progress() counts {

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -62,10 +63,17 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		return result{}, err
 	}
 	t.model.heal()
-	if err := t.drain(ctx); err != nil {
-		return t.model.finish(), err
+	err = t.drain(ctx)
+	var stuck *stuckError
+	if errors.As(err, &stuck) { // whether they are lost another consumer shows
+		t.model.stuck(stuck.backlog)
+		t.stop()
+		t.local, t.others = nil, nil
+		if err = t.start(ctx); err == nil {
+			err = t.drain(ctx)
+		}
 	}
-	return t.model.finish(), nil
+	return t.model.finish(), err
 }
 
 // send publishes the messages, every other hundred in batches of ten, and knows that the broker has them.
@@ -200,6 +208,16 @@ func (t *trial) until(ctx context.Context, what string, reached func(counts) boo
 	}
 }
 
+// stuckError says that the broker does not send its backlog, although it could.
+type stuckError struct{ state }
+
+func (e *stuckError) Error() string {
+	return fmt.Sprintf("the broker sends nothing of its backlog of %d, with %d permits", e.backlog, e.permits)
+}
+
+// patience is how long the broker may do nothing with its backlog.
+const patience = 30 * time.Second
+
 // drain waits until the broker has nothing left, and then for what might come twice.
 func (t *trial) drain(ctx context.Context) error {
 	topics := []string{t.work.Topic}
@@ -207,10 +225,20 @@ func (t *trial) drain(ctx context.Context) error {
 		topics = append(topics, t.work.Topic+"-"+subscription+pulsar.RetryTopicSuffix)
 	}
 	for _, topic := range topics {
-		for n := -1; n != 0; n = t.broker.backlog(ctx, topic) {
+		last, since := state{}, time.Now()
+		for {
+			s, ok := t.broker.state(ctx, topic)
+			if ok && s.backlog == 0 {
+				break
+			}
+			if last.out != s.out || !s.isStuck() {
+				last, since = s, time.Now()
+			} else if time.Since(since) > patience {
+				return &stuckError{s}
+			}
 			t.show("waiting for the rest: %v", t.model.progress())
 			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return fmt.Errorf("the broker still has %d messages of %s: %w", n, topic, context.Cause(ctx))
+				return fmt.Errorf("the broker still has %d messages of %s: %w", s.backlog, topic, context.Cause(ctx))
 			}
 		}
 	}

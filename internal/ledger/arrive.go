@@ -24,7 +24,9 @@ type Verdict uint8
 
 const (
 	Deliver Verdict = iota // hand it to the application, which has it from now on
-	Hold                   // nothing: it is kept, or dropped, until it is due
+	Hold                   // nothing: it is kept until it is due
+	Drop                   // nothing: it could not be kept, and is asked for when due
+	Skip                   // nothing: the application gets another copy of it
 	Swallow                // acknowledge it again, silently: the application settled it
 )
 
@@ -39,14 +41,14 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return d, Hold
+		return d, Skip
 	}
 	t, id := &l.table, cm.ID()
 	s := t.stream(cm.Topic(), cm.Consumer)
 	if s.log.taken++; s.inactive { // it was prefetched before
 		l.stats.Dropped++
 		s.missed = id
-		return d, Hold
+		return d, Drop
 	}
 	ref, e := t.add(id, s)
 	t.follow(s, ref.slot())
@@ -63,23 +65,21 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 	r := e.at(ref.index())
 	switch r.state {
 	case unseen:
-		l.first(ref, e, cm, retry)
-		if r.state == waiting {
-			return d, Hold
-		}
+		v = l.first(ref, e, cm, retry)
 	case acked:
 		l.repeated(e)
 		return d, Swallow
 	default:
-		if !l.copy(ref, e, r, cm) {
-			return d, Hold
-		}
+		v = l.copy(ref, e, r, cm)
+	}
+	if v != Deliver {
+		return d, v
 	}
 	return Delivery{cm.Consumer, cm.Message, ref, r.count, r.hand, false, id}, Deliver
 }
 
 // first enters a message that was not seen before.
-func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry) {
+func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry) Verdict {
 	count := cm.RedeliveryCount()
 	if b := e.batch; e.isBatch() {
 		if b.seen == 0 {
@@ -88,16 +88,18 @@ func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry
 		count = min(b.base, count)
 	}
 	r := l.table.enter(ref, e, cm.ID(), count+min(retry.Count, ^count))
-	if retry.Wait > 0 {
-		l.table.move(ref, r, waiting)
-		r.flags |= postponed
-		l.held(l.table.keep(ref, e, cm.Message, false))
-		l.nacks.TrackFor(uint64(ref), retry.Wait)
+	if retry.Wait <= 0 {
+		return Deliver
 	}
+	l.table.move(ref, r, waiting)
+	r.flags |= postponed
+	l.nacks.TrackFor(uint64(ref), retry.Wait)
+	l.waitsFor(ref, retry.Wait, NoCause)
+	return l.held(l.table.keep(ref, e, cm.Message, false))
 }
 
-// copy takes another delivery of a message that is not settled, and reports whether it is handed out.
-func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (handed bool) {
+// copy takes another delivery of a message that is not settled.
+func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (v Verdict) {
 	t := &l.table
 	l.repeated(e)
 	r.flags &^= doubtful
@@ -112,17 +114,18 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 		t.again(e, r, cm.Message)
 		t.hand(ref, r, cm.ID())
 		l.nacks.Untrack(uint64(ref))
-		return true
+		return Deliver
 	case ready: // one waits for the application already
+		v = Skip
 	default:
-		l.held(t.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
+		v = l.held(t.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
 	}
 	if r.state == held || r.state == settling && r.before == held {
 		t.newer[ref] = cm.ID()
 	} else {
 		t.name(ref, r, cm.ID())
 	}
-	return false
+	return v
 }
 
 // repeated notes that a message came more than once. Where nobody tells of lost connections that is the sign of one, and where
@@ -135,12 +138,13 @@ func (l *Ledger) repeated(e *entry) {
 }
 
 // held counts an early copy.
-func (l *Ledger) held(kept bool) {
+func (l *Ledger) held(kept bool) Verdict {
 	if kept {
 		l.stats.Held++
-	} else {
-		l.stats.Dropped++
+		return Hold
 	}
+	l.stats.Dropped++
+	return Drop
 }
 
 // Next returns the next message that is due and here; the application has it from now on.

@@ -45,11 +45,16 @@ type Options struct {
 	// Signals tells that Disconnected and Received are called.
 	Signals bool
 
-	// Ask requests a message, Wake tells that Next has one, GiveUp that the ack timeout of a last delivery is over, which
-	// then is the callee's to settle. They are called with no lock held.
-	Ask    func(pulsar.Consumer, pulsar.MessageID)
+	// Ask requests a message of a topic, Wake tells that Next has one, GiveUp that the ack timeout of a last delivery is over,
+	// which then is the callee's to settle. They are called with no lock held.
+	Ask    func(pulsar.Consumer, string, pulsar.MessageID)
 	Wake   func()
 	GiveUp func(Delivery)
+
+	// Observed tells that times are to be known, and TimedOut, if it is not nil, is told of ack timeouts but for those of
+	// last deliveries. It is called with no lock held.
+	Observed bool
+	TimedOut func(Settling)
 }
 
 // Ledger knows every message that was delivered and is not settled, and those of which copies may come. Any number of
@@ -59,6 +64,7 @@ type Ledger struct {
 	nacks    *nack.Tracker[uint64]       // of messages that wait: for their delay, or for what was asked for
 	timeouts *acktimeout.Tracker[uint64] // of messages that the application has
 	hasNext  atomic.Bool
+	start    time.Time
 
 	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table    table
@@ -70,6 +76,7 @@ type Ledger struct {
 	idleAt   time.Time
 	closed   bool
 	stats    Stats
+	reports  []Settling // of timeouts
 }
 
 // Stats counts what a Ledger did, and says what it has.
@@ -77,11 +84,12 @@ type Stats struct {
 	Waiting                          int
 	HeldBytes                        int64
 	Held, Dropped, Redelivered, Late uint64
+	Oldest                           time.Duration // for how long the message has waited that waits longest, if somebody observes
 }
 
 // New returns an empty Ledger. Close ends its goroutines.
 func New(o Options) *Ledger {
-	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}}
+	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}, start: time.Now()}
 	l.table = newTable(&l.o)
 	l.nacks = nack.New(nil, l.delaysOver)
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)
@@ -130,6 +138,7 @@ func (l *Ledger) Stats() Stats {
 	s := l.stats
 	s.Waiting = l.table.states[waiting] + l.table.states[due] + l.table.states[ready]
 	s.HeldBytes = l.table.shelf.bytes
+	s.Oldest = l.oldest()
 	return s
 }
 
@@ -237,7 +246,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 		if s.inactive = !active; s.inactive {
 			l.drop(s)
 		} else if s.missed != nil {
-			a = ask{s.consumer, s.missed}
+			a = ask{s.consumer, s.topic, s.missed}
 			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
 			l.unsent(s)
 		}

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 )
@@ -12,6 +13,9 @@ type Settling struct {
 	Consumer pulsar.Consumer
 	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
 	Count    uint32           // how often the application had it before
+	Attempts uint32           // how often it had it, this time included if it has it
+	Topic    string
+	Since    time.Duration // when the application got it, by Ledger.Now; less by what it waited since
 
 	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
 	// forgotten by Settled, and is a new one if it comes again.
@@ -102,6 +106,9 @@ func (l *Ledger) begin(ref Ref, r *record) Settling {
 		Consumer: item.Value.stream().consumer,
 		ID:       l.table.newest(ref, r),
 		Count:    r.count,
+		Attempts: attempts(r),
+		Topic:    item.Value.stream().topic,
+		Since:    l.since(ref),
 		entry:    item.Key,
 		epoch:    l.epoch,
 	}
@@ -114,6 +121,7 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer func() {
 		l.mu.Unlock()
+		l.report()
 		l.send(a)
 		if l.hasNext.Load() {
 			l.o.Wake()
@@ -164,6 +172,9 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
 	case r.state == due && was:
 		a = l.ask(ref, e, r)
 	case was:
+		if r.state == held {
+			l.timedOut(ref, e, r)
+		}
 		r.flags &^= timed
 		a = l.over(ref, e, r)
 	}
@@ -174,6 +185,7 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
 func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	t, s := &l.table, e.stream()
 	l.untrack(ref, r)
+	delete(l.table.times, ref)
 	t.drop(ref, e)
 	r.flags &= logged | repeated
 	t.move(ref, r, acked)
@@ -191,7 +203,9 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 }
 
 // SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement that succeeded.
-func (l *Ledger) SettleTo(n Name) {
+//
+// It returns them where somebody observes.
+func (l *Ledger) SettleTo(n Name) (settled []Settling) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.offer != nil {
@@ -199,7 +213,7 @@ func (l *Ledger) SettleTo(n Name) {
 	}
 	s := l.streamOf(n)
 	if s == nil {
-		return
+		return nil
 	}
 	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
 	for slot := s.list.head; slot != none; {
@@ -216,6 +230,10 @@ func (l *Ledger) SettleTo(n Name) {
 						close(over)
 						delete(l.settling, ref)
 					}
+					if l.table.times != nil {
+						settled = append(settled, Settling{Consumer: s.consumer, Topic: s.topic, ID: r.id,
+							Attempts: attempts(r), Since: l.since(ref)})
+					}
 					l.settled(ref, e, r)
 				}
 			}
@@ -224,6 +242,7 @@ func (l *Ledger) SettleTo(n Name) {
 		}
 		slot = next
 	}
+	return settled
 }
 
 // streamOf returns the partition that a message is of.

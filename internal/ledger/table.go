@@ -26,10 +26,12 @@ type table struct {
 	newer map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
 	older map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked map[uint32]request         // the last request for an entry, as long as its answer may come
+
+	times map[Ref]timing // of what is not settled; nil if nobody observes
 }
 
 func newTable(o *Options) table {
-	return table{
+	t := table{
 		o:       o,
 		entries: slotmap.New[entryID, entry](func(id entryID) uint32 { return slotmap.HashUint64(uint64(id.ledger)<<32 + uint64(id.entry)) }),
 		streams: map[string]*stream{},
@@ -39,6 +41,10 @@ func newTable(o *Options) table {
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
 	}
+	if o.Observed {
+		t.times = map[Ref]timing{}
+	}
+	return t
 }
 
 // entryID names an entry of a topic. Shadow topics have the ids of their source.
@@ -312,6 +318,7 @@ func (t *table) again(e *entry, r *record, msg pulsar.Message) {
 
 // forget lets go of a message that is somebody else's now: another consumer's, a transaction's, the broker's.
 func (t *table) forget(ref Ref, e *entry, r *record) {
+	delete(t.times, ref)
 	t.drop(ref, e)
 	delete(t.newer, ref)
 	t.states[r.state]--

@@ -78,14 +78,28 @@ const (
 // msg is nil if there is no more than its id; one that is to be published elsewhere is kept here wherever it is to wait. Nack
 // reports whether it is kept.
 func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (kept bool) {
+	_, _, kept = l.nack(d, delay, msg, why)
+	return kept
+}
+
+// Fail is Nack of a message that the application failed on. It returns how the message stood, and whether the application had
+// it.
+func (l *Ledger) Fail(d Delivery, delay time.Duration, msg pulsar.Message) (s Settling, had bool) {
+	s, had, _ = l.nack(d, delay, msg, Failed)
+	return s, had
+}
+
+func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
 	delay = max(0, delay)
 	l.mu.Lock()
 	t, ref := &l.table, d.Ref
 	e, r := t.at(ref)
 	if !l.isCurrent(r, d) {
 		l.mu.Unlock()
-		return false
+		return s, false, false
 	}
+	s = Settling{Consumer: e.stream().consumer, Topic: e.stream().topic, ID: r.id, Attempts: attempts(r), Since: l.since(ref)}
+	l.waitsFor(ref, delay, Nacked)
 	if r.flags.has(timed) {
 		l.timeouts.Untrack(uint64(ref))
 		r.flags &^= timed
@@ -109,7 +123,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	l.nacks.TrackFor(uint64(ref), delay)
 	l.mu.Unlock()
 	l.send(a)
-	return kept
+	return s, true, kept
 }
 
 // Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
@@ -122,6 +136,7 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	}
 	r.flags |= timed
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
+	l.timesOut(d.Ref, timeout)
 	if l.isLast(r) {
 		l.table.keep(d.Ref, e, d.Message, false)
 	}
@@ -141,6 +156,7 @@ func (l *Ledger) Touch(n Name) bool {
 		return false
 	}
 	if r.flags.has(timed) { // else it is about to be
+		l.timesOut(ref, 0)
 		return l.timeouts.Touch(uint64(ref))
 	}
 	return true
@@ -163,13 +179,14 @@ func (l *Ledger) AckDeadline(d Delivery) time.Time {
 // ask is a request for a message; consumer is nil for none.
 type ask struct {
 	consumer pulsar.Consumer
+	topic    string
 	id       pulsar.MessageID
 }
 
 func (l *Ledger) send(asks ...ask) {
 	for _, a := range asks {
 		if a.consumer != nil {
-			l.o.Ask(a.consumer, a.id)
+			l.o.Ask(a.consumer, a.topic, a.id)
 		}
 	}
 }
@@ -224,12 +241,14 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 				last = append(last, Delivery{e.stream().consumer, l.table.drop(ref, e), ref, r.count, r.hand, false, r.id})
 				continue
 			}
+			l.timedOut(ref, e, r)
 			asks = append(asks, l.over(ref, e, r))
 		case settling:
 			r.flags |= overdue
 		}
 	}
 	l.mu.Unlock()
+	l.report()
 	l.send(asks...)
 	for _, d := range last {
 		l.o.GiveUp(d)
@@ -330,5 +349,5 @@ func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
 		s.log.asking = l.asking()
 		l.unsent(s)
 	}
-	return ask{s.consumer, l.table.newest(ref, r)}
+	return ask{s.consumer, s.topic, l.table.newest(ref, r)}
 }

@@ -1,0 +1,76 @@
+// Package publishing carries a note along with the publishing of a retry or a dead letter: what whoever asked for it knows,
+// and what whoever published it decided. An observer is told of both.
+package publishing
+
+import (
+	"context"
+	"time"
+)
+
+// Reason says why a message became a dead letter. The values are those of redelivery.Reason.
+type Reason uint8
+
+const (
+	None Reason = iota
+	MaxDeliveries
+	Permanent
+	Explicit
+)
+
+// Note is written by the goroutine that publishes, and read once that is over. Methods of a nil Note do nothing.
+type Note struct {
+	Topic  string        // that was published to
+	Delay  time.Duration // of a retry
+	Dead   bool          // it was a dead letter
+	Reason Reason        // of a dead letter
+	Why    error         // likewise
+}
+
+type noteKey struct{}
+
+// With returns a context with a Note for the publishing of one message. Its reason is that of Because, or Explicit.
+func With(ctx context.Context) (context.Context, *Note) {
+	n := &Note{Reason: Explicit}
+	if reason, ok := ctx.Value(reasonKey{}).(Reason); ok {
+		n.Reason = reason
+	}
+	return context.WithValue(ctx, noteKey{}, n), n
+}
+
+// Of returns the context's Note, or nil.
+func Of(ctx context.Context) *Note {
+	if ctx == nil {
+		return nil
+	}
+	n, _ := ctx.Value(noteKey{}).(*Note)
+	return n
+}
+
+type reasonKey struct{}
+
+// Because returns a context for a dead letter with a reason that its caller knows.
+func Because(ctx context.Context, reason Reason) context.Context {
+	return context.WithValue(ctx, reasonKey{}, reason)
+}
+
+// For notes the reason of a dead letter.
+func (n *Note) For(reason Reason) *Note {
+	if n != nil {
+		n.Reason = reason
+	}
+	return n
+}
+
+// Retry notes that a message goes to a retry topic.
+func (n *Note) Retry(topic string, delay time.Duration) {
+	if n != nil {
+		n.Topic, n.Delay = topic, delay
+	}
+}
+
+// DeadLetter notes that a message goes to a dead letter topic.
+func (n *Note) DeadLetter(topic string, why error) {
+	if n != nil {
+		n.Topic, n.Dead, n.Why = topic, true, why
+	}
+}

@@ -1,0 +1,137 @@
+// Package metrics makes Prometheus metrics of what Consumers and Workers do. docs/observability.md has what each metric means, what
+// to alert on, and a dashboard.
+//
+// Every metric has the label subscription, and WithTopic adds the topic; none has the partition, or anything else whose values
+// grow with the number of consumers or messages.
+package metrics
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// Metrics are registered once, for any number of Consumers and their Workers. Any number of goroutines may use them.
+type Metrics struct {
+	settings
+	settled, redelivered, deadLetters, failures *prometheus.CounterVec
+	swallowed, dropped                          *prometheus.CounterVec
+	lateness, attempts, handlers                *prometheus.HistogramVec
+	gauges                                      []gauge
+
+	consumers sync.Map // of *consumer by *redelivery.Consumer, of those that are not closed
+}
+
+// Option configures Metrics.
+type Option func(*settings) error
+
+type settings struct {
+	topic bool
+}
+
+// WithTopic (default: the subscription alone) adds the label topic, without partition, to counters and histograms. Each topic and
+// each retry topic then has series of its own: do not use it with patterns that match many.
+func WithTopic() Option {
+	return func(s *settings) error {
+		s.topic = true
+		return nil
+	}
+}
+
+// New registers metrics, or returns those that reg has already, if their options are the same: Registries are shared, and a second
+// Consumer must not lose its metrics. An error is reg's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
+func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
+	if reg == nil {
+		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer", redelivery.ErrInvalidOption)
+	}
+	m := &Metrics{}
+	for i, option := range options {
+		if option == nil {
+			return nil, fmt.Errorf("%w: metrics: option %d is nil, want an Option", redelivery.ErrInvalidOption, i+1)
+		}
+		if err := option(&m.settings); err != nil {
+			return nil, err
+		}
+	}
+	m.make()
+	var registered prometheus.AlreadyRegisteredError
+	switch err := reg.Register(m); {
+	case err == nil:
+		return m, nil
+	case errors.As(err, &registered):
+		if existing, ok := registered.ExistingCollector.(*Metrics); ok {
+			return existing, nil
+		}
+		return nil, fmt.Errorf("metrics: %w", err)
+	default:
+		return nil, fmt.Errorf("metrics: %w", err)
+	}
+}
+
+// Buckets of the histograms: lateness and handlers in seconds.
+var (
+	latenessBuckets = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	attemptsBuckets = []float64{1, 2, 3, 5, 8, 13, 21}
+	handlerBuckets  = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+)
+
+func (m *Metrics) make() {
+	labels := func(more ...string) []string {
+		all := []string{"subscription"}
+		if m.topic {
+			all = append(all, "topic")
+		}
+		return append(all, more...)
+	}
+	counter := func(name, help string, more ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels(more...))
+	}
+	histogram := func(name, help string, buckets []float64, more ...string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: buckets}, labels(more...))
+	}
+	m.settled = counter("redelivery_settled_total",
+		"Messages by what became of them: acked, nacked, timed_out, reconsumed, dead_lettered.", "outcome")
+	m.redelivered = counter("redelivery_redelivered_total",
+		"Messages handed out again, by cause: nack, timeout, retry_topic, reconnect.", "cause")
+	m.deadLetters = counter("redelivery_dead_letters_total",
+		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, explicit.", "reason")
+	m.failures = counter("redelivery_failures_total",
+		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback.", "operation")
+	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
+	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the hold limit; they are asked for when due.")
+	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
+		latenessBuckets, "cause")
+	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
+		attemptsBuckets, "outcome")
+	m.handlers = histogram("redelivery_handler_duration_seconds",
+		"How long Workers' handlers took, by what became of the message.", handlerBuckets, "outcome")
+	m.gauges = newGauges()
+}
+
+// collectors are those that keep figures. Gauges come from the Consumers.
+func (m *Metrics) collectors() []prometheus.Collector {
+	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped,
+		m.lateness, m.attempts, m.handlers}
+}
+
+// Describe is for the registry.
+func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
+	for _, c := range m.collectors() {
+		c.Describe(ch)
+	}
+	for _, g := range m.gauges {
+		ch <- g.desc
+	}
+}
+
+// Collect is for the registry.
+func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
+	for _, c := range m.collectors() {
+		c.Collect(ch)
+	}
+	m.collectGauges(ch)
+}

@@ -1,0 +1,337 @@
+package metrics_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/metrics"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+var silent = slog.New(slog.DiscardHandler)
+
+func newClient(t testing.TB) pulsar.Client {
+	server, err := pulsartest.Start()
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: plog.NewLoggerWithSlog(silent)})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func send(t testing.TB, client pulsar.Client, topic string, payloads ...string) {
+	t.Helper()
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(t, err)
+	defer p.Close()
+	for _, payload := range payloads {
+		_, err := p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)})
+		require.NoError(t, err)
+	}
+}
+
+func subscribe(t testing.TB, client pulsar.Client, topic, subscription string, options ...redelivery.Option) *redelivery.Consumer {
+	t.Helper()
+	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		DLQ:                         &pulsar.DLQPolicy{MaxDeliveries: 2}},
+		append(options, redelivery.WithLogger(silent), redelivery.WithNackRedeliveryDelay(20*time.Millisecond))...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// value returns the sum of a metric's series that have all of some labels, "name=value" each; of a histogram its count.
+func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string) (sum float64, series int) {
+	t.Helper()
+	families, err := reg.Gather()
+	require.NoError(t, err)
+	for _, f := range families {
+		if f.GetName() != name {
+			continue
+		}
+	next:
+		for _, m := range f.GetMetric() {
+			has := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()+"="+l.GetValue()] = true
+			}
+			for _, l := range labels {
+				if !has[l] {
+					continue next
+				}
+			}
+			series++
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue() + float64(m.GetHistogram().GetSampleCount())
+		}
+	}
+	return sum, series
+}
+
+// TestMetrics has every metric, after a Worker has met every outcome.
+func TestMetrics(t *testing.T) {
+	for _, byTopic := range []bool{false, true} {
+		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
+			reg := prometheus.NewRegistry()
+			var options []metrics.Option
+			if byTopic {
+				options = append(options, metrics.WithTopic())
+			}
+			m, err := metrics.New(reg, options...)
+			require.NoError(t, err)
+			client := newClient(t)
+			c := subscribe(t, client, "orders", "billing", m.Observe())
+			blocked, release := make(chan struct{}), make(chan struct{})
+			var once sync.Once
+			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+				switch string(msg.Payload()) {
+				case "permanent":
+					return worker.Permanent(errors.New("never"))
+				case "fails":
+					return errors.New("not now")
+				case "blocks":
+					once.Do(func() { close(blocked) })
+					<-release
+				}
+				return nil
+			}, worker.WithConcurrency(2), worker.WithLogger(silent))
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(context.Background())
+			done := make(chan error, 1)
+			go func() { done <- w.Run(ctx) }()
+			send(t, client, "orders", "good", "permanent", "fails", "blocks")
+			<-blocked
+			topic := ""
+			if byTopic {
+				topic = "topic=persistent://public/default/orders"
+			}
+			is := func(want float64, name string, labels ...string) {
+				t.Helper()
+				if topic != "" && !strings.Contains(name, "active") && name != "redelivery_paused" {
+					labels = append(labels, topic)
+				}
+				assert.EventuallyWithT(t, func(c *assert.CollectT) {
+					got, _ := value(t, reg, name, append(labels, "subscription=billing")...)
+					assert.InDelta(c, want, got, 0, "%s %v", name, labels)
+				}, 10*time.Second, 10*time.Millisecond)
+			}
+			is(1, "redelivery_settled_total", "outcome=acked")
+			is(1, "redelivery_settled_total", "outcome=nacked")
+			is(2, "redelivery_settled_total", "outcome=dead_lettered")
+			is(0, "redelivery_settled_total", "outcome=timed_out")
+			is(1, "redelivery_dead_letters_total", "reason=permanent")
+			is(1, "redelivery_dead_letters_total", "reason=max_deliveries")
+			is(0, "redelivery_dead_letters_total", "reason=explicit")
+			is(1, "redelivery_redelivered_total", "cause=nack")
+			is(1, "redelivery_lateness_seconds", "cause=nack")
+			is(2, "redelivery_attempts", "outcome=dead_lettered")
+			is(2, "redelivery_handler_duration_seconds", "outcome=nacked")
+			is(1, "redelivery_handler_duration_seconds", "outcome=dead_lettered")
+			is(0, "redelivery_failures_total")
+			is(0, "redelivery_swallowed_total")
+			is(0, "redelivery_dropped_total")
+			is(1, "redelivery_handlers_active")
+			is(0, "redelivery_paused")
+			w.Pause()
+			is(1, "redelivery_paused")
+			w.Resume()
+			is(0, "redelivery_paused")
+			close(release)
+			is(0, "redelivery_handlers_active")
+			stop()
+			require.NoError(t, <-done)
+			c.Nack(nil)
+			topic = ""
+			is(1, "redelivery_failures_total", "operation=nack")
+
+			problems, err := testutil.GatherAndLint(reg)
+			require.NoError(t, err)
+			assert.Equal(t, []promlint.Problem(nil), problems)
+			c.Close()
+			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused"} {
+				_, series := value(t, reg, "redelivery_"+gauge)
+				assert.Zero(t, series, "%s is left after Close", gauge)
+			}
+		})
+	}
+}
+
+// TestWaiting has the gauges of what waits, summed over two Consumers of a subscription.
+func TestWaiting(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := metrics.New(reg)
+	require.NoError(t, err)
+	client := newClient(t)
+	for _, topic := range []string{"a", "b"} {
+		c := subscribe(t, client, topic, "s", m.Observe(), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+		send(t, client, topic, "one", "two")
+		for range 2 {
+			msg, err := c.Receive(context.Background())
+			require.NoError(t, err)
+			require.NoError(t, c.NackWithDelay(msg, time.Hour))
+		}
+	}
+	time.Sleep(20 * time.Millisecond)
+	waiting, series := value(t, reg, "redelivery_waiting_messages")
+	assert.EqualValues(t, 4, waiting)
+	assert.Equal(t, 1, series)
+	held, _ := value(t, reg, "redelivery_held_bytes")
+	assert.GreaterOrEqual(t, held, 4*512.0)
+	oldest, _ := value(t, reg, "redelivery_oldest_waiting_seconds")
+	assert.GreaterOrEqual(t, oldest, 0.02)
+	assert.Less(t, oldest, 60.0)
+}
+
+// TestNewTwice has a registry that has the metrics already, as where two parts of a program call New.
+func TestNewTwice(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	first, err := metrics.New(reg)
+	require.NoError(t, err)
+	second, err := metrics.New(reg)
+	require.NoError(t, err)
+	assert.Same(t, first, second)
+	_, err = metrics.New(reg, metrics.WithTopic())
+	assert.Error(t, err, "other labels")
+	wrapped := prometheus.WrapRegistererWith(prometheus.Labels{"app": "shop"}, prometheus.NewRegistry())
+	first, err = metrics.New(wrapped)
+	require.NoError(t, err)
+	second, err = metrics.New(wrapped)
+	require.NoError(t, err)
+	assert.Same(t, first, second)
+}
+
+func TestInvalidOptions(t *testing.T) {
+	_, err := metrics.New(nil)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	_, err = metrics.New(prometheus.NewRegistry(), nil)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
+
+// TestCardinality has 100 Consumers of 20 subscriptions, and one topic of 1,000 partitions: the number of series depends on the
+// subscriptions, and with WithTopic on the topics, alone.
+func TestCardinality(t *testing.T) {
+	const consumers, subscriptions, partitions = 100, 20, 1000
+	for _, c := range []struct {
+		options []metrics.Option
+		want    int // series
+	}{
+		{nil, subscriptions * perSeries},
+		{[]metrics.Option{metrics.WithTopic()}, subscriptions * perSeries},
+	} {
+		reg := prometheus.NewRegistry()
+		m, err := metrics.New(reg, c.options...)
+		require.NoError(t, err)
+		for i := range consumers {
+			inner := newEndless(fmt.Sprintf("sub-%d", i%subscriptions))
+			consumer, err := redelivery.Wrap(inner, m.Observe(), redelivery.WithLogger(silent))
+			require.NoError(t, err)
+			defer consumer.Close()
+			for p := i; p < partitions*subscriptions; p += consumers { // each subscription has all partitions
+				inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{
+					topic: fmt.Sprintf("persistent://a/b/c-partition-%d", p/subscriptions), id: pulsar.NewMessageID(int64(p), 0, 0, 0)}}
+				msg, err := consumer.Receive(context.Background())
+				require.NoError(t, err)
+				if p/consumers%2 == 0 {
+					require.NoError(t, consumer.Ack(msg))
+				} else {
+					require.NoError(t, consumer.NackWithDelay(msg, time.Hour))
+				}
+			}
+		}
+		settled, _ := value(t, reg, "redelivery_settled_total")
+		assert.EqualValues(t, subscriptions*partitions, settled)
+		got, err := testutil.GatherAndCount(reg)
+		require.NoError(t, err)
+		assert.Equal(t, c.want, got, "series, histograms as one each")
+		t.Logf("%d consumers, %d partitions: %d series, histograms counted as one", consumers, partitions, got)
+	}
+}
+
+// perSeries is how many series a subscription has, without those of causes and operations that were not met.
+const perSeries = 5 + 3 + 3 + 4 + 1 + 1 + 5 + 5 // settled, dead letters, failures, redelivered, swallowed, dropped, attempts, gauges
+
+// BenchmarkConsumer has what metrics cost a message.
+func BenchmarkConsumer(b *testing.B) {
+	m, err := metrics.New(prometheus.NewRegistry())
+	require.NoError(b, err)
+	byTopic, err := metrics.New(prometheus.NewRegistry(), metrics.WithTopic())
+	require.NoError(b, err)
+	for _, c := range []struct {
+		name    string
+		options []redelivery.Option
+	}{{"without", nil}, {"metrics", []redelivery.Option{m.Observe()}}, {"metrics by topic", []redelivery.Option{byTopic.Observe()}}} {
+		b.Run(c.name, func(b *testing.B) {
+			inner := newEndless("sub")
+			consumer, err := redelivery.Wrap(inner, append(c.options, redelivery.WithLogger(silent))...)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				if n%1000 == 0 {
+					b.StopTimer()
+					for i := range 1000 {
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{topic: "persistent://a/b/c-partition-1", id: pulsar.NewMessageID(1, int64(n+i), 0, 0)}}
+					}
+					b.StartTimer()
+				}
+				n++
+				msg, err := consumer.Receive(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := consumer.Ack(msg); err != nil {
+					b.Fatal(err)
+				}
+			}
+			consumer.Close()
+		})
+	}
+}
+
+// endless delivers what the test sends, and takes every acknowledgement.
+type endless struct {
+	pulsar.Consumer
+	subscription string
+	ch           chan pulsar.ConsumerMessage
+}
+
+func newEndless(subscription string) *endless {
+	return &endless{subscription: subscription, ch: make(chan pulsar.ConsumerMessage, 1000)}
+}
+
+func (e *endless) Name() string                        { return "endless" }
+func (e *endless) Subscription() string                { return e.subscription }
+func (e *endless) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
+func (e *endless) Close()                              {}
+func (e *endless) AckID(pulsar.MessageID) error        { return nil }
+func (e *endless) NackID(pulsar.MessageID)             {}
+
+// message is as much of one as is looked at.
+type message struct {
+	pulsar.Message
+	topic string
+	id    pulsar.MessageID
+}
+
+func (m message) ID() pulsar.MessageID                            { return m.id }
+func (m message) RedeliveryCount() uint32                         { return 0 }
+func (m message) Payload() []byte                                 { return nil }
+func (m message) Topic() string                                   { return m.topic }
+func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }

@@ -1,0 +1,159 @@
+package metrics
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Observe returns an option for Subscribe, Prepare or Wrap. The same may be given to any number of them.
+func (m *Metrics) Observe() redelivery.Option {
+	return redelivery.WithObserver(redelivery.Observer{
+		Subscribed: func(c *redelivery.Consumer) {
+			m.consumers.Store(c, m.newConsumer(c))
+		},
+		Closed:    func(c *redelivery.Consumer) { m.consumers.Delete(c) },
+		Delivered: m.delivered,
+		Settled:   m.settle,
+		Dropped:   func(e redelivery.Event) { m.series(e).dropped.Inc() },
+		Swallowed: func(e redelivery.Event) { m.series(e).swallowed.Inc() },
+		Failed: func(e redelivery.Failed) {
+			labels := []string{e.Subscription, e.Operation}
+			if m.topic { // of which a failure does not tell
+				labels = []string{e.Subscription, "", e.Operation}
+			}
+			m.failures.WithLabelValues(labels...).Inc()
+		},
+		Handling: func(e redelivery.Handling) { m.consumer(e.Consumer).handlers.Add(1) },
+		Handled: func(e redelivery.Handled) {
+			m.consumer(e.Consumer).handlers.Add(-1)
+			m.handlers.WithLabelValues(m.series(e.Event).labels(e.Outcome.String())...).Observe(e.Duration.Seconds())
+		},
+		Paused: func(e redelivery.Paused) {
+			if e.Paused {
+				m.consumer(e.Consumer).paused.Add(1)
+			} else {
+				m.consumer(e.Consumer).paused.Add(-1)
+			}
+		},
+	})
+}
+
+func (m *Metrics) delivered(e redelivery.Delivered) {
+	if e.Cause == 0 {
+		return
+	}
+	s := m.series(e.Event)
+	m.redelivered.WithLabelValues(s.labels(e.Cause.String())...).Inc()
+	if !e.Due.IsZero() {
+		m.lateness.WithLabelValues(s.labels(e.Cause.String())...).Observe(max(0, e.Lateness.Seconds()))
+	}
+}
+
+func (m *Metrics) settle(e redelivery.Settled) {
+	s := m.series(e.Event)
+	if e.Err != nil {
+		m.failures.WithLabelValues(s.labels(operation(e.Outcome))...).Inc()
+		return
+	}
+	o := &s.outcomes[e.Outcome]
+	o.settled.Inc()
+	o.attempts.Observe(float64(e.Attempts))
+	if e.Outcome == redelivery.DeadLettered {
+		m.deadLetters.WithLabelValues(s.labels(e.Reason.String())...).Inc()
+	}
+}
+
+// operation is what failed where a message was not settled.
+func operation(o redelivery.Outcome) string {
+	switch o {
+	case redelivery.Acked:
+		return "ack"
+	case redelivery.Reconsumed:
+		return "reconsume"
+	case redelivery.DeadLettered:
+		return "dead_letter"
+	}
+	return "nack"
+}
+
+// consumer is what is kept for a Consumer: its series, so that they need not be looked up for each message.
+type consumer struct {
+	*redelivery.Consumer
+	m                *Metrics
+	subscription     string
+	handlers, paused atomic.Int64
+	all              *series // without WithTopic
+	topics           sync.Map
+}
+
+func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
+	x := &consumer{Consumer: c, m: m, subscription: c.Subscription()}
+	if !m.topic {
+		x.all = m.newSeries(x.subscription)
+	}
+	return x
+}
+
+// consumer returns what is kept for a Consumer. After its Close nothing is kept, but what ends then is counted still.
+func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
+	if x, ok := m.consumers.Load(c); ok {
+		return x.(*consumer)
+	}
+	return m.newConsumer(c)
+}
+
+func (m *Metrics) series(e redelivery.Event) *series { return m.consumer(e.Consumer).series(e.Topic) }
+
+// series returns the series of a topic.
+func (c *consumer) series(topic string) *series {
+	if c.all != nil {
+		return c.all
+	}
+	if s, ok := c.topics.Load(topic); ok {
+		return s.(*series)
+	}
+	s := c.m.newSeries(c.subscription, reconsume.BaseTopic(topic))
+	c.topics.Store(topic, s)
+	return s
+}
+
+// series are the counters of a subscription, or of a topic of it.
+type series struct {
+	values             []string // of the labels that all have
+	outcomes           [redelivery.DeadLettered + 1]outcome
+	swallowed, dropped prometheus.Counter
+}
+
+type outcome struct {
+	settled  prometheus.Counter
+	attempts prometheus.Observer
+}
+
+// newSeries makes those whose labels are known at 0, so that the first of them is an increase.
+func (m *Metrics) newSeries(values ...string) *series {
+	s := &series{values: values, swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
+	for o := range s.outcomes {
+		name := redelivery.Outcome(o).String()
+		s.outcomes[o] = outcome{m.settled.WithLabelValues(s.labels(name)...), m.attempts.WithLabelValues(s.labels(name)...)}
+	}
+	for _, reason := range []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit} {
+		m.deadLetters.WithLabelValues(s.labels(reason.String())...)
+	}
+	for _, operation := range []string{"ack", "reconsume", "dead_letter"} {
+		m.failures.WithLabelValues(s.labels(operation)...)
+	}
+	for c := redelivery.CauseNack; c <= redelivery.CauseReconnect; c++ {
+		m.redelivered.WithLabelValues(s.labels(c.String())...)
+	}
+	return s
+}
+
+// labels returns the values of all labels.
+func (s *series) labels(more string) []string {
+	return append(s.values[:len(s.values):len(s.values)], more)
+}

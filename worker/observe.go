@@ -1,0 +1,51 @@
+package worker
+
+import (
+	"errors"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// The methods here tell the observers of the Consumer what the Worker does.
+
+func (w *Worker) event(msg pulsar.Message) redelivery.Event {
+	return redelivery.Event{Consumer: w.consumer, Topic: msg.Topic(), Subscription: w.consumer.Subscription(), ID: msg.ID(), Message: msg}
+}
+
+// tellHandling tells that the handler is called.
+func (w *Worker) tellHandling(tasks []task) {
+	if tell := w.consumer.Observer().Handling; tell != nil {
+		for _, t := range tasks {
+			tell(redelivery.Handling{Event: w.event(t.counted())})
+		}
+	}
+}
+
+// tellHandled tells that the handler has returned. The classifier has seen errs.
+func (w *Worker) tellHandled(tasks []task, errs []error, took time.Duration) {
+	tell := w.consumer.Observer().Handled
+	if tell == nil {
+		return
+	}
+	for i, t := range tasks {
+		outcome := redelivery.Nacked
+		var permanent *permanentError
+		switch err := errs[i]; {
+		case err == nil:
+			outcome = redelivery.Acked
+		case errors.As(err, &permanent):
+			outcome = redelivery.DeadLettered
+		}
+		tell(redelivery.Handled{Event: w.event(t.counted()), Outcome: outcome, Duration: took, Err: errs[i]})
+	}
+}
+
+// tellPaused tells that the Worker was paused or resumed.
+func (w *Worker) tellPaused(paused bool) {
+	if tell := w.consumer.Observer().Paused; tell != nil {
+		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused})
+	}
+}
