@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 			}
 			is := func(want float64, name string, labels ...string) {
 				t.Helper()
-				if topic != "" && !strings.Contains(name, "active") && name != "redelivery_paused" {
+				if topic != "" && !strings.Contains(name, "active") && !strings.HasPrefix(name, "redelivery_paused") {
 					labels = append(labels, topic)
 				}
 				assert.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -165,7 +165,8 @@ func TestMetrics(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []promlint.Problem(nil), problems)
 			c.Close()
-			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused"} {
+			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
+				"hold_limit_reached"} {
 				_, series := value(t, reg, "redelivery_"+gauge)
 				assert.Zero(t, series, "%s is left after Close", gauge)
 			}

@@ -64,9 +64,14 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			t := l.ready[0]
 			l.ready[0] = task{}
 			l.ready = l.ready[1:]
+			full := l.full
 			l.waits(t, -1)
+			emptied := full && !l.full
 			l.wakeOne()
 			l.mu.Unlock()
+			if emptied {
+				l.tellPaused(false, redelivery.PauseHoldLimit)
+			}
 			if !errors.Is(l.consumer.InProgress(t.msg), redelivery.ErrNotHeld) {
 				return t, nil
 			}
@@ -112,6 +117,7 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	l.wakeOne()
 	l.mu.Unlock()
 	if filled {
+		l.tellPaused(true, redelivery.PauseHoldLimit)
 		l.logger.Warn("worker: the hold limit is reached: no more messages are taken until some of their keys go on",
 			append(l.who(), "limit", l.holdLimit)...)
 	}
@@ -228,9 +234,14 @@ func (l *lanes) abandon() {
 		}
 	}
 	l.over = true
+	full := l.full
+	l.full = false
 	l.mu.Unlock()
 	for _, t := range left {
 		t.beat.stop()
+	}
+	if full {
+		l.tellPaused(false, redelivery.PauseHoldLimit)
 	}
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))

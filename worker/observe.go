@@ -43,9 +43,9 @@ func (w *Worker) tellHandled(tasks []task, errs []error, took time.Duration) {
 	}
 }
 
-// tellPaused tells that the Worker was paused or resumed.
-func (w *Worker) tellPaused(paused bool) {
+// tellPaused tells that the Worker takes no more messages, or does again.
+func (w *Worker) tellPaused(paused bool, why redelivery.Pause) {
 	if tell := w.consumer.Observer().Paused; tell != nil {
-		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused})
+		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused, Why: why})
 	}
 }

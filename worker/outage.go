@@ -3,6 +3,8 @@ package worker
 import (
 	"sync"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // failures counts those among the last messages.
@@ -44,6 +46,8 @@ type outage struct {
 	began    time.Time
 	tries    uint32
 	asked    time.Duration // by the RetryAfter of the last try
+
+	abandoned bool // since Run ended
 }
 
 func newOutage(r *run) *outage {
@@ -108,7 +112,7 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 	before, began := o.over, o.began
 	for _, out := range outcomes {
 		switch failed := out.retries(); {
-		case out.verb == dead:
+		case out.verb == dead, o.abandoned:
 		case o.over == nil:
 			if o.failures.note(failed) {
 				o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, out.delay
@@ -127,9 +131,11 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
+		o.tellPaused(true, redelivery.PauseOutage)
 		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
 			append(o.who(), "window", o.failures.window, "ratio", o.failures.ratio)...)
 	case after == nil && before != nil:
+		o.tellPaused(false, redelivery.PauseOutage)
 		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
@@ -138,4 +144,16 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 		<-o.probing
 	}
 	return after != nil
+}
+
+// abandon ends an outage that nobody tries to end any more.
+func (o *outage) abandon() {
+	o.mu.Lock()
+	over := o.over
+	o.over, o.abandoned = nil, true
+	o.mu.Unlock()
+	if over != nil {
+		close(over)
+		o.tellPaused(false, redelivery.PauseOutage)
+	}
 }

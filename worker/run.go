@@ -77,6 +77,9 @@ func (r *run) run() error {
 	if r.lanes != nil {
 		r.lanes.abandon()
 	}
+	if r.outage != nil {
+		r.outage.abandon()
+	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
 		"stuck", len(stuck))...)

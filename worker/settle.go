@@ -59,11 +59,11 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	case dead:
 		r.counts.permanent.Add(1)
 	}
-	because := publishing.Because(ctx, publishing.Permanent)
+	because := publishing.Permanent
 	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
-		o.verb, o.or, because = dead, nack, publishing.Because(ctx, publishing.MaxDeliveries)
+		o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
 	}
-	if o.verb == dead && !r.deadLetter(because, t, o.err) {
+	if o.verb == dead && !r.deadLetter(publishing.Because(ctx, because), t, o.err) {
 		o.verb = o.or
 	}
 	switch o.verb {

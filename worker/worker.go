@@ -74,7 +74,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
-		w.tellPaused(true)
+		w.tellPaused(true, redelivery.PauseAsked)
 	}
 }
 
@@ -82,7 +82,7 @@ func (w *Worker) Pause() {
 func (w *Worker) Resume() {
 	if w.valve.open() {
 		w.logger.Info("worker: resumed", w.who()...)
-		w.tellPaused(false)
+		w.tellPaused(false, redelivery.PauseAsked)
 	}
 }
 
