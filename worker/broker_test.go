@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,21 +18,23 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestOutcomesAtABroker has the rows of the package's table on each subscription type, batched and not.
+// TestOutcomesAtABroker has the rows of the package's table on each subscription type, published in a batch or not, and handled in
+// batches or not.
 func TestOutcomesAtABroker(t *testing.T) {
 	const nackDelay, retryDelay = 100 * time.Millisecond, 300 * time.Millisecond
 	rows := []string{"nil", "twice", "always", "permanent", "later", "panics", "slow"}
 	wantCalls := map[string]int{"nil": 1, "twice": 3, "always": 3, "permanent": 1, "later": 2, "panics": 3, "slow": 1}
 	for name, kind := range kinds {
-		for _, batched := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/batched=%v", name, batched), func(t *testing.T) {
+		for n := range 4 {
+			batched, inBatches := n&1 > 0, n&2 > 0
+			t.Run(fmt.Sprintf("%s/batched=%v/handled in batches=%v", name, batched, inBatches), func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
 				c := s.subscribe(pulsar.ConsumerOptions{Type: kind, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(300*time.Millisecond))
 				var mu sync.Mutex
 				calls, last := map[string]int{}, map[string]time.Time{}
-				w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+				handler := func(_ context.Context, msg pulsar.Message) error {
 					row := string(msg.Payload())
 					mu.Lock()
 					calls[row]++
@@ -59,12 +60,28 @@ func TestOutcomesAtABroker(t *testing.T) {
 					case row == "later" && n == 1:
 						return worker.RetryAfter(retryDelay, errTest)
 					case row == "panics":
+						if inBatches { // which would all fail
+							return errors.New("panic: oops")
+						}
 						panic("oops")
 					case row == "slow":
 						time.Sleep(time.Second) // three ack timeouts
 					}
 					return nil
-				}, worker.WithConcurrency(3), worker.WithTimeout(time.Minute), worker.WithLogger(quiet))
+				}
+				options := []worker.Option{worker.WithConcurrency(3), worker.WithTimeout(time.Minute), worker.WithLogger(quiet)}
+				w, err := worker.New(c, handler, options...)
+				want := worker.State{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}
+				if inBatches {
+					want.Panics = 0
+					w, err = worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
+						errs := worker.BatchError{}
+						for i, msg := range msgs {
+							errs[i] = handler(ctx, msg)
+						}
+						return errs
+					}, worker.Batch{MaxMessages: 3}, options...)
+				}
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
@@ -76,8 +93,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				require.NoError(t, <-done)
 				require.Equal(t, wantCalls, calls)
 				require.Equal(t, []string{"always: no luck", "panics: panic: oops", "permanent: wrapped: no luck"}, s.letters())
-				state := w.State()
-				require.Equal(t, worker.State{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}, state)
+				require.Equal(t, want, w.State())
 			})
 		}
 	}
@@ -166,101 +182,6 @@ func TestAnythingAtABroker(t *testing.T) {
 	}
 }
 
-// TestKeyOrderAtABroker has workers that join and leave a subscription, and handlers that fail: no message of a key is handled
-// before all that were published before it have succeeded, and on Key_Shared and Exclusive none together with another of its key, and
-// none again. Where Failover changes the active consumer, the new one gets what handlers of the old one are at work on.
-func TestKeyOrderAtABroker(t *testing.T) {
-	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
-		"Exclusive": pulsar.Exclusive} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			s := newSite(t)
-			const keys, each = 10, 100
-			var mu sync.Mutex
-			succeeded, calls := map[string]int{}, 0 // how many of a key
-			active, together, again := map[string]int{}, 0, 0
-			handler := func(_ context.Context, msg pulsar.Message) error {
-				var n int
-				_, _ = fmt.Sscan(string(msg.Payload()), &n)
-				mu.Lock()
-				calls++
-				switch active[msg.Key()]++; {
-				case n > succeeded[msg.Key()]:
-					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
-				case n < succeeded[msg.Key()]:
-					again++
-				case active[msg.Key()] > 1:
-					together++
-				}
-				mu.Unlock()
-				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
-				mu.Lock()
-				defer mu.Unlock()
-				active[msg.Key()]--
-				if rand.IntN(3) == 0 {
-					return errTest
-				}
-				if n == succeeded[msg.Key()] {
-					succeeded[msg.Key()]++
-				}
-				return nil
-			}
-			first := s.subscribe(pulsar.ConsumerOptions{Type: kind})
-			first.Close()
-			producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true})
-			require.NoError(t, err)
-			defer producer.Close()
-			for n := range each {
-				for key := range keys {
-					producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: fmt.Sprint(key)},
-						func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
-				}
-			}
-			require.NoError(t, producer.FlushWithCtx(context.Background()))
-			consumers := 3
-			if kind == pulsar.Exclusive {
-				consumers = 1
-			}
-			finished := func() bool {
-				mu.Lock()
-				defer mu.Unlock()
-				for key := range keys {
-					if succeeded[fmt.Sprint(key)] < each {
-						return false
-					}
-				}
-				return true
-			}
-			deadline := time.Now().Add(time.Minute)
-			var all sync.WaitGroup
-			var joined atomic.Int32
-			for range consumers {
-				all.Go(func() {
-					for !finished() && time.Now().Before(deadline) {
-						c := s.subscribe(pulsar.ConsumerOptions{Type: kind, ReceiverQueueSize: 20},
-							redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithAckTimeout(10*time.Second))
-						w, err := worker.New(c, handler, worker.WithKeyOrder(), worker.WithConcurrency(4), worker.WithLogger(quiet))
-						if !assert.NoError(t, err) {
-							return
-						}
-						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(200+rand.IntN(600))*time.Millisecond)
-						joined.Add(1)
-						assert.NoError(t, w.Run(ctx))
-						cancel()
-						c.Close()
-					}
-				})
-			}
-			all.Wait()
-			require.True(t, finished(), "%v", succeeded)
-			t.Logf("%d calls for %d messages, %d consumers came and went, together %d, again %d", calls, keys*each, joined.Load(), together, again)
-			if kind != pulsar.Failover {
-				require.Zero(t, together+again)
-			}
-		})
-	}
-}
-
 // A Consumer that gave up reconnecting ends Run with its error.
 func TestGivesUpAtABroker(t *testing.T) {
 	s := newSiteInProcess(t)
@@ -279,5 +200,49 @@ func TestGivesUpAtABroker(t *testing.T) {
 		require.True(t, errors.As(err, &closed), "%v", err)
 	case <-time.After(time.Minute):
 		t.Fatal("Run does not return")
+	}
+}
+
+// A consumer without a queue, of which a connection has one message at a time, is one like any other.
+func TestZeroQueueAtABroker(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"each by itself": nil, "by key": {worker.WithKeyOrder()}} {
+		for _, batches := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/batches=%v", name, batches), func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t)
+				c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, EnableZeroQueueConsumer: true},
+					redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+				s.publish(false, "a", "b", "c", "d", "e", "f")
+				var mu sync.Mutex
+				calls := map[string]int{}
+				handler := func(_ context.Context, msg pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if calls[string(msg.Payload())]++; calls[string(msg.Payload())] == 1 {
+						return errTest
+					}
+					return nil
+				}
+				options := append([]worker.Option{worker.WithConcurrency(3), worker.WithLogger(quiet)}, options...)
+				w, err := worker.New(c, handler, options...)
+				if batches {
+					w, err = worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
+						errs := worker.BatchError{}
+						for i, msg := range msgs {
+							errs[i] = handler(ctx, msg)
+						}
+						return errs
+					}, worker.Batch{MaxMessages: 2, MaxWait: 20 * time.Millisecond}, options...)
+				}
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- w.Run(ctx) }()
+				assert.Eventually(t, func() bool { return w.State().Succeeded == 6 }, 30*time.Second, 10*time.Millisecond)
+				cancel()
+				require.NoError(t, <-done)
+				require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2, "d": 2, "e": 2, "f": 2}, calls)
+			})
+		}
 	}
 }
