@@ -15,14 +15,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// filled returns a consumer of a new topic with n messages.
+// filled returns a consumer of a new topic with n messages of 64 keys.
 func filled(b *testing.B, n int) *redelivery.Consumer {
 	s := newSite(b)
 	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic})
 	require.NoError(b, err)
 	defer producer.Close()
-	for range n {
-		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 100)},
+	for i := range n {
+		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 100), Key: fmt.Sprint(i % 64)},
 			func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 	}
 	require.NoError(b, producer.FlushWithCtx(context.Background()))
@@ -30,7 +30,7 @@ func filled(b *testing.B, n int) *redelivery.Consumer {
 }
 
 // work has a worker handle n messages, and returns what that takes.
-func work(b *testing.B, n, concurrency int, takes time.Duration) time.Duration {
+func work(b *testing.B, n, concurrency int, takes time.Duration, options ...worker.Option) time.Duration {
 	c := filled(b, n)
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -43,7 +43,7 @@ func work(b *testing.B, n, concurrency int, takes time.Duration) time.Duration {
 			cancel()
 		}
 		return nil
-	}, worker.WithConcurrency(concurrency), worker.WithLogger(quiet))
+	}, append(options, worker.WithConcurrency(concurrency), worker.WithLogger(quiet))...)
 	require.NoError(b, err)
 	began := time.Now()
 	require.NoError(b, w.Run(ctx))
@@ -78,18 +78,30 @@ func BenchmarkBesideByHand(b *testing.B) {
 	b.ReportMetric(median(loop), "worker-ns/msg")
 }
 
-// BenchmarkScaling has handlers that take a millisecond, one at a time and more.
+// BenchmarkScaling has handlers that take a millisecond, one at a time and more, each message by itself and by key.
 func BenchmarkScaling(b *testing.B) {
-	for _, concurrency := range []int{1, 2, 4, 8} {
-		b.Run(fmt.Sprintf("concurrency=%d", concurrency), func(b *testing.B) {
-			const n = 2000
-			var took time.Duration
-			for range b.N {
-				took += work(b, n, concurrency, time.Millisecond)
-			}
-			b.ReportMetric(float64(n*b.N)/took.Seconds(), "msg/s")
-		})
+	for name, options := range map[string][]worker.Option{"": nil, "/by key": {worker.WithKeyOrder()}} {
+		for _, concurrency := range []int{1, 2, 4, 8} {
+			b.Run(fmt.Sprintf("concurrency=%d%s", concurrency, name), func(b *testing.B) {
+				const n = 2000
+				var took time.Duration
+				for range b.N {
+					took += work(b, n, concurrency, time.Millisecond, options...)
+				}
+				b.ReportMetric(float64(n*b.N)/took.Seconds(), "msg/s")
+			})
+		}
 	}
+}
+
+// BenchmarkKeyOrder is BenchmarkBesideByHand by key, of which there are 64.
+func BenchmarkKeyOrder(b *testing.B) {
+	const n = 50_000
+	var took time.Duration
+	for range b.N {
+		took += work(b, n, 8, 0, worker.WithKeyOrder())
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(n*b.N), "ns/msg")
 }
 
 func median(of []float64) float64 {
