@@ -10,7 +10,7 @@ import (
 // the retry or dead letter topic, and one that is in a callback, as where that calls Close. Calling it again does nothing.
 func (c *Consumer) Close() {
 	closes := false
-	c.once.Do(func() {
+	c.life.once.Do(func() {
 		closes = true
 		c.life.closing.Store(true)
 		c.calls.Shut() // what upstream is asked for after it has closed can hang
@@ -25,7 +25,7 @@ func (c *Consumer) Close() {
 		c.hooks.flush()
 		c.inner.Close()
 		c.crew.Wait(math.MaxInt64)
-		close(c.closed)
+		close(c.life.closed)
 	})
 	if closes && c.observed.Closed != nil {
 		c.observed.Closed(c)

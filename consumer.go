@@ -35,8 +35,6 @@ type Consumer struct {
 	calls     *gate.Gate // calls of the inner consumer
 	crew      *gate.Gate // goroutines
 	life      *life
-	closed    chan struct{} // closed when Close has ended
-	once      sync.Once
 	swallows  chores // copies of settled messages
 	tally     struct{ swallowed, failed atomic.Uint64 }
 	warned    atomic.Bool  // of many unacknowledged messages
@@ -46,7 +44,9 @@ type Consumer struct {
 
 // life says until when what was begun is to go on.
 type life struct {
-	closing atomic.Bool
+	once    sync.Once       // of Close
+	closing atomic.Bool     // it has begun
+	closed  chan struct{}   // closed when it has ended
 	ended   context.Context // Close began, or the inner consumer has closed itself
 	end     context.CancelFunc
 
@@ -56,7 +56,7 @@ type life struct {
 }
 
 func newLife() *life {
-	l := &life{}
+	l := &life{closed: make(chan struct{})}
 	l.ended, l.end = context.WithCancel(context.Background())
 	l.era, l.endIt = context.WithCancel(l.ended)
 	return l
@@ -86,7 +86,6 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		calls:    gate.New(),
 		crew:     gate.New(),
 		life:     newLife(),
-		closed:   make(chan struct{}),
 	}
 	c.publisher = newPublisher(s, p)
 	c.observe()
@@ -118,11 +117,13 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		SendDelay:     sendSlack + defaultAckTime,
 		Ahead:         s.innerDelay,
 		MaxDeliveries: c.publisher.maxDeliveries,
-		Ask:           c.ask,
-		Wake:          c.intakeWake,
-		GiveUp:        func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
 		Observed:      c.observed.any,
-		TimedOut:      c.timedOut(),
+		Calls: ledger.Calls{
+			Ask:      c.ask,
+			Wake:     func() { c.intake.Wake() },
+			GiveUp:   func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
+			TimedOut: c.timedOut(),
+		},
 	}
 	if p != nil {
 		p.ledgerOptions(&o)
@@ -143,8 +144,6 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 	}
 	return o
 }
-
-func (c *Consumer) intakeWake() { c.intake.Wake() }
 
 // ask requests a message. The inner consumer sends requests with its next tick.
 func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {

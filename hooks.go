@@ -101,8 +101,9 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 			return of()
 		}
 		h.lost.Store(true)
-		outer.ledger.Disconnected()
-		if h.queries.Load() > 0 {
+		asked := h.queries.Load() > 0 // for a backoff of their own, as it may be
+		outer.ledger.Disconnected(!asked)
+		if asked {
 			return of()
 		}
 		h.mu.Lock()

@@ -50,6 +50,8 @@ type modelConfig struct {
 	Panics         bool
 	PanicsInside   bool // of interceptors
 	AckErrors      bool
+	Abrupt         bool // it is closed while all is going on
+	Closes         bool // by a callback
 
 	Breaks bool // connections do
 	Rough  bool // and acknowledgements are lost
@@ -106,6 +108,8 @@ func newModelConfig(seed uint64) *modelConfig {
 		c.Rough = often(40)
 		c.Resets = often(25) && *modelReset
 	}
+	c.Closes = c.Callbacks && often(15)
+	c.Abrupt = c.Closes || often(10)
 	if c.Cumulative && !c.Response { // upstream drops what comes again before the last cumulative acknowledgement
 		c.Seeks, c.Resets = false, false
 	}
@@ -169,7 +173,7 @@ func runModel(t *testing.T, cfg *modelConfig) {
 	if cfg.Every > 0 {
 		r.w.after(time.Duration(cfg.Every)*cfg.Pace/3, fault)
 	}
-	if r.w.run(1000*time.Hour, func() bool { return r.steps < 0 }) {
+	if r.w.run(1000*time.Hour, func() bool { return r.steps < 0 || r.isClosed() }) && !cfg.Abrupt {
 		r.end()
 	}
 	r.close()

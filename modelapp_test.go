@@ -137,11 +137,8 @@ func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panic
 
 // allowed tells whether a call to settle may have failed.
 func (r *modelRun) allowed(what string, err error) {
-	r.mu.Lock()
-	closed := r.closed
-	r.mu.Unlock()
 	switch {
-	case err == nil, errors.As(err, new(modelPanic)), closed:
+	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
 	case r.cfg.Response && (errors.Is(err, errModelAck) || errors.Is(err, errModelConnection)):
 	default:
 		r.w.fail("%v: %v", what, err)

@@ -203,13 +203,16 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 // because guesses why a message that should not come came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
+	r.w.mu.Lock()
+	put := c.put
+	r.w.mu.Unlock()
 	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
 		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
 	guess := "?"
 	switch {
 	case m.how == "a cumulative acknowledgement of a settled message":
 		guess = "that acknowledgement was ignored"
-	case m.stand == modelSettled && c.put > 0 && c.put <= m.had:
+	case m.stand == modelSettled && put > 0 && put <= m.had:
 		guess = "it was on its way from the Consumer to the application"
 	case c.epoch > m.copy.epoch && m.at.After(o.grabbed):
 		guess = "its first copy outlived the connection, in the channel"

@@ -37,7 +37,7 @@ func (r *modelRun) seek() {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.seeking = false; err != nil {
+		if r.seeking = false; err != nil && !r.closed {
 			r.w.fail("Seek: %v", err)
 		}
 		r.w.note("has sought")
@@ -78,15 +78,12 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 			r.w.nudge()
 		}()
 		msg, err := r.receive(ctx)
-		r.mu.Lock()
-		closed := r.closed
-		r.mu.Unlock()
 		switch {
 		case err == nil && done:
 			r.w.fail("Receive returned %v although its context was done", msg.ID())
 		case err == nil:
 			r.handed(msg, r.panics.Load() != panics)
-		case errors.As(err, new(modelPanic)), closed:
+		case errors.As(err, new(modelPanic)), r.isClosed():
 		case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
 			r.w.fail("Receive: %v, its context: %v", err, ctx.Err())
 		default:

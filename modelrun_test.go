@@ -161,9 +161,23 @@ func (r *modelRun) callback(kind int, panics bool) {
 	if !r.cfg.Callbacks || h%3 != 0 {
 		return
 	}
-	if r.c.Stats(); h%9 == 0 {
+	r.c.Stats()
+	switch {
+	case r.cfg.Closes && n > 20 && h%10 == 0:
+		r.w.note("a callback closes the Consumer")
+		r.mu.Lock()
+		r.closed = true
+		r.mu.Unlock()
+		r.c.Close()
+	case h%9 == 0:
 		r.ackAnother(h)
 	}
+}
+
+func (r *modelRun) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
 }
 
 // ackAnother acknowledges a message that the application has for longer than this moment.

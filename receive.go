@@ -176,7 +176,7 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	}
 	if c.life.closing.Load() {
 		select {
-		case <-c.closed:
+		case <-c.life.closed:
 		case <-ctx.Done():
 			return ctx.Err()
 		}

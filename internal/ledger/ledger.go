@@ -44,17 +44,17 @@ type Options struct {
 
 	// Signals tells that Disconnected and Received are called.
 	Signals bool
-
-	// Ask requests a message of a topic, Wake tells that Next has one, GiveUp that the ack timeout of a last delivery is over,
-	// which then is the callee's to settle. They are called with no lock held.
-	Ask    func(pulsar.Consumer, string, pulsar.MessageID)
-	Wake   func()
-	GiveUp func(Delivery)
-
-	// Observed tells that times are to be known, and TimedOut, if it is not nil, is told of ack timeouts but for those of
-	// last deliveries. It is called with no lock held.
+	// Observed tells that times are to be known.
 	Observed bool
-	TimedOut func(Settling)
+	Calls    Calls
+}
+
+// Calls are what a Ledger calls, with no lock held.
+type Calls struct {
+	Ask      func(pulsar.Consumer, string, pulsar.MessageID) // requests a message of a topic
+	Wake     func()                                          // Next has one
+	GiveUp   func(Delivery)                                  // the ack timeout of a last delivery is over: settle it
+	TimedOut func(Settling)                                  // that of any other; nil if nobody wants to know
 }
 
 // Ledger knows every message that was delivered and is not settled, and those of which copies may come. Any number of
@@ -70,8 +70,7 @@ type Ledger struct {
 	table    table
 	settling map[Ref]chan struct{} // closed when a settling is over; only where another waits for it
 	offer    *offer
-	unmarked []*stream
-	marker   *time.Timer
+	marker   marker
 	epoch    uint64 // how often everything was forgotten
 	idleAt   time.Time
 	closed   bool
@@ -101,9 +100,7 @@ func (l *Ledger) Close() {
 	l.Clear()
 	l.mu.Lock()
 	l.closed = true
-	if l.marker != nil {
-		l.marker.Stop()
-	}
+	l.marker.stop()
 	l.mu.Unlock()
 	l.nacks.Close()
 	l.timeouts.Close()
@@ -121,9 +118,11 @@ func (l *Ledger) Clear() {
 	for _, s := range l.table.streams {
 		s.gone = true
 	}
+	lost := l.table.lost
 	l.table = newTable(&l.o)
+	l.table.lost = lost
 	l.hasNext.Store(false)
-	l.unmarked = nil
+	l.marker.streams = nil
 	l.epoch++
 	for _, over := range l.settling {
 		close(over)
@@ -170,120 +169,6 @@ func (l *Ledger) Unsettled() (n int) {
 	return n
 }
 
-// Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: kept
-// messages are dropped, and either the broker sends them again or they are asked for when due.
-func (l *Ledger) Disconnected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.withdraw()
-	for _, s := range l.table.streams {
-		l.table.disconnected(s)
-		l.drop(s)
-	}
-}
-
-// drop drops what is kept of a stream, whose messages may be another consumer's. The caller holds mu.
-func (l *Ledger) drop(s *stream) {
-	t := &l.table
-	for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-		e := &t.entries.At(slot).Value
-		for i := range e.size() {
-			e.at(i).flags |= doubtful
-		}
-	}
-	for slot := range t.asked {
-		if t.entries.At(slot).Value.stream() == s {
-			delete(t.asked, slot)
-		}
-	}
-	for ref := range t.shelf.messages {
-		e, r := t.at(ref)
-		if e.stream() != s {
-			continue
-		}
-		t.drop(ref, e)
-		if r.state == ready {
-			t.move(ref, r, due)
-			l.nacks.TrackFor(uint64(ref), l.patience())
-		} else if r.state == settling && r.before == ready {
-			r.before = due
-			l.nacks.TrackFor(uint64(ref), l.patience())
-		}
-	}
-}
-
-// Connected tells that no topic is without its connection any more. Those of which another consumer has the messages are told
-// again.
-func (l *Ledger) Connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.table.streams {
-		s.log.lost = false
-	}
-}
-
-// Received tells that a message was received after a connection was lost, and reports whether Received has to be called
-// further on.
-func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.table.streams {
-		if s.topic == topic {
-			l.table.received(s, entryOf(id))
-		}
-		more = more || s.log.taken < s.log.again
-	}
-	return more
-}
-
-// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched
-// and is another's. Should one of them be this consumer's all the same, it is asked for afterwards.
-func (l *Ledger) Activate(topic string, active bool) {
-	var a ask
-	l.mu.Lock()
-	l.withdraw()
-	if s := l.table.streams[topic]; s != nil {
-		if s.inactive = !active; s.inactive {
-			l.drop(s)
-		} else if s.missed != nil {
-			a = ask{s.consumer, s.topic, s.missed}
-			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
-			l.unsent(s)
-		}
-	}
-	l.mu.Unlock()
-	l.send(a)
-}
-
-// Idle tells that nothing came for a while although somebody waited.
-func (l *Ledger) Idle() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.idleAt = time.Now()
-	asked := map[*stream]bool{}
-	for slot, r := range l.table.asked {
-		if l.idleAt.Sub(r.at) < l.o.AskDelay+answer {
-			asked[l.table.entries.At(slot).Value.stream()] = true
-		}
-	}
-	for _, s := range l.table.streams {
-		if !asked[s] {
-			l.table.idle(s)
-		}
-	}
-}
-
-// Gone tells that a child of the inner consumer is closed, and forgets what came from it.
-func (l *Ledger) Gone(consumer pulsar.Consumer) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.table.streams {
-		if s.consumer == consumer {
-			l.table.remove(s, l.untrack)
-		}
-	}
-}
-
 // untrack ends the time that is measured for a message. The caller holds mu.
 func (l *Ledger) untrack(ref Ref, r *record) {
 	state := r.state
@@ -297,42 +182,5 @@ func (l *Ledger) untrack(ref Ref, r *record) {
 		if r.flags.has(timed) {
 			l.timeouts.Untrack(uint64(ref))
 		}
-	}
-}
-
-// unsent notes that something of a stream was given to the inner consumer, which sends it within SendDelay. The caller
-// holds mu.
-func (l *Ledger) unsent(s *stream) {
-	if s.marking || s.gone {
-		return
-	}
-	s.marking = true
-	l.unmarked = append(l.unmarked, s)
-	if len(l.unmarked) > 1 {
-		return
-	}
-	if l.marker == nil {
-		l.marker = time.AfterFunc(l.o.SendDelay, l.mark)
-	} else {
-		l.marker.Reset(l.o.SendDelay)
-	}
-}
-
-// mark notes that SendDelay is over, for all streams that wait for it.
-func (l *Ledger) mark() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return
-	}
-	rest := l.unmarked[:0]
-	for _, s := range l.unmarked {
-		if s.marking = !s.gone && l.table.mark(s); s.marking {
-			rest = append(rest, s)
-		}
-	}
-	clear(l.unmarked[len(rest):])
-	if l.unmarked = rest; len(rest) > 0 {
-		l.marker.Reset(l.o.SendDelay)
 	}
 }

@@ -8,9 +8,7 @@ package ledger
 // Options.SendDelay while there is something unsent; what was settled before the mark before it is at the broker. From then on no
 // copy of it is sent, and those that are on their way have come when a queue of deliveries was taken.
 type log struct {
-	ring  []settledEntry
-	first int
-	n     int
+	ring
 
 	taken   uint64 // deliveries of the stream
 	settled uint64 // messages of the stream
@@ -28,39 +26,8 @@ type log struct {
 	batch  int32  // size of the largest
 }
 
-type settledEntry struct {
-	slot    uint32 // none if it was struck out
-	settled uint64 // log.settled at its last acknowledgement
-}
-
 // mark says that no copies of what was settled are on their way once so many were taken.
 type mark struct{ settled, taken uint64 }
-
-func (l *log) push(slot uint32) {
-	if l.n == len(l.ring) {
-		ring := make([]settledEntry, max(16, 2*l.n))
-		for i := range l.n {
-			ring[i] = *l.at(i)
-		}
-		l.ring, l.first = ring, 0
-	}
-	l.n++
-	*l.at(l.n - 1) = settledEntry{slot, l.settled}
-}
-
-func (l *log) at(i int) *settledEntry { return &l.ring[(l.first+i)&(len(l.ring)-1)] }
-
-// find returns what the log has of an entry.
-func (l *log) find(slot uint32) *settledEntry {
-	i := l.n - 1
-	for l.at(i).slot != slot {
-		i--
-	}
-	return l.at(i)
-}
-
-// strike takes an entry out.
-func (l *log) strike(slot uint32) { l.find(slot).slot = none }
 
 // queue is how many deliveries may be between the broker and the Ledger.
 func (t *table) queue(s *stream) uint64 { return uint64(t.o.Queue) + uint64(s.log.batch) }
@@ -80,7 +47,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		s.log.strike(slot)
 	}
 	e.flags |= logged
-	s.log.push(slot)
+	s.log.push(settledEntry{slot, s.log.settled})
 	t.prune(s)
 }
 
@@ -112,11 +79,7 @@ func (t *table) prune(s *stream) {
 // pop lets go of the first entry, unless more of it came meanwhile.
 func (t *table) pop(s *stream) {
 	l := &s.log
-	slot := l.at(0).slot
-	l.first = (l.first + 1) & (len(l.ring) - 1)
-	if l.n--; l.n == 0 && len(l.ring) > 4096 {
-		l.ring = nil
-	}
+	slot := l.pop().slot
 	if slot == none {
 		return
 	}

@@ -99,7 +99,7 @@ const NotHad time.Duration = -1
 
 // timedOut notes that the ack timeout of a message is over, for report. The caller holds mu.
 func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
-	if l.o.TimedOut == nil {
+	if l.o.Calls.TimedOut == nil {
 		return
 	}
 	l.reports = append(l.reports, Settling{Ref: ref, Consumer: e.stream().consumer, Topic: e.stream().topic,
@@ -109,7 +109,7 @@ func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
 
 // report tells of the timeouts that were noted. The caller does not hold mu.
 func (l *Ledger) report() {
-	if l.o.TimedOut == nil {
+	if l.o.Calls.TimedOut == nil {
 		return
 	}
 	l.mu.Lock()
@@ -117,7 +117,7 @@ func (l *Ledger) report() {
 	l.reports = nil
 	l.mu.Unlock()
 	for _, s := range reports {
-		l.o.TimedOut(s)
+		l.o.Calls.TimedOut(s)
 	}
 }
 

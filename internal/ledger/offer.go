@@ -64,7 +64,7 @@ func (l *Ledger) withdraw() {
 	l.mu.Lock()
 	if _, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
 		l.makeReady(o.d.Ref, r)
-		l.o.Wake()
+		l.o.Calls.Wake()
 	}
 	o.back = false
 }

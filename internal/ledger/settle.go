@@ -124,7 +124,7 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 		l.report()
 		l.send(a)
 		if l.hasNext.Load() {
-			l.o.Wake()
+			l.o.Calls.Wake()
 		}
 	}()
 	if s.epoch != l.epoch {

@@ -17,7 +17,7 @@ type stream struct {
 	list      list
 	log       log
 	run       run
-	marking   bool             // it is in Ledger.unmarked
+	marking   bool             // it is in Ledger.marker
 	gone      bool             // its consumer is closed
 	inactive  bool             // another consumer has its messages
 	missed    pulsar.MessageID // of the last message that came while it was inactive
@@ -51,6 +51,9 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 			s = &stream{topic: topic, current: none, ledger: -1, list: list{head: none, tail: none}}
 			s.single.stream = s
 			t.streams[topic] = s
+			if t.lost {
+				t.disconnected(s)
+			}
 		}
 		t.latest = s
 	}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"math"
-	"reflect"
 	"slices"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -18,6 +17,7 @@ type table struct {
 	latest  *stream // the stream of the last arrival, usually that of the next
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
+	lost    bool // a connection: what comes of a new stream was prefetched before
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
 	shelf   shelf
@@ -45,129 +45,6 @@ func newTable(o *Options) table {
 		t.times = map[Ref]timing{}
 	}
 	return t
-}
-
-// entryID names an entry of a topic. Shadow topics have the ids of their source.
-type entryID struct{ ledger, entry int64 }
-
-func entryOf(id pulsar.MessageID) entryID { return entryID{id.LedgerID(), id.EntryID()} }
-
-// indexOf returns the place in the batch. Chunked and unbatched messages have index 0.
-func indexOf(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
-
-func (id entryID) before(other entryID) bool {
-	return id.ledger < other.ledger || id.ledger == other.ledger && id.entry < other.entry
-}
-
-// Ref names a message until the Ledger lets go of it: the slot of its entry, and its index.
-type Ref uint64
-
-func refOf(slot uint32, index int32) Ref { return Ref(slot)<<32 | Ref(index) }
-func (r Ref) slot() uint32               { return uint32(r >> 32) }
-func (r Ref) index() int32               { return int32(uint32(r)) }
-
-const none = math.MaxUint32 // no slot
-
-type state uint8
-
-const (
-	unseen   state = iota
-	held           // the application has it
-	waiting        // for its delay
-	due            // the broker is to send it, or is sending it
-	ready          // due and here; the application has not taken it yet
-	settling       // being acknowledged
-	acked          // settled, remembered for the sake of its siblings or of copies
-)
-
-type flags uint8
-
-const (
-	timed     flags = 1 << iota // held: its ack timeout runs
-	overdue                     // settling: its time came meanwhile
-	postponed                   // its next hand-over is not counted: the application has not had it yet
-	ahead                       // waiting: it is to be asked for before its time
-	doubtful                    // it may be settled or another consumer's: only the broker can say
-	logged                      // of an entry: it is in its stream's log
-	repeated                    // of an entry: it was delivered more than once
-)
-
-func (f flags) has(flag flags) bool { return f&flag != 0 }
-
-// record is what is kept for each message.
-type record struct {
-	id     pulsar.MessageID // of the delivery that the application has; if it has none, of the newest
-	count  uint32
-	state  state
-	before state // settling: where an error leads back to
-	hand   uint8 // which hand-over this is, from 0; it wraps
-	flags  flags
-}
-
-// isStale reports whether id is of an earlier delivery than the one that the application has. Upstream's ids are the same
-// object as long as the delivery is the same; those rebuilt from bytes do not tell.
-func (r *record) isStale(id pulsar.MessageID) bool {
-	return r.id != id && reflect.TypeOf(r.id) == reflect.TypeOf(id)
-}
-
-// entry is what the broker redelivers.
-type entry struct {
-	record     // of the message, if the entry is no batch; its flags are the entry's as well
-	batch      *batch
-	prev, next uint32 // in the list of its stream's unsettled entries
-}
-
-// batch is what an entry has beside its messages. Those that are no batch share their stream's, which has no records.
-type batch struct {
-	stream      *stream
-	records     []record
-	seen, acked int32
-	last        int32  // index of the last arrival
-	kept        int32  // messages of it on the shelf
-	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
-	settled     uint64 // the settling of a sibling, as the stream counts them
-	size        int64  // of the buffer that its payloads are slices of
-}
-
-func (e *entry) stream() *stream { return e.batch.stream }
-func (e *entry) isBatch() bool   { return e.batch.records != nil }
-func (e *entry) size() int32     { return max(1, int32(len(e.batch.records))) }
-
-func (e *entry) at(index int32) *record {
-	if e.isBatch() {
-		return &e.batch.records[index]
-	}
-	return &e.record
-}
-
-func (e *entry) isSettled() bool {
-	if e.isBatch() {
-		return e.batch.acked == e.batch.seen
-	}
-	return e.state == acked
-}
-
-// grow makes room for a batch of size, and at least for index.
-func (e *entry) grow(index, size int32) {
-	size = max(size, index+1)
-	if size <= e.size() {
-		return
-	}
-	records := make([]record, size)
-	if e.isBatch() {
-		copy(records, e.batch.records)
-		e.batch.records = records
-		return
-	}
-	b := &batch{stream: e.batch.stream, records: records, last: -1}
-	if e.state != unseen {
-		b.seen, b.base = 1, e.count
-		if e.state == acked {
-			b.acked = 1
-		}
-	}
-	records[0] = e.record
-	e.record, e.batch = record{flags: e.flags}, b
 }
 
 // Name is what a caller knows of a message: the id, with Topic and Hand where there is the message.

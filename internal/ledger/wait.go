@@ -23,159 +23,6 @@ func (l *Ledger) patience() time.Duration {
 	return patienceShared + l.o.AskDelay
 }
 
-// Find returns the hand-over of a message that the application has; current is false if it has another one or none, and
-// known if the Ledger does not know the message.
-func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ref, e, r := l.find(n)
-	if r == nil {
-		return d, false, false
-	}
-	d = Delivery{Consumer: e.stream().consumer, Ref: ref, Count: r.count, Hand: r.hand, id: r.id}
-	return d, isWith(r, n), true
-}
-
-// isWith reports whether the application has a message by the hand-over that n names.
-func isWith(r *record, n Name) bool {
-	return r.state == held && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand)
-}
-
-// Adopt enters a message that the application has although the Ledger does not know it. It waits at the broker, which alone
-// can say whether it is settled.
-func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, _, r := l.table.find(n); r != nil || l.closed {
-		return
-	}
-	s := l.table.latest
-	if n.Topic != "" || s == nil || len(l.table.streams) > 1 {
-		if s = l.table.streams[n.Topic]; s == nil {
-			s = l.table.stream(n.Topic, consumer)
-		}
-	}
-	ref, e := l.table.add(n.ID, s)
-	r := l.table.enter(ref, e, n.ID, count)
-	r.flags |= doubtful
-}
-
-// isCurrent reports whether the application has a message by hand-over d.
-func (l *Ledger) isCurrent(r *record, d Delivery) bool {
-	return r != nil && r.state == held && r.id == d.id && r.hand == d.Hand && !l.closed
-}
-
-// Why says why a message waits.
-type Why uint8
-
-const (
-	Failed  Why = iota // the application failed on it
-	Leaving            // likewise, and it is to be published elsewhere
-	GivenUp            // it is to be published elsewhere, and the application did not have it this time
-)
-
-// Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile.
-// msg is nil if there is no more than its id; one that is to be published elsewhere is kept here wherever it is to wait. Nack
-// reports whether it is kept.
-func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (kept bool) {
-	_, _, kept = l.nack(d, delay, msg, why)
-	return kept
-}
-
-// Fail is Nack of a message that the application failed on. It returns how the message stood, and whether the application had
-// it.
-func (l *Ledger) Fail(d Delivery, delay time.Duration, msg pulsar.Message) (s Settling, had bool) {
-	s, had, _ = l.nack(d, delay, msg, Failed)
-	return s, had
-}
-
-func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
-	delay = max(0, delay)
-	l.mu.Lock()
-	t, ref := &l.table, d.Ref
-	e, r := t.at(ref)
-	if !l.isCurrent(r, d) {
-		l.mu.Unlock()
-		return s, false, false
-	}
-	s = Settling{Consumer: e.stream().consumer, Topic: e.stream().topic, ID: r.id, Attempts: attempts(r), Since: l.since(ref)}
-	l.waitsFor(ref, delay, Nacked)
-	if r.flags.has(timed) {
-		l.timeouts.Untrack(uint64(ref))
-		r.flags &^= timed
-	}
-	t.move(ref, r, waiting)
-	if why == GivenUp {
-		r.flags |= postponed
-	}
-	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.KeepBatches && e.isBatch() || l.o.KeepSingles && !e.isBatch()) {
-		kept = t.keep(ref, e, msg, why != Failed)
-	}
-	var a ask
-	if l.o.Ahead > 0 && !t.shelf.has(ref) {
-		if delay > l.o.Ahead {
-			r.flags |= ahead
-			delay -= l.o.Ahead
-		} else {
-			a = l.askAhead(ref, e, r)
-		}
-	}
-	l.nacks.TrackFor(uint64(ref), delay)
-	l.mu.Unlock()
-	l.send(a)
-	return s, true, kept
-}
-
-// Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
-func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	e, r := l.table.at(d.Ref)
-	if !l.isCurrent(r, d) {
-		return
-	}
-	r.flags |= timed
-	l.timeouts.TrackFor(uint64(d.Ref), timeout)
-	l.timesOut(d.Ref, timeout)
-	if l.isLast(r) {
-		l.table.keep(d.Ref, e, d.Message, false)
-	}
-}
-
-// isLast reports whether a message is given up when the application does not settle it this time.
-func (l *Ledger) isLast(r *record) bool {
-	return l.o.MaxDeliveries > 0 && uint64(r.count)+1 >= uint64(l.o.MaxDeliveries)
-}
-
-// Touch restarts the ack timeout of a message, and reports whether the application has it.
-func (l *Ledger) Touch(n Name) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ref, _, r := l.find(n)
-	if r == nil || !isWith(r, n) {
-		return false
-	}
-	if r.flags.has(timed) { // else it is about to be
-		l.timesOut(ref, 0)
-		return l.timeouts.Touch(uint64(ref))
-	}
-	return true
-}
-
-// AckDeadline returns when a message's ack timeout is over, or zero if none runs.
-func (l *Ledger) AckDeadline(d Delivery) time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
-		return time.Time{}
-	}
-	left, ok := l.timeouts.Left(uint64(d.Ref))
-	if !ok {
-		return time.Time{}
-	}
-	return time.Now().Add(left)
-}
-
 // ask is a request for a message; consumer is nil for none.
 type ask struct {
 	consumer pulsar.Consumer
@@ -186,7 +33,7 @@ type ask struct {
 func (l *Ledger) send(asks ...ask) {
 	for _, a := range asks {
 		if a.consumer != nil {
-			l.o.Ask(a.consumer, a.topic, a.id)
+			l.o.Calls.Ask(a.consumer, a.topic, a.id)
 		}
 	}
 }
@@ -219,7 +66,7 @@ func (l *Ledger) delaysOver(keys []uint64) {
 	l.mu.Unlock()
 	l.send(asks...)
 	if l.hasNext.Load() {
-		l.o.Wake()
+		l.o.Calls.Wake()
 	}
 }
 
@@ -251,10 +98,10 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 	l.report()
 	l.send(asks...)
 	for _, d := range last {
-		l.o.GiveUp(d)
+		l.o.Calls.GiveUp(d)
 	}
 	if l.hasNext.Load() {
-		l.o.Wake()
+		l.o.Calls.Wake()
 	}
 }
 

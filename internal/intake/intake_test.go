@@ -1,0 +1,146 @@
+package intake_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// consumer receives what is sent on ch, and panics on nil.
+type consumer struct {
+	pulsar.Consumer
+	ch chan pulsar.ConsumerMessage
+}
+
+func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	select {
+	case cm := <-c.ch:
+		if cm.Message == nil {
+			panic("cannot decrypt")
+		}
+		return cm.Message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+type message struct{ pulsar.Message }
+
+// each runs a test with a consumer that has a queue, and with one that has none.
+func each(t *testing.T, test func(t *testing.T, c *consumer, x *intake.Intake, end func())) {
+	t.Helper()
+	for name, queue := range map[string]bool{"queue": true, "no queue": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c := &consumer{ch: make(chan pulsar.ConsumerMessage)}
+				var messages <-chan pulsar.ConsumerMessage
+				if queue {
+					messages = c.ch
+				}
+				ended, end := context.WithCancel(context.Background())
+				defer end()
+				x := intake.New(c, messages, ended.Done(), func() bool { return false })
+				defer x.Close()
+				require.Equal(t, queue, x.HasQueue())
+				test(t, c, x, end)
+			})
+		})
+	}
+}
+
+func TestTakeEndsByWhatComesFirst(t *testing.T) {
+	each(t, func(t *testing.T, c *consumer, x *intake.Intake, end func()) {
+		ctx, cancel := context.WithCancel(context.Background())
+		require.NoError(t, x.Acquire(ctx))
+		after := func(do func()) { go func() { time.Sleep(time.Millisecond); do() }() }
+
+		after(func() { c.ch <- pulsar.ConsumerMessage{Message: message{}} })
+		cm, event, err := x.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, intake.Message, event)
+		require.Equal(t, message{}, cm.Message)
+
+		after(x.Wake)
+		_, event, err = x.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, intake.Woken, event)
+
+		after(cancel)
+		_, _, err = x.Take(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+
+		after(end)
+		_, _, err = x.Take(context.Background())
+		if x.HasQueue() { // the other asks for another turn first
+			require.ErrorIs(t, err, intake.ErrClosed)
+		}
+		x.Release()
+	})
+}
+
+// Whoever borrows the turn gets it at once, and the receiver after that.
+func TestBorrow(t *testing.T) {
+	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
+		ctx := context.Background()
+		require.NoError(t, x.Acquire(ctx))
+		lent := make(chan struct{})
+		go func() {
+			require.NoError(t, x.Borrow())
+			close(lent)
+			time.Sleep(time.Second)
+			x.Release()
+		}()
+		_, event, err := x.Take(ctx)
+		require.NoError(t, err)
+		require.Equal(t, intake.Lent, event)
+		<-lent
+		begin := time.Now()
+		require.NoError(t, x.Acquire(ctx))
+		require.Equal(t, time.Second, time.Since(begin))
+
+		waits, cancel := context.WithTimeout(ctx, time.Second)
+		defer cancel()
+		require.ErrorIs(t, x.Acquire(waits), context.DeadlineExceeded)
+		x.Release()
+	})
+}
+
+// Idle is told when somebody waited for a second in all, and nothing came.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &consumer{ch: make(chan pulsar.ConsumerMessage)}
+		x := intake.New(c, c.ch, nil, func() bool { return true })
+		defer x.Close()
+		require.NoError(t, x.Acquire(context.Background()))
+		begin := time.Now()
+		for {
+			_, event, err := x.Take(context.Background())
+			require.NoError(t, err)
+			if event == intake.Idle {
+				break
+			}
+		}
+		require.GreaterOrEqual(t, time.Since(begin), time.Second)
+		require.Less(t, time.Since(begin), 3*time.Second)
+	})
+}
+
+func TestUndecryptableWithoutQueue(t *testing.T) {
+	c := &consumer{ch: make(chan pulsar.ConsumerMessage, 1)}
+	x := intake.New(c, nil, nil, func() bool { return false })
+	defer x.Close()
+	require.NoError(t, x.Acquire(context.Background()))
+	c.ch <- pulsar.ConsumerMessage{}
+	_, _, err := x.Take(context.Background())
+	require.True(t, errors.Is(err, intake.ErrUndecryptable))
+}

@@ -1,0 +1,125 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: kept
+// messages are dropped, and either the broker sends them again or they are asked for when due. Connected follows, unless told
+// is false.
+func (l *Ledger) Disconnected(told bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.table.lost = l.table.lost || told
+	l.withdraw()
+	for _, s := range l.table.streams {
+		l.table.disconnected(s)
+		l.drop(s)
+	}
+}
+
+// drop drops what is kept of a stream, whose messages may be another consumer's. The caller holds mu.
+func (l *Ledger) drop(s *stream) {
+	t := &l.table
+	for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
+		e := &t.entries.At(slot).Value
+		for i := range e.size() {
+			e.at(i).flags |= doubtful
+		}
+	}
+	for slot := range t.asked {
+		if t.entries.At(slot).Value.stream() == s {
+			delete(t.asked, slot)
+		}
+	}
+	for ref := range t.shelf.messages {
+		e, r := t.at(ref)
+		if e.stream() != s {
+			continue
+		}
+		t.drop(ref, e)
+		if r.state == ready {
+			t.move(ref, r, due)
+			l.nacks.TrackFor(uint64(ref), l.patience())
+		} else if r.state == settling && r.before == ready {
+			r.before = due
+			l.nacks.TrackFor(uint64(ref), l.patience())
+		}
+	}
+}
+
+// Connected tells that no topic is without its connection any more. Those of which another consumer has the messages are told
+// again.
+func (l *Ledger) Connected() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.table.lost = false
+	for _, s := range l.table.streams {
+		s.log.lost = false
+	}
+}
+
+// Received tells that a message was received after a connection was lost, and reports whether Received has to be called
+// further on.
+func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	more = l.table.lost
+	for _, s := range l.table.streams {
+		if s.topic == topic {
+			l.table.received(s, entryOf(id))
+		}
+		more = more || s.log.taken < s.log.again
+	}
+	return more
+}
+
+// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched
+// and is another's. Should one of them be this consumer's all the same, it is asked for afterwards.
+func (l *Ledger) Activate(topic string, active bool) {
+	var a ask
+	l.mu.Lock()
+	l.withdraw()
+	if s := l.table.streams[topic]; s != nil {
+		if s.inactive = !active; s.inactive {
+			l.drop(s)
+		} else if s.missed != nil {
+			a = ask{s.consumer, s.topic, s.missed}
+			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
+			l.unsent(s)
+		}
+	}
+	l.mu.Unlock()
+	l.send(a)
+}
+
+// Idle tells that nothing came for a while although somebody waited.
+func (l *Ledger) Idle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.idleAt = time.Now()
+	asked := map[*stream]bool{}
+	for slot, r := range l.table.asked {
+		if l.idleAt.Sub(r.at) < l.o.AskDelay+answer {
+			asked[l.table.entries.At(slot).Value.stream()] = true
+		}
+	}
+	for _, s := range l.table.streams {
+		if !asked[s] {
+			l.table.idle(s)
+		}
+	}
+}
+
+// Gone tells that a child of the inner consumer is closed, and forgets what came from it.
+func (l *Ledger) Gone(consumer pulsar.Consumer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.table.streams {
+		if s.consumer == consumer {
+			l.table.remove(s, l.untrack)
+		}
+	}
+}

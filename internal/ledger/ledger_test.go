@@ -1,0 +1,192 @@
+package ledger_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type message struct {
+	pulsar.Message
+	id      pulsar.MessageID
+	payload []byte
+}
+
+func (m message) ID() pulsar.MessageID    { return m.id }
+func (m message) Topic() string           { return "t" }
+func (m message) Payload() []byte         { return m.payload }
+func (m message) RedeliveryCount() uint32 { return 0 }
+
+type consumer struct{ pulsar.Consumer }
+
+// x is a Ledger of a consumer whose queue has room for three deliveries.
+type x struct {
+	*testing.T
+	*ledger.Ledger
+	child *consumer
+	asked []pulsar.MessageID
+}
+
+func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		y := &x{T: t, child: &consumer{}}
+		o := ledger.Options{Rewinds: true, KeepSingles: true, KeepBatches: true, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: 3,
+			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
+				Ask:    func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { y.asked = append(y.asked, id) },
+				Wake:   func() {},
+				GiveUp: func(ledger.Delivery) {},
+			}}
+		if change != nil {
+			change(&o)
+		}
+		y.Ledger = ledger.New(o)
+		defer y.Close()
+		test(y)
+	})
+}
+
+func id(entry int64) pulsar.MessageID { return pulsar.NewMessageID(1, entry, 0, 0) }
+
+// arrive has an entry delivered.
+func (x *x) arrive(entry int64) (ledger.Delivery, ledger.Verdict) {
+	return x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(entry), payload: make([]byte, 100)}}, ledger.Retry{})
+}
+
+func (x *x) ack(entry int64) {
+	x.Helper()
+	s, standing, err := x.Settle(context.Background(), context.Background(), ledger.Name{ID: id(entry)})
+	require.NoError(x, err)
+	require.Equal(x, ledger.Unsettled, standing)
+	require.Nil(x, x.Settled(s, nil))
+}
+
+func (x *x) verdict(want ledger.Verdict, entry int64) {
+	x.Helper()
+	_, v := x.arrive(entry)
+	require.Equal(x, want, v)
+}
+
+// What was settled is forgotten when its acknowledgement is surely at the broker: no copy of it can be on its way, unless
+// something was sent again.
+func TestWhatIsSettledIsForgotten(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+		x.verdict(ledger.Swallow, 1) // which tells that the broker sends everything again
+		time.Sleep(time.Hour)        // and no clock tells when that is over
+		require.Equal(t, 1, x.Len())
+		for entry := range int64(20) {
+			x.verdict(ledger.Deliver, 10+entry)
+			x.ack(10 + entry)
+			time.Sleep(5 * time.Second)
+		}
+		require.Less(t, x.Len(), 3)
+	})
+}
+
+// A partition of which nothing was taken yet may have messages in the queue that came by a connection which is lost: the broker sends
+// them again.
+func TestAStreamThatBeginsWhileItsConnectionIsLost(t *testing.T) {
+	for name, connected := range map[string]func(*x){
+		"connected": func(x *x) { x.Connected() },
+		"received":  func(x *x) { require.True(t, x.Received("t", id(1))) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(x *x) {
+				x.Disconnected(true)
+				x.verdict(ledger.Deliver, 1)
+				connected(x)
+				x.ack(1)
+				time.Sleep(time.Minute)
+				x.verdict(ledger.Swallow, 1)
+			})
+		})
+	}
+}
+
+// What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What
+// was settled just before may have been lost.
+func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {
+	for first, verdict := range map[int64]ledger.Verdict{1: ledger.Deliver, 2: ledger.Swallow} {
+		run(t, nil, func(x *x) {
+			for entry := range int64(4) {
+				x.verdict(ledger.Deliver, 1+entry)
+			}
+			x.ack(1)
+			time.Sleep(time.Minute)
+			x.ack(2) // not surely at the broker
+			x.Disconnected(true)
+			x.Connected()
+			x.Received("t", id(first))
+			x.verdict(verdict, first)
+		})
+	}
+}
+
+// The hold limit counts a payload once, and what does not fit is asked for.
+func TestHoldLimit(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.HoldLimit = 1000 }, func(x *x) {
+		for entry := range int64(2) {
+			d, _ := x.arrive(1 + entry)
+			require.Equal(t, entry == 0, x.Nack(d, time.Minute, d.Message, ledger.Failed))
+		}
+		require.EqualValues(t, 612, x.Stats().HeldBytes)
+		require.Equal(t, 2, x.Stats().Waiting)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		d, ok := x.Next()
+		require.True(t, ok)
+		require.Equal(t, id(1), d.Message.ID())
+		require.Equal(t, []pulsar.MessageID{id(2)}, x.asked)
+		require.Zero(t, x.Stats().HeldBytes)
+	})
+}
+
+// A nack counts for the hand-over that it is of.
+func TestALateNack(t *testing.T) {
+	run(t, nil, func(x *x) {
+		first, _ := x.arrive(1)
+		require.True(t, x.Nack(first, 0, first.Message, ledger.Failed))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		second, ok := x.Next()
+		require.True(t, ok)
+		require.EqualValues(t, 1, second.Count)
+		require.False(t, x.Nack(first, 0, first.Message, ledger.Failed))
+		_, ok = x.Next()
+		require.False(t, ok)
+		require.True(t, x.Nack(second, 0, second.Message, ledger.Failed))
+	})
+}
+
+// BenchmarkLedger is what a message costs that is received and acknowledged.
+func BenchmarkLedger(b *testing.B) {
+	l := ledger.New(ledger.Options{Queue: 1000, AckGroup: 1000, SendDelay: time.Second, AskDelay: time.Second,
+		Calls: ledger.Calls{Wake: func() {}}})
+	defer l.Close()
+	ids := make([]pulsar.MessageID, 1<<16)
+	for i := range ids {
+		ids[i] = id(int64(i))
+	}
+	cm := pulsar.ConsumerMessage{Consumer: &consumer{}}
+	ctx := context.Background()
+	b.ReportAllocs()
+	for n := 0; b.Loop(); n++ {
+		cm.Message = &message{id: ids[n%len(ids)]}
+		if _, v := l.Arrive(cm, ledger.Retry{}); v != ledger.Deliver {
+			b.Fatal(v)
+		}
+		s, _, _ := l.Settle(ctx, ctx, ledger.Name{ID: ids[n%len(ids)]})
+		l.Settled(s, nil)
+	}
+}
