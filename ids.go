@@ -40,7 +40,10 @@ func messageOf(d ledger.Delivery) pulsar.Message {
 
 // original returns what the inner consumer delivered.
 func original(msg pulsar.Message) pulsar.Message {
-	if m, ok := msg.(*handedOver); ok {
+	switch m := msg.(type) {
+	case *handedOver:
+		return m.Message
+	case *givenUp:
 		return m.Message
 	}
 	return msg

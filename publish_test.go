@@ -2,6 +2,7 @@ package redelivery_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -53,6 +54,31 @@ func TestManyDeadLettersKeepTheOrderOfTheirNacks(t *testing.T) {
 			require.Zero(t, c.Stats().HeldBytes)
 		})
 	}
+}
+
+// TestTheReasonIsKept where the delay is over before the dead letter is published.
+func TestTheReasonIsKept(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	b := newBroker(t)
+	topic := b.topic(0)
+	c, out := b.publishing(topic, false, redelivery.WithNackRedeliveryDelay(0))
+	go func() {
+		for {
+			msg, err := c.Receive(context.Background())
+			if err != nil {
+				return
+			}
+			if err := c.NackWithReason(msg, errors.New("because")); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	b.send(topic, n, false)
+	for range n {
+		require.Equal(t, "because", next(t, out, 10*time.Second).Properties()["EXCEPTION_MESSAGE"])
+	}
+	b.settles(topic, 0)
 }
 
 // publishing returns a consumer whose first nack of a message publishes it, and one of where to.

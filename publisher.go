@@ -65,6 +65,10 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	if why == ledger.Leaving {
 		deliveries++
 	}
+	if m, ok := d.Message.(*givenUp); ok { // before, and it was not published in time
+		d.Message, reason = m.Message, m.reason
+	}
+	d.Message = &givenUp{d.Message, reason}
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
@@ -74,6 +78,12 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
 			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
 		})
+}
+
+// givenUp is a message that is to be published as a dead letter, with the reason that somebody gave.
+type givenUp struct {
+	pulsar.Message
+	reason error
 }
 
 // move has a nacked message published to the retry topic.
@@ -113,7 +123,7 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 				}
 			})
 		}()
-		finish = c.publish(era, s, msg, start)
+		finish = c.publish(era, s, original(msg), start)
 	})
 }
 

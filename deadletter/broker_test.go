@@ -127,7 +127,7 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 		Properties: map[string]string{
 			"number": fmt.Sprint(i), "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 			"REAL_TOPIC": t.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": fmt.Sprintf("7:%d:-1", i), "ORIGIN_MESSAGE_IDY_TIME": fmt.Sprintf("7:%d:-1", i),
-			"ORIGIN_TOPIC": t.origin, "RECONSUMETIMES": "16", "DELAY_TIME": "7200000", "DELAY_LEVEL": "18",
+			"ORIGIN_TOPIC": t.origin, "RECONSUMETIMES": "16", "DELAY_TIME": "7200000", "DELAY_LEVEL": "18", "NACK_COUNT": "1:4",
 			"EXCEPTION_MESSAGE": fmt.Sprintf("order %d: connection refused", i), "EXCEPTION_TYPE": "*net.OpError",
 			"REDELIVERY_COUNT": "4", "DEAD_LETTER_TIME": fmt.Sprint(time.Now().UnixMilli()),
 		},
@@ -137,6 +137,7 @@ func (t topics) letter(i int) *pulsar.ProducerMessage {
 // publish returns when all messages are stored: each alone, or in batches of the given size.
 func (b *broker) publish(o pulsar.ProducerOptions, batch int, msgs ...*pulsar.ProducerMessage) {
 	b.t.Helper()
+	o.MaxPendingMessages = len(msgs) + 1000 // a message of chunks takes as many
 	if batch > 1 {
 		o.BatchingMaxMessages, o.BatchingMaxPublishDelay = uint(batch), time.Minute
 	} else {

@@ -79,7 +79,7 @@ func (r *replay) sing(ctx context.Context) error {
 				case msg.Properties()[PropertyReplayRun] != r.j.run.ID:
 				case c.dead[partition]:
 					l := newLetter(r.t.o.Topic, 0, msg)
-					return fmt.Errorf("%w: letter %s came back as %s: %s %s", ErrPoison, l.OriginID, l.ID, l.Type, l.Reason)
+					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, l.OriginID, l.ID, strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
 				default:
 					if c.open[partition] == nil {
 						c.open[partition] = map[position]bool{}

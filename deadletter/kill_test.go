@@ -10,6 +10,7 @@ import (
 	"fmt"
 	mathrand "math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -53,7 +54,7 @@ type order struct {
 
 const orderSchema = `{"type":"record","name":"order","fields":[{"name":"ID","type":"long"},{"name":"Note","type":"string"}]}`
 
-// mixed publishes n letters: in batches, alone, of chunks, with an Avro schema and encrypted, all with keys whose letters are in order.
+// mixed publishes n letters: in batches, alone, of chunks, with an Avro schema, encrypted, and encrypted in chunks, all with keys whose letters are in order.
 func (b *broker) mixed(tp topics, keyDir string, n int) []*pulsar.ProducerMessage {
 	encryption, _ := keys(keyDir)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
@@ -67,6 +68,7 @@ func (b *broker) mixed(tp topics, keyDir string, n int) []*pulsar.ProducerMessag
 		{pulsar.ProducerOptions{EnableChunking: true, ChunkMaxMessageSize: 1500}, 1, 4000},
 		{pulsar.ProducerOptions{Schema: avro}, 50, 0},
 		{pulsar.ProducerOptions{Encryption: encryption}, 20, 50},
+		{pulsar.ProducerOptions{Encryption: encryption, EnableChunking: true, ChunkMaxMessageSize: 2000}, 1, 4000},
 	}
 	var all []*pulsar.ProducerMessage
 	for round := 0; len(all) < n; round++ {
@@ -93,12 +95,35 @@ func (b *broker) mixed(tp topics, keyDir string, n int) []*pulsar.ProducerMessag
 	return all
 }
 
-// Ten thousand letters of every kind, by processes that are killed at any moment.
+// buildTool builds the command line.
+func buildTool(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "redelivery")
+	out, err := exec.Command("go", "build", "-o", path, "../cmd/redelivery").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer) {
+	cmd := exec.Command(tool, append([]string{"dlq"}, args...)...)
+	cmd.Env = append(os.Environ(), "PULSAR_URL="+b.url, "PULSAR_ADMIN_URL="+b.admin)
+	out := &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = out, out
+	return cmd, out
+}
+
+// Ten thousand letters of every kind, by a tool that is killed or interrupted at any moment.
 func TestKilled(t *testing.T) {
-	for name, deduplicated := range map[string]bool{"deduplicated": true, "not deduplicated": false} {
+	for name, c := range map[string]struct {
+		signal       os.Signal
+		deduplicated bool
+	}{
+		"killed, deduplicated":     {os.Kill, true},
+		"killed, not deduplicated": {os.Kill, false},
+		"interrupted":              {os.Interrupt, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			b := real(t)
-			if deduplicated {
+			if c.deduplicated {
 				b.deduplicate()
 			}
 			const n = 10_000
@@ -106,13 +131,17 @@ func TestKilled(t *testing.T) {
 			b.rest("POST", tp.retry+"/partitions", 3, nil)
 			dir := makeKeys(t)
 			sent := b.mixed(tp, dir, n)
-			j := job{URL: b.url, Admin: b.admin, Topic: tp.dlq, Keys: dir}
+			tool := buildTool(t)
+			replay := func() (*exec.Cmd, *bytes.Buffer) {
+				return b.command(tool, "replay", tp.dlq, "-yes", "-json", "-encryption-key-name", keyName,
+					"-encryption-public-key", filepath.Join(dir, "public.pem"), "-encryption-private-key", filepath.Join(dir, "private.pem"))
+			}
 			kills := 0
 			begin := time.Now()
 			for kills < 8 {
-				cmd, out := j.command()
+				cmd, out := replay()
 				require.NoError(t, cmd.Start())
-				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Signal(c.signal) })
 				err := cmd.Wait()
 				if alarm.Stop() { // it came to its end
 					require.NoError(t, err, out.String())
@@ -120,25 +149,25 @@ func TestKilled(t *testing.T) {
 				}
 				kills++
 			}
-			cmd, out := j.command()
+			cmd, out := replay()
 			require.NoError(t, cmd.Run(), out.String())
 			t.Logf("%d letters, %d kills, %v: %s", n, kills, time.Since(begin), out)
 
 			_, decryption := keys(dir)
-			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
+			consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, AckWithResponse: false, Decryption: decryption})
 			require.NoError(t, err)
-			defer c.Close()
+			defer consumer.Close()
 			times := make([]int, n)
 			last := map[string]int{}
 			doubles := 0
 			for {
 				ctx, cancel := context.WithTimeout(bg, 3*time.Second)
-				msg, err := c.Receive(ctx)
+				msg, err := consumer.Receive(ctx)
 				cancel()
 				if err != nil {
 					break
 				}
-				require.NoError(t, c.Ack(msg))
+				require.NoError(t, consumer.Ack(msg))
 				i, err := strconv.Atoi(msg.Properties()["number"])
 				require.NoError(t, err)
 				if times[i]++; times[i] > 1 {
@@ -158,7 +187,7 @@ func TestKilled(t *testing.T) {
 				require.NotZero(t, k, "letter %d is lost", i)
 			}
 			t.Logf("%d doubles", doubles)
-			if deduplicated {
+			if c.deduplicated || c.signal == os.Interrupt {
 				assert.Zero(t, doubles)
 			}
 			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))

@@ -2,9 +2,6 @@ package deadletter_test
 
 import (
 	"context"
-	"errors"
-	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // What cannot be published as it was stays where it is and is named; the letters around it are replayed.
@@ -144,14 +140,17 @@ func TestTheEndIsFixed(t *testing.T) {
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(30)...)
 	d := b.open(tp.dlq)
 	ctx, cancel := context.WithCancel(bg)
-	first, err := d.Replay(ctx, deadletter.ReplayOptions{Rate: 50, Progress: func(r deadletter.Report) {
+	id := peek(t, d)[0].Group()
+	filter := deadletter.Filter{Groups: []string{id, "other"}, After: time.UnixMilli(5000).In(time.FixedZone("east", 3600))}
+	first, err := d.Replay(ctx, deadletter.ReplayOptions{Filter: filter, Rate: 50, Progress: func(r deadletter.Report) {
 		if r.Done > 5 {
 			cancel()
 		}
 	}})
 	require.ErrorIs(t, err, context.Canceled)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 3, tp.letters(10)...)
-	second, err := d.Replay(bg, deadletter.ReplayOptions{})
+	filter = deadletter.Filter{Groups: []string{"other", id}, After: time.UnixMilli(5000).UTC()} // the same
+	second, err := d.Replay(bg, deadletter.ReplayOptions{Filter: filter})
 	require.NoError(t, err)
 	require.True(t, second.Resumed)
 	require.Equal(t, first.Run, second.Run)
@@ -266,70 +265,4 @@ func TestRate(t *testing.T) {
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 20})
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
-}
-
-func TestBadOptions(t *testing.T) {
-	t.Parallel()
-	b := newInProcess(t)
-	for want, o := range map[string]deadletter.Options{
-		"Options.Topic":    {},
-		"non-persistent":   {Topic: "non-persistent://a/b/c-DLQ"},
-		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
-		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
-	} {
-		d, err := deadletter.Open(b.client, o)
-		if err == nil {
-			_, err = d.Replay(bg, deadletter.ReplayOptions{})
-		}
-		require.ErrorContains(t, err, want)
-	}
-	require.Empty(t, b.inProcess.Topics(), "a topic that was not there is made")
-	_, err := deadletter.Open(nil, deadletter.Options{Topic: "x"})
-	require.ErrorContains(t, err, "client")
-	custom, err := deadletter.Open(b.client, deadletter.Options{Topic: "dead"})
-	require.NoError(t, err)
-	for want, o := range map[string]deadletter.ReplayOptions{
-		"ReplayOptions.To ":   {To: "there"},
-		"ReplayOptions.Topic": {},
-		"dead letter topic":   {Topic: "dead"},
-		"ReplayOptions.Max":   {Topic: "x", Max: -1},
-		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
-		"needs Options.Admin": {Topic: "x", Canary: 1},
-	} {
-		_, err := custom.Replay(bg, o)
-		require.ErrorContains(t, err, want)
-		_, err = custom.Plan(bg, o)
-		require.ErrorContains(t, err, want)
-	}
-	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
-	require.ErrorContains(t, err, "PurgeOptions.Export")
-}
-
-// What the admin API refuses is an error that says so.
-func TestNoPermission(t *testing.T) {
-	t.Parallel()
-	b := newInProcess(t)
-	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, `{"reason":"nobody may"}`, http.StatusForbidden)
-	}))
-	defer forbidden.Close()
-	a := deadletter.Admin{URL: forbidden.URL}
-	d, err := deadletter.Open(b.client, deadletter.Options{Topic: "x-DLQ", Admin: a})
-	require.NoError(t, err)
-	_, listed := deadletter.List(bg, a, "public/default")
-	_, grouped := d.Groups(bg, deadletter.Filter{})
-	_, replayed := d.Replay(bg, deadletter.ReplayOptions{})
-	for _, err := range []error{listed, grouped, replayed} {
-		require.ErrorContains(t, err, "403 Forbidden")
-	}
-
-	tp := b.topics(0)
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
-	b.inProcess.FailProducers(tp.retry, -1, pulsartest.AuthorizationError)
-	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
-	require.ErrorContains(t, err, "Authorization")
-	b.inProcess.FailSubscribes(tp.dlq, -1, pulsartest.AuthorizationError)
-	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
-	require.ErrorContains(t, err, "Authorization")
-	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }

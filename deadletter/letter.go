@@ -70,7 +70,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		pos: positionOf(msg.ID()), id: msg.ID(), batch: int(max(msg.ID().BatchSize(), 1)), chunked: msg.ID().BatchIdx() < 0,
 		partition: partition,
 	}
-	l.ID = fmt.Sprintf("%d:%d:%d", l.pos.Ledger, l.pos.Entry, partition) // upstream takes every partition for the first
+	l.ID = l.pos.id(partition) // upstream takes every partition for the first
 	if l.batch > 1 {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}
@@ -120,7 +120,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, pulsar.SysPropertyDelayTime:
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, reconsume.PropertyNackCount,
+			pulsar.SysPropertyDelayTime:
 			return true
 		}
 		return strings.HasPrefix(name, exceptionPrefix)

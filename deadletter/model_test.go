@@ -31,14 +31,13 @@ type job struct {
 	Max               int
 	New               bool
 	Purge             string // a file for what is purged, or none
-	Keys              string // a folder with keys, or none
 }
 
 const jobVariable = "DEADLETTER_JOB"
 
 func TestMain(m *testing.M) {
 	if text, ok := os.LookupEnv(jobVariable); ok { // it must never run the tests, which start such processes
-		time.AfterFunc(2*time.Minute, func() { os.Exit(4) })
+		time.AfterFunc(15*time.Minute, func() { os.Exit(4) })
 		var j job
 		err := json.Unmarshal([]byte(text), &j)
 		if err == nil {
@@ -50,6 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise
 	os.Exit(m.Run())
 }
 
@@ -57,12 +57,7 @@ func (j job) run() error {
 	b := &broker{t: fatal{}, url: j.URL, admin: j.Admin}
 	b.client = b.connect()
 	d := b.open(j.Topic)
-	var encryption *pulsar.ProducerEncryptionInfo
-	if j.Keys != "" {
-		var decryption *pulsar.MessageDecryptionInfo
-		encryption, decryption = keys(j.Keys)
-		d = b.open(j.Topic, func(o *deadletter.Options) { o.Decryption = decryption })
-	}
+	d.Hurry(150 * time.Millisecond)
 	var report deadletter.Report
 	var err error
 	if j.Purge != "" {
@@ -72,7 +67,7 @@ func (j job) run() error {
 		}
 		report, err = d.Purge(bg, deadletter.PurgeOptions{Filter: j.Filter, Export: file})
 	} else {
-		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New, Encryption: encryption})
+		report, err = d.Replay(bg, deadletter.ReplayOptions{Filter: j.Filter, Max: j.Max, New: j.New})
 	}
 	_ = json.NewEncoder(os.Stdout).Encode(report)
 	return err

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -79,6 +80,9 @@ func (o *ReplayOptions) same() json.RawMessage {
 	if o.Encryption != nil {
 		keys = o.Encryption.Keys
 	}
+	filter := o.Filter
+	filter.Groups = slices.Sorted(slices.Values(filter.Groups))
+	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
 	data, _ := json.Marshal(struct { // cannot fail
 		To         Destination `json:"to"`
 		Topic      string      `json:"topic,omitempty"`
@@ -86,6 +90,6 @@ func (o *ReplayOptions) same() json.RawMessage {
 		Max        int         `json:"max,omitempty"`
 		MaxReplays int         `json:"maxReplays"`
 		Keys       []string    `json:"keys,omitempty"`
-	}{o.To, o.Topic, o.Filter, o.Max, o.MaxReplays, keys})
+	}{o.To, o.Topic, filter, o.Max, o.MaxReplays, keys})
 	return data
 }

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/url"
 	"regexp"
 	"slices"
@@ -33,6 +34,11 @@ func (p position) before(q position) bool { return p.compare(q) < 0 }
 
 // entry is where the batch begins that p is in.
 func (p position) entry() position { return position{p.Ledger, p.Entry, 0} }
+
+// id is how the admin API names an entry.
+func (p position) id(partition int) string {
+	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, partition)
+}
 
 // acknowledged are the entries of a partition that a subscription has acknowledged, as the broker told at one moment.
 type acknowledged struct {

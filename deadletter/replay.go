@@ -48,8 +48,8 @@ func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
 // order is kept partition by partition, and so is that of a key.
 //
 // What the sender set is kept: payload, null value, key, ordering key, event time, schema, properties with the origin and a trace.
-// EXCEPTION_*, REDELIVERY_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME are removed, RECONSUMETIMES is 0, REPLAY_COUNT and
-// REPLAY_RUN are added. Letters that cannot be published like that are left, and reported.
+// EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME are removed, RECONSUMETIMES is 0,
+// REPLAY_COUNT and REPLAY_RUN are added. Letters that cannot be published like that are left, and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options goes on to the same end: no letter is
 // lost. Letters that were published and not acknowledged by then, a few hundred at most, are published again; a broker that
@@ -148,7 +148,9 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 		case err != nil:
 			return at, n, err
 		case l == nil:
-			src.silent()
+			if _, err := src.silent(ctx); err != nil {
+				return at, n, err
+			}
 			continue
 		}
 		left, _, err := r.t.refuse(ctx, &r.o, l)

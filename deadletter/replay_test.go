@@ -58,6 +58,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 	} {
 		for _, batch := range []int{1, 2} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				tp := b.topics(0)
 				sent := tp.letter(0)
 				change(sent)
@@ -99,4 +100,20 @@ func TestChunks(t *testing.T) {
 		require.Equal(t, sent[i].Payload, m.Payload())
 	}
 	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
+
+// A broker that sends nothing for a while has not come to the end.
+func TestAStallIsNotTheEnd(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(20)...)
+	d := b.open(tp.dlq)
+	d.Hurry(200 * time.Millisecond)
+	b.inProcess.PauseDispatch(tp.dlq)
+	resume := time.AfterFunc(700*time.Millisecond, func() { b.inProcess.ResumeDispatch(tp.dlq) })
+	defer resume.Stop()
+	report, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 20, report.Done)
 }

@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	queueSize     = 100              // messages that wait here
+	queueSize     = 50               // messages that wait here; the broker's first answer has as many batches
 	chunkPatience = 10 * time.Minute // upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
 	lockPatience  = 5 * time.Second  // until somebody else's consumer is one, and not that of a crash
 	ackPatience   = time.Minute      // for a confirmation, or an acknowledgement, also while the broker is away
@@ -26,7 +26,7 @@ type source struct {
 	last, end position
 	consumer  pulsar.Consumer // the only one of the subscription, or nil
 	heard     time.Time       // when it last gave anything
-	again     bool            // it is a second one, that has given nothing new
+	silences  int             // consumers that gave nothing new, one after the other
 }
 
 // end is where a partition ends now.
@@ -37,7 +37,9 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	}
 	defer tail.reader.Close()
 	end, err := tail.last(ctx)
-	end.Index = math.MaxInt32 // the whole batch
+	if end.Entry >= 0 { // else there is nothing to wait for
+		end.Index = math.MaxInt32 // the whole batch
+	}
 	return end, err
 }
 
@@ -112,7 +114,7 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 				return nil, io.EOF
 			}
 			l := newLetter(s.t.o.Topic, s.index, msg.Message)
-			if s.last, s.again = p, false; int(p.Index) >= l.batch-1 {
+			if s.last, s.silences = p, 0; int(p.Index) >= l.batch-1 {
 				s.last.Index = math.MaxInt32 // the whole batch
 			}
 			return l, nil
@@ -124,16 +126,26 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 	}
 }
 
-// silent is called when nothing came and nothing is under way. The last letters may be acknowledged, or be chunks without an end, so
-// a second consumer that gets nothing either is the end: one that the broker has forgotten is not.
-func (s *source) silent() {
+// maxSilences is how many consumers have to give nothing before the end is believed against what the admin API says.
+const maxSilences = 5
+
+// silent is called when nothing came and nothing is under way. It may be the end: the last letters are acknowledged already, or chunks
+// without an end. Or the broker has stalled, which another consumer ends. It returns the last entry that ought to have come, if any.
+func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < s.t.quiet {
-		return
+		return missing, nil
 	}
-	if s.again {
+	end, err := s.t.shorten(ctx, s.partition, s.end)
+	if err != nil {
+		return missing, err
+	}
+	if s.silences++; !s.last.before(end) || s.silences > maxSilences {
+		if s.last.before(end) && s.t.o.Admin.URL != "" {
+			missing = end
+		}
 		s.last = s.end
-		return
+		return missing, nil
 	}
 	s.close()
-	s.again = true
+	return missing, nil
 }

@@ -43,12 +43,13 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 	}
 	if !known {
 		names, err := t.subscriptions(ctx, topic)
-		if errors.Is(err, ErrNoTopic) && o.To == ToOrigin {
-			return "", "came from a topic that is gone", nil
-		}
 		switch {
-		case err != nil:
+		case errors.Is(err, ErrNoTopic) && o.To == ToOrigin:
+			return "", "came from a topic that is gone", nil
+		case errors.Is(err, ErrNoTopic):
 			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
+		case err != nil:
+			return "", "", err
 		case t.o.Admin.URL != "" && len(names) == 0:
 			return "", "", fmt.Errorf("%w: %s has no subscription", ErrNoSubscription, topic)
 		}

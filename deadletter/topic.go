@@ -47,7 +47,7 @@ var (
 
 // Options configures a Topic.
 type Options struct {
-	// Topic is the dead letter topic, partitioned or not. Required.
+	// Topic is the dead letter topic, with all its partitions if it has any. Required.
 	Topic string
 	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it, from the
 	// earliest letter that is stored, and are its only consumer. Default: DefaultSubscription.
@@ -93,9 +93,12 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if o.Topic == "" {
 		return nil, errors.New(`deadletter: Options.Topic is "", want the dead letter topic's name`)
 	}
-	o.Topic = reconsume.BaseTopic(FullName(o.Topic))
-	if strings.HasPrefix(o.Topic, "non-persistent://") {
-		return nil, fmt.Errorf("deadletter: Options.Topic is %s, want a persistent topic", o.Topic)
+	o.Topic = FullName(o.Topic)
+	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
+	case domain != "persistent":
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
+	case reconsume.BaseTopic(o.Topic) != o.Topic:
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, reconsume.BaseTopic(o.Topic))
 	}
 	o.Subscription = cmp.Or(o.Subscription, DefaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.

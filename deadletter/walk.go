@@ -94,7 +94,13 @@ func (w *walk) forward(ctx context.Context) error {
 				return err
 			}
 			if w.letters == 0 && wait <= 0 {
-				w.src.silent()
+				missing, err := w.src.silent(ctx)
+				if err != nil {
+					return err
+				}
+				if missing.Entry > 0 || missing.Ledger > 0 {
+					w.report.leave("never came: chunks without an end?", &Letter{ID: missing.id(w.src.index)})
+				}
 			}
 			continue
 		}

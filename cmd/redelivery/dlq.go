@@ -12,7 +12,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -23,12 +22,12 @@ const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
 
 Looks into dead letter topics, and replays, exports and purges what is in them.
 
-  redelivery dlq list public/default     dead letter and retry topics of a namespace
+  redelivery dlq list public/default     topics of a namespace and their backlog
   redelivery dlq groups orders-sub-DLQ   letters by cause
   redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
-  redelivery dlq replay orders-sub-DLQ   what a replay would do; with -yes, do it
+  redelivery dlq replay orders-sub-DLQ   what a replay would do; -yes does it
   redelivery dlq export orders-sub-DLQ   letters as lines of JSON
-  redelivery dlq purge orders-sub-DLQ    what a purge would do; with -yes, do it
+  redelivery dlq purge orders-sub-DLQ    what a purge would do; -yes does it
 
 Which letters, for all verbs but list:
   -group a1b2c3d4e5                 of this group; may be repeated
@@ -106,6 +105,12 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redelivery dlq: %v\n\n%s", err, dlqUsage)
 		return 2
 	}
+	if errors.Is(err, context.Canceled) {
+		err = errors.New("interrupted")
+		if args[0] == "replay" || args[0] == "purge" {
+			err = errors.New("interrupted; the same command goes on from here")
+		}
+	}
 	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.TrimPrefix(err.Error(), "deadletter: ")))
 	return 1
 }
@@ -126,15 +131,12 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	case do == nil && verb != "list":
 		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export or purge", verb)}
 	}
-	name, err := d.parse(args[1:])
+	name, err := d.parse(verb, args[1:])
 	if err != nil {
 		if errors.Is(err, flag.ErrHelp) {
 			return err
 		}
 		return errUsage{err}
-	}
-	if name == "" && verb != "list" {
-		return errUsage{fmt.Errorf("%s needs a topic", verb)}
 	}
 	if err := d.complete(); err != nil {
 		return err
@@ -158,114 +160,54 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	return do(d, ctx)
 }
 
-// parse takes flags before and after the topic.
-func (d *dlq) parse(args []string) (topic string, err error) {
-	set := flag.NewFlagSet("redelivery dlq", flag.ContinueOnError)
-	set.SetOutput(io.Discard)
-	d.flags(set)
-	set.Func("group", "", func(s string) error { d.filter.Groups = append(d.filter.Groups, s); return nil })
-	set.Func("property", "", func(s string) error {
-		name, value, ok := strings.Cut(s, "=")
-		if !ok {
-			return errors.New("want name=value")
-		}
-		if d.filter.Properties == nil {
-			d.filter.Properties = map[string]string{}
-		}
-		d.filter.Properties[name] = value
-		return nil
-	})
-	set.Func("after", "", moment(&d.filter.After))
-	set.Func("before", "", moment(&d.filter.Before))
-	set.StringVar(&d.subscription, "subscription", "", "")
-	set.IntVar(&d.n, "n", 10, "")
-	set.BoolVar(&d.payload, "payload", false, "")
-	set.StringVar(&d.to, "to", "", "")
-	set.BoolVar(&d.others, "others", false, "")
-	set.StringVar(&d.topic, "topic", "", "")
-	set.IntVar(&d.canary, "canary", 0, "")
-	set.IntVar(&d.max, "max", 0, "")
-	set.Float64Var(&d.rate, "rate", 0, "")
-	set.IntVar(&d.maxReplays, "max-replays", 0, "")
-	set.BoolVar(&d.fresh, "new", false, "")
-	set.StringVar(&d.out, "o", "", "")
-	set.BoolVar(&d.noExport, "no-export", false, "")
-	set.BoolVar(&d.yes, "yes", false, "")
-	set.BoolVar(&d.asJSON, "json", false, "")
-	set.BoolVar(&d.talkative, "v", false, "")
-	for {
-		if err := set.Parse(args); err != nil {
-			return "", err
-		}
-		if set.NArg() == 0 {
-			break
-		}
-		if topic != "" {
-			return "", fmt.Errorf("argument is %q, want only one topic", set.Arg(0))
-		}
-		topic, args = set.Arg(0), set.Args()[1:]
-	}
-	switch {
-	case d.n < 0:
-		return "", fmt.Errorf("-n is %d, want 0 or more", d.n)
-	case d.out != "" && d.noExport:
-		return "", errors.New("-o and -no-export are both given")
-	}
-	return topic, nil
-}
-
-// moment reads a time, or how long ago it was. Whole minutes, so that the same command soon after means the same.
-func moment(t *time.Time) func(string) error {
-	return func(s string) (err error) {
-		if ago, err := time.ParseDuration(s); err == nil {
-			*t = time.Now().Add(-ago).Truncate(time.Minute)
-			return nil
-		}
-		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
-			if *t, err = time.ParseInLocation(layout, s, time.Local); err == nil {
-				return nil
-			}
-		}
-		return errors.New("want a duration such as 2h, or a time such as 2006-01-02T15:04")
-	}
-}
-
 func (d *dlq) json(v any) error {
 	e := json.NewEncoder(d.stdout)
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }
 
-// export writes to a file that is not there yet, or to stdout.
+// export writes to a file that is not there yet, or to stdout. What it could not finish it removes.
 func (d *dlq) export(ctx context.Context) error {
 	w := d.stdout
+	var file *os.File
 	if d.out != "" {
-		file, err := os.OpenFile(d.out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-		if err != nil {
+		var err error
+		if file, err = os.OpenFile(d.out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
 			return err
 		}
-		defer file.Close()
 		w = file
 	}
 	n, err := d.letters.Export(ctx, w, d.filter)
-	fmt.Fprintf(d.stderr, "%s\n", letters("Exported", n))
+	if file != nil {
+		if err = errors.Join(err, file.Close()); err != nil {
+			return errors.Join(err, os.Remove(d.out))
+		}
+		if d.asJSON {
+			return d.json(deadletter.Report{Done: n})
+		}
+	}
+	if n > 0 || err == nil {
+		fmt.Fprintln(d.stderr, letters("Exported", n))
+	}
 	return err
 }
 
 // purge goes on with a file that an interrupted one has begun.
 func (d *dlq) purge(ctx context.Context) error {
-	if d.out == "" && !d.noExport {
-		return errUsage{errors.New("purge needs -o file for what it exports first, or -no-export")}
-	}
 	if !d.yes {
-		n, err := d.letters.Export(ctx, io.Discard, d.filter)
-		if err != nil {
-			return err
+		var plan deadletter.Report
+		for l, err := range d.letters.Peek(ctx, 0) {
+			if err != nil {
+				return err
+			}
+			if plan.Seen++; d.filter.Match(&l) {
+				plan.Done++
+			}
 		}
 		if d.asJSON {
-			return d.json(deadletter.Report{Seen: n})
+			return d.json(plan)
 		}
-		fmt.Fprintf(d.stdout, "%s\nNothing was changed; with -yes it is done.\n", letters("Would purge", n))
+		fmt.Fprintf(d.stdout, "%s\nNothing was changed; -yes does it.\n", letters("Would purge", plan.Done))
 		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}

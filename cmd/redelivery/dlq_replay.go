@@ -28,10 +28,10 @@ func (d *dlq) replay(ctx context.Context) error {
 				return d.json(plan)
 			}
 			d.report("Would replay", plan)
-			fmt.Fprintln(d.stdout, "Nothing was changed; with -yes it is done.")
+			fmt.Fprintln(d.stdout, "Nothing was changed; -yes does it.")
 			return nil
 		}
-		if err := d.ask(plan); err != nil {
+		if err := d.ask(ctx, plan); err != nil {
 			return err
 		}
 	}
@@ -43,7 +43,7 @@ func (d *dlq) replay(ctx context.Context) error {
 }
 
 // ask names the subscriptions that get the messages beside those that the letters died on.
-func (d *dlq) ask(plan deadletter.Report) error {
+func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	asked := false
 	for _, t := range plan.Targets {
 		for _, name := range t.Subscriptions {
@@ -57,29 +57,36 @@ func (d *dlq) ask(plan deadletter.Report) error {
 		return nil
 	}
 	fmt.Fprint(d.stderr, "Go on? [y/N] ")
-	answer, err := bufio.NewReader(d.stdin).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		if errors.Is(err, io.EOF) {
+	answered := make(chan string, 1)
+	go func() { // ends with the process at the latest: a terminal's read cannot be ended
+		answer, _ := bufio.NewReader(d.stdin).ReadString('\n')
+		answered <- answer
+	}()
+	select {
+	case <-ctx.Done():
+		fmt.Fprintln(d.stderr)
+		return errors.New("interrupted; nothing was changed")
+	case answer := <-answered:
+		if !strings.HasSuffix(answer, "\n") {
 			fmt.Fprintln(d.stderr)
 		}
-		return errors.New("nothing was changed; -others goes on without asking")
+		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+			return errors.New("nothing was changed; -others goes on without asking")
+		}
 	}
 	return nil
 }
 
 // done says what was done, also if it was not all.
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
+	if errors.Is(err, deadletter.ErrUnfinished) {
+		err = fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	}
 	if d.asJSON {
-		return errors.Join(d.json(report), err)
+		return errors.Join(err, d.json(report))
 	}
 	if report.Done > 0 || err == nil {
 		d.report(verb, report)
-	}
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted; the same command goes on from here")
-	case errors.Is(err, deadletter.ErrUnfinished):
-		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
 	}
 	return err
 }

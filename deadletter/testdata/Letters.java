@@ -1,3 +1,5 @@
+import java.util.HashSet;
+import java.util.Set;
 import java.util.concurrent.TimeUnit;
 import org.apache.pulsar.client.api.*;
 
@@ -34,13 +36,14 @@ public class Letters {
                 producer.flush();
             }
             try (Reader<byte[]> dead = client.newReader().topic(topic + "-" + subscription + "-DLQ").startMessageId(MessageId.earliest).create()) {
-                for (int i = 0; i < n;) {
+                Set<String> keys = new HashSet<>(); // one may die twice
+                while (keys.size() < n) {
                     Message<Order> msg = consumer.receive(200, TimeUnit.MILLISECONDS);
                     if (msg != null) {
                         consumer.negativeAcknowledge(msg);
                     }
-                    while (dead.readNext(10, TimeUnit.MILLISECONDS) != null) {
-                        i++;
+                    for (Message<byte[]> letter; (letter = dead.readNext(10, TimeUnit.MILLISECONDS)) != null;) {
+                        keys.add(letter.getKey());
                     }
                 }
             }

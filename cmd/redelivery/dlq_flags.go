@@ -1,0 +1,120 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// parse takes flags before and after the topic.
+func (d *dlq) parse(verb string, args []string) (topic string, err error) {
+	set := flag.NewFlagSet("redelivery dlq", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	d.flags(set)
+	set.Func("group", "", func(s string) error { d.filter.Groups = append(d.filter.Groups, s); return nil })
+	set.Func("property", "", func(s string) error {
+		name, value, ok := strings.Cut(s, "=")
+		if !ok {
+			return errors.New("want name=value")
+		}
+		if d.filter.Properties == nil {
+			d.filter.Properties = map[string]string{}
+		}
+		d.filter.Properties[name] = value
+		return nil
+	})
+	set.Func("after", "", moment(&d.filter.After))
+	set.Func("before", "", moment(&d.filter.Before))
+	set.StringVar(&d.subscription, "subscription", "", "")
+	set.IntVar(&d.n, "n", 10, "")
+	set.BoolVar(&d.payload, "payload", false, "")
+	set.StringVar(&d.to, "to", "", "")
+	set.BoolVar(&d.others, "others", false, "")
+	set.StringVar(&d.topic, "topic", "", "")
+	set.IntVar(&d.canary, "canary", 0, "")
+	set.IntVar(&d.max, "max", 0, "")
+	set.Float64Var(&d.rate, "rate", 0, "")
+	set.IntVar(&d.maxReplays, "max-replays", 0, "")
+	set.BoolVar(&d.fresh, "new", false, "")
+	set.StringVar(&d.out, "o", "", "")
+	set.BoolVar(&d.noExport, "no-export", false, "")
+	set.BoolVar(&d.yes, "yes", false, "")
+	set.BoolVar(&d.asJSON, "json", false, "")
+	set.BoolVar(&d.talkative, "v", false, "")
+	for {
+		if err := set.Parse(args); err != nil {
+			return "", err
+		}
+		if set.NArg() == 0 {
+			break
+		}
+		if topic != "" {
+			return "", fmt.Errorf("argument is %q, want only one topic", set.Arg(0))
+		}
+		topic, args = set.Arg(0), set.Args()[1:]
+	}
+	set.Visit(func(f *flag.Flag) {
+		if of, ok := flagsOf[f.Name]; ok && !slices.Contains(strings.Fields(of), verb) {
+			err = fmt.Errorf("-%s is a flag of %s, not of %s", f.Name, strings.ReplaceAll(of, " ", " and "), verb)
+		}
+	})
+	if err == nil && topic == "" && verb != "list" {
+		err = fmt.Errorf("%s needs a topic", verb)
+	}
+	return topic, cmp.Or(err, d.check(verb))
+}
+
+// check finds what is wrong without asking a broker.
+func (d *dlq) check(verb string) error {
+	switch {
+	case d.n < 0 || d.canary < 0 || d.max < 0 || d.maxReplays < 0 || !(d.rate >= 0):
+		return errors.New("-n, -canary, -max, -max-replays and -rate want 0 or more")
+	case d.to != "" && d.to != string(deadletter.ToRetry) && d.to != string(deadletter.ToOrigin):
+		return fmt.Errorf("-to is %q, want %q or %q", d.to, deadletter.ToRetry, deadletter.ToOrigin)
+	case d.to == string(deadletter.ToOrigin) && d.topic != "":
+		return errors.New("-to origin and -topic are both given")
+	case d.out != "" && d.noExport:
+		return errors.New("-o and -no-export are both given")
+	case verb == "purge" && d.out == "" && !d.noExport:
+		return errors.New("purge needs -o file for what it exports first, or -no-export")
+	case d.public != "" && (d.secret == "" || d.keyName == ""):
+		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
+	case verb == "replay" && d.secret != "" && d.public == "":
+		return errors.New("-encryption-private-key needs -encryption-public-key: a replay encrypts what was encrypted")
+	}
+	return nil
+}
+
+// flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
+var flagsOf = map[string]string{
+	"group": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
+	"n": "peek", "payload": "peek",
+	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"new": "replay",
+	"yes": "replay purge", "o": "export purge", "no-export": "purge",
+}
+
+const chosen = "groups peek replay export purge"
+
+// moment reads a time, or how long ago it was. Whole minutes, so that the same command soon after means the same.
+func moment(t *time.Time) func(string) error {
+	return func(s string) (err error) {
+		if ago, err := time.ParseDuration(s); err == nil {
+			*t = time.Now().Add(-ago).Truncate(time.Minute)
+			return nil
+		}
+		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
+			if *t, err = time.ParseInLocation(layout, s, time.Local); err == nil {
+				return nil
+			}
+		}
+		return errors.New("want a duration such as 2h, or a time such as 2006-01-02T15:04")
+	}
+}

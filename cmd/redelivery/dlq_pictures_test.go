@@ -1,0 +1,90 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	console = regexp.MustCompile("(?s)```console\n(.*?)```")
+	runID   = regexp.MustCompile(`run [0-9a-f]{12}`)
+)
+
+// Every verb's picture in docs/deadletter.md is what it prints.
+func TestPictures(t *testing.T) {
+	b := newBroker(t)
+	dir := t.TempDir()
+	path, err := filepath.Abs("../../docs/deadletter.md")
+	require.NoError(t, err)
+	t.Chdir(dir)
+	b.failOn(t, 4)
+	doc, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, stdout, _ := dlqRun("", "groups", "orders-billing-DLQ", "-json")
+	var groups []struct{ ID string }
+	require.NoError(t, json.Unmarshal([]byte(stdout), &groups))
+	got := console.ReplaceAllStringFunc(string(doc), func(block string) string {
+		var made strings.Builder
+		for line := range strings.Lines(console.FindStringSubmatch(block)[1]) {
+			command, ok := strings.CutPrefix(line, "$ redelivery dlq ")
+			if !ok {
+				continue
+			}
+			command = strings.ReplaceAll(strings.TrimSpace(command), "GROUP", groups[0].ID)
+			code, stdout, stderr := dlqRun("", strings.Fields(command)...)
+			assert.Equal(t, strings.Contains(command, "-canary"), code != 0, "%s: %s", command, stderr)
+			fmt.Fprintf(&made, "$ redelivery dlq %s\n%s%s", command, stdout, stderr)
+		}
+		return "```console\n" + runID.ReplaceAllString(made.String(), "run 3f9a1c07d2be") + "```"
+	})
+	if *update {
+		require.NoError(t, os.WriteFile(path, []byte(got), 0o600))
+	}
+	assert.Equal(t, string(doc), got)
+	for _, block := range console.FindAllString(got, -1) {
+		for line := range strings.Lines(block) {
+			assert.LessOrEqual(t, utf8.RuneCountInString(line), 100, "%q", line)
+		}
+	}
+	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
+}
+
+// failOn has a consumer of the refunds that gives up on the nth.
+func (b *broker) failOn(t *testing.T, n int) {
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: origin + "-refunds-RETRY", SubscriptionName: "refunds", Type: pulsar.Shared})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 1; ; i++ {
+			msg, err := c.Receive(ctx)
+			if err != nil {
+				return
+			}
+			if i == n {
+				again := &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: maps.Clone(msg.Properties())}
+				again.Properties["EXCEPTION_TYPE"], again.Properties["EXCEPTION_MESSAGE"] = "*pay.Declined", "no card"
+				b.publish(origin+"-refunds-DLQ", again)
+			}
+			_ = c.Ack(msg)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		c.Close()
+	})
+}

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// tool builds the command line, for what needs a process of its own.
+func tool(t *testing.T) string {
+	path := filepath.Join(t.TempDir(), "redelivery")
+	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return path
+}
+
+// Ctrl-C ends a replay with exit code 1; the same command goes on, and no letter comes twice.
+func TestDlqInterrupted(t *testing.T) {
+	b := newBroker(t)
+	path := tool(t)
+	replayed := func() int { return b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog }
+	args := []string{"dlq", "replay", "-yes", "-json", "-rate", "40", "orders-billing-DLQ"}
+	done := 0
+	run := ""
+	for range 2 {
+		before := replayed()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path, args...)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool { return replayed() > before+10 }, time.Minute, 5*time.Millisecond)
+		require.NoError(t, cmd.Process.Signal(os.Interrupt))
+		_ = cmd.Wait()
+		require.Equal(t, 1, cmd.ProcessState.ExitCode(), errs.String())
+		require.Equal(t, "redelivery dlq: interrupted; the same command goes on from here\n", errs.String())
+		var report deadletter.Report
+		require.NoError(t, json.Unmarshal(out.Bytes(), &report), out.String())
+		require.Equal(t, before+report.Done, replayed())
+		require.True(t, run == "" || report.Resumed && report.Run == run)
+		run = report.Run
+		done += report.Done
+	}
+	require.Less(t, done, 120)
+	code, stdout, stderr := dlqRun("", "replay", "-yes", "orders-billing-DLQ")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, run+", resumed")
+	require.Equal(t, 120, replayed())
+}
+
+// A question does not outlast an interrupt.
+func TestDlqInterruptedAtAQuestion(t *testing.T) {
+	b := newBroker(t)
+	cmd := exec.Command(tool(t), "dlq", "replay", "-to", "origin", "-yes", "orders-billing-DLQ")
+	stdin, err := cmd.StdinPipe()
+	require.NoError(t, err)
+	defer stdin.Close()
+	errs, err := cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+	defer kill.Stop()
+	var said bytes.Buffer
+	for buf := make([]byte, 1000); !bytes.Contains(said.Bytes(), []byte("[y/N]")); {
+		n, err := errs.Read(buf)
+		said.Write(buf[:n])
+		require.NoError(t, err, said.String())
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_, err = said.ReadFrom(errs)
+	require.NoError(t, err)
+	_ = cmd.Wait()
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	require.Contains(t, said.String(), "interrupted; nothing was changed")
+	require.Zero(t, b.server.Subscription(origin, "shipping").Backlog)
+}

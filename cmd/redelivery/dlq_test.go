@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// broker is one in this process, with dead letters.
+type broker struct {
+	t      *testing.T
+	server *pulsartest.Server
+	client pulsar.Client
+}
+
+var discard = plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
+
+const origin = "persistent://public/default/orders"
+
+func newBroker(t *testing.T) *broker {
+	b := &broker{t: t, server: pulsartest.NewServer(t)}
+	var err error
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: discard})
+	require.NoError(t, err)
+	t.Cleanup(b.client.Close)
+	stats := httptest.NewServer(http.HandlerFunc(b.statistics))
+	t.Cleanup(stats.Close)
+	t.Setenv("PULSAR_URL", b.server.URL())
+	t.Setenv("PULSAR_ADMIN_URL", stats.URL)
+	b.subscribe(origin, "billing", "shipping")
+	b.subscribe(origin+"-billing-RETRY", "billing")
+	b.subscribe(origin+"-billing-DLQ", "audit")
+	causes := []struct{ kind, reason string }{
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*net.OpError", "dial tcp 10.0.3.%d:5432: connect: connection refused"},
+		{"*json.SyntaxError", "invalid character 'x' at offset %d"},
+	}
+	for i := range 120 {
+		cause := causes[i%3]
+		b.publish(origin+"-billing-DLQ", &pulsar.ProducerMessage{
+			Payload: []byte(fmt.Sprintf(`{"order": %d, "total": "%d.90"}`, 1000+i, i)), Key: fmt.Sprintf("customer-%d", i%17),
+			Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "EXCEPTION_TYPE": cause.kind, "EXCEPTION_MESSAGE": fmt.Sprintf(cause.reason, i),
+				"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-time.Duration(200-i)*time.Minute - 30*time.Second).UnixMilli())},
+		})
+	}
+	b.publish(origin+"-shipping-DLQ", &pulsar.ProducerMessage{Payload: []byte("x")})
+	b.subscribe(origin+"-refunds-DLQ", "audit")
+	b.subscribe(origin+"-refunds-RETRY", "refunds")
+	for i := range 25 {
+		b.publish(origin+"-refunds-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"), Properties: map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "refunds",
+			"ORIGIN_MESSAGE_ID": fmt.Sprintf("1:%d:-1", i), "EXCEPTION_TYPE": "*pay.Declined", "EXCEPTION_MESSAGE": "no card"}})
+	}
+	return b
+}
+
+// statistics are those of the broker, with what it does not measure.
+func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
+	if strings.HasSuffix(r.URL.Path, "/orders-billing-DLQ/internalStats") {
+		b.internalStatistics(w)
+		return
+	}
+	resp, err := http.Get(b.server.AdminURL() + r.URL.String())
+	if !assert.NoError(b.t, err) {
+		return
+	}
+	defer resp.Body.Close()
+	text, _ := io.ReadAll(resp.Body)
+	if strings.HasSuffix(r.URL.Path, "/stats") && resp.StatusCode == http.StatusOK {
+		first := time.Now().Add(-3*time.Hour - 20*time.Minute).UnixMilli()
+		text = bytes.ReplaceAll(text, []byte(`"msgBacklog":`), fmt.Appendf(nil, `"earliestMsgPublishTimeInBacklog":%d,"msgBacklog":`, first))
+		text = bytes.Replace(text, []byte(`{`), []byte(`{"msgRateIn":0.2,`), 1)
+	}
+	w.WriteHeader(resp.StatusCode)
+	_, _ = w.Write(text)
+}
+
+// internalStatistics has as acknowledged what was replayed.
+func (b *broker) internalStatistics(w io.Writer) {
+	replayed := map[string]bool{}
+	for _, m := range b.server.Messages(origin + "-billing-RETRY") {
+		replayed[string(m.Payload)] = true
+	}
+	cursors := map[string]any{}
+	for _, name := range b.server.Subscriptions(origin + "-billing-DLQ") {
+		cursor := map[string]string{"markDeletePosition": "1:-1"}
+		for _, m := range b.server.Messages(origin + "-billing-DLQ") {
+			if replayed[string(m.Payload)] {
+				cursor["individuallyDeletedMessages"] += fmt.Sprintf("(%d:%d..%d:%d],", m.ID.Ledger, m.ID.Entry-1, m.ID.Ledger, m.ID.Entry)
+			}
+		}
+		cursors[name] = cursor
+	}
+	_ = json.NewEncoder(w).Encode(map[string]any{"cursors": cursors})
+}
+
+func (b *broker) subscribe(topic string, names ...string) {
+	for _, name := range names {
+		c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared})
+		require.NoError(b.t, err)
+		c.Close()
+	}
+}
+
+func (b *broker) publish(topic string, m *pulsar.ProducerMessage) {
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(b.t, err)
+	defer p.Close()
+	_, err = p.Send(context.Background(), m)
+	require.NoError(b.t, err)
+}
+
+// dlqRun runs a command line, with an answer to what it asks.
+func dlqRun(answer string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = dlqCommand(args, strings.NewReader(answer), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestDlqWrongCommandLines(t *testing.T) {
+	for want, args := range map[string][]string{
+		`verb is ""`:                             {},
+		`verb is "show"`:                         {"show"},
+		"peek needs a topic":                     {"peek"},
+		"want only one topic":                    {"peek", "a", "b"},
+		"flag provided but not":                  {"peek", "-what", "a"},
+		"want 0 or more":                         {"peek", "-n", "-1", "a"},
+		"-rate want 0 or more":                   {"replay", "-rate", "NaN", "a"},
+		"want name=value":                        {"peek", "-property", "a", "b"},
+		"want a duration":                        {"peek", "-after", "soon", "b"},
+		`want "retry" or "origin"`:               {"replay", "-to", "there", "a"},
+		"-to origin and -topic are both":         {"replay", "-to", "origin", "-topic", "x", "a"},
+		"-o and -no-export are both given":       {"purge", "-o", "x", "-no-export", "a"},
+		"purge needs -o file":                    {"purge", "a"},
+		"-max is a flag of replay, not of purge": {"purge", "-no-export", "-max", "5", "a"},
+		"-yes is a flag of replay and purge":     {"peek", "-yes", "a"},
+		"-group is a flag of groups and peek":    {"list", "-group", "x", "public/default"},
+		"needs -encryption-public-key":           {"replay", "-encryption-private-key", "x", "a"},
+		"needs -encryption-private-key and":      {"peek", "-encryption-public-key", "x", "a"},
+	} {
+		code, stdout, stderr := dlqRun("", args...)
+		assert.Equal(t, 2, code, "%q", args)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+	}
+	code, stdout, _ := dlqRun("", "-h")
+	assert.Zero(t, code)
+	for line := range strings.Lines(stdout) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), width+1, "%q", line)
+	}
+}
+
+func TestDlqErrors(t *testing.T) {
+	b := newBroker(t)
+	for want, args := range map[string][]string{
+		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
+		"has no subscription":                                {"replay", "-topic", "orders-shipping-DLQ", "orders-billing-DLQ", "-yes"},
+		"no such file":                                       {"purge", "-o", "no/such/folder", "-yes", "orders-billing-DLQ"},
+	} {
+		code, _, stderr := dlqRun("", args...)
+		assert.Equal(t, 1, code, "%q: %s", args, stderr)
+		assert.Contains(t, stderr, want)
+	}
+	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
+}
+
+// Where others would get the messages too it asks, and takes silence for no.
+func TestDlqAsks(t *testing.T) {
+	b := newBroker(t)
+	for _, answer := range []string{"", "n\n", "what\n"} {
+		code, _, stderr := dlqRun(answer, "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "Subscription shipping of orders gets them too.")
+	}
+	require.Zero(t, b.server.Subscription(origin, "shipping").Backlog)
+	code, stdout, stderr := dlqRun("y\n", "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 5 letters")
+	code, _, stderr = dlqRun("", "replay", "-to", "origin", "orders-billing-DLQ", "-yes", "-max", "5", "-others")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 10, b.server.Subscription(origin, "shipping").Backlog)
+}
+
+// What a letter says does nothing to a terminal, and -json is JSON.
+func TestDlqHostileLetters(t *testing.T) {
+	b := newBroker(t)
+	evil := "\x1b]0;owned\x07\r\n\u202e"
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(evil), Key: evil, Properties: map[string]string{
+		"REAL_TOPIC": evil, "REAL_SUBSCRIPTION": evil, "EXCEPTION_TYPE": evil, "EXCEPTION_MESSAGE": evil, "DEAD_LETTER_TIME": "-1", "REPLAY_COUNT": "x",
+		"ORIGIN_MESSAGE_ID": evil}})
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte{0xff, 0xfe}, Properties: map[string]string{"EXCEPTION_MESSAGE": "\xff"}})
+	const topic = "orders-evil-DLQ"
+	for _, args := range [][]string{{"groups", topic}, {"peek", topic, "-payload"}, {"replay", topic, "-to", "origin"}, {"list"}} {
+		code, stdout, stderr := dlqRun("", args...)
+		assert.Zero(t, code, "%q: %s", args, stderr)
+		assert.NotContains(t, stdout, "\x1b", "%q", args)
+		assert.NotContains(t, stdout, "\r", "%q", args)
+		assert.NotContains(t, stdout, "\u202e", "%q", args)
+	}
+	for _, args := range [][]string{{"list", "public/default"}, {"groups"}, {"peek", "-payload"}, {"replay"}, {"export"}, {"export", "-o", t.TempDir() + "/x"},
+		{"purge", "-no-export"}, {"replay", "-max", "1", "-yes"}, {"purge", "-no-export", "-yes"}, {"peek"}} {
+		if args[0] != "list" {
+			args = append(args, "orders-evil-DLQ")
+		}
+		if args[0] == "replay" {
+			args = append(args, "-topic", "orders-billing-RETRY")
+		}
+		code, stdout, stderr := dlqRun("", append(args, "-json")...)
+		assert.Zero(t, code, "%q: %s", args, stderr)
+		d := json.NewDecoder(strings.NewReader(stdout))
+		for {
+			var v any
+			err := d.Decode(&v)
+			if err == io.EOF {
+				break
+			}
+			require.NoError(t, err, "%q", args)
+		}
+	}
+}
+
+// Progress is one line on a terminal, and nothing is left of it.
+func TestDlqProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := &progress{w: &out, terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
+	p.show(deadletter.Report{Seen: 1000, Done: 1000})
+	require.Equal(t, "\r1,000 of 1,000 letters, 100/s, about 5s left", out.String())
+	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon
+	p.end()
+	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 44)+"\r"), "%q", out.String())
+	out.Reset()
+	p = &progress{w: &out, begin: time.Now().Add(-20 * time.Second), last: time.Now().Add(-20 * time.Second)}
+	p.show(deadletter.Report{Seen: 10, Done: 10, Waiting: 3})
+	require.Equal(t, "10 of 10 letters, 0/s, canary: 3 not processed yet\n", out.String())
+	p.end()
+}

@@ -1,0 +1,112 @@
+package deadletter_test
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// Whatever is called a topic: an error, and nothing is created.
+func TestTopicsThatAreNone(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	var before, after []string
+	b.rest("GET", "persistent://public/default", nil, &before)
+	for _, name := range []string{
+		tp.origin + "-none-DLQ", tp.dlq + "-partition-7", "persistent://public/nothing/x-DLQ", "persistent://nobody/default/x-DLQ", "persistent://", "://",
+		"nothing/x-DLQ", "a/b/c/d/e-DLQ", "../../clusters", "x-DLQ?a=b", "x-DLQ#a", "x-DLQ%2F..", "a\x00b-DLQ", "a\nb-DLQ", " ", "\xff-DLQ", "*-DLQ",
+		"non-persistent://public/default/x-DLQ", "topic://public/default/x-DLQ",
+	} {
+		d, err := deadletter.Open(b.client, deadletter.Options{Topic: name, Admin: deadletter.Admin{URL: b.admin}})
+		if err == nil {
+			_, err = d.Replay(bg, deadletter.ReplayOptions{Topic: tp.retry})
+			require.Error(t, err, "%q", name)
+			_, err = d.Groups(bg, deadletter.Filter{})
+		}
+		require.Error(t, err, "%q", name)
+		var refused *admin.Error
+		if errors.As(err, &refused) {
+			require.Less(t, refused.Status, 500, "%q", name)
+		}
+	}
+	b.rest("GET", "persistent://public/default", nil, &after)
+	if b.inProcess != nil { // else others make topics there
+		require.ElementsMatch(t, before, after)
+	}
+	require.NotContains(t, after, tp.origin+"-none-DLQ")
+}
+
+func TestBadOptions(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	for want, o := range map[string]deadletter.Options{
+		"Options.Topic":    {},
+		"non-persistent":   {Topic: "non-persistent://a/b/c-DLQ"},
+		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
+		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
+	} {
+		d, err := deadletter.Open(b.client, o)
+		if err == nil {
+			_, err = d.Replay(bg, deadletter.ReplayOptions{})
+		}
+		require.ErrorContains(t, err, want)
+	}
+	require.Empty(t, b.inProcess.Topics(), "a topic that was not there is made")
+	_, err := deadletter.Open(nil, deadletter.Options{Topic: "x"})
+	require.ErrorContains(t, err, "client")
+	custom, err := deadletter.Open(b.client, deadletter.Options{Topic: "dead"})
+	require.NoError(t, err)
+	for want, o := range map[string]deadletter.ReplayOptions{
+		"ReplayOptions.To ":   {To: "there"},
+		"ReplayOptions.Topic": {},
+		"dead letter topic":   {Topic: "dead"},
+		"ReplayOptions.Max":   {Topic: "x", Max: -1},
+		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
+		"needs Options.Admin": {Topic: "x", Canary: 1},
+	} {
+		_, err := custom.Replay(bg, o)
+		require.ErrorContains(t, err, want)
+		_, err = custom.Plan(bg, o)
+		require.ErrorContains(t, err, want)
+	}
+	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
+	require.ErrorContains(t, err, "PurgeOptions.Export")
+}
+
+// What the admin API refuses is an error that says so.
+func TestNoPermission(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	forbidden := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, `{"reason":"nobody may"}`, http.StatusForbidden)
+	}))
+	defer forbidden.Close()
+	a := deadletter.Admin{URL: forbidden.URL}
+	d, err := deadletter.Open(b.client, deadletter.Options{Topic: "x-DLQ", Admin: a})
+	require.NoError(t, err)
+	_, listed := deadletter.List(bg, a, "public/default")
+	_, grouped := d.Groups(bg, deadletter.Filter{})
+	_, replayed := d.Replay(bg, deadletter.ReplayOptions{})
+	for _, err := range []error{listed, grouped, replayed} {
+		require.ErrorContains(t, err, "403 Forbidden")
+	}
+
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
+	b.inProcess.FailProducers(tp.retry, -1, pulsartest.AuthorizationError)
+	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "Authorization")
+	b.inProcess.FailSubscribes(tp.dlq, -1, pulsartest.AuthorizationError)
+	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "Authorization")
+	require.False(t, errors.Is(err, deadletter.ErrBusy))
+}
