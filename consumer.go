@@ -118,6 +118,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		Ahead:         s.innerDelay,
 		MaxDeliveries: c.publisher.maxDeliveries,
 		Observed:      c.observed.any,
+		Timed:         c.observed.timed,
 		Calls: ledger.Calls{
 			Ask:      c.ask,
 			Wake:     func() { c.intake.Wake() },

@@ -17,17 +17,18 @@ import (
 
 // The methods here tell observers, each about what its caller has just done.
 
-// delivery returns what is told once the application has a message, which may be settled by then.
-func (c *Consumer) delivery(d ledger.Delivery, msg pulsar.Message) (e Delivered) {
+// delivery fills in what is told once the application has a message, which may be settled by then.
+func (c *Consumer) delivery(e *Delivered, d *ledger.Delivery, msg pulsar.Message) {
 	if !c.observed.any {
-		return e
+		return
 	}
 	due, cause := time.Time{}, ledger.NoCause
-	if isTracked(d.Message) {
-		due, cause = c.ledger.Taken(d)
+	if (d.Hand > 0 || d.Count > 0) && isTracked(d.Message) {
+		due, cause = c.ledger.Taken(*d)
 	}
-	e = Delivered{Event: c.event(d.Message.Topic(), msg.ID(), msg), Count: d.Count, Due: due}
+	e.Event, e.Count, e.Due = c.event(d.Message.Topic(), msg.ID(), msg), d.Count, due
 	switch {
+	case d.Count == 0 && d.Hand == 0 && c.publisher.retryTopic == "": // most
 	case cause == ledger.Nacked:
 		e.Cause = CauseNack
 	case cause == ledger.TimedOut:
@@ -43,12 +44,11 @@ func (c *Consumer) delivery(d ledger.Delivery, msg pulsar.Message) (e Delivered)
 	if !e.Due.IsZero() {
 		e.Lateness = time.Since(e.Due)
 	}
-	return e
 }
 
-func (c *Consumer) delivered(e Delivered) {
-	if c.observed.Delivered != nil {
-		c.observed.Delivered(e)
+func (c *Consumer) delivered(e *Delivered) {
+	for _, f := range c.observed.delivered {
+		callObserver(c, f, e)
 	}
 }
 
@@ -103,9 +103,9 @@ func (c *Consumer) nacked(s ledger.Settling, msg pulsar.Message, delay time.Dura
 	}
 }
 
-// begin returns when something began that is to be told.
+// begin returns when something began that is to be told, if somebody wants to know.
 func (c *Consumer) begin() (now time.Duration) {
-	if c.observed.Settled != nil {
+	if c.observed.timed {
 		now = c.ledger.Now()
 	}
 	return now
@@ -124,11 +124,15 @@ func (c *Consumer) acked(began time.Duration, n ledger.Name, msg pulsar.Message,
 		s.Topic, s.ID, s.Since, s.Attempts = n.Topic, n.ID, ledger.NotHad, 1
 	}
 	e := Settled{Event: c.event(s.Topic, s.ID, msg), Outcome: Acked, Attempts: s.Attempts, Err: err}
-	if s.Since != ledger.NotHad {
-		e.Duration = began - s.Since
+	if c.observed.timed {
+		e.Took = c.ledger.Now() - began
+		if s.Since != ledger.NotHad {
+			e.Duration = began - s.Since
+		}
 	}
-	e.Took = c.ledger.Now() - began
-	c.observed.Settled(e)
+	for _, f := range c.observed.settled {
+		callObserver(c, f, &e)
+	}
 }
 
 func (c *Consumer) ackedLists(began time.Duration, lists map[pulsar.Consumer]*ackList) {
@@ -147,7 +151,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	return ctx, func(err error) {
 		e := c.settledEvent(&s, msg, Reconsumed)
 		e.Delay, e.To, e.Err, e.Took = note.Delay, note.Topic, err, c.ledger.Now()-began
-		e.Duration -= e.Took
+		e.Duration = max(0, e.Duration-e.Took)
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {

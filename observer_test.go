@@ -86,6 +86,9 @@ func TestObserver(t *testing.T) {
 	retries := func(o *pulsar.ConsumerOptions) {
 		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 1}
 	}
+	longRetries := func(o *pulsar.ConsumerOptions) {
+		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 9}
+	}
 	batchAcks := func(o *pulsar.ConsumerOptions) { o.Type = pulsar.Exclusive }
 	for name, c := range map[string]struct {
 		change  func(*pulsar.ConsumerOptions)
@@ -146,7 +149,7 @@ func TestObserver(t *testing.T) {
 			require.NoError(t, c.ReconsumeLaterAfter(ctx, receive(t, c), ms(20), nil))
 		}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 0 retry_topic",
 			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
-		"nack to the retry topic": {change: func(o *pulsar.ConsumerOptions) { o.RetryEnable = true }, options: []redelivery.Option{redelivery.WithNackRetryTopic(ms(25))},
+		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(ms(25))},
 			act: func(t *testing.T, c *redelivery.Consumer) {
 				require.NoError(t, c.NackWithDelay(receive(t, c), ms(50)))
 				require.NoError(t, c.Ack(receive(t, c)))

@@ -32,9 +32,10 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 		c.hold(d)
 		return msg, nil
 	}
-	told := c.delivery(d, msg)
+	var told Delivered
+	c.delivery(&told, &d, msg)
 	c.hold(d)
-	c.delivered(told)
+	c.delivered(&told)
 	return msg, nil
 }
 
@@ -73,8 +74,9 @@ func (c *Consumer) feed() {
 		if !c.outside(func() { c.intercept(d, msg) }) {
 			return
 		}
-		told := c.delivery(d, msg)
-		if c.offer(era, d, msg) && !c.outside(func() { c.hold(d); c.delivered(told) }) {
+		var told Delivered
+		c.delivery(&told, &d, msg)
+		if c.offer(era, d, msg) && !c.outside(func() { c.hold(d); c.delivered(&told) }) {
 			return
 		}
 	}

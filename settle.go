@@ -62,7 +62,7 @@ func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 	}
 	var s ledger.Settling
 	if c.observed.Settled != nil {
-		began := c.ledger.Now()
+		began := c.begin()
 		defer func() { c.acked(began, n, msg, &s, err) }()
 	}
 	defer c.calls.Leave()
@@ -115,7 +115,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	lists := map[pulsar.Consumer]*ackList{}
 	if c.observed.Settled != nil {
-		began := c.ledger.Now()
+		began := c.begin()
 		defer func() { c.ackedLists(began, lists) }()
 	}
 	defer c.calls.Leave()

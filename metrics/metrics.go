@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 
@@ -23,7 +24,8 @@ type Metrics struct {
 	lateness, attempts, handlers                *prometheus.HistogramVec
 	gauges                                      []gauge
 
-	consumers sync.Map // of *consumer by *redelivery.Consumer, of those that are not closed
+	consumers sync.Map                 // of *consumer by *redelivery.Consumer, of those that are not closed
+	last      atomic.Pointer[consumer] // that something was told of
 }
 
 // Option configures Metrics.

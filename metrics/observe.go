@@ -13,10 +13,14 @@ import (
 // Observe returns an option for Subscribe, Prepare or Wrap. The same may be given to any number of them.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
+		Untimed: true,
 		Subscribed: func(c *redelivery.Consumer) {
 			m.consumers.Store(c, m.newConsumer(c))
 		},
-		Closed:    func(c *redelivery.Consumer) { m.consumers.Delete(c) },
+		Closed: func(c *redelivery.Consumer) {
+			m.consumers.Delete(c)
+			m.last.Store(nil) // so that it is not kept
+		},
 		Delivered: m.delivered,
 		Settled:   m.settle,
 		Dropped:   func(e redelivery.Event) { m.series(e).dropped.Inc() },
@@ -55,7 +59,7 @@ func (m *Metrics) delivered(e redelivery.Delivered) {
 }
 
 func (m *Metrics) settle(e redelivery.Settled) {
-	s := m.series(e.Event)
+	s := m.consumer(e.Consumer).series(e.Topic)
 	if e.Err != nil {
 		m.failures.WithLabelValues(s.labels(operation(e.Outcome))...).Inc()
 		return
@@ -102,7 +106,11 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 
 // consumer returns what is kept for a Consumer. After its Close nothing is kept, but what ends then is counted still.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
+	if x := m.last.Load(); x != nil && x.Consumer == c {
+		return x
+	}
 	if x, ok := m.consumers.Load(c); ok {
+		m.last.Store(x.(*consumer))
 		return x.(*consumer)
 	}
 	return m.newConsumer(c)

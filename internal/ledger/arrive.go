@@ -89,12 +89,15 @@ func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry
 	}
 	r := l.table.enter(ref, e, cm.ID(), count+min(retry.Count, ^count))
 	if retry.Wait <= 0 {
+		if l.o.Timed {
+			l.handed(l.table.timing(ref, e))
+		}
 		return Deliver
 	}
 	l.table.move(ref, r, waiting)
 	r.flags |= postponed
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
-	l.waitsFor(ref, retry.Wait, NoCause)
+	l.waitsFor(ref, e, retry.Wait, NoCause)
 	return l.held(l.table.keep(ref, e, cm.Message, false))
 }
 

@@ -87,6 +87,7 @@ type batch struct {
 	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
 	settled     uint64 // the settling of a sibling, as the stream counts them
 	size        int64  // of the buffer that its payloads are slices of
+	times       []timing
 }
 
 func (e *entry) stream() *stream { return e.batch.stream }

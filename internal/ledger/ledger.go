@@ -44,8 +44,9 @@ type Options struct {
 
 	// Signals tells that Disconnected and Received are called.
 	Signals bool
-	// Observed tells that times are to be known.
-	Observed bool
+	// Observed tells that it is to be known since when and for what messages wait, Timed that it is to be known since when the
+	// application has them.
+	Observed, Timed bool
 	Calls    Calls
 }
 

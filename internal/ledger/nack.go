@@ -81,8 +81,8 @@ func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		l.mu.Unlock()
 		return s, false, false
 	}
-	s = Settling{Consumer: e.stream().consumer, Topic: e.stream().topic, ID: r.id, Attempts: attempts(r), Since: l.since(ref)}
-	l.waitsFor(ref, delay, Nacked)
+	s = Settling{Consumer: e.stream().consumer, Topic: e.stream().topic, ID: r.id, Attempts: attempts(r), Since: l.since(ref, e)}
+	l.waitsFor(ref, e, delay, Nacked)
 	if r.flags.has(timed) {
 		l.timeouts.Untrack(uint64(ref))
 		r.flags &^= timed
@@ -119,7 +119,7 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	}
 	r.flags |= timed
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
-	l.timesOut(d.Ref, timeout)
+	l.timesOut(d.Ref, e, timeout)
 	if l.isLast(r) {
 		l.table.keep(d.Ref, e, d.Message, false)
 	}
@@ -134,12 +134,12 @@ func (l *Ledger) isLast(r *record) bool {
 func (l *Ledger) Touch(n Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	ref, _, r := l.find(n)
+	ref, e, r := l.find(n)
 	if r == nil || !isWith(r, n) {
 		return false
 	}
 	if r.flags.has(timed) { // else it is about to be
-		l.timesOut(ref, 0)
+		l.timesOut(ref, e, 0)
 		return l.timeouts.Touch(uint64(ref))
 	}
 	return true

@@ -17,68 +17,97 @@ type timing struct {
 	due     time.Duration // when it comes back, if it is not settled
 	timeout time.Duration // its ack timeout
 	waits   time.Duration // since when it waits
+	known   bool          // had is
 	waiting bool
 	cause   Cause
+}
+
+// timing returns the times of a message, or nil if nobody observes. It is valid until the next call.
+func (t *table) timing(ref Ref, e *entry) *timing {
+	times, i := &t.times, int(ref.slot())
+	switch {
+	case !t.o.Observed:
+		return nil
+	case e.isBatch():
+		times, i = &e.batch.times, int(ref.index())
+	}
+	if i >= len(*times) {
+		*times = append(*times, make([]timing, i+1-len(*times))...)
+	}
+	return &(*times)[i]
+}
+
+// untime forgets the times of a message.
+func (t *table) untime(ref Ref, e *entry) {
+	if x := t.timing(ref, e); x != nil {
+		*x = timing{}
+	}
 }
 
 // Now is the present moment.
 func (l *Ledger) Now() time.Duration { return time.Since(l.start) }
 
-// Taken tells an observed Ledger that the application has a message, and returns when and why it was to come again; due is
-// zero if nothing was waited for.
+// Taken tells an observed Ledger that the application has a message again, and returns when and why it was to come; due is zero if
+// nothing was waited for.
 func (l *Ledger) Taken(d Delivery) (due time.Time, cause Cause) {
-	now := l.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
+	e, r := l.table.at(d.Ref)
+	if !l.isCurrent(r, d) {
 		return due, NoCause
 	}
-	was := l.table.times[d.Ref]
-	l.table.times[d.Ref] = timing{had: now, due: was.due, cause: was.cause}
-	if was.cause != NoCause {
-		due = l.start.Add(was.due)
+	x := l.table.timing(d.Ref, e)
+	*x = timing{due: x.due, cause: x.cause}
+	l.handed(x)
+	if x.cause != NoCause {
+		due = l.start.Add(x.due)
 	}
-	return due, was.cause
+	return due, x.cause
+}
+
+// handed notes that the application has a message.
+func (l *Ledger) handed(x *timing) {
+	if l.o.Timed {
+		x.had, x.known = l.Now(), true
+	}
 }
 
 // waitsFor notes that a message is to come again. The caller holds mu.
-func (l *Ledger) waitsFor(ref Ref, delay time.Duration, cause Cause) {
-	if l.table.times == nil {
+func (l *Ledger) waitsFor(ref Ref, e *entry, delay time.Duration, cause Cause) {
+	x := l.table.timing(ref, e)
+	if x == nil {
 		return
 	}
 	now := l.Now()
-	x, taken := l.table.times[ref]
 	if cause != TimedOut { // else it is due since its ack timeout ended
 		x.due = now + min(delay, maxWait)
 	}
-	if taken && !x.waiting {
+	if x.known && !x.waiting {
 		x.had = now - x.had
 	}
 	x.waits, x.waiting, x.cause = now, true, cause
-	l.table.times[ref] = x
 }
 
 // maxWait is added to moments without overflow.
 const maxWait = 100 * 365 * 24 * time.Hour
 
 // timesOut notes when a message's ack timeout is over; a timeout of 0 is as long as before. The caller holds mu.
-func (l *Ledger) timesOut(ref Ref, timeout time.Duration) {
-	if l.table.times == nil {
+func (l *Ledger) timesOut(ref Ref, e *entry, timeout time.Duration) {
+	x := l.table.timing(ref, e)
+	if x == nil {
 		return
 	}
-	x := l.table.times[ref]
 	if timeout > 0 {
 		x.timeout = min(timeout, maxWait)
 	}
 	x.due = l.Now() + x.timeout
-	l.table.times[ref] = x
 }
 
 // since returns since when the application has a message, which may not have it any more. The caller holds mu.
-func (l *Ledger) since(ref Ref) time.Duration {
-	x, ok := l.table.times[ref]
+func (l *Ledger) since(ref Ref, e *entry) time.Duration {
+	x := l.table.timing(ref, e)
 	switch {
-	case !ok:
+	case x == nil || !x.known:
 		return NotHad
 	case x.waiting:
 		return l.Now() - x.had
@@ -97,22 +126,18 @@ func attempts(r *record) uint32 {
 // NotHad says that it is unknown since when the application has a message.
 const NotHad time.Duration = -1
 
-// timedOut notes that the ack timeout of a message is over, for report. The caller holds mu.
+// timedOut notes that the ack timeout of a message is over, for unlock. The caller holds mu.
 func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
 	if l.o.Calls.TimedOut == nil {
 		return
 	}
 	l.reports = append(l.reports, Settling{Ref: ref, Consumer: e.stream().consumer, Topic: e.stream().topic,
-		ID: l.table.newest(ref, r), Attempts: attempts(r), Since: l.since(ref)})
-	l.waitsFor(ref, 0, TimedOut)
+		ID: l.table.newest(ref, r), Attempts: attempts(r), Since: l.since(ref, e)})
+	l.waitsFor(ref, e, 0, TimedOut)
 }
 
-// report tells of the timeouts that were noted. The caller does not hold mu.
-func (l *Ledger) report() {
-	if l.o.Calls.TimedOut == nil {
-		return
-	}
-	l.mu.Lock()
+// unlock releases mu and tells of the timeouts that were noted.
+func (l *Ledger) unlock() {
 	reports := l.reports
 	l.reports = nil
 	l.mu.Unlock()
@@ -123,10 +148,22 @@ func (l *Ledger) report() {
 
 // oldest returns for how long the message has waited that waits longest. The caller holds mu.
 func (l *Ledger) oldest() (longest time.Duration) {
+	t := &l.table
+	if t.states[waiting]+t.states[due]+t.states[ready] == 0 {
+		if t.states[held]+t.states[settling] == 0 {
+			t.times = nil // so that it is no larger than need be for ever
+		}
+		return 0
+	}
 	now := l.Now()
-	for _, x := range l.table.times {
-		if x.waiting {
-			longest = max(longest, now-x.waits)
+	for _, s := range t.streams {
+		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
+			e := &t.entries.At(slot).Value
+			for i := range e.size() {
+				if x := t.timing(refOf(slot, i), e); x != nil && x.waiting {
+					longest = max(longest, now-x.waits)
+				}
+			}
 		}
 	}
 	return longest

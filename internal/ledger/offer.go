@@ -28,10 +28,8 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	l.offer = nil
 	defer close(o.over)
 	e, r := l.table.at(d.Ref)
-	if sent && l.table.times != nil && l.isCurrent(r, d) {
-		x := l.table.times[d.Ref]
-		x.had = l.Now()
-		l.table.times[d.Ref] = x
+	if sent && l.o.Timed && l.isCurrent(r, d) {
+		l.handed(l.table.timing(d.Ref, e))
 	}
 	if sent || !l.isCurrent(r, d) {
 		return

@@ -108,7 +108,7 @@ func (l *Ledger) begin(ref Ref, r *record) Settling {
 		Count:    r.count,
 		Attempts: attempts(r),
 		Topic:    item.Value.stream().topic,
-		Since:    l.since(ref),
+		Since:    l.since(ref, &item.Value),
 		entry:    item.Key,
 		epoch:    l.epoch,
 	}
@@ -120,8 +120,7 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 	var a ask
 	l.mu.Lock()
 	defer func() {
-		l.mu.Unlock()
-		l.report()
+		l.unlock()
 		l.send(a)
 		if l.hasNext.Load() {
 			l.o.Calls.Wake()
@@ -185,7 +184,7 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
 func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	t, s := &l.table, e.stream()
 	l.untrack(ref, r)
-	delete(l.table.times, ref)
+	t.untime(ref, e)
 	t.drop(ref, e)
 	r.flags &= logged | repeated
 	t.move(ref, r, acked)
@@ -230,9 +229,9 @@ func (l *Ledger) SettleTo(n Name) (settled []Settling) {
 						close(over)
 						delete(l.settling, ref)
 					}
-					if l.table.times != nil {
+					if l.o.Observed {
 						settled = append(settled, Settling{Consumer: s.consumer, Topic: s.topic, ID: r.id,
-							Attempts: attempts(r), Since: l.since(ref)})
+							Attempts: attempts(r), Since: l.since(ref, e)})
 					}
 					l.settled(ref, e, r)
 				}

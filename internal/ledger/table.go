@@ -27,11 +27,11 @@ type table struct {
 	older map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked map[uint32]request         // the last request for an entry, as long as its answer may come
 
-	times map[Ref]timing // of what is not settled; nil if nobody observes
+	times []timing // by slot, where somebody observes; those of batches are theirs
 }
 
 func newTable(o *Options) table {
-	t := table{
+	return table{
 		o:       o,
 		entries: slotmap.New[entryID, entry](func(id entryID) uint32 { return slotmap.HashUint64(uint64(id.ledger)<<32 + uint64(id.entry)) }),
 		streams: map[string]*stream{},
@@ -41,10 +41,6 @@ func newTable(o *Options) table {
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
 	}
-	if o.Observed {
-		t.times = map[Ref]timing{}
-	}
-	return t
 }
 
 // Name is what a caller knows of a message: the id, with Topic and Hand where there is the message.
@@ -195,7 +191,7 @@ func (t *table) again(e *entry, r *record, msg pulsar.Message) {
 
 // forget lets go of a message that is somebody else's now: another consumer's, a transaction's, the broker's.
 func (t *table) forget(ref Ref, e *entry, r *record) {
-	delete(t.times, ref)
+	t.untime(ref, e)
 	t.drop(ref, e)
 	delete(t.newer, ref)
 	t.states[r.state]--
@@ -230,6 +226,9 @@ func (t *table) release(slot uint32, e *entry) {
 		t.states[acked]--
 	}
 	delete(t.asked, slot)
+	if int(slot) < len(t.times) {
+		t.times[slot] = timing{}
+	}
 	for i := range e.size() {
 		if len(t.older) == 0 {
 			break

@@ -94,8 +94,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 			r.flags |= overdue
 		}
 	}
-	l.mu.Unlock()
-	l.report()
+	l.unlock()
 	l.send(asks...)
 	for _, d := range last {
 		l.o.Calls.GiveUp(d)

@@ -35,9 +35,9 @@ func (s *script) see(who string, m pulsar.Message) {
 		id.EntryID(), id.PartitionIdx(), id.BatchIdx(), m.Topic(), list)
 }
 
-// take receives until nothing comes for a while.
+// take receives until nothing comes for a while, or too much.
 func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) {
-	for {
+	for range 100 {
 		ctx, cancel := context.WithTimeout(context.Background(), 2500*time.Millisecond)
 		m, err := c.Receive(ctx)
 		cancel()
@@ -283,42 +283,6 @@ var clientScenarios = slices.Concat([]scenario{
 		}
 	}},
 }, clientBatchNacks())
-
-// clientBatchNacks nack one message of a batch and acknowledge the others: on brokers with and without batch-index acknowledgement, by
-// clients with and without. What is acknowledged comes again unless both have it.
-func clientBatchNacks() []scenario {
-	var all []scenario
-	for _, broker := range []bool{false, true} {
-		for _, client := range []bool{false, true} {
-			for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
-				name := fmt.Sprintf("client-nack-in-a-batch-%s", map[pulsar.SubscriptionType]string{pulsar.Shared: "shared", pulsar.Exclusive: "exclusive"}[kind])
-				if client {
-					name += "-index-acks"
-				}
-				if broker {
-					name += "-indexed"
-				}
-				all = append(all, scenario{name: name, indexed: broker, run: func(s *script) {
-					c := s.client()
-					k := s.consumer(c, pulsar.ConsumerOptions{Type: kind, NackRedeliveryDelay: time.Second, EnableBatchIndexAcknowledgment: client,
-						AckWithResponse: true})
-					s.publish(s.producer(c, oneBatch), 4)
-					nacks := 0
-					s.take("consumer", k, func(m pulsar.Message) {
-						if string(m.Payload()) == "2" && nacks < 2 {
-							nacks++
-							k.Nack(m)
-							return
-						}
-						s.ackAll(k)(m)
-					})
-					s.backlog()
-				}})
-			}
-		}
-	}
-	return all
-}
 
 // backlog writes down what is not acknowledged.
 func (s *script) backlog() {

@@ -1,0 +1,133 @@
+package otelredelivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+	"go.opentelemetry.io/otel/semconv/v1.40.0/messagingconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+var system = messagingconv.SystemPulsar
+
+// Observe returns an option for Subscribe, Prepare or Wrap. The same may be given to any number of them.
+func (t *Telemetry) Observe() redelivery.Option {
+	return redelivery.WithObserver(redelivery.Observer{Delivered: t.delivered, Settled: t.settled})
+}
+
+func (t *Telemetry) delivered(e redelivery.Delivered) {
+	t.consumed.Add(context.Background(), 1, "receive", system, where(e.Event)...)
+}
+
+// settled makes metrics of an acknowledgement or a publishing, and a span of the latter.
+func (t *Telemetry) settled(e redelivery.Settled) {
+	ctx, attrs := context.Background(), where(e.Event)
+	name, kind := "ack", messagingconv.OperationTypeSettle
+	switch e.Outcome {
+	case redelivery.Reconsumed, redelivery.DeadLettered:
+		name, kind = "send", messagingconv.OperationTypeSend
+		if e.To != "" {
+			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(e.To)}
+		}
+	case redelivery.Nacked, redelivery.TimedOut:
+		return // nothing is sent for it now
+	}
+	if e.Err != nil {
+		attrs = append(attrs, semconv.ErrorType(e.Err))
+	}
+	t.took.Record(ctx, e.Took.Seconds(), name, system, append(attrs, t.took.AttrOperationType(kind))...)
+	if name == "send" {
+		t.sent.Add(ctx, 1, name, system, attrs...)
+		t.sentSpan(e)
+	}
+}
+
+// sentSpan makes the span of a retry or a dead letter that was published.
+func (t *Telemetry) sentSpan(e redelivery.Settled) {
+	if e.Message == nil {
+		return
+	}
+	now := time.Now()
+	options := []trace.SpanStartOption{
+		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(now.Add(-e.Took)),
+		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+			semconv.MessagingDestinationName(e.To), semconv.MessagingMessageID(e.ID.String())),
+	}
+	if e.Reason != 0 {
+		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", e.Reason.String())))
+	}
+	if before := t.attempts.last(e.Message); before.IsValid() {
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
+	}
+	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+e.To, options...)
+	if e.Err != nil {
+		span.SetStatus(codes.Error, e.Err.Error())
+		span.SetAttributes(semconv.ErrorType(e.Err))
+	}
+	span.End(trace.WithTimestamp(now))
+}
+
+// producer returns ctx with the span of the message's producer.
+func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Context {
+	return t.propagator.Extract(ctx, propagation.MapCarrier(msg.Properties()))
+}
+
+// Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts it into the handler's
+// context. It is best the first one, so that what others do is in the span.
+func (t *Telemetry) Middleware() worker.Middleware {
+	return func(next worker.Handler) worker.Handler {
+		return func(ctx context.Context, msg pulsar.Message) (err error) {
+			topic, attrs := reconsume.BaseTopic(msg.Topic()), destination(msg.Topic())
+			options := []trace.SpanStartOption{
+				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
+				trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeProcess,
+					semconv.MessagingOperationName("process"), semconv.MessagingMessageID(msg.ID().String()),
+					attribute.Int64("redelivery.count", int64(msg.RedeliveryCount()))),
+			}
+			ctx = t.producer(ctx, msg)
+			for _, linked := range []trace.SpanContext{trace.SpanContextFromContext(t.producer(context.Background(), msg)), t.attempts.last(msg)} {
+				if linked.IsValid() {
+					options = append(options, trace.WithLinks(trace.Link{SpanContext: linked}))
+				}
+			}
+			ctx, span := t.tracer.Start(ctx, "process "+topic, options...)
+			began := time.Now()
+			err = fmt.Errorf("panicked")
+			defer func() {
+				if err != nil {
+					t.attempts.keep(msg, span.SpanContext())
+					span.SetStatus(codes.Error, err.Error())
+					span.SetAttributes(semconv.ErrorType(err))
+					attrs = append(attrs, semconv.ErrorType(err))
+				} else {
+					t.attempts.forget(msg)
+				}
+				t.process.Record(ctx, time.Since(began).Seconds(), "process", system, attrs...)
+				span.End()
+			}()
+			err = next(ctx, msg)
+			return err
+		}
+	}
+}
+
+// where returns the attributes of a subscription's message.
+func where(e redelivery.Event) []attribute.KeyValue {
+	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(e.Subscription))
+}
+
+// destination returns the attributes of a topic: the partition is not one of them, since metrics have them too.
+func destination(topic string) []attribute.KeyValue {
+	return []attribute.KeyValue{semconv.MessagingDestinationName(reconsume.BaseTopic(topic))}
+}

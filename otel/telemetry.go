@@ -1,0 +1,110 @@
+// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do, by the semantic conventions for
+// messaging, version 1.40.0, which are in development.
+//
+// Middleware makes a span "process {topic}" for each time that a message is handled: a child of the span that its producer put
+// into its properties, so that all attempts, those from the retry topic too, are one trace; with a link to the attempt before,
+// if that was made by this process. Observe makes a span "send {topic}" for each message that is published to the retry topic or
+// the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
+// messaging.client.operation.duration; Middleware makes messaging.process.duration. The trace context in a message's properties
+// stays its producer's: retries and dead letters have it as it is.
+package otelredelivery
+
+import (
+	"fmt"
+
+	"go.opentelemetry.io/otel"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/propagation"
+	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+	"go.opentelemetry.io/otel/semconv/v1.40.0/messagingconv"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+const scope = "github.com/pulsar-redelivery/redelivery/otel"
+
+// Telemetry is for any number of Consumers and Workers. Any number of goroutines may use it.
+type Telemetry struct {
+	settings
+	tracer   trace.Tracer
+	consumed messagingconv.ClientConsumedMessages
+	sent     messagingconv.ClientSentMessages
+	took     messagingconv.ClientOperationDuration
+	process  messagingconv.ProcessDuration
+	attempts attempts
+}
+
+// Option configures Telemetry.
+type Option func(*settings) error
+
+type settings struct {
+	tracers    trace.TracerProvider
+	meters     metric.MeterProvider
+	propagator propagation.TextMapPropagator
+}
+
+// WithTracerProvider (default: the global one) sets where spans go.
+func WithTracerProvider(p trace.TracerProvider) Option {
+	return func(s *settings) error {
+		if p == nil {
+			return invalid("WithTracerProvider", "a trace.TracerProvider")
+		}
+		s.tracers = p
+		return nil
+	}
+}
+
+// WithMeterProvider (default: the global one) sets where metrics go.
+func WithMeterProvider(p metric.MeterProvider) Option {
+	return func(s *settings) error {
+		if p == nil {
+			return invalid("WithMeterProvider", "a metric.MeterProvider")
+		}
+		s.meters = p
+		return nil
+	}
+}
+
+// WithPropagator (default: the global one) reads the trace context of a message's properties.
+func WithPropagator(p propagation.TextMapPropagator) Option {
+	return func(s *settings) error {
+		if p == nil {
+			return invalid("WithPropagator", "a propagation.TextMapPropagator")
+		}
+		s.propagator = p
+		return nil
+	}
+}
+
+func invalid(option, want string) error {
+	return fmt.Errorf("%w: otel: %s is nil, want %s", redelivery.ErrInvalidOption, option, want)
+}
+
+// New returns Telemetry. An error is of the meter provider, or satisfies errors.Is with redelivery.ErrInvalidOption.
+func New(options ...Option) (*Telemetry, error) {
+	t := &Telemetry{settings: settings{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}}
+	for i, option := range options {
+		if option == nil {
+			return nil, invalid(fmt.Sprintf("option %d", i+1), "an Option")
+		}
+		if err := option(&t.settings); err != nil {
+			return nil, err
+		}
+	}
+	t.tracer = t.tracers.Tracer(scope, trace.WithSchemaURL(semconv.SchemaURL))
+	meter := t.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
+	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10) // the conventions'
+	var err error
+	if t.consumed, err = messagingconv.NewClientConsumedMessages(meter); err != nil {
+		return nil, err
+	}
+	if t.sent, err = messagingconv.NewClientSentMessages(meter); err != nil {
+		return nil, err
+	}
+	if t.took, err = messagingconv.NewClientOperationDuration(meter, seconds); err != nil {
+		return nil, err
+	}
+	t.process, err = messagingconv.NewProcessDuration(meter, seconds)
+	return t, err
+}

@@ -1,0 +1,107 @@
+package fidelity
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var versions = []string{"3.0", judge, "4.2"}
+
+// TestTable holds what the documentation says of the scenarios against what they are; with -update it writes it.
+func TestTable(t *testing.T) {
+	replace(t, "../../pulsartest/doc.go", `(?m)(^// scenarios leave the same trace:\n//\n)(?:^//\t.*\n)+`, "$1"+comment(table()))
+	replace(t, "../../docs/pulsartest.md", `(?s)(<!-- differences -->\n).*(<!-- end -->)`, "${1}"+differences()+"$2")
+}
+
+// replace holds that a file is as if what matches were replaced.
+func replace(t *testing.T, file, pattern, by string) {
+	t.Helper()
+	have := read(t, file)
+	re := regexp.MustCompile(pattern)
+	require.Regexp(t, re, have, file)
+	want := re.ReplaceAllString(have, by)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o666))
+	} else {
+		require.Equal(t, want, have, "go test ./test/fidelity -run TestTable -update writes it")
+	}
+}
+
+// table has for each group how many of its scenarios leave the same trace in process and on a version of Pulsar.
+func table() string {
+	out := fmt.Sprintf("%-24s", "")
+	for _, v := range versions {
+		out += fmt.Sprintf("%14s", "Pulsar "+v)
+	}
+	all := make([]int, len(versions))
+	total := 0
+	for _, g := range groups {
+		out += fmt.Sprintf("\n%-24s", g.name)
+		for i, v := range versions {
+			same := 0
+			for _, sc := range g.scenarios {
+				if sc.differs[v] == "" {
+					same++
+				}
+			}
+			all[i] += same
+			out += fmt.Sprintf("%14s", fmt.Sprintf("%d of %d", same, len(g.scenarios)))
+		}
+		total += len(g.scenarios)
+	}
+	out += fmt.Sprintf("\n%-24s", "together")
+	for i := range versions {
+		out += fmt.Sprintf("%14s", fmt.Sprintf("%d of %d", all[i], total))
+	}
+	return out + "\n"
+}
+
+func comment(text string) string {
+	out := ""
+	for line := range strings.Lines(text) {
+		out += "//\t" + strings.TrimRight(line, " \n") + "\n"
+	}
+	return out
+}
+
+// differences has a row for each reason why a version differs.
+func differences() string {
+	where := map[[2]string][]string{} // version and reason
+	for _, g := range groups {
+		for _, sc := range g.scenarios {
+			for version, why := range sc.differs {
+				where[[2]string{version, why}] = append(where[[2]string{version, why}], sc.name)
+			}
+		}
+	}
+	var rows []string
+	for key, names := range where {
+		rows = append(rows, fmt.Sprintf("| %s | %s | %s |\n", key[0], key[1], strings.Join(names, ", ")))
+	}
+	slices.Sort(rows)
+	return "| Pulsar | there | scenarios |\n|---|---|---|\n" + strings.Join(rows, "")
+}
+
+func TestNamesAreUnique(t *testing.T) {
+	seen, traces := map[string]bool{}, map[string]bool{}
+	for _, g := range groups {
+		for _, sc := range g.scenarios {
+			require.False(t, seen[sc.name], sc.name)
+			seen[sc.name] = true
+			traces[traceFile(sc, judge)] = true
+			for v := range sc.differs {
+				require.Contains(t, versions, v)
+				traces[traceFile(sc, v)] = true
+			}
+		}
+	}
+	files, err := os.ReadDir("testdata")
+	require.NoError(t, err)
+	require.Len(t, files, len(traces), "traces without a scenario, or scenarios without a trace")
+}
