@@ -155,7 +155,7 @@ type Paused struct {
 	Consumer     *Consumer // of the Worker
 	Subscription string    // of the Consumer
 	Paused       bool      // false: resumed
-	Why          Pause
+	Why          Pause     // the reason that began or ended
 }
 
 // Pause says why a Worker takes no more messages.

@@ -22,16 +22,15 @@ type Worker struct {
 	KeyOrder     bool           // worker.WithKeyOrder
 	HoldLimit    int64          // worker.WithHoldLimit, which needs KeyOrder
 
-	// PauseOnFailureBackoff, of which the file has the name, PauseOnFailureWindow and PauseOnFailureRatio are given to
-	// worker.WithPauseOnFailure: all of them or none.
-	PauseOnFailureWindow  int
-	PauseOnFailureRatio   float64
-	PauseOnFailureBackoff backoff.RedeliveryBackoff
+	// For worker.WithPauseOnFailure: all of them or none.
+	PauseOnFailureWindow  int                       // its window
+	PauseOnFailureRatio   float64                   // its ratio
+	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause, of which the file has the name
 
-	// BatchMaxMessages, BatchMaxBytes and BatchMaxWait are for worker.NewBatch.
-	BatchMaxMessages int
-	BatchMaxBytes    int64
-	BatchMaxWait     time.Duration
+	// For worker.NewBatch.
+	BatchMaxMessages int           // worker.Batch's MaxMessages
+	BatchMaxBytes    int64         // worker.Batch's MaxBytes
+	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
 var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "holdLimit", "pauseOnFailureWindow",
