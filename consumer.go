@@ -44,8 +44,7 @@ type Consumer struct {
 
 // life says until when what was begun is to go on.
 type life struct {
-	once    sync.Once       // of Close
-	closing atomic.Bool     // it has begun
+	closing atomic.Bool     // Close has begun
 	closed  chan struct{}   // closed when it has ended
 	ended   context.Context // Close began, or the inner consumer has closed itself
 	end     context.CancelFunc
