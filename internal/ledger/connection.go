@@ -82,7 +82,11 @@ func (l *Ledger) Activate(topic string, active bool) {
 	var a ask
 	l.mu.Lock()
 	l.withdraw()
-	if s := l.table.streams[topic]; s != nil {
+	s := l.table.streams[topic]
+	if s == nil && !active { // nothing of what was prefetched was taken yet
+		s = l.table.stream(topic, nil)
+	}
+	if s != nil {
 		if s.inactive = !active; s.inactive {
 			l.drop(s)
 		} else if s.missed != nil {
