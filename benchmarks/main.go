@@ -29,6 +29,7 @@ type config struct {
 	works, clients string
 	out, docs      string
 	from           string
+	redraw         bool
 }
 
 func main() {
@@ -48,6 +49,7 @@ func main() {
 	flag.StringVar(&c.out, "out", "out", "write results.json, results.md and pictures into this `folder`")
 	flag.StringVar(&c.docs, "docs", "", "write tables and pictures into performance.md and img/ of this `folder` too")
 	flag.StringVar(&c.from, "from", "", "run nothing: report what is in this results.json (`file`)")
+	flag.BoolVar(&c.redraw, "redraw", false, "run nothing: draw the pictures of -docs from the tables that are there")
 	flag.Parse()
 	if set := map[string]bool{}; c.quick {
 		flag.Visit(func(f *flag.Flag) { set[f.Name] = true })
@@ -88,6 +90,9 @@ func run(ctx context.Context, c config) error {
 	}
 	if c.docs != "" && c.quick {
 		return errors.New("-docs is set, want it without -quick: its figures are those of a full run")
+	}
+	if c.redraw {
+		return redraw(todo, c.docs)
 	}
 	if err := os.MkdirAll(c.out, 0o755); err != nil {
 		return err

@@ -2,160 +2,226 @@ package main
 
 import (
 	"fmt"
-	"image/color"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/plotter"
-	"gonum.org/v1/plot/vg"
-	"gonum.org/v1/plot/vg/draw"
 )
 
-// pictures are drawn of these works.
-var pictures = map[string]func(work, []result) (*plot.Plot, vg.Length, error){
-	"W1": latenessPlot, "W2": latenessPlot, "W4": barPlot("cpuUs", "CPU per message, µs"),
-	"W3": barPlot("bytes", "heap per waiting message, bytes"), "W5": barPlot("waitingPercent", "percent of one core, 100 waiting"),
+// pictures are drawn of these works. A lateness picture has no figure.
+var pictures = map[string]struct{ figure, axis, unit string }{
+	"W1": {}, "W2": {},
+	"W3": {"bytes", "heap per waiting message, bytes", ""}, "W4": {"cpuUs", "CPU per message, µs", ""},
+	"W5": {"waitingPercent", "percent of one core, with 100 messages waiting", ""},
 }
 
-var colors = map[string]color.Color{
-	"redelivery": color.RGBA{0x1f, 0x77, 0xb4, 255}, "go": color.RGBA{0x2c, 0xa0, 0x2c, 255},
-	"java": color.RGBA{0xe6, 0x7e, 0x22, 255}, "python": color.RGBA{0x8e, 0x5c, 0xb5, 255},
+// A theme is the colors of a picture, for a light or a dark page.
+type theme struct{ name, text, faint, early, ours, other string }
+
+var themes = []theme{
+	{"light", "#1f2328", "#d1d9e0", "#cf222e", "#0969da", "#818b98"},
+	{"dark", "#f0f6fc", "#3d444d", "#f85149", "#4493f8", "#9198a1"},
 }
 
 const (
-	width  = 20 * vg.Centimeter
-	perRow = 0.6 * vg.Centimeter
+	pictureWidth = 760.0
+	labelWidth   = 220.0
+	rightMargin  = 90.0
+	rowHeight    = 24.0
+	plotWidth    = pictureWidth - labelWidth - rightMargin
 )
 
-func pictureFile(w work) string { return strings.ToLower(w.name) + ".svg" }
+func pictureFile(name string, t theme) string { return strings.ToLower(name) + "-" + t.name + ".svg" }
 
+// pictureTag shows the picture that fits the reader's page.
+func pictureTag(name, title string) string {
+	return fmt.Sprintf("<picture>\n  <source media=\"(prefers-color-scheme: dark)\" srcset=\"img/%s\">\n  <img alt=\"%s\" src=\"img/%s\">\n</picture>\n",
+		pictureFile(name, themes[1]), title, pictureFile(name, themes[0]))
+}
+
+// draw writes the pictures of works, and the README's, which has one row a client.
 func (rep *report) draw(done []work, folder string) error {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
 	}
-	for _, w := range done {
-		rows := slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != w.name || len(r.Figures) == 0 })
-		if pictures[w.name] == nil || len(rows) == 0 {
-			continue
+	for _, t := range themes {
+		for _, w := range done {
+			rows := rep.drawn(w.name)
+			if _, ok := pictures[w.name]; !ok || len(rows) == 0 {
+				continue
+			}
+			if err := write(folder, w.name, t, picture(w, rows, t)); err != nil {
+				return err
+			}
 		}
-		p, height, err := pictures[w.name](w, rows)
-		if err != nil {
-			return err
+		var rows []result
+		for _, c := range []client{ours, plain, java} {
+			for _, r := range rep.drawn("W1") {
+				if r.Setting == "mixed" && r.Client == c.name {
+					r.Setting = ""
+					rows = append(rows, r)
+				}
+			}
 		}
-		if err := p.Save(width, height, filepath.Join(folder, pictureFile(w))); err != nil {
-			return err
+		if len(rows) == 3 {
+			p := latenessPicture("When nacked messages come back", rows, t)
+			if err := write(folder, "precision", t, p); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// rowsPlot is a plot with a labelled row for each result, from top to bottom, and a gap between settings.
-func rowsPlot(w work, rows []result) (p *plot.Plot, at []float64, height vg.Length) {
-	p = plot.New()
-	p.Title.Text = w.title
-	var ticks plot.ConstantTicks
-	y := 0.0
-	for i, r := range rows {
-		if i > 0 && r.Setting != rows[i-1].Setting {
-			y -= 0.6
-		}
-		label := r.Client
-		if r.Setting != "" {
-			label = r.Setting + ": " + label
-		}
-		at = append(at, y)
-		ticks = append(ticks, plot.Tick{Value: y, Label: "   " + label}) // room, lest the picture's edge cuts it
-		y--
-	}
-	p.Y.Tick.Marker = ticks
-	p.Y.Tick.Length = 0
-	p.Y.LineStyle.Width = 0
-	p.Y.Min, p.Y.Max = y+0.4, 0.6
-	return p, at, vg.Length(-y)*perRow + 2*vg.Centimeter
+func write(folder, name string, t theme, svg string) error {
+	return os.WriteFile(filepath.Join(folder, pictureFile(name, t)), []byte(svg), 0o644)
 }
 
-// latenessPlot has the lateness of each client: a thin line from the 1st to the 99th percentile, a thick one over the
-// middle half and a dot at the median.
-func latenessPlot(w work, rows []result) (*plot.Plot, vg.Length, error) {
-	p, at, height := rowsPlot(w, rows)
-	p.X.Label.Text = "ms late; left of 0 is early"
-	var ticks plot.ConstantTicks
-	for _, v := range []float64{-1000, -300, -100, -30, -10, -3, 0, 3, 10, 30, 100, 300, 1000, 3000} {
-		ticks = append(ticks, plot.Tick{Value: signedLog(v), Label: strings.Replace(fmt.Sprint(v), "-", "−", 1)})
+// drawn are the results of a work that have figures.
+func (rep *report) drawn(name string) []result {
+	return slices.DeleteFunc(slices.Clone(rep.Results), func(r result) bool { return r.Work != name || len(r.Figures) == 0 })
+}
+
+func picture(w work, rows []result, t theme) string {
+	if p := pictures[w.name]; p.figure != "" {
+		return barPicture(w.title, p.axis, p.figure, rows, t)
 	}
-	p.X.Tick.Marker = ticks
-	grid := plotter.NewGrid()
-	grid.Horizontal.Width = 0
-	grid.Vertical.Color = color.Gray{0xdd}
-	p.Add(grid)
+	return latenessPicture(w.title, rows, t)
+}
+
+// canvas is a picture with a row for each result, under a heading for each setting.
+type canvas struct {
+	strings.Builder
+	theme
+	at     []float64 // the middle of each row
+	top    float64   // of the rows
+	bottom float64
+}
+
+func newCanvas(title string, rows []result, t theme) *canvas {
+	c := &canvas{theme: t, top: 40}
+	y, setting := c.top, ""
+	headings := map[int]float64{}
 	for i, r := range rows {
-		span := func(from, to float64, width vg.Length) error {
-			line, err := plotter.NewLine(plotter.XYs{{X: signedLog(quantile(r.Samples, from)), Y: at[i]},
-				{X: signedLog(quantile(r.Samples, to)), Y: at[i]}})
-			if err != nil {
-				return err
+		if r.Setting != setting {
+			setting = r.Setting
+			y += rowHeight
+			headings[i] = y - rowHeight/2
+		}
+		c.at = append(c.at, y+rowHeight/2)
+		y += rowHeight
+	}
+	c.bottom = y
+	fmt.Fprintf(c, "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%.0f\" height=\"%.0f\" viewBox=\"0 0 %[1]g %[2]g\" "+
+		"font-family=\"-apple-system,'Segoe UI',Helvetica,Arial,sans-serif\" font-size=\"13\" fill=\"%s\">\n", pictureWidth, y+50, t.text)
+	c.text(0, 20, "start", `font-size="15" font-weight="600"`, title)
+	for i, r := range rows {
+		if y, ok := headings[i]; ok {
+			c.text(0, y+4, "start", `font-weight="600"`, r.Setting)
+		}
+		weight := ""
+		if r.ours() {
+			weight = `font-weight="600"`
+		}
+		c.text(labelWidth-12, c.at[i]+4, "end", weight, r.Client)
+	}
+	return c
+}
+
+func (r result) ours() bool { return strings.HasPrefix(r.Client, ours.name) }
+
+func (c *canvas) text(x, y float64, anchor, style, s string) {
+	s = strings.NewReplacer("&", "&amp;", "<", "&lt;").Replace(s)
+	fmt.Fprintf(c, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" %s>%s</text>\n", x, y, anchor, style, s)
+}
+
+func (c *canvas) line(x1, y1, x2, y2, width float64, color string) {
+	fmt.Fprintf(c, "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" stroke=\"%s\" stroke-width=\"%g\"/>\n", x1, y1, x2, y2, color, width)
+}
+
+func (c *canvas) end(axis string) string {
+	c.text(labelWidth+plotWidth/2, c.bottom+42, "middle", "", axis)
+	c.WriteString("</svg>\n")
+	return c.String()
+}
+
+func (c *canvas) color(r result) string {
+	if r.ours() {
+		return c.ours
+	}
+	return c.other
+}
+
+// latenessPicture has a line for each client, from its earliest message, or else its median, to the 99th percentile, with a dot at
+// the median. What is left of 0 is early, and red.
+func latenessPicture(title string, rows []result, t theme) string {
+	low, high := -10.0, 30.0
+	for _, r := range rows {
+		low, high = min(low, -r.Figures["earlyMs"]), max(high, r.Figures["p99"])
+	}
+	from, to := signedLog(low), signedLog(high)
+	x := func(ms float64) float64 { return labelWidth + (signedLog(ms)-from)/(to-from)*plotWidth }
+	c := newCanvas(title, rows, t)
+	for _, tick := range []float64{-1000, -300, -100, -30, -10, -3, 0, 3, 10, 30, 100, 300, 1000, 3000} {
+		if tick < low || tick > high {
+			continue
+		}
+		width := 1.0
+		if tick == 0 {
+			width = 2
+		}
+		c.line(x(tick), c.top, x(tick), c.bottom, width, c.faint)
+		c.text(x(tick), c.bottom+20, "middle", "", strings.Replace(fmt.Sprint(tick), "-", "−", 1))
+	}
+	for i, r := range rows {
+		y, first, median, last := c.at[i], -r.Figures["earlyMs"], r.Figures["p50"], r.Figures["p99"]
+		if first < 0 {
+			c.line(x(first), y, x(min(0, max(last, first))), y, 6, c.early)
+		}
+		if begin := max(0, min(median, last)); last > 0 {
+			if first < 0 {
+				begin = 0
 			}
-			line.Color, line.Width = colors[r.Task.Program], width
-			p.Add(line)
-			return nil
+			c.line(x(begin), y, max(x(last), x(begin)+2), y, 6, c.color(r))
 		}
-		if err := span(0.01, 0.99, vg.Points(1.5)); err != nil {
-			return nil, 0, err
+		color := c.color(r)
+		if median < 0 {
+			color = c.early
 		}
-		if err := span(0.25, 0.75, vg.Points(7)); err != nil {
-			return nil, 0, err
+		fmt.Fprintf(c, "<circle cx=\"%.1f\" cy=\"%.1f\" r=\"6\" fill=\"%s\"/>\n", x(median), y, color)
+		note := fmt.Sprintf("%.0f ms", last)
+		if first < 0 {
+			note = fmt.Sprintf("%.0f %% early", r.Figures["earlyPercent"])
 		}
-		dot, err := plotter.NewScatter(plotter.XYs{{X: signedLog(quantile(r.Samples, 0.5)), Y: at[i]}})
-		if err != nil {
-			return nil, 0, err
+		style := ""
+		if first < 0 {
+			style = fmt.Sprintf("fill=%q", c.early)
 		}
-		dot.GlyphStyle = draw.GlyphStyle{Color: color.White, Radius: vg.Points(2), Shape: draw.CircleGlyph{}}
-		p.Add(dot)
+		c.text(pictureWidth, y+4, "end", style, note)
 	}
-	zero, err := plotter.NewLine(plotter.XYs{{X: 0, Y: p.Y.Min}, {X: 0, Y: p.Y.Max}})
-	if err != nil {
-		return nil, 0, err
-	}
-	p.Add(zero)
-	p.X.Min, p.X.Max = min(p.X.Min, signedLog(-10)), max(p.X.Max, signedLog(30))
-	return p, height, nil
+	return c.end("ms late, red is early · dot: median, end: 99th percentile")
 }
 
 // signedLog is near linear around 0 and logarithmic from some ms on, on both sides.
 func signedLog(ms float64) float64 { return math.Copysign(math.Log10(1+math.Abs(ms)), ms) }
 
-// barPlot has a bar for a figure of each client, with its value.
-func barPlot(figure, axis string) func(work, []result) (*plot.Plot, vg.Length, error) {
-	return func(w work, rows []result) (*plot.Plot, vg.Length, error) {
-		p, at, height := rowsPlot(w, rows)
-		p.X.Label.Text = axis
-		labels := plotter.XYLabels{}
-		longest := 0.0
-		for i, r := range rows {
-			value := r.Figures[figure]
-			line, err := plotter.NewLine(plotter.XYs{{X: 0, Y: at[i]}, {X: value, Y: at[i]}})
-			if err != nil {
-				return nil, 0, err
-			}
-			line.Color, line.Width = colors[r.Task.Program], vg.Points(10)
-			p.Add(line)
-			longest = max(longest, value)
-			labels.XYs = append(labels.XYs, plotter.XY{X: value, Y: at[i]})
-			labels.Labels = append(labels.Labels, fmt.Sprintf("  %.3g", value))
-		}
-		text, err := plotter.NewLabels(labels)
-		if err != nil {
-			return nil, 0, err
-		}
-		for i := range text.TextStyle {
-			text.TextStyle[i].YAlign = draw.YCenter
-		}
-		p.Add(text)
-		p.X.Min, p.X.Max = 0, longest*1.1
-		return p, height, nil
+// barPicture has a bar for a figure of each client, with its value.
+func barPicture(title, axis, figure string, rows []result, t theme) string {
+	longest := 0.0
+	for _, r := range rows {
+		longest = max(longest, r.Figures[figure])
 	}
+	c := newCanvas(title, rows, t)
+	c.line(labelWidth, c.top, labelWidth, c.bottom, 1, c.faint)
+	for i, r := range rows {
+		value := r.Figures[figure]
+		length := 0.0
+		if longest > 0 {
+			length = value / longest * plotWidth
+		}
+		c.line(labelWidth, c.at[i], labelWidth+length, c.at[i], 12, c.color(r))
+		c.text(labelWidth+length+8, c.at[i]+4, "start", "", fmt.Sprintf("%.3g", value))
+	}
+	return c.end(axis)
 }

@@ -163,8 +163,8 @@ func (rep *report) section(w work) string {
 		}
 		b.WriteString("\n")
 	}
-	if pictures[w.name] != nil {
-		fmt.Fprintf(&b, "\n![%s](img/%s)\n", w.title, pictureFile(w))
+	if _, ok := pictures[w.name]; ok {
+		b.WriteString("\n" + pictureTag(w.name, w.title))
 	}
 	return b.String() + "\n"
 }
