@@ -84,7 +84,7 @@ func TestCumulativeAckOfASettledMessageSettlesEarlierOnes(t *testing.T) {
 	}
 }
 
-// A worker that was cancelled takes nothing any more.
+// A worker that was canceled takes nothing any more.
 func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 	t.Parallel()
 	const n = 50
@@ -103,12 +103,12 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)))
 			c.Nack(receive(t, c))
 			time.Sleep(ms(500)) // messages are ready, and the redelivery as well
-			cancelled, cancel := context.WithCancel(context.Background())
+			canceled, cancel := context.WithCancel(context.Background())
 			cancel()
 			expired, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
 			defer cancel()
 			for range n {
-				msg, err := c.Receive(cancelled)
+				msg, err := c.Receive(canceled)
 				require.ErrorIs(t, err, context.Canceled)
 				require.Nil(t, msg)
 				_, err = c.Receive(expired)
@@ -125,7 +125,7 @@ func TestReceiveWithADoneContextTakesNothing(t *testing.T) {
 	}
 }
 
-// Workers that were cancelled take nothing either while seeks bring the messages back again and again.
+// Workers that were canceled take nothing either while seeks bring the messages back again and again.
 func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -133,7 +133,7 @@ func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	topic := b.topic(0)
 	b.send(topic, n, false)
 	c := b.subscribe(b.options(topic, pulsar.Exclusive))
-	cancelled, cancel := context.WithCancel(context.Background())
+	canceled, cancel := context.WithCancel(context.Background())
 	cancel()
 	seeking, stop := context.WithTimeout(context.Background(), 3*time.Second)
 	defer stop()
@@ -142,7 +142,7 @@ func TestReceiveWithADoneContextTakesNothingDuringSeeks(t *testing.T) {
 	for range 4 {
 		workers.Go(func() {
 			for seeking.Err() == nil {
-				if _, err := c.Receive(cancelled); err == nil {
+				if _, err := c.Receive(canceled); err == nil {
 					taken.Add(1)
 				}
 				time.Sleep(time.Millisecond)

@@ -134,7 +134,7 @@ func TestModel(t *testing.T) {
 	}
 	if *modelSeeds != "" {
 		seeds = nil
-		for _, s := range strings.Split(*modelSeeds, ",") {
+		for s := range strings.SplitSeq(*modelSeeds, ",") {
 			seed, err := strconv.ParseUint(s, 10, 64)
 			if err != nil {
 				t.Fatal(err)

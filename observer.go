@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -190,7 +191,7 @@ func (c *Consumer) observe() {
 	x, s := &c.observed, c.settings
 	x.subscription = c.Subscription()
 	if o, ok := c.logDecisions(); ok {
-		s.observers = append(s.observers[:len(s.observers):len(s.observers)], o)
+		s.observers = append(slices.Clip(s.observers), o)
 	}
 	for _, o := range s.observers {
 		x.any = true

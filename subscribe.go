@@ -49,14 +49,14 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 }
 
 // Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap
-// recognises the consumer and applies the options given here, and more if it is given some. The resolution is 10 ms by
+// recognizes the consumer and applies the options given here, and more if it is given some. The resolution is 10 ms by
 // default whatever the number of partitions.
 //
 // There is no client to publish by, so retries and dead letters need WithReconsumer. Without it DLQ is left to upstream, by
 // the broker's count, and the ReconsumeLater methods have no retry topic.
 //
 // What Prepare returns is for one consumer, and kept until Wrap has seen it: call Prepare once, not in a loop that tries to
-// subscribe. A zero-queue consumer cannot be recognised: use Subscribe.
+// subscribe. A zero-queue consumer cannot be recognized: use Subscribe.
 func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
 	if opts.EnableZeroQueueConsumer {
 		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+

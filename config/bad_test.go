@@ -126,7 +126,7 @@ func TestBadInput(t *testing.T) {
 	} {
 		c, err := Parse([]byte(in))
 		if assert.Error(t, err, "%q", in) {
-			for _, want := range strings.Split(want, "|") {
+			for want := range strings.SplitSeq(want, "|") {
 				assert.Contains(t, err.Error(), want, "%q", in)
 			}
 		}

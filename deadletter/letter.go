@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -158,10 +159,5 @@ func (f Filter) Match(l *Letter) bool {
 		return true
 	}
 	id := l.Group()
-	for _, g := range f.Groups {
-		if g == id {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.Groups, id)
 }

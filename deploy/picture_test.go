@@ -157,7 +157,7 @@ func (c *canvas) heatmap(p *prometheus, panel panel) {
 		}
 	}
 	fmt.Fprintf(c, `<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="%s"/>`+"\n", left, top, width, height, c.faint)
-	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">each row is a bucket; a stronger colour is more messages</text>`+"\n", left, panelHeight-13, c.ink)
+	fmt.Fprintf(c, `<text x="%d" y="%d" fill="%s">each row is a bucket; a stronger color is more messages</text>`+"\n", left, panelHeight-13, c.ink)
 }
 
 // axis is that of time.

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -165,5 +166,5 @@ func (m *Metrics) newSeries(values ...string) *series {
 
 // labels returns the values of all labels.
 func (s *series) labels(more string) []string {
-	return append(s.values[:len(s.values):len(s.values)], more)
+	return append(slices.Clip(s.values), more)
 }

@@ -89,7 +89,7 @@
 //   - TestSendTimeout, TestSendContextExpired, TestProducerReconnectWhenBacklogQuotaExceed: they set a backlog quota.
 //
 // These pass about every other time, with any broker that hashes keys as Pulsar does: they want each of two consumers with random names to
-// get one of three keys, two of which have neighbouring hashes.
+// get one of three keys, two of which have neighboring hashes.
 //
 //   - TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages, TestConsumerKeySharedWithOrderingKey
 package pulsartest

@@ -144,10 +144,11 @@ func (s Subscription) String() string {
 	if s.Type == "" {
 		return "no such subscription"
 	}
-	line := fmt.Sprintf("%s, backlog %d, unacked %d, delayed %d, delivered %d, redelivered %d", s.Type, s.Backlog, s.Unacked, s.Delayed,
-		s.Delivered, s.Redelivered)
+	var line strings.Builder
+	line.WriteString(fmt.Sprintf("%s, backlog %d, unacked %d, delayed %d, delivered %d, redelivered %d", s.Type, s.Backlog, s.Unacked, s.Delayed,
+		s.Delivered, s.Redelivered))
 	for _, c := range s.Consumers {
-		line += fmt.Sprintf("; consumer %s: permits %d, unacked %d, delivered %d", c.Name, c.Permits, c.Unacked, c.Delivered)
+		line.WriteString(fmt.Sprintf("; consumer %s: permits %d, unacked %d, delivered %d", c.Name, c.Permits, c.Unacked, c.Delivered))
 	}
-	return line
+	return line.String()
 }

@@ -166,8 +166,8 @@ func keyHash(key []byte) uint32 {
 		key = key[4:]
 	}
 	k := uint32(0)
-	for i := len(key) - 1; i >= 0; i-- {
-		k = k<<8 | uint32(key[i])
+	for _, k0 := range slices.Backward(key) {
+		k = k<<8 | uint32(k0)
 	}
 	if len(key) > 0 {
 		h ^= bits.RotateLeft32(k*c1, 15) * c2

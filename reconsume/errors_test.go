@@ -88,7 +88,7 @@ func TestErrors(t *testing.T) {
 			calls.Wait()
 			require.Equal(t, 1, c.closed)
 		},
-		"cancelled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		"canceled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			ctx, cancel := context.WithCancel(bg)
 			cancel()
 			require.ErrorIs(t, later(r, ctx, acks), context.Canceled)

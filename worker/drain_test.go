@@ -37,7 +37,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 	})
 }
 
-// After the drain timeout nil and Permanent are honoured, and any other error leaves the message.
+// After the drain timeout nil and Permanent are honored, and any other error leaves the message.
 func TestDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -47,8 +48,8 @@ func about(msg pulsar.Message) []slog.Attr {
 // chain puts the middleware around handler, and recovers the panics of both.
 func (w *Worker) chain(handler Handler) (Handler, error) {
 	chained := w.recovered(handler)
-	for i := len(w.middleware) - 1; i >= 0; i-- {
-		if chained = w.middleware[i](chained); chained == nil {
+	for i, v := range slices.Backward(w.middleware) {
+		if chained = v(chained); chained == nil {
 			return nil, invalid(fmt.Sprintf("the handler of WithMiddleware's middleware %d", i+1), "nil", "a Handler")
 		}
 	}

@@ -53,7 +53,7 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
 // MaxReconnectToBroker attempts. Then it takes no more, and drains: handlers go on until the drain timeout, after which their
-// contexts end. Of a handler that returns later, nil and Permanent are still honoured; with any other error its message is left,
+// contexts end. Of a handler that returns later, nil and Permanent are still honored; with any other error its message is left,
 // and delivered again when the Consumer is closed.
 //
 // Run returns when all handlers have: nil if ctx is done. It does not wait longer than five seconds after the handlers'

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +36,7 @@ func writeCharts(w io.Writer, plans []plan, workers []workerPlan) error {
 func (p plan) write(b *strings.Builder) {
 	rows := p.Redeliveries
 	if p.Dead != nil {
-		rows = append(rows[:len(rows):len(rows)], *p.Dead)
+		rows = append(slices.Clip(rows), *p.Dead)
 	}
 	var longest seconds
 	jitter := false

@@ -191,15 +191,15 @@ func (d *dlq) table(rows [][]string) {
 		}
 	}
 	for _, row := range rows {
-		line := ""
+		var line strings.Builder
 		for i, cell := range row {
 			if right := strings.HasPrefix(rows[0][i], ">"); right && len(row) > 1 {
-				line += fmt.Sprintf("%*s  ", widths[i], strings.TrimPrefix(cell, ">"))
+				line.WriteString(fmt.Sprintf("%*s  ", widths[i], strings.TrimPrefix(cell, ">")))
 			} else {
-				line += fmt.Sprintf("%-*s  ", widths[i], cell)
+				line.WriteString(fmt.Sprintf("%-*s  ", widths[i], cell))
 			}
 		}
-		fmt.Fprintln(d.stdout, strings.TrimRight(line, " "))
+		fmt.Fprintln(d.stdout, strings.TrimRight(line.String(), " "))
 	}
 }
 
