@@ -54,8 +54,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // WithAckTimeout (default: none) redelivers a message that the application does not settle within d after it took it: after
 // Receive returned, or the send on Chan completed. It must be more than 0.
 //
-// Acknowledging, nacking and reconsuming a message end its timeout; InProgress starts it anew. An acknowledgement that
-// comes after the timeout still counts: if the application has not taken the message again it does not get it again.
+// Acknowledging, nacking and reconsuming a message end its timeout; InProgress restarts it. An acknowledgement after the
+// timeout still counts unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -95,11 +95,12 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 }
 
 // WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the
-// delay outlives the process; shorter ones wait here, which is more precise. Its redelivery count goes along. It must be more
-// than 0, and needs a retry topic: RetryEnable or WithReconsumeBackoff.
+// delay survives a restart of the process. Shorter delays wait in the Consumer, which is more precise. The retry keeps the
+// redelivery count. atLeast must be more than 0. A retry topic is needed: RetryEnable or WithReconsumeBackoff.
 //
-// It is for Nack and NackWithDelay: of NackID and of an ack timeout there is no message to publish. Until the retry is
-// published, and if it cannot be, the message waits here. As with every reconsume, DLQPolicy.MaxDeliveries limits how often.
+// It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
+// the retry cannot be published, the message waits in the Consumer. DLQPolicy.MaxDeliveries limits these retries as it limits
+// all others.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
@@ -111,7 +112,7 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 }
 
 // WithReconsumer (default: none; Subscribe makes one where RetryEnable, DLQ or WithReconsumeBackoff ask for it) publishes
-// retries and dead letters by r, which stays the caller's to close. With it the consumer subscribes to no retry topic by itself.
+// retries and dead letters with r. The caller closes r. The consumer then does not subscribe to the retry topic on its own.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
@@ -151,13 +152,13 @@ const (
 	FromBroker
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late by
-// scheduling alone; the broker takes a resolution and a round trip, and on Exclusive and Failover sends everything again that
-// is not acknowledged.
+// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late only by
+// scheduling. The broker adds up to a resolution and a round trip, and on Exclusive and Failover it sends all unacknowledged
+// messages again.
 //
-// What does not fit the hold limit, NackID and ack timeouts fall back on the broker. After a lost connection, and on a
-// partition that becomes inactive on Failover, what waits in memory may be another consumer's: it is dropped, and comes back
-// when the broker sends it again. Clearing or skipping a backlog does not reach what waits in memory.
+// Messages that do not fit the hold limit, NackID and ack timeouts use the broker. After a lost connection, or when a
+// Failover partition becomes inactive, messages in memory may belong to another consumer. They are dropped and come back when
+// the broker sends them again. Clearing or skipping a backlog does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
@@ -169,8 +170,8 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithInnerNackDelay (default: unknown, so that redeliveries may be late by up to 4/3 of that delay) tells Wrap the
-// NackRedeliveryDelay that a consumer which was not prepared was created with: messages are then asked for that much sooner,
-// and held until they are due. On a shared subscription another consumer may get a message that was asked for ahead.
+// NackRedeliveryDelay of a consumer that was not prepared. Wrap then requests messages earlier by that delay and holds them
+// until they are due. On a Shared subscription another consumer may receive such a message early.
 //
 // It is for Wrap only.
 func WithInnerNackDelay(d time.Duration) Option {

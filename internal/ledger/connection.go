@@ -76,8 +76,8 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	return more
 }
 
-// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched
-// and is another's. Should one of them be this consumer's all the same, it is asked for afterwards.
+// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was
+// prefetched and is another's. If one of them still belongs to this consumer, it is requested afterwards.
 func (l *Ledger) Activate(topic string, active bool) {
 	var a ask
 	l.mu.Lock()
