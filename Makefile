@@ -73,6 +73,14 @@ benchmarks: ## compare with other clients and write docs/performance.md (25 minu
 benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
 	eval "$$(scripts/pulsar start)" && cd benchmarks && go run . -quick
 
+.PHONY: otel
+otel: ## check and test the module of OpenTelemetry
+	cd otel && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff && go test -race ./...
+
+.PHONY: dashboard
+dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
+	eval "$$(scripts/prometheus)" && go test ./deploy -v -count 1 -update -scrape 60s
+
 .PHONY: lint-benchmarks
 lint-benchmarks: ## check the module of the benchmarks as lint does the library
 	cd benchmarks && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff

@@ -64,6 +64,7 @@ func wrapped(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake, *b
 		c, err := redelivery.Wrap(inner, append(options,
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		require.NoError(t, err)
+		synctest.Wait()
 		log.Reset() // of the warning that the consumer was not prepared
 		defer c.Close()
 		test(t, c, inner, &log)

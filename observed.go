@@ -41,12 +41,13 @@ func (c *Consumer) delivery(e *Delivered, d *ledger.Delivery, msg pulsar.Message
 	case d.Count > 0:
 		e.Cause = CauseReconnect
 	}
+}
+
+// delivered tells that the application has a message now.
+func (c *Consumer) delivered(e *Delivered) {
 	if !e.Due.IsZero() {
 		e.Lateness = time.Since(e.Due)
 	}
-}
-
-func (c *Consumer) delivered(e *Delivered) {
 	for _, f := range c.observed.delivered {
 		callObserver(c, f, e)
 	}
@@ -127,7 +128,7 @@ func (c *Consumer) acked(began time.Duration, n ledger.Name, msg pulsar.Message,
 	if c.observed.timed {
 		e.Took = c.ledger.Now() - began
 		if s.Since != ledger.NotHad {
-			e.Duration = began - s.Since
+			e.Duration = max(0, began-s.Since) // it may have been taken while its acknowledgement waited
 		}
 	}
 	for _, f := range c.observed.settled {

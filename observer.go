@@ -31,7 +31,7 @@ type Observer struct {
 
 	Handling func(Handling) // a Worker's handler is called
 	Handled  func(Handled)  // it has returned
-	Paused   func(Paused)   // a Worker was paused or resumed
+	Paused   func(Paused)   // a Worker takes no more messages, or does again
 
 	// Untimed tells that nothing above needs Settled.Duration, nor Settled.Took of acknowledgements. They are 0 if that is so of
 	// all observers, which saves reading the clock three times for each message.
@@ -73,7 +73,7 @@ type Delivered struct {
 type Settled struct {
 	Event
 	Outcome  Outcome       // what became of it
-	Attempts uint32        // how often the application had it until now
+	Attempts uint32        // how often the application had it until now; 0 if it acknowledged it by its id without having it
 	Delay    time.Duration // until it comes again: of Nacked, and of Reconsumed
 	To       string        // the topic that it was published to: of Reconsumed and DeadLettered
 	Reason   Reason        // of DeadLettered
@@ -150,12 +150,25 @@ type Handled struct {
 	Err      error         // that it returned
 }
 
-// Paused tells that a Worker was paused, or resumed.
+// Paused tells that a Worker takes no more messages, or does again. It may do so for several reasons at a time.
 type Paused struct {
 	Consumer     *Consumer // of the Worker
 	Subscription string    // of the Consumer
 	Paused       bool      // false: resumed
+	Why          Pause     // the reason that began or ended
 }
+
+// Pause says why a Worker takes no more messages.
+type Pause uint8
+
+const (
+	PauseAsked     Pause = iota // its Pause was called
+	PauseOutage                 // most messages failed, and one at a time is tried: WithPauseOnFailure
+	PauseHoldLimit              // too many messages wait for others of their keys: WithKeyOrder
+)
+
+// String returns "asked", "outage" or "hold_limit".
+func (p Pause) String() string { return name(p, "asked", "outage", "hold_limit") }
 
 // Observer returns an Observer that tells all those of WithObserver; what none of them observes is nil. It is for packages that
 // work with a Consumer, as worker does.

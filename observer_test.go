@@ -247,6 +247,40 @@ func durations(settled []redelivery.Settled) (all []time.Duration) {
 	return all
 }
 
+// TestObserverReconnect has messages whose first delivery here has a count: the broker sent them before, to somebody else.
+func TestObserverReconnect(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: 2}}
+		require.NoError(t, c.Ack(receive(t, c)))
+		x.are(t, "delivered 2 reconnect", "acked after 3")
+		assert.True(t, x.delivered[0].Due.IsZero())
+	}, redelivery.WithObserver(x.observer()))
+}
+
+// TestObserverByChan has messages that the application takes from a channel, where they may wait: it has them from when it took
+// them.
+func TestObserverByChan(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		messages := c.Chan()
+		inner.deliverBatch(1, 3)
+		time.Sleep(5 * time.Second) // it waits in the channel
+		cm := <-messages
+		time.Sleep(time.Second)
+		require.NoError(t, c.NackWithDelay(cm.Message, 2*time.Second))
+		time.Sleep(time.Second)
+		assert.Equal(t, time.Second, c.Stats().OldestWaiting)
+		time.Sleep(4 * time.Second)
+		cm = <-messages
+		synctest.Wait()
+		require.NoError(t, c.Ack(cm.Message))
+		x.are(t, "delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2")
+		assert.Equal(t, []time.Duration{time.Second, 0}, durations(x.settled))
+		assert.Equal(t, 3*time.Second, x.delivered[1].Lateness)
+	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+}
+
 // TestObserverCopies has what is told of deliveries that the application does not get, and of requests.
 func TestObserverCopies(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -2,6 +2,7 @@ package redelivery_test
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"strings"
 	"testing"
@@ -14,7 +15,33 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
+
+func snippetOfWorker(ctx context.Context, client pulsar.Client) error {
+	type order struct{}
+	serve := func(context.Context, order) error { return nil }
+	// README: a handler
+	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
+		Topic: "orders", SubscriptionName: "bar", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5},
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}))
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
+		var o order
+		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
+			return worker.Permanent(err) // a dead letter: it will not parse the next time either
+		}
+		return serve(ctx, o) // nil acknowledges; an error comes back after 1s, 2s, 4s, 8s, and then is a dead letter
+	}, worker.WithConcurrency(8), worker.WithTimeout(time.Minute))
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx) // until ctx is done, and every handler has returned
+	// README: end
+}
 
 func snippet(client pulsar.Client) error {
 	// README: use it
@@ -102,6 +129,7 @@ func snippetOfWrap(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 
 // Every Go snippet of the README and of the migration notes stands in this file too, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
+	assert.Error(t, snippetOfWorker(bg, nil))
 	assert.Error(t, snippet(nil))
 	assert.Error(t, snippetOfTimeout(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(bg, nil, pulsar.ConsumerOptions{}))

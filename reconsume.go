@@ -99,6 +99,9 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, retry bool
 	case standing != ledger.Unsettled:
 		return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
 	}
+	if !n.HasHand { // as for Delivery
+		s.Count = max(s.Count, msg.RedeliveryCount())
+	}
 	return c.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
 		return func() error { return publish(ctx, cm) }
 	})()

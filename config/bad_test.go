@@ -16,6 +16,7 @@ import (
 // Each error has the line, the path, the value and what is allowed. Rows are whole errors, or their beginnings.
 func TestBadInput(t *testing.T) {
 	const policy = "policies:\n  p: "
+	const worker = "policies: {a: {type: fixed, delay: 1s}}\nworkers:\n  w: "
 	const consumer = "policies: {a: {type: fixed, delay: 1s}}\nconsumers:\n  c: "
 	for in, want := range map[string]string{
 		"":                       "configuration is empty, want policies and consumers",
@@ -24,7 +25,7 @@ func TestBadInput(t *testing.T) {
 		"policies:\nconsumers:":  "configuration is empty",
 		"hello":                  `line 1: the file is "hello", want a map`,
 		"[1]":                    "line 1: the file is a list, want a map",
-		"policy: {}":             "line 1: policy is an unknown key, want one of policies, consumers",
+		"policy: {}":             "line 1: policy is an unknown key, want one of policies, consumers, workers",
 		"policies: [a]":          "line 1: policies is a list, want a map",
 		"policies: {\n":          "line 2: did not find expected node content while parsing a flow node",
 		"policies:\n\tp: 1":      "line 2: found character that cannot start any token while scanning for the next token",
@@ -91,6 +92,19 @@ func TestBadInput(t *testing.T) {
 		params(`'{"x": 1}'`):                           "line 2: policies.p.params.x is an unknown key",
 		params(`'{"minDelayMs": "a"}'`):                `line 2: policies.p.params.minDelayMs is "a", want a whole number from 1`,
 		params(`'{"minDelayMs": 1, "minDelayMs": 2}'`): "line 2: policies.p.params.minDelayMs is there twice",
+
+		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key, want one of concurrency, timeout, drainTimeout",
+		worker + "{concurrency: 0}":           "line 3: workers.w.concurrency is 0, want a whole number from 1 to 2147483647",
+		worker + "{timeout: 0s}":              `line 3: workers.w.timeout is "0s", want more than 0`,
+		worker + "{drainTimeout: -1s}":        `line 3: workers.w.drainTimeout is "-1s", want 0 or more`,
+		worker + "{maxAge: 10}":               `line 3: workers.w.maxAge is 10, want a duration with its unit`,
+		worker + "{keyOrder: 1}":              "line 3: workers.w.keyOrder is 1, want true or false",
+		worker + "{holdLimit: 1000}":          "line 3: workers.w.holdLimit is 1000, want keyOrder: true too",
+		worker + "{pauseOnFailureRatio: 1.5}": "line 3: workers.w.pauseOnFailureRatio is 1.5, want a number above 0, and at most 1",
+		worker + "{pauseOnFailureWindow: 5}":  "line 3: workers.w.pauseOnFailureWindow is 5, want pauseOnFailureBackoff too",
+		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,
+		worker + "{pauseOnFailureBackoff: b}": `line 3: workers.w.pauseOnFailureBackoff is "b", want the name of a policy (a)`,
+		worker + "{batchMaxBytes: 1MiB}":      `line 3: workers.w.batchMaxBytes is "1MiB", want a whole number`,
 
 		consumer + "{nack: 1s}":                                          "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",
 		consumer + "a":                                                   `line 3: consumers.c is "a", want a map`,

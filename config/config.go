@@ -1,5 +1,5 @@
-// Package config reads redelivery policies, and what each consumer does with them, from a file (PIP-106: "className" and
-// "params"). The file is YAML or JSON:
+// Package config reads redelivery policies, and what each consumer and worker does with them, from a file (PIP-106: "className"
+// and "params"). The file is YAML or JSON:
 //
 //	policies:
 //	  gentle: {type: exponential, min: 1s, max: 10m, multiplier: 2, jitter: 0.1}
@@ -15,6 +15,17 @@
 //	    maxDeliveries: 5                    # then to the dead letter topic
 //	    retryLetterTopic: orders-retry
 //	    deadLetterTopic: orders-dead
+//	workers:
+//	  billing:
+//	    concurrency: 8
+//	    timeout: 30s                        # of a handler
+//	    drainTimeout: 1m
+//	    maxAge: 1d
+//	    keyOrder: true
+//	    pauseOnFailureWindow: 100           # of the last 100 messages
+//	    pauseOnFailureRatio: 0.5            # half failed: one at a time, after growing pauses
+//	    pauseOnFailureBackoff: gentle
+//	    batchMaxMessages: 100               # for worker.NewBatch, with batchMaxBytes and batchMaxWait
 //
 // # Policies
 //
@@ -32,15 +43,15 @@
 //
 // # Environment
 //
-// A variable overrides one key of a policy or consumer that the file names, or gives it one that the file does not have. Its
+// A variable overrides one key of a policy, consumer or worker that the file names, or gives it one that the file does not have. Its
 // name is REDELIVERY_ and the path in the file, in capitals, with _ for each dot, for each change from a small letter to a
 // capital, and for all but letters and digits:
 //
 //	REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT=20s    # consumers.billing.ackTimeout
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
-// An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_ or REDELIVERY_POLICIES_ and sets
-// nothing is an error, as is one that means two keys.
+// An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
+// REDELIVERY_WORKERS_ and sets nothing is an error, as is one that means two keys.
 //
 // # Errors
 //
@@ -68,10 +79,11 @@ import (
 )
 
 // Config is what a file says. Its methods change nothing, so any number of goroutines may use them. The zero value has
-// no policy and no consumer.
+// no policy, consumer or worker.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
 	Consumers map[string]Consumer                  // by name
+	Workers   map[string]Worker                    // by name
 }
 
 // Load reads a file and what overrides it in the environment. Errors begin with the path of the file and the line; a file
@@ -104,12 +116,12 @@ func parse(data []byte, at place, policies []Policy) (*Config, error) {
 	}
 	root, errs := parseTree(data, "", at)
 	d := decoder{factories: factories, errs: errs}
-	c := &Config{map[string]backoff.RedeliveryBackoff{}, map[string]Consumer{}}
+	c := &Config{map[string]backoff.RedeliveryBackoff{}, map[string]Consumer{}, map[string]Worker{}}
 	if root != nil {
 		d.override(root, os.Environ())
 		d.config(root, c)
 	}
-	if len(d.errs) == 0 && len(c.Policies) == 0 && len(c.Consumers) == 0 {
+	if len(d.errs) == 0 && len(c.Policies)+len(c.Consumers)+len(c.Workers) == 0 {
 		return nil, fmt.Errorf("%s is empty, want policies and consumers", at(0))
 	}
 	if err := errors.Join(d.errs...); err != nil {
@@ -119,7 +131,7 @@ func parse(data []byte, at place, policies []Policy) (*Config, error) {
 }
 
 func (d *decoder) config(root *node, c *Config) {
-	sections := d.fields(root, "policies", "consumers")
+	sections := d.fields(root, "policies", "consumers", "workers")
 	if policies := sections["policies"]; policies != nil {
 		d.fields(policies) // has an error if it is no map
 		for _, f := range policies.fields {
@@ -130,6 +142,12 @@ func (d *decoder) config(root *node, c *Config) {
 		d.fields(consumers)
 		for _, f := range consumers.fields {
 			c.Consumers[f.name] = d.consumer(f.value, c.Policies)
+		}
+	}
+	if workers := sections["workers"]; workers != nil {
+		d.fields(workers)
+		for _, f := range workers.fields {
+			c.Workers[f.name] = d.worker(f.value, c.Policies)
 		}
 	}
 }

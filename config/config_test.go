@@ -42,6 +42,7 @@ func TestLoad(t *testing.T) {
 			"shipping-eu": {NackRedeliveryDelay: &none},
 			"plain":       {},
 		},
+		map[string]Worker{},
 	}, c)
 }
 
@@ -61,6 +62,7 @@ func TestExamples(t *testing.T) {
 	require.NoError(t, err)
 	assert.Len(t, c.Policies, 4)
 	assert.NotNil(t, c.Consumers["billing"].ReconsumeBackoff)
+	assert.NotNil(t, c.Workers["billing"].PauseOnFailureBackoff)
 }
 
 func TestParse(t *testing.T) { // what differs from TestLoad

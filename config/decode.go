@@ -103,6 +103,16 @@ func (d *decoder) whole(n *node, least, most int64) int64 {
 	return v
 }
 
+func (d *decoder) boolean(n *node) bool {
+	if n == nil {
+		return false
+	}
+	if n.tag != "!!bool" {
+		d.fail(n, "true or false")
+	}
+	return strings.EqualFold(n.text, "true")
+}
+
 // number reads a number for which ok holds.
 func (d *decoder) number(n *node, want string, ok func(float64) bool) float64 {
 	if n == nil {

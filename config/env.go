@@ -12,8 +12,11 @@ import (
 // envPrefix begins the variables that override a file; the path in the file follows.
 const envPrefix = "REDELIVERY_"
 
-// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy or a consumer
-// that the file names. Variables of the two sections that set nothing are errors, as unknown keys in the file are.
+// sections are what a variable may override something of.
+var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
+
+// override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a consumer
+// or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in the file are.
 func (d *decoder) override(root *node, environ []string) {
 	targets := map[string][]target{} // what a variable sets
 	for _, section := range root.fields {
@@ -22,6 +25,8 @@ func (d *decoder) override(root *node, environ []string) {
 		case "policies":
 			keys = policyKeys
 		case "consumers":
+		case "workers":
+			keys = workerKeys
 		default:
 			continue
 		}
@@ -34,14 +39,14 @@ func (d *decoder) override(root *node, environ []string) {
 	}
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
-		if text == "" || !strings.HasPrefix(name, envPrefix+"POLICIES_") && !strings.HasPrefix(name, envPrefix+"CONSUMERS_") {
+		if text == "" || !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
 			continue
 		}
 		switch t := targets[name]; len(t) {
 		case 1:
 			t[0].entry.set(t[0].key, "$"+name, text)
 		case 0:
-			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy or consumer with a key of that name", name))
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a key of that name", name))
 		default:
 			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
 				name, join(t[0].entry.path, t[0].key), join(t[1].entry.path, t[1].key)))
@@ -50,7 +55,7 @@ func (d *decoder) override(root *node, environ []string) {
 }
 
 type target struct {
-	entry *node // a policy or a consumer
+	entry *node // a policy, a consumer or a worker
 	key   string
 }
 

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"os"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // What Parse accepts, Validate and the options accept too; it never panics.
@@ -19,6 +21,8 @@ func FuzzParse(f *testing.F) {
 		string(file), "", "policies:", `{"policies": {"p": {"type": "fixed", "delay": "1m", "jitter": 1e-3}}}`,
 		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]", params(`'{"minDelayMs": 1}'`),
 		"policies: {p: {type: exponential, min: 1ns, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
+		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, holdLimit: 1, batchMaxWait: 1s, " +
+			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
 	} {
 		f.Add([]byte(seed))
@@ -54,6 +58,16 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, err)
 			if _, err := redelivery.Prepare(opts, options...); err != nil {
 				t.Errorf("consumer %q: %v", name, err)
+			}
+		}
+		for name := range c.Workers {
+			options, err := c.WorkerOptions(name)
+			require.NoError(t, err)
+			batch, err := c.Batch(name)
+			require.NoError(t, err)
+			if _, err := worker.NewBatch(new(redelivery.Consumer), func(context.Context, []pulsar.Message) error { return nil },
+				batch, options...); err != nil {
+				t.Errorf("worker %q: %v", name, err)
 			}
 		}
 	})

@@ -2,11 +2,13 @@ package metrics
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, held, oldest, handlers, paused float64
+	waiting, held, oldest, handlers, paused, outage, full float64
 }
 
 type gauge struct {
@@ -24,6 +26,9 @@ func newGauges() []gauge {
 		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }},
 		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }},
+		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }},
+		{desc("redelivery_hold_limit_reached", "Workers of which too many messages wait for others of their keys."),
+			func(s state) float64 { return s.full }},
 	}
 }
 
@@ -37,7 +42,9 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		s.held += float64(stats.HeldBytes)
 		s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 		s.handlers += float64(c.handlers.Load())
-		s.paused += float64(c.paused.Load())
+		s.paused += float64(c.paused[redelivery.PauseAsked].Load())
+		s.outage += float64(c.paused[redelivery.PauseOutage].Load())
+		s.full += float64(c.paused[redelivery.PauseHoldLimit].Load())
 		states[c.subscription] = s
 		return true
 	})

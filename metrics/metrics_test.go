@@ -124,7 +124,7 @@ func TestMetrics(t *testing.T) {
 			}
 			is := func(want float64, name string, labels ...string) {
 				t.Helper()
-				if topic != "" && !strings.Contains(name, "active") && name != "redelivery_paused" {
+				if topic != "" && !strings.Contains(name, "active") && !strings.HasPrefix(name, "redelivery_paused") {
 					labels = append(labels, topic)
 				}
 				assert.EventuallyWithT(t, func(c *assert.CollectT) {
@@ -165,7 +165,8 @@ func TestMetrics(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []promlint.Problem(nil), problems)
 			c.Close()
-			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused"} {
+			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
+				"hold_limit_reached"} {
 				_, series := value(t, reg, "redelivery_"+gauge)
 				assert.Zero(t, series, "%s is left after Close", gauge)
 			}
@@ -265,7 +266,7 @@ func TestCardinality(t *testing.T) {
 }
 
 // perSeries is how many series a subscription has, without those of causes and operations that were not met.
-const perSeries = 5 + 3 + 3 + 4 + 1 + 1 + 5 + 5 // settled, dead letters, failures, redelivered, swallowed, dropped, attempts, gauges
+const perSeries = 5 + 3 + 3 + 4 + 1 + 1 + 5 + 7 // settled, dead letters, failures, redelivered, swallowed, dropped, attempts, gauges
 
 // BenchmarkConsumer has what metrics cost a message.
 func BenchmarkConsumer(b *testing.B) {

@@ -39,9 +39,9 @@ func (m *Metrics) Observe() redelivery.Option {
 		},
 		Paused: func(e redelivery.Paused) {
 			if e.Paused {
-				m.consumer(e.Consumer).paused.Add(1)
+				m.consumer(e.Consumer).paused[e.Why].Add(1)
 			} else {
-				m.consumer(e.Consumer).paused.Add(-1)
+				m.consumer(e.Consumer).paused[e.Why].Add(-1)
 			}
 		},
 	})
@@ -88,11 +88,12 @@ func operation(o redelivery.Outcome) string {
 // consumer is what is kept for a Consumer: its series, so that they need not be looked up for each message.
 type consumer struct {
 	*redelivery.Consumer
-	m                *Metrics
-	subscription     string
-	handlers, paused atomic.Int64
-	all              *series // without WithTopic
-	topics           sync.Map
+	m            *Metrics
+	subscription string
+	handlers     atomic.Int64
+	paused       [redelivery.PauseHoldLimit + 1]atomic.Int64
+	all          *series // without WithTopic
+	topics       sync.Map
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {

@@ -198,11 +198,11 @@ func (c *session) wait(d time.Duration) bool {
 
 // leave removes what the session had.
 func (c *session) leave() {
-	c.close()
 	s := c.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	c.detach()
+	c.detach() // before the client can see that the connection is closed
+	c.close()
 	delete(s.sessions, c)
 }
 

@@ -63,7 +63,7 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 	w.handle = func(ctx context.Context, tasks []task, errs []error) {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i, t := range tasks {
-			msgs[i] = t.msg
+			msgs[i] = t.counted()
 		}
 		w.spread(w.handleBatch(ctx, handler, msgs), errs)
 	}
@@ -101,62 +101,53 @@ func (w *Worker) spread(err error, errs []error) {
 	}
 }
 
-// collect takes the next batch. One slot at a time does, so that not all wait with a few messages.
-func (r *run) collect(into []task) ([]task, error) {
+// collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.
+func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 	select {
 	case r.collecting <- struct{}{}:
-	case <-r.taking.Done():
-		return nil, r.taking.Err()
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 	defer func() { <-r.collecting }()
-	msg, open, err := r.receive()
+	t, err := r.next(ctx)
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(open, r.batch.MaxWait) // a pause or the drain ends the batch too
+	ctx, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
 	defer cancel()
 	for bytes := int64(0); ; {
-		t := task{msg: msg}
-		if len(into) == 0 || into[0].beat != nil { // a Consumer has ack timeouts or not
-			t.beat = r.heartbeat(msg, time.Time{})
+		if t.beat == nil && (len(into) == 0 || into[0].beat != nil) { // a Consumer has ack timeouts or not
+			t.beat = r.heartbeat(t.msg, time.Time{})
 		}
 		into = append(into, t)
-		bytes += int64(len(msg.Payload()))
+		bytes += int64(len(t.msg.Payload()))
 		if len(into) >= r.batch.MaxMessages || bytes >= r.batch.MaxBytes {
 			return into, nil
 		}
-		if msg, err = r.consumer.Receive(ctx); err != nil {
+		if t, err = r.next(ctx); err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
 			return into, nil
 		}
 	}
 }
 
-// settleBatch settles the messages of a batch, those that succeeded in one call. What takes longer comes after that.
-func (r *run) settleBatch(tasks []task, errs []error) {
-	var rest []outcome
-	var acks, others []pulsar.Message
+// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.
+func (r *run) ackTogether(tasks []task, outcomes []outcome) {
+	var acks []int
 	var ids []pulsar.MessageID
 	for i, t := range tasks {
-		if o := r.judge(t.msg, errs[i]); o.verb == ack {
-			acks, ids = append(acks, t.msg), append(ids, t.msg.ID())
-		} else {
-			others, rest = append(others, t.msg), append(rest, o)
+		if outcomes[i].verb == ack {
+			acks, ids = append(acks, i), append(ids, t.msg.ID())
 		}
 	}
-	var err error
-	if len(ids) > 0 {
-		err = r.protect(func() error { return r.consumer.AckIDList(ids) })
+	if len(ids) == 0 {
+		return
 	}
+	err := r.protect(func() error { return r.consumer.AckIDList(ids) })
 	var failed pulsar.AckError
 	some := errors.As(err, &failed)
-	for i, msg := range acks {
-		if err == nil || some && failed[ids[i]] == nil {
-			r.counts.succeeded.Add(1)
-		} else {
-			r.settle(msg, outcome{verb: ack})
+	for n, i := range acks {
+		if err == nil || some && failed[ids[n]] == nil {
+			outcomes[i].verb = acked
 		}
-	}
-	for i, msg := range others {
-		r.settle(msg, rest[i])
 	}
 }

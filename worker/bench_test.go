@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,55 +11,105 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// BenchmarkLoop compares a Worker with Receive and Ack by hand, and one slow handler with eight. Messages are published before.
-func BenchmarkLoop(b *testing.B) {
-	fill := func(b *testing.B) *site {
-		s := newSite(b)
-		producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic})
+// filled returns a consumer of a new topic with n messages of 64 keys.
+func filled(b *testing.B, n int) *redelivery.Consumer {
+	s := newSite(b)
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic})
+	require.NoError(b, err)
+	defer producer.Close()
+	for i := range n {
+		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 100), Key: fmt.Sprint(i % 64)},
+			func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+	}
+	require.NoError(b, producer.FlushWithCtx(context.Background()))
+	return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+}
+
+// work has a worker handle n messages, and returns what that takes.
+func work(b *testing.B, n, concurrency int, takes time.Duration, options ...worker.Option) time.Duration {
+	c := filled(b, n)
+	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	var handled atomic.Int64
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		if takes > 0 {
+			time.Sleep(takes)
+		}
+		if handled.Add(1) == int64(n) {
+			cancel()
+		}
+		return nil
+	}, append(options, worker.WithConcurrency(concurrency), worker.WithLogger(quiet))...)
+	require.NoError(b, err)
+	began := time.Now()
+	require.NoError(b, w.Run(ctx))
+	return time.Since(began)
+}
+
+// byHand receives and acknowledges n messages, and returns what that takes.
+func byHand(b *testing.B, n int) time.Duration {
+	c := filled(b, n)
+	defer c.Close()
+	began := time.Now()
+	for range n {
+		msg, err := c.Receive(context.Background())
 		require.NoError(b, err)
-		defer producer.Close()
-		for range b.N {
-			producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, 100)},
-				func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
-		}
-		require.NoError(b, producer.FlushWithCtx(context.Background()))
-		return s
+		require.NoError(b, c.Ack(msg))
 	}
-	opts := pulsar.ConsumerOptions{Type: pulsar.Shared}
-	b.Run("by hand", func(b *testing.B) {
-		c := fill(b).subscribe(opts)
-		b.ResetTimer()
-		for range b.N {
-			msg, err := c.Receive(context.Background())
-			require.NoError(b, err)
-			require.NoError(b, c.Ack(msg))
+	return time.Since(began)
+}
+
+// BenchmarkBesideByHand has a Worker with one handler that does nothing, beside Receive and Ack by hand: a round of each in turn.
+func BenchmarkBesideByHand(b *testing.B) {
+	const n = 50_000
+	var ratios, hand, loop []float64
+	for i := range b.N {
+		var h, l time.Duration
+		if i%2 == 0 {
+			h, l = byHand(b, n), work(b, n, 1, 0)
+		} else {
+			l, h = work(b, n, 1, 0), byHand(b, n)
 		}
-		b.StopTimer()
-	})
-	for _, c := range []struct {
-		concurrency int
-		takes       time.Duration
-	}{{1, 0}, {8, 0}, {1, time.Millisecond}, {8, time.Millisecond}} {
-		b.Run(fmt.Sprintf("worker/concurrency=%d/takes=%v", c.concurrency, c.takes), func(b *testing.B) {
-			consumer := fill(b).subscribe(opts)
-			ctx, cancel := context.WithCancel(context.Background())
-			var n atomic.Int64
-			w, err := worker.New(consumer, func(context.Context, pulsar.Message) error {
-				if c.takes > 0 {
-					time.Sleep(c.takes)
-				}
-				if n.Add(1) == int64(b.N) {
-					cancel()
-				}
-				return nil
-			}, worker.WithConcurrency(c.concurrency), worker.WithLogger(quiet))
-			require.NoError(b, err)
-			b.ResetTimer()
-			require.NoError(b, w.Run(ctx))
-			b.StopTimer()
-		})
+		ratios = append(ratios, float64(l)/float64(h))
+		hand = append(hand, float64(h.Nanoseconds())/n)
+		loop = append(loop, float64(l.Nanoseconds())/n)
 	}
+	b.ReportMetric(median(ratios), "worker/hand")
+	b.ReportMetric(median(hand), "hand-ns/msg")
+	b.ReportMetric(median(loop), "worker-ns/msg")
+}
+
+// BenchmarkScaling has handlers that take a millisecond, one at a time and more, each message by itself and by key.
+func BenchmarkScaling(b *testing.B) {
+	for name, options := range map[string][]worker.Option{"": nil, "/by key": {worker.WithKeyOrder()}} {
+		for _, concurrency := range []int{1, 2, 4, 8} {
+			b.Run(fmt.Sprintf("concurrency=%d%s", concurrency, name), func(b *testing.B) {
+				const n = 2000
+				var took time.Duration
+				for range b.N {
+					took += work(b, n, concurrency, time.Millisecond, options...)
+				}
+				b.ReportMetric(float64(n*b.N)/took.Seconds(), "msg/s")
+			})
+		}
+	}
+}
+
+// BenchmarkKeyOrder is BenchmarkBesideByHand by key, of which there are 64.
+func BenchmarkKeyOrder(b *testing.B) {
+	const n = 50_000
+	var took time.Duration
+	for range b.N {
+		took += work(b, n, 8, 0, worker.WithKeyOrder())
+	}
+	b.ReportMetric(float64(took.Nanoseconds())/float64(n*b.N), "ns/msg")
+}
+
+func median(of []float64) float64 {
+	slices.Sort(of)
+	return of[len(of)/2]
 }

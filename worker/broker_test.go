@@ -2,133 +2,39 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
-	"net/http"
-	"os"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-var quiet = slog.New(slog.DiscardHandler)
-
-// site is a topic of a broker: of the real one that PULSAR_URL and PULSAR_ADMIN_URL name, or of one in this process.
-type site struct {
-	testing.TB
-	client    pulsar.Client
-	admin     string
-	topic     string
-	inProcess *pulsartest.Server // nil if the broker is a real one
-}
-
-func newSite(t testing.TB) *site {
-	url, admin := os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL")
-	if url == "" || admin == "" {
-		return newSiteInProcess(t)
-	}
-	return (&site{TB: t, admin: admin}).connect(url)
-}
-
-func newSiteInProcess(t testing.TB) *site {
-	server := pulsartest.NewServer(t)
-	return (&site{TB: t, admin: server.AdminURL(), inProcess: server}).connect(server.URL())
-}
-
-func (s *site) connect(url string) *site {
-	var err error
-	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: plog.NewLoggerWithSlog(quiet),
-		OperationTimeout: 3 * time.Second})
-	require.NoError(s, err)
-	s.Cleanup(s.client.Close)
-	s.Cleanup(http.DefaultClient.CloseIdleConnections)
-	s.topic = fmt.Sprintf("worker-%08x", rand.Uint32())
-	return s
-}
-
-func (s *site) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
-	opts.Topic, opts.SubscriptionName = s.topic, "sub"
-	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(s.client, opts, append(options, redelivery.WithLogger(quiet))...)
-	require.NoError(s, err)
-	s.Cleanup(c.Close)
-	return c
-}
-
-// publish sends messages, in one batch or each by itself. The key is the payload.
-func (s *site) publish(batched bool, payloads ...string) {
-	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: !batched,
-		BatchingMaxMessages: uint(len(payloads)), BatchingMaxPublishDelay: time.Minute})
-	require.NoError(s, err)
-	defer producer.Close()
-	for _, payload := range payloads {
-		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload},
-			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(s, err) })
-	}
-	require.NoError(s, producer.FlushWithCtx(context.Background()))
-}
-
-// backlog returns how many entries of the subscription are not acknowledged.
-func (s *site) backlog() int {
-	answer, err := http.Get(s.admin + "/admin/v2/persistent/public/default/" + s.topic + "/stats")
-	require.NoError(s, err)
-	defer answer.Body.Close()
-	var stats struct {
-		Subscriptions map[string]struct {
-			Backlog int `json:"msgBacklog"`
-		} `json:"subscriptions"`
-	}
-	require.NoError(s, json.NewDecoder(answer.Body).Decode(&stats))
-	return stats.Subscriptions["sub"].Backlog
-}
-
-// letters returns payloads and reasons of the dead letters, in order of the text.
-func (s *site) letters() (all []string) {
-	reader, err := s.client.CreateReader(pulsar.ReaderOptions{Topic: s.topic + "-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
-	require.NoError(s, err)
-	defer reader.Close()
-	for reader.HasNext() {
-		msg, err := reader.Next(context.Background())
-		require.NoError(s, err)
-		all = append(all, string(msg.Payload())+": "+msg.Properties()["EXCEPTION_MESSAGE"])
-	}
-	slices.Sort(all)
-	return all
-}
-
-var kinds = map[string]pulsar.SubscriptionType{
-	"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Shared": pulsar.Shared, "Key_Shared": pulsar.KeyShared,
-}
-
-// TestOutcomesAtABroker has the rows of the package's table on each subscription type, batched and not.
+// TestOutcomesAtABroker has the rows of the package's table on each subscription type, published in a batch or not, and handled in
+// batches or not.
 func TestOutcomesAtABroker(t *testing.T) {
 	const nackDelay, retryDelay = 100 * time.Millisecond, 300 * time.Millisecond
 	rows := []string{"nil", "twice", "always", "permanent", "later", "panics", "slow"}
 	wantCalls := map[string]int{"nil": 1, "twice": 3, "always": 3, "permanent": 1, "later": 2, "panics": 3, "slow": 1}
 	for name, kind := range kinds {
-		for _, batched := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s/batched=%v", name, batched), func(t *testing.T) {
+		for n := range 4 {
+			batched, inBatches := n&1 > 0, n&2 > 0
+			t.Run(fmt.Sprintf("%s/batched=%v/handled in batches=%v", name, batched, inBatches), func(t *testing.T) {
 				t.Parallel()
 				s := newSite(t)
 				c := s.subscribe(pulsar.ConsumerOptions{Type: kind, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 					redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(300*time.Millisecond))
 				var mu sync.Mutex
 				calls, last := map[string]int{}, map[string]time.Time{}
-				w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+				handler := func(_ context.Context, msg pulsar.Message) error {
 					row := string(msg.Payload())
 					mu.Lock()
 					calls[row]++
@@ -154,12 +60,28 @@ func TestOutcomesAtABroker(t *testing.T) {
 					case row == "later" && n == 1:
 						return worker.RetryAfter(retryDelay, errTest)
 					case row == "panics":
+						if inBatches { // which would all fail
+							return errors.New("panic: oops")
+						}
 						panic("oops")
 					case row == "slow":
 						time.Sleep(time.Second) // three ack timeouts
 					}
 					return nil
-				}, worker.WithConcurrency(3), worker.WithTimeout(time.Minute), worker.WithLogger(quiet))
+				}
+				options := []worker.Option{worker.WithConcurrency(3), worker.WithTimeout(time.Minute), worker.WithLogger(quiet)}
+				w, err := worker.New(c, handler, options...)
+				want := worker.State{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}
+				if inBatches {
+					want.Panics = 0
+					w, err = worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
+						errs := worker.BatchError{}
+						for i, msg := range msgs {
+							errs[i] = handler(ctx, msg)
+						}
+						return errs
+					}, worker.Batch{MaxMessages: 3}, options...)
+				}
 				require.NoError(t, err)
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
@@ -171,8 +93,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				require.NoError(t, <-done)
 				require.Equal(t, wantCalls, calls)
 				require.Equal(t, []string{"always: no luck", "panics: panic: oops", "permanent: wrapped: no luck"}, s.letters())
-				state := w.State()
-				require.Equal(t, worker.State{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}, state)
+				require.Equal(t, want, w.State())
 			})
 		}
 	}
@@ -279,5 +200,49 @@ func TestGivesUpAtABroker(t *testing.T) {
 		require.True(t, errors.As(err, &closed), "%v", err)
 	case <-time.After(time.Minute):
 		t.Fatal("Run does not return")
+	}
+}
+
+// A consumer without a queue, of which a connection has one message at a time, is one like any other.
+func TestZeroQueueAtABroker(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"each by itself": nil, "by key": {worker.WithKeyOrder()}} {
+		for _, batches := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/batches=%v", name, batches), func(t *testing.T) {
+				t.Parallel()
+				s := newSite(t)
+				c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, EnableZeroQueueConsumer: true},
+					redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+				s.publish(false, "a", "b", "c", "d", "e", "f")
+				var mu sync.Mutex
+				calls := map[string]int{}
+				handler := func(_ context.Context, msg pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if calls[string(msg.Payload())]++; calls[string(msg.Payload())] == 1 {
+						return errTest
+					}
+					return nil
+				}
+				options := append([]worker.Option{worker.WithConcurrency(3), worker.WithLogger(quiet)}, options...)
+				w, err := worker.New(c, handler, options...)
+				if batches {
+					w, err = worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
+						errs := worker.BatchError{}
+						for i, msg := range msgs {
+							errs[i] = handler(ctx, msg)
+						}
+						return errs
+					}, worker.Batch{MaxMessages: 2, MaxWait: 20 * time.Millisecond}, options...)
+				}
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan error, 1)
+				go func() { done <- w.Run(ctx) }()
+				assert.Eventually(t, func() bool { return w.State().Succeeded == 6 }, 30*time.Second, 10*time.Millisecond)
+				cancel()
+				require.NoError(t, <-done)
+				require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2, "d": 2, "e": 2, "f": 2}, calls)
+			})
+		}
 	}
 }

@@ -30,6 +30,13 @@
 // keep it from being settled. An acknowledgement that fails is tried again until the drain ends; if the message comes again all the
 // same, it is handled again. A handler must not settle the message itself.
 //
+// # Order, batches, outages
+//
+// [WithKeyOrder] handles the messages of a key one after the other, over retries: one that failed is tried again here, while its key
+// waits and others go on. [NewBatch] calls a handler with many messages, which are settled one by one if it returns a [BatchError].
+// [WithPauseOnFailure] notices when most messages fail, and has one at a time tried until one succeeds. [WithMaxAge] gives up on what
+// fails and is too old. They go together.
+//
 // # Time
 //
 // [WithTimeout] ends a handler's context, and renews the ack timeout until then. Handlers cannot be stopped, only asked to, by

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -128,4 +129,28 @@ func TestDrainNamesWhatIsNotSettled(t *testing.T) {
 		require.EqualError(t, stop(), "worker: message 1:0:0:0 is handled, but not settled yet")
 		close(free)
 	})
+}
+
+// What is left is no attempt, however long the others take: on its last delivery its ack timeout would make it a dead letter.
+func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
+	virtually(t, withDeadLetters(1), func(t *rig) {
+		free := make(chan struct{})
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if string(msg.Payload()) == "stuck" {
+				<-free
+			}
+			<-ctx.Done()
+			return ctx.Err()
+		}, worker.WithDrainTimeout(time.Second), worker.WithConcurrency(2), worker.WithTimeout(time.Hour))
+		t.publish("tea")
+		t.publish("stuck")
+		t.sleep(time.Second)
+		require.ErrorContains(t, stop(), "did not return within 5s")
+		require.Equal(t, worker.State{InFlight: 1, Stuck: 1, Left: 1}, w.State())
+		t.consumer.Close()
+		close(free)
+		t.sleep(time.Hour)
+		require.Empty(t, t.letters())
+		require.Len(t, t.broker.Unacked(), 2)
+	}, redelivery.WithAckTimeout(3*time.Second))
 }

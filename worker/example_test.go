@@ -1,27 +1,21 @@
 package worker_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"strconv"
-	"testing"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
-	"github.com/pulsar-redelivery/redelivery/worker/workertest"
 )
 
 // withOrders calls f with a consumer of a topic that has some messages, which gives up after three deliveries.
@@ -51,7 +45,8 @@ func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Serv
 	}
 	defer producer.Close()
 	for _, payload := range payloads {
-		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)}); err != nil {
+		guest, _, _ := strings.Cut(payload, ":")
+		if _, err := producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload), Key: guest}); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -123,49 +118,81 @@ func ExampleNewBatch() {
 	// 1 dead letter
 }
 
-// statusError is an answer of an HTTP server that is no success.
-type statusError struct{ *http.Response }
-
-func (e statusError) Error() string { return e.Status }
-
-// classifyHTTP says of which answers another request is of use, and when.
-func classifyHTTP(err error) error {
-	var answer statusError
-	if !errors.As(err, &answer) {
-		return err // of the network: the Consumer's policy says when
-	}
-	switch code := answer.StatusCode; {
-	case code == http.StatusTooManyRequests, code == http.StatusServiceUnavailable:
-		seconds, _ := strconv.Atoi(answer.Header.Get("Retry-After"))
-		return worker.RetryAfter(time.Duration(cmp.Or(seconds, 5))*time.Second, err)
-	case code >= 400 && code < 500:
-		return worker.Permanent(err)
-	}
-	return err
+// The second order of a guest waits for the first one, which has to be tried again; other guests do not wait.
+func ExampleWithKeyOrder() {
+	withOrders([]string{"anna: soup", "anna: cake", "bob: tea"}, func(consumer *redelivery.Consumer, _ *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			fmt.Printf("%s, %d\n", msg.Payload(), msg.RedeliveryCount())
+			switch {
+			case string(msg.Payload()) == "anna: soup" && msg.RedeliveryCount() < 2:
+				return errors.New("too salty")
+			case string(msg.Payload()) == "anna: cake":
+				cancel()
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	})
+	// Output:
+	// anna: soup, 0
+	// bob: tea, 0
+	// anna: soup, 1
+	// anna: soup, 2
+	// anna: cake, 0
 }
 
-// One place decides what the answers of an HTTP service mean for messages, and the handler returns errors as they come.
-func ExampleWithClassifier() {
-	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == "/nonsense" {
-			http.Error(w, "no such drink", http.StatusUnprocessableEntity)
-		}
-	}))
-	defer service.Close()
-	withOrders([]string{"nonsense", "coffee"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+// While the kitchen is closed one order at a time is tried. That makes no dead letters, however long it takes.
+func ExampleWithPauseOnFailure() {
+	withOrders([]string{"soup", "cake", "tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())
-		w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
-			answer, err := http.Post(service.URL+"/"+string(msg.Payload()), "text/plain", nil)
-			if err != nil {
-				return err
+		calls := 0
+		var w *worker.Worker
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			calls++
+			fmt.Printf("%s, outage: %v\n", msg.Payload(), w.State().Outage)
+			if calls == 7 {
+				cancel()
 			}
-			defer answer.Body.Close()
-			if answer.StatusCode >= 300 {
-				return fmt.Errorf("ordering: %w", statusError{answer})
+			if calls <= 4 {
+				return errors.New("the kitchen is closed")
 			}
-			cancel()
 			return nil
-		}, worker.WithClassifier(classifyHTTP), worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		}, worker.WithPauseOnFailure(3, 0.5, backoff.Fixed(50*time.Millisecond)), worker.WithConcurrency(1),
+			worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println("dead letters:", len(broker.Messages("orders-billing-DLQ")))
+	})
+	// Output:
+	// soup, outage: false
+	// cake, outage: false
+	// tea, outage: false
+	// tea, outage: true
+	// tea, outage: true
+	// soup, outage: false
+	// cake, outage: false
+	// dead letters: 0
+}
+
+// An order that is too old is not tried again. What could not be served is a dead letter, with the reason.
+func ExampleWithMaxAge() {
+	withOrders([]string{"soup"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(context.Context, pulsar.Message) error {
+			defer cancel()
+			time.Sleep(2 * time.Millisecond)
+			return errors.New("too salty")
+		}, worker.WithMaxAge(time.Millisecond), worker.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -176,25 +203,5 @@ func ExampleWithClassifier() {
 			fmt.Printf("dead: %s, %s\n", letter.Payload, letter.Properties["EXCEPTION_MESSAGE"])
 		}
 	})
-	// Output: dead: nonsense, ordering: 422 Unprocessable Entity
-}
-
-func TestClassifyHTTP(t *testing.T) {
-	setup := workertest.Setup{
-		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 9}},
-		Worker:   []worker.Option{worker.WithClassifier(classifyHTTP)}, Attempts: 1,
-	}
-	for status, want := range map[string]string{
-		"404 Not Found":           "ordering: 404 Not Found: dead letter: ordering: 404 Not Found",
-		"429 Too Many Requests":   "ordering: 429 Too Many Requests: back after 2m0s",
-		"503 Service Unavailable": "ordering: 503 Service Unavailable: back after 2m0s",
-		"500 Internal":            "ordering: 500 Internal: back after 1m0s",
-	} {
-		code, _ := strconv.Atoi(status[:3])
-		answer := &http.Response{Status: status, StatusCode: code, Header: http.Header{"Retry-After": {"120"}}}
-		got := setup.Run(t, func(context.Context, pulsar.Message) error {
-			return fmt.Errorf("ordering: %w", statusError{answer})
-		}, &pulsar.ProducerMessage{Payload: []byte("tea")})
-		require.Equal(t, want, got[0][0].String())
-	}
+	// Output: dead: soup, older than 1ms: too salty
 }

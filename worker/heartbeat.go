@@ -35,6 +35,16 @@ func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	return h
 }
 
+// renew begins to renew the ack timeout of a message that was with a handler, from now on until it is stopped.
+func (w *Worker) renew(t *task) error {
+	t.beat.stop()
+	err := w.consumer.InProgress(t.msg)
+	if t.beat = nil; err == nil {
+		t.beat = w.heartbeat(t.msg, time.Time{})
+	}
+	return err
+}
+
 func (h *heartbeat) beat() {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -7,8 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
-	"slices"
-	"sort"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,98 +21,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
-
-// plan is a random run of a worker. Handlers begin and end at multiples of 10 ms after what happened before, all else happens
-// between these, so that nothing but the plan decides.
-type plan struct {
-	kind          pulsar.SubscriptionType
-	concurrency   int
-	batch         worker.Batch  // zero for a Handler
-	timeout       time.Duration // 0 for none
-	ackTimeout    time.Duration // 0 for none
-	drain         time.Duration
-	maxDeliveries uint32        // 0 for no dead letter topic
-	maxAge        time.Duration // 0 for none
-	messages      []planned
-	events        []event
-	done          time.Duration // when Run's context is
-}
-
-// planned is a message, and what its handler does each time; the last from then on.
-type planned struct {
-	at    time.Duration
-	steps []step
-}
-
-type step struct {
-	takes   time.Duration
-	stuck   bool // until Run has returned
-	heeds   bool // the end of its context, after which it returns as always
-	returns result
-}
-
-type result int
-
-const (
-	succeeds result = iota
-	fails
-	permanent
-	retryAfter
-	panics
-	exits
-)
-
-type event struct {
-	at   time.Duration
-	what string // pause, resume, reconnect, acks fail, acks work, sends fail, sends work, give up
-}
-
-// strict also checks what is not the Worker's but the Consumer's to keep: that after a reconnect, or a rewind, no settled message is
-// handed out again, none early, and none too often.
-const strict = false
-
-const (
-	nackDelay  = time.Second
-	retryDelay = 3 * time.Second
-	tick       = 10 * time.Millisecond
-)
-
-func drawPlan(t *rapid.T) plan {
-	ticks := func(label string, most int) time.Duration {
-		return time.Duration(rapid.IntRange(0, most).Draw(t, label)) * tick
-	}
-	p := plan{
-		kind: rapid.SampledFrom([]pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared}).
-			Draw(t, "type"),
-		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
-		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3, MaxWait: time.Second}, {MaxBytes: 4},
-			{MaxMessages: 2, MaxWait: 8 * time.Second}}).Draw(t, "batch"),
-		timeout:       rapid.SampledFrom([]time.Duration{0, 2 * time.Second, 20 * time.Second}).Draw(t, "timeout"),
-		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "ackTimeout"),
-		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
-		maxDeliveries: uint32(rapid.IntRange(0, 3).Draw(t, "maxDeliveries")),
-		maxAge:        rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Second}).Draw(t, "maxAge"),
-		done:          ticks("done", 4000) + 7*time.Millisecond,
-	}
-	step := rapid.Custom(func(t *rapid.T) step {
-		return step{
-			takes:   time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50, 300, 1500}).Draw(t, "takes")) * tick,
-			stuck:   rapid.IntRange(0, 15).Draw(t, "stuck") == 15,
-			heeds:   rapid.Bool().Draw(t, "heeds"),
-			returns: result(rapid.IntRange(0, 5).Draw(t, "returns")),
-		}
-	})
-	for range rapid.IntRange(1, 10).Draw(t, "messages") {
-		p.messages = append(p.messages, planned{ticks("at", 2000), rapid.SliceOfN(step, 1, 4).Draw(t, "steps")})
-	}
-	for i := range rapid.IntRange(0, 8).Draw(t, "events") {
-		p.events = append(p.events, event{ticks("at", 4000) + time.Duration(i+1)*100*time.Microsecond, rapid.SampledFrom([]string{
-			"pause", "resume", "resume", "reconnect", "acks fail", "acks work", "sends fail", "sends work", "give up",
-		}).Draw(t, "what")})
-	}
-	sort.Slice(p.events, func(i, j int) bool { return p.events[i].at < p.events[j].at })
-	return p
-}
 
 // attempt is a call of the handler with a message.
 type attempt struct {
@@ -250,22 +156,6 @@ func (a *attempt) result() error {
 	}
 }
 
-// checkBatch checks a batch against its limits.
-func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
-	most, bytes := m.batch.MaxMessages, 0
-	if most == 0 {
-		most = 100
-	}
-	for i, msg := range msgs {
-		if bytes += len(msg.Payload()); i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
-			m.errorf("a batch of %d messages has %d bytes with %d of them", len(msgs), bytes, i+1)
-		}
-	}
-	if len(msgs) > most {
-		m.errorf("a batch of %d messages, want %d", len(msgs), most)
-	}
-}
-
 func TestModel(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		p := drawPlan(rt)
@@ -311,6 +201,9 @@ func (p plan) run() []string {
 	if p.timeout > 0 {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
+	if p.keyOrder {
+		workerOptions = append(workerOptions, worker.WithKeyOrder(), worker.WithHoldLimit(p.holdLimit))
+	}
 	if p.maxAge > 0 {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
 	}
@@ -325,7 +218,7 @@ func (p plan) run() []string {
 	time.AfterFunc(p.done, cancel)
 	for n, msg := range p.messages {
 		time.AfterFunc(msg.at, func() {
-			broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
+			broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: msg.key})
 		})
 	}
 	for _, e := range p.events {
@@ -361,218 +254,5 @@ func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) 
 		m.badSends.Store(false)
 	case "give up":
 		broker.GiveUp(errTest)
-	}
-}
-
-// stop returns when nothing more is to be taken.
-func (m *watched) stop() (at time.Duration, lost bool) {
-	for _, e := range m.events {
-		if e.what == "give up" && e.at < m.done {
-			return e.at, true
-		}
-	}
-	return m.done, false
-}
-
-// happened reports whether there was an event until a time.
-func (m *watched) happened(what string, until time.Duration) bool {
-	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
-}
-
-// check compares what happened until Run returned with what may happen.
-func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.Duration, runErr error) {
-	active := m.look()
-	stop, lost := m.stop()
-	if returned < stop || returned > m.done+m.drain+5*time.Second {
-		m.errorf("done at %v, or %v, Run returned at %v: %v", stop, m.done, returned, runErr)
-	}
-	isLost := runErr != nil && strings.Contains(runErr.Error(), "the consumer is lost")
-	if isLost && !lost || lost && !isLost && returned < m.done { // slots that are all busy until then do not find out
-		m.errorf("lost: %v, but Run's error: %v", lost, runErr)
-	}
-	for n, msg := range m.messages {
-		m.checkMessage(n, msg, broker, returned, runErr)
-	}
-	paused := time.Duration(-1)
-	for _, e := range append(m.events, event{returned, "resume"}) {
-		switch {
-		case e.what == "pause" && paused < 0:
-			paused = e.at
-		case e.what == "resume" && paused >= 0:
-			for _, a := range m.seen {
-				if a.began > paused && a.began < e.at {
-					m.errorf("message %d was handled at %v, paused from %v to %v", a.msg, a.began, paused, e.at)
-				}
-			}
-			paused = -1
-		}
-	}
-	if n := w.State().InFlight; n < active || n > active && m.batch == (worker.Batch{}) {
-		m.errorf("%d in flight, %d handlers at work", n, active)
-	}
-}
-
-func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, returned time.Duration, runErr error) {
-	stop, lost := m.stop()
-	var of []attempt
-	for _, a := range m.seen {
-		if a.msg == n {
-			of = append(of, a)
-		}
-	}
-	acked := false
-	for _, payload := range broker.Acked("orders") {
-		acked = acked || payload == fmt.Sprint(n)
-	}
-	dead, reason := 0, ""
-	for _, letter := range broker.Published(deadLetters) {
-		if string(letter.Payload) == fmt.Sprint(n) {
-			dead++
-			reason = letter.Properties["EXCEPTION_MESSAGE"]
-		}
-	}
-	badAcks, badSends := m.happened("acks fail", returned), m.happened("sends fail", returned)
-	if dead > 0 && m.maxDeliveries == 0 {
-		m.errorf("message %d: a dead letter without a topic for it", n)
-	}
-	if len(of) == 0 {
-		if acked || dead > 0 {
-			m.errorf("message %d was not handled, but acked %v, dead letters %d", n, acked, dead)
-		}
-		return
-	}
-	again := !strict && (m.happened("reconnect", returned) || m.kind == pulsar.Exclusive || m.kind == pulsar.Failover)
-	badAcks = badAcks || again
-	overtaken := false // the ack timeout was over while a handler was at work
-	for i, a := range of {
-		if a.began > stop {
-			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
-		}
-		ended := a.ended
-		if ended < 0 {
-			ended = returned
-		}
-		renewed := m.timeout
-		overtaken = overtaken || m.ackTimeout > 0 && ended-a.began >= renewed+m.ackTimeout-m.ackTimeout/3
-		m.checkContext(a)
-		if i == len(of)-1 {
-			break
-		}
-		next := of[i+1]
-		if overtaken {
-			continue
-		}
-		if m.expired(a) && m.maxDeliveries > 0 && !badAcks && !badSends {
-			m.errorf("message %d was handled at %v, though it was too old at %v", n, next.began, a.ended)
-		}
-		var delay time.Duration
-		switch a.does.returns {
-		case succeeds:
-			if !badAcks {
-				m.errorf("message %d was handled after it succeeded, at %v", n, next.began)
-			}
-			continue
-		case permanent:
-			if m.maxDeliveries > 0 && !badAcks && !badSends {
-				m.errorf("message %d was handled after a permanent error, at %v", n, next.began)
-			}
-			delay = nackDelay
-		case retryAfter:
-			delay = retryDelay
-		default:
-			delay = nackDelay
-		}
-		if m.maxDeliveries > 0 && uint32(i)+1 >= m.maxDeliveries && !badSends && !badAcks {
-			m.errorf("message %d was handled %d times", n, i+2)
-		}
-		if next.began < ended+delay && !badAcks {
-			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)
-		}
-	}
-	if dead > 1 && !badAcks && (strict || !overtaken) {
-		m.errorf("message %d: %d dead letters", n, dead)
-	}
-	last := of[len(of)-1]
-	named := runErr != nil && strings.Contains(runErr.Error(), fmt.Sprintf("message 1:%d:", broker.Entry(fmt.Sprint(n))))
-	named = named || runErr != nil && strings.Contains(runErr.Error(), "more") // of a batch
-	if last.ended < 0 {
-		if !named || !lost && returned < stop+m.drain+5*time.Second {
-			m.errorf("message %d is stuck, Run returned at %v: %v", n, returned, runErr)
-		}
-		return
-	}
-	tie := last.ctxEnded < 0 && last.ended == m.done+m.drain // the handler ends at the very end of the drain
-	if overtaken || badAcks || badSends || tie || m.happened("give up", returned) {
-		return
-	}
-	if named && m.batch == (worker.Batch{}) {
-		m.errorf("message %d is not stuck, but Run's error names it: %v", n, runErr)
-	}
-	want := last.reason
-	wantAcked, wantDead := false, false
-	switch last.does.returns {
-	case succeeds:
-		wantAcked = true
-	case permanent:
-		wantDead = m.maxDeliveries > 0
-	case panics:
-		want = "panic: " + want
-		fallthrough
-	default:
-		if last.does.returns == exits {
-			want = "the handler called runtime.Goexit"
-		}
-		wantDead = m.maxDeliveries > 0 && !last.afterDrain && (uint32(len(of)) >= m.maxDeliveries || m.expired(last))
-		if m.expired(last) {
-			want = fmt.Sprintf("older than %v: %s", m.maxAge, want)
-		}
-	}
-	if acked != (wantAcked || wantDead) || (dead == 1) != wantDead || wantDead && reason != want {
-		m.errorf("message %d: handled %d times, the last returned %v after the drain %v: acked %v, dead letters %d, reason %q, want %v %v %q",
-			n, len(of), last.does.returns, last.afterDrain, acked, dead, reason, wantAcked, wantDead, want)
-	}
-}
-
-// expired reports whether a message was too old to be tried again after an attempt.
-func (m *watched) expired(a attempt) bool {
-	return m.maxAge > 0 && a.ended-m.messages[a.msg].at > m.maxAge
-}
-
-// checkContext checks when the context of a handler ended.
-func (m *watched) checkContext(a attempt) {
-	stop, lost := m.stop()
-	if lost || !a.does.heeds || a.does.stuck || a.ended < 0 {
-		return
-	}
-	end := stop + m.drain
-	if m.timeout > 0 {
-		end = min(end, a.began+m.timeout)
-	}
-	if end = max(end, a.began); a.ctxEnded >= 0 && a.ctxEnded != end || a.ctxEnded < 0 && end < a.ended {
-		m.errorf("message %d, handled from %v to %v: its context ended at %v, want %v", a.msg, a.began, a.ended, a.ctxEnded, end)
-	}
-}
-
-// look takes a copy of what happened until now, and returns how many handlers are at work.
-func (m *watched) look() (active int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seen = nil
-	for _, a := range m.attempts {
-		m.seen = append(m.seen, *a)
-	}
-	return m.active
-}
-
-// checkAfter checks that nothing is handled after Run returned.
-func (m *watched) checkAfter(returned time.Duration) {
-	m.look()
-	for _, a := range m.seen {
-		if a.began > returned {
-			m.errorf("message %d was handled at %v, Run returned at %v", a.msg, a.began, returned)
-		}
-		if a.ended < 0 {
-			m.errorf("message %d is being handled after all were released", a.msg)
-		}
 	}
 }

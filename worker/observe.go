@@ -19,7 +19,7 @@ func (w *Worker) event(msg pulsar.Message) redelivery.Event {
 func (w *Worker) tellHandling(tasks []task) {
 	if tell := w.consumer.Observer().Handling; tell != nil {
 		for _, t := range tasks {
-			tell(redelivery.Handling{Event: w.event(t.msg)})
+			tell(redelivery.Handling{Event: w.event(t.counted())})
 		}
 	}
 }
@@ -39,13 +39,13 @@ func (w *Worker) tellHandled(tasks []task, errs []error, took time.Duration) {
 		case errors.As(err, &permanent):
 			outcome = redelivery.DeadLettered
 		}
-		tell(redelivery.Handled{Event: w.event(t.msg), Outcome: outcome, Duration: took, Err: errs[i]})
+		tell(redelivery.Handled{Event: w.event(t.counted()), Outcome: outcome, Duration: took, Err: errs[i]})
 	}
 }
 
-// tellPaused tells that the Worker was paused or resumed.
-func (w *Worker) tellPaused(paused bool) {
+// tellPaused tells that the Worker takes no more messages, or does again.
+func (w *Worker) tellPaused(paused bool, why redelivery.Pause) {
 	if tell := w.consumer.Observer().Paused; tell != nil {
-		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused})
+		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused, Why: why})
 	}
 }

@@ -1,12 +1,14 @@
 package worker
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
 // Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with
@@ -18,6 +20,11 @@ type settings struct {
 	timeout      time.Duration // 0 for none
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
+	keyOrder     bool
+	holdLimit    int64 // of keyOrder
+	window       int   // of failures before a pause; 0 for none
+	ratio        float64
+	pause        backoff.RedeliveryBackoff
 	middleware   []Middleware
 	classify     func(error) error // nil for none
 	logger       *slog.Logger
@@ -35,6 +42,10 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
+	if s.holdLimit != 0 && !s.keyOrder {
+		return s, fmt.Errorf("%w: worker: WithHoldLimit is given, want WithKeyOrder too", redelivery.ErrInvalidOption)
+	}
+	s.holdLimit = cmp.Or(s.holdLimit, redelivery.DefaultHoldLimit)
 	return s, nil
 }
 
@@ -91,6 +102,57 @@ func WithMaxAge(d time.Duration) Option {
 			return invalid("WithMaxAge", d, "more than 0")
 		}
 		s.maxAge = d
+		return nil
+	}
+}
+
+// WithKeyOrder (default: none) handles the messages of each key one after the other, also if one fails: it is tried again here, by
+// the Consumer's nack policy or the delay of RetryAfter, while those of its key that follow wait, and other keys go on. It is not
+// nacked, so that nothing overtakes it, and its ack timeout is renewed while it waits, as are theirs. A dead letter, for a permanent
+// error or the last delivery, lets its key go on. If none can be published, the message is tried again, and again. What waits when a
+// drain begins is left.
+//
+// The key is the ordering key, or else the key; messages without one are handled as if there were no WithKeyOrder. Key_Shared,
+// Failover and Exclusive keep the order over all consumers of a subscription, as long as no handler takes longer than the ack
+// timeout allows; on Shared it holds among the messages that this Worker gets.
+func WithKeyOrder() Option {
+	return func(s *settings) error {
+		s.keyOrder = true
+		return nil
+	}
+}
+
+// WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) bounds the messages that wait for their keys, each by its payload and
+// 512 bytes. Once they are more, no message is taken until some keys go on, which is logged; it is in State, too. It must be more
+// than 0, and needs WithKeyOrder.
+func WithHoldLimit(bytes int64) Option {
+	return func(s *settings) error {
+		if bytes <= 0 {
+			return invalid("WithHoldLimit", bytes, "more than 0")
+		}
+		s.holdLimit = bytes
+		return nil
+	}
+}
+
+// WithPauseOnFailure (default: none) pauses when what handlers need is down: once ratio of the last window messages failed, each
+// slot keeps its message, and one of them at a time is tried, after a pause of pause.Next(0), Next(1) and so on, or of what RetryAfter
+// asked for if that is longer. When one succeeds all go on. Meanwhile the ack timeouts of the messages are renewed, and no failure is
+// a nack: an outage makes no dead letters, and the load on what is down is one message for each pause. A drain leaves the messages.
+//
+// Permanent errors say nothing about an outage: they do not count, and settle their messages as ever. window must be at least 1,
+// ratio more than 0 and at most 1.
+func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error {
+		switch err := backoff.Validate(pause); {
+		case window < 1:
+			return invalid("WithPauseOnFailure's window", window, "1 or more")
+		case !(ratio > 0 && ratio <= 1):
+			return invalid("WithPauseOnFailure's ratio", ratio, "more than 0, and at most 1")
+		case err != nil:
+			return invalid("WithPauseOnFailure's pause", err, "a policy")
+		}
+		s.window, s.ratio, s.pause = window, ratio, pause
 		return nil
 	}
 }

@@ -8,7 +8,7 @@ import (
 // outcome is what becomes of a message after its handler returned.
 type outcome struct {
 	verb  verb
-	or    verb          // in place of dead, if there can be no dead letter
+	or    verb          // in place of dead, if no dead letter can be published
 	delay time.Duration // of again
 	err   error         // the handler's; nil for ack
 }
@@ -19,9 +19,14 @@ const (
 	nack  verb = iota // by the policy
 	again             // nack with a delay of its own
 	ack
+	acked // with others, already
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
+	held  // by the slot, in an outage
 )
+
+// retries reports whether the message is to be tried again.
+func (o outcome) retries() bool { return o.verb == nack || o.verb == again }
 
 // outcomeOf is the table of the package's documentation.
 func outcomeOf(err error) outcome {

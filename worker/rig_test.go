@@ -52,14 +52,20 @@ type rig struct {
 func virtually(t *testing.T, opts pulsar.ConsumerOptions, test func(*rig), options ...redelivery.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, broker: &virtual.Broker{}, log: &safeBuffer{}}
+		r := &rig{T: t, log: &safeBuffer{}}
 		r.logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		var err error
-		r.consumer, err = redelivery.Subscribe(r.broker, opts, append(options, redelivery.WithLogger(r.logger))...)
-		require.NoError(t, err)
+		setup(r, opts, append(options, redelivery.WithLogger(r.logger))...)
 		defer r.consumer.Close()
 		test(r)
 	})
+}
+
+// setup makes the broker and the Consumer of a rig.
+func setup(r *rig, opts pulsar.ConsumerOptions, options ...redelivery.Option) {
+	var err error
+	r.broker = &virtual.Broker{}
+	r.consumer, err = redelivery.Subscribe(r.broker, opts, options...)
+	require.NoError(r, err)
 }
 
 func (r *rig) publish(payload string) {

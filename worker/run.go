@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // The causes with which a handler's context ends; context.Cause returns them.
@@ -26,22 +24,30 @@ type run struct {
 	stop       context.CancelFunc
 	working    context.Context // of the handlers; ends with the drain timeout
 	cancel     context.CancelCauseFunc
-	settling   context.Context // ends when Run returns
+	lasting    context.Context // of settling; ends when Run returns
 	end        context.CancelFunc
 	slots      []*slot
+	lanes      *lanes         // nil without key order
+	outage     *outage        // nil without WithPauseOnFailure
 	collecting chan struct{}  // held by the slot that collects a batch
 	alive      sync.WaitGroup // the slots' goroutines
 
 	mu   sync.Mutex
-	lost error // the Consumer's
+	lost error        // the Consumer's
+	left []*heartbeat // of the messages that are left
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
 	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
-	lasting := context.WithoutCancel(ctx)
 	r.taking, r.stop = context.WithCancel(ctx)
-	r.working, r.cancel = context.WithCancelCause(lasting)
-	r.settling, r.end = context.WithCancel(lasting)
+	r.lasting, r.end = context.WithCancel(context.WithoutCancel(ctx))
+	r.working, r.cancel = context.WithCancelCause(r.lasting)
+	if w.keyOrder {
+		r.lanes = newLanes(r)
+	}
+	if w.window > 0 {
+		r.outage = newOutage(r)
+	}
 	for range w.concurrency {
 		r.slots = append(r.slots, &slot{run: r})
 	}
@@ -49,7 +55,6 @@ func newRun(w *Worker, ctx context.Context) *run {
 }
 
 func (r *run) run() error {
-	defer r.end()
 	for _, s := range r.slots {
 		r.alive.Go(s.loop)
 	}
@@ -69,11 +74,21 @@ func (r *run) run() error {
 		within(patience, ended)
 	}
 	r.cancel(nil)
+	if r.lanes != nil {
+		r.lanes.abandon()
+	}
+	if r.outage != nil {
+		r.outage.abandon()
+	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
 		"stuck", len(stuck))...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.end()
+	for _, beat := range r.left {
+		beat.stop()
+	}
 	return errors.Join(append(stuck, r.lost)...)
 }
 
@@ -91,32 +106,38 @@ func within(d time.Duration, done <-chan struct{}) bool {
 
 // take takes what a slot is to handle next. Its error says that there is to be no more.
 func (r *run) take(into []task) ([]task, error) {
-	if r.batch != (Batch{}) {
-		return r.collect(into)
-	}
-	msg, _, err := r.receive()
-	if err != nil {
-		return nil, err
-	}
-	return append(into, task{msg: msg}), nil
-}
-
-// receive takes the next message, and returns the context that ends when no more are to be taken for now.
-func (r *run) receive() (pulsar.Message, context.Context, error) {
 	for {
 		open, err := r.valve.wait(r.taking)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		msg, err := r.consumer.Receive(open)
-		if err == nil {
-			return msg, open, nil
-		}
-		if open.Err() == nil {
+		tasks, err := r.some(open, into)
+		switch {
+		case err == nil:
+			return tasks, nil
+		case open.Err() == nil:
 			r.lose(err)
-			return nil, nil, err
+			return nil, err
 		}
 	}
+}
+
+// some takes a message, or a batch of them.
+func (r *run) some(ctx context.Context, into []task) ([]task, error) {
+	if r.batch != (Batch{}) {
+		return r.collect(ctx, into)
+	}
+	t, err := r.next(ctx)
+	return append(into, t), err
+}
+
+// next takes a message.
+func (r *run) next(ctx context.Context) (task, error) {
+	if r.lanes != nil {
+		return r.lanes.next(ctx)
+	}
+	msg, err := r.consumer.Receive(ctx)
+	return task{msg: msg}, err
 }
 
 // lose ends the Run because the Consumer is of no use any more.
@@ -140,7 +161,8 @@ func (r *run) inFlight() (messages, stuck int) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		messages += len(s.tasks)
-		if s.handling() && (r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience || r.settling.Err() != nil) {
+		overdue := r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience
+		if s.stage == handling && (overdue || r.lasting.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()
@@ -153,11 +175,11 @@ func (r *run) stuck() []error {
 	var errs []error
 	for _, s := range r.slots {
 		s.mu.Lock()
-		switch took := time.Since(s.since); {
-		case s.handling():
+		switch s.stage {
+		case handling:
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
-				patience, s.names(), took))
-		case len(s.tasks) > 0:
+				patience, s.names(), time.Since(s.since)))
+		case settling:
 			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
 		}
 		s.mu.Unlock()

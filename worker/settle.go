@@ -7,8 +7,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
@@ -30,14 +28,13 @@ func (r *run) classifyAll(errs []error) {
 	}
 }
 
-// judge decides what becomes of a message whose handler returned err, as the classifier has it.
-func (r *run) judge(msg pulsar.Message, err error) outcome {
-	o := outcomeOf(err)
+// judge decides what becomes of a message that is to be tried again.
+func (r *run) judge(t task, o outcome) outcome {
 	switch {
-	case o.verb == ack || o.verb == dead:
+	case !o.retries():
 	case r.working.Err() != nil:
 		o.verb = leave
-	case r.maxAge > 0 && time.Since(msg.PublishTime()) > r.maxAge:
+	case r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
 		o.verb, o.or, o.err = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err)
 		r.counts.expired.Add(1)
 	}
@@ -54,42 +51,76 @@ func (r *run) classified(err error) (class error) {
 	return r.classify(err)
 }
 
-// settle does to a message what was decided.
-func (r *run) settle(msg pulsar.Message, o outcome) {
+// settle does what was decided.
+func (r *run) settle(ctx context.Context, t task, o outcome) {
 	switch o.verb {
-	case ack:
-		if r.ack(msg) {
-			r.counts.succeeded.Add(1)
-		}
-	case dead:
-		r.counts.permanent.Add(1)
-		r.deadLetter(msg, o)
 	case nack, again:
 		r.counts.failed.Add(1)
-		r.nack(msg, o)
+	case dead:
+		r.counts.permanent.Add(1)
+	}
+	because := publishing.Permanent
+	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
+		o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
+	}
+	if o.verb == dead && !r.deadLetter(publishing.Because(ctx, because), t, o.err) {
+		o.verb = o.or
+	}
+	switch o.verb {
+	case ack:
+		if !r.ack(t) {
+			break
+		}
+		fallthrough
+	case acked:
+		r.counts.succeeded.Add(1)
+	case nack, again:
+		if t.lane != nil {
+			r.lanes.keep(t, o)
+			return
+		}
+		r.nack(t, o)
 	case leave:
-		r.leave(msg, "the handler failed after the drain timeout", o.err)
+		r.leave(t, "the handler failed after the drain timeout", o.err)
+	case held:
+		return
+	}
+	r.forget(t)
+}
+
+// forget ends what there is of a task. If it may be one that is left, nothing of its key is to overtake it.
+func (r *run) forget(t task) {
+	t.beat.stop()
+	if t.lane != nil && !r.ending() {
+		r.lanes.free(t.lane)
 	}
 }
 
+// ending reports whether what is not settled by now is left to the broker.
+func (r *run) ending() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.lost != nil || r.working.Err() != nil
+}
+
 // ack acknowledges a message. If that fails it is tried again until the drain ends.
-func (r *run) ack(msg pulsar.Message) bool {
+func (r *run) ack(t task) bool {
 	for n := uint32(0); ; n++ {
-		err := r.protect(func() error { return r.consumer.Ack(msg) })
+		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
-		r.unsettled(msg, "acknowledging", err)
-		if !r.mayRetry(msg, ackPause.Next(n)) {
-			r.leave(msg, "the handler is done with it, but it could not be acknowledged", err)
+		r.unsettled(t, "acknowledging", err)
+		if !r.mayRetry(t, ackPause.Next(n)) {
+			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
 			return false
 		}
 	}
 }
 
 // mayRetry waits for a pause and reports whether there is a point in trying again to settle a message.
-func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
-	if _, err := r.consumer.Delivery(msg); errors.Is(err, redelivery.ErrClosed) {
+func (r *run) mayRetry(t task, pause time.Duration) bool {
+	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err) // nobody might be receiving, who would be told
 		return false
 	}
@@ -103,52 +134,61 @@ func (r *run) mayRetry(msg pulsar.Message, pause time.Duration) bool {
 	}
 }
 
-// deadLetter publishes a message to the dead letter topic. If that fails it is nacked.
-func (r *run) deadLetter(msg pulsar.Message, o outcome) {
-	ctx, cancel := context.WithTimeout(r.settling, deadLetterTimeout)
+// deadLetter publishes a message to the dead letter topic. It reports false if it could not, and the message is to be tried again.
+func (r *run) deadLetter(ctx context.Context, t task, reason error) bool {
+	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
-	ctx = publishing.Because(ctx, publishing.Permanent)
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, msg, o.err) })
+	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), reason) })
 	if err != nil {
-		r.unsettled(msg, "publishing a dead letter", err)
+		r.unsettled(t, "publishing a dead letter", err)
+	}
+	if errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
 	}
 	switch {
 	case err == nil, errors.Is(err, redelivery.ErrNotHeld):
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
-		r.ack(msg)
-	case errors.Is(err, redelivery.ErrClosed), r.working.Err() != nil:
-		r.leave(msg, "the dead letter could not be published", err)
+		r.ack(t)
+	case errors.Is(err, redelivery.ErrClosed), r.ending():
+		r.leave(t, "the dead letter could not be published", err)
 	default:
-		o.verb = o.or
-		r.nack(msg, o)
+		return false
 	}
+	return true
 }
 
-func (r *run) nack(msg pulsar.Message, o outcome) {
+func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
 		if o.verb == again {
-			if d, err := r.consumer.Delivery(msg); err != nil || !d.Last {
-				return r.consumer.NackWithDelay(msg, o.delay)
-			}
+			return r.consumer.NackWithDelay(t.msg, o.delay)
 		}
-		return r.consumer.NackWithReason(msg, o.err)
+		return r.consumer.NackWithReason(t.msg, o.err)
 	})
 	if err != nil {
-		r.unsettled(msg, "nacking", err)
+		r.unsettled(t, "nacking", err)
 	}
 }
 
-// leave does nothing to a message, and says so.
-func (r *run) leave(msg pulsar.Message, why string, err error) {
+// leave does nothing to a message, and says so. Its ack timeout is renewed until Run returns, so that it is no attempt: of the last
+// delivery that would make a dead letter.
+func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: a message is left to the broker",
-		append(about(msg), slog.String("because", why), slog.Any("error", err))...)
+	r.mu.Lock()
+	if r.lasting.Err() == nil && r.renew(&t) == nil {
+		r.left = append(r.left, t.beat)
+	}
+	r.mu.Unlock()
+	attrs := append(about(t.counted()), slog.String("because", why))
+	if err != nil {
+		attrs = append(attrs, slog.Any("error", err))
+	}
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
 }
 
 // unsettled reports what could not be done.
-func (r *run) unsettled(msg pulsar.Message, what string, err error) {
+func (r *run) unsettled(t task, what string, err error) {
 	r.counts.unsettled.Add(1)
-	r.logger.LogAttrs(r.settling, slog.LevelWarn, "worker: "+what+" failed", append(about(msg), slog.Any("error", err))...)
+	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), slog.Any("error", err))...)
 }
 
 // protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error.

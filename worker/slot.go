@@ -2,31 +2,35 @@ package worker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/pulsar-redelivery/redelivery"
 )
-
-// task is a message that was taken and is not settled yet.
-type task struct {
-	msg  pulsar.Message
-	beat *heartbeat // nil for none
-}
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
 // one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
-	errs []error // what the handler returned for each task
+	errs     []error   // what the handler returned for each task
+	outcomes []outcome // what becomes of it
 
-	mu       sync.Mutex // guards what follows, which only the slot changes
-	tasks    []task     // none while the slot waits for some
-	since    time.Time  // when the handler was called
-	returned bool       // it has; the tasks are being settled
+	mu    sync.Mutex // guards what follows, which only the slot changes
+	tasks []task     // none while the slot waits for some
+	stage stage
+	since time.Time // when the handler was called
 }
+
+type stage int
+
+const (
+	waiting  stage = iota
+	handling       // the handler is at work
+	settling
+)
 
 func (s *slot) loop() {
 	exited := true
@@ -40,75 +44,132 @@ func (s *slot) loop() {
 	exited = false
 }
 
-// turn handles what the slot gets next. It reports false if there is to be no more.
+// turn handles what the slot kept in an outage, or gets next. It reports false if there is to be no more.
 func (s *slot) turn() bool {
-	tasks, err := s.take(s.tasks)
-	if err != nil {
-		return false
+	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
+	var err error
+	if !kept {
+		if tasks, err = s.take(tasks); err != nil {
+			return false
+		}
 	}
-	s.begin(tasks)
-	defer s.end()
-	s.call()
+	if s.outage != nil && (kept || s.outage.current() != nil) {
+		s.set(tasks, waiting)
+		if probe, err = s.waitForOutage(); err != nil {
+			return false
+		}
+	}
+	n := len(tasks)
+	if probe {
+		n = 1
+	}
+	s.set(tasks, handling)
+	defer s.end(n, probe)
+	s.call(tasks[:n])
 	return true
 }
 
-func (s *slot) begin(tasks []task) {
+// waitForOutage waits until the slot may go on. If it is its turn to try, then with one message. If nothing is to be tried any more,
+// it leaves its messages to the broker, and returns an error. In an outage nobody may be receiving, who would be told of a lost Consumer.
+func (s *slot) waitForOutage() (probe bool, err error) {
+	for i := range s.tasks {
+		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
+	}
+	if probe, err = s.outage.wait(); probe {
+		if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
+			s.lose(err)
+		} else {
+			err = nil
+		}
+	}
+	if err != nil {
+		for _, t := range s.tasks {
+			s.leave(t, "an outage lasted until the end", nil)
+			s.forget(t)
+		}
+		s.set(s.tasks[:0], waiting)
+	}
+	return probe, err
+}
+
+func (s *slot) set(tasks []task, stage stage) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.tasks, s.stage = tasks, stage; stage == handling {
+		s.since = time.Now()
+	}
+}
+
+// call calls the handler.
+func (s *slot) call(tasks []task) {
 	s.errs = s.errs[:0]
 	for range tasks {
 		s.errs = append(s.errs, errExited)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.tasks, s.since, s.returned = tasks, time.Now(), false
-}
-
-// call calls the handler.
-func (s *slot) call() {
-	ctx := s.working
+	ctx, since := s.working, s.since
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 		defer cancel()
-		since := s.since
 		defer time.AfterFunc(s.timeout+patience, func() { s.warn(since) }).Stop()
 	}
-	for i := range s.tasks {
-		switch t := &s.tasks[i]; {
+	for i := range tasks {
+		switch t := &tasks[i]; {
 		case s.timeout == 0:
 			t.beat.stop()
 		case t.beat == nil:
-			t.beat = s.heartbeat(t.msg, s.since.Add(s.timeout))
+			t.beat = s.heartbeat(t.msg, since.Add(s.timeout))
 		default:
-			t.beat.endAt(s.since.Add(s.timeout))
+			t.beat.endAt(since.Add(s.timeout))
 		}
 	}
-	s.tellHandling(s.tasks)
-	s.handle(ctx, s.tasks, s.errs)
+	s.tellHandling(tasks)
+	s.handle(ctx, tasks, s.errs)
 }
 
-// end settles the tasks.
-func (s *slot) end() {
-	s.mu.Lock()
-	s.returned = true
-	s.mu.Unlock()
-	s.classifyAll(s.errs)
-	s.tellHandled(s.tasks, s.errs, time.Since(s.since))
-	if len(s.tasks) == 1 {
-		s.settle(s.tasks[0].msg, s.judge(s.tasks[0].msg, s.errs[0]))
-	} else {
-		s.settleBatch(s.tasks, s.errs)
+// end settles the first n tasks, with which the handler was called.
+func (s *slot) end(n int, probe bool) {
+	s.set(s.tasks, settling)
+	s.decide(n, probe)
+	ctx := s.lasting
+	if n > 1 { // what all dead letters of a batch may take together
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
+		defer cancel()
+		s.ackTogether(s.tasks[:n], s.outcomes)
 	}
-	for _, t := range s.tasks {
-		t.beat.stop()
+	for i, o := range s.outcomes {
+		s.settle(ctx, s.tasks[i], o)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	clear(s.tasks)
-	s.tasks = s.tasks[:0]
+	rest := s.tasks[:0]
+	for i, t := range s.tasks {
+		if i >= n || s.outcomes[i].verb == held {
+			rest = append(rest, t)
+		}
+	}
+	clear(s.tasks[len(rest):])
+	s.tasks, s.stage = rest, waiting
 }
 
-// handling reports whether a handler is at work. The caller holds mu.
-func (s *slot) handling() bool { return len(s.tasks) > 0 && !s.returned }
+// decide makes outcomes of what the handler returned for n tasks.
+func (s *slot) decide(n int, probe bool) {
+	s.classifyAll(s.errs[:n])
+	s.tellHandled(s.tasks[:n], s.errs, time.Since(s.since))
+	s.outcomes = s.outcomes[:0]
+	for _, err := range s.errs[:n] {
+		s.outcomes = append(s.outcomes, outcomeOf(err))
+	}
+	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
+	for i, o := range s.outcomes {
+		if hold && o.retries() {
+			s.outcomes[i].verb = held
+		} else {
+			s.outcomes[i] = s.judge(s.tasks[i], o)
+		}
+	}
+}
 
 // names says which messages they are. The caller holds mu.
 func (s *slot) names() string {
@@ -122,8 +183,13 @@ func (s *slot) names() string {
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.
 func (s *slot) warn(since time.Time) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.handling() && s.since.Equal(since) {
-		s.logger.LogAttrs(s.settling, slog.LevelError, "worker: a handler is stuck, and keeps its place", about(s.tasks[0].msg)...)
+	stuck := s.stage == handling && s.since.Equal(since)
+	var attrs []slog.Attr
+	if stuck {
+		attrs = about(s.tasks[0].counted())
+	}
+	s.mu.Unlock()
+	if stuck {
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", attrs...)
 	}
 }

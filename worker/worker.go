@@ -36,7 +36,7 @@ func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Wo
 	if err != nil {
 		return nil, err
 	}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].msg) }
+	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].counted()) }
 	return w, nil
 }
 
@@ -61,6 +61,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 // Consumer wraps the Consumer's error. It may be called once; a second call returns an error.
 func (w *Worker) Run(ctx context.Context) error {
 	r := newRun(w, ctx)
+	defer r.end()
+	defer r.stop()
 	if !w.run.CompareAndSwap(nil, r) {
 		return errors.New("worker: Run was called before, want a new Worker")
 	}
@@ -72,7 +74,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
-		w.tellPaused(true)
+		w.tellPaused(true, redelivery.PauseAsked)
 	}
 }
 
@@ -80,18 +82,22 @@ func (w *Worker) Pause() {
 func (w *Worker) Resume() {
 	if w.valve.open() {
 		w.logger.Info("worker: resumed", w.who()...)
-		w.tellPaused(false)
+		w.tellPaused(false, redelivery.PauseAsked)
 	}
 }
 
 // State is what a Worker does at one moment, and what it did until then.
 type State struct {
-	Paused   bool
-	InFlight int // messages that handlers have, or that are being settled
-	Stuck    int // handlers that did not return within five seconds after their context ended
+	Paused bool
+	Outage bool // WithPauseOnFailure has one message at a time tried
+
+	InFlight     int   // messages that are handled or settled, or kept in an outage: at most WithConcurrency, or as many batches
+	Stuck        int   // handlers that did not return within five seconds after their context ended
+	Waiting      int   // messages that wait for others of their keys, or to be tried again, with WithKeyOrder
+	WaitingBytes int64 // what they count towards WithHoldLimit
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // handlers' errors but for permanent ones, each time; those that made a dead letter too
+	Failed    uint64 // errors but for permanent ones, each time; those that made a dead letter, too
 	Permanent uint64 // errors for which trying again is of no use: Permanent, and those of messages past WithMaxAge
 	Expired   uint64 // of these, the latter
 	Panics    uint64
@@ -118,6 +124,10 @@ func (w *Worker) State() State {
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
+		s.Outage = r.outage != nil && r.outage.current() != nil
+		if r.lanes != nil {
+			s.Waiting, s.WaitingBytes = r.lanes.waiting()
+		}
 	}
 	return s
 }

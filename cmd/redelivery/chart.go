@@ -14,10 +14,16 @@ import (
 const width = 80
 
 // writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is shaded.
-func writeCharts(w io.Writer, plans []plan) error {
+func writeCharts(w io.Writer, plans []plan, workers []workerPlan) error {
 	var b strings.Builder
 	for i, p := range plans {
 		if i > 0 {
+			b.WriteString("\n")
+		}
+		p.write(&b)
+	}
+	for i, p := range workers {
+		if i > 0 || len(plans) > 0 {
 			b.WriteString("\n")
 		}
 		p.write(&b)
@@ -90,13 +96,18 @@ func (p plan) title() string {
 	title := map[string]string{nacked: "negatively acknowledged", reconsumed: "reconsumed",
 		timedOut: fmt.Sprintf("not settled within the ack timeout of %s", formatHuman(p.AckTimeout))}[p.Of]
 	if p.Name != "" {
-		name := []rune(strconv.Quote(p.Name)[1:])
-		if name = name[:len(name)-1]; len(name) > 25 {
-			name = append(name[:24], '…')
-		}
-		return string(name) + ": " + title
+		return shorten(p.Name) + ": " + title
 	}
 	return title
+}
+
+// shorten makes a name of a file fit a line.
+func shorten(name string) string {
+	runes := []rune(strconv.Quote(name)[1:])
+	if runes = runes[:len(runes)-1]; len(runes) > 25 {
+		runes = append(runes[:24], '…')
+	}
+	return string(runes)
 }
 
 // align makes lines of rows, each cell as wide as the widest of its column.

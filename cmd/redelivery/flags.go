@@ -34,8 +34,8 @@ A policy, for nacks or added to -ack-timeout:
   -ack-timeout 10s                  of messages that are not settled
   -max-deliveries 5                 then the message is a dead letter
 Or a file, with what overrides it in the environment:
-  -config file                      all its consumers, or
-  -consumer name                    one of them
+  -config file                      all its consumers and workers, or
+  -consumer name                    those of one name
 Output:
   -redeliveries 8                   how many to show
   -json                             as JSON, in seconds
@@ -79,11 +79,11 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redelivery plan: %v\n\n%s", err, planUsage)
 		return 2
 	}
-	plans, err := f.plans()
+	plans, workers, err := f.plans()
 	if err == nil && f.json {
-		err = writeJSON(stdout, plans)
+		err = writeJSON(stdout, plans, workers)
 	} else if err == nil {
-		err = writeCharts(stdout, plans)
+		err = writeCharts(stdout, plans, workers)
 	}
 	if err != nil {
 		fmt.Fprintf(stderr, "redelivery plan: %v\n", err)
@@ -129,16 +129,17 @@ func (f *planFlags) check(rest []string) error {
 	return nil
 }
 
-func (f *planFlags) plans() ([]plan, error) {
+func (f *planFlags) plans() ([]plan, []workerPlan, error) {
 	var cases []failure
+	var workers []workerPlan
 	var err error
 	if f.config != "" {
-		cases, err = fromFile(f.config, f.consumer)
+		cases, workers, err = fromFile(f.config, f.consumer)
 	} else {
 		cases, err = f.failures()
 	}
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	plans := make([]plan, len(cases))
 	for i, c := range cases {
@@ -148,7 +149,7 @@ func (f *planFlags) plans() ([]plan, error) {
 		}
 		plans[i] = newPlan(c, redeliveries)
 	}
-	return plans, nil
+	return plans, workers, nil
 }
 
 // failures is what the flags of a policy ask for.
@@ -203,15 +204,16 @@ func parseExponential(s string) (backoff.RedeliveryBackoff, error) {
 	return e, nil
 }
 
-// fromFile is what a file says about one consumer, or about all of them; if it names none, about its policies.
-func fromFile(path, consumer string) ([]failure, error) {
+// fromFile is what a file says about one consumer and the worker of its name, or about all of them; if it names neither, about its
+// policies.
+func fromFile(path, consumer string) ([]failure, []workerPlan, error) {
 	c, err := config.Load(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, found := c.Consumers[consumer]; consumer != "" && !found {
 		_, err := c.Options(consumer) // knows what there is
-		return nil, err
+		return nil, nil, err
 	}
 	var cases []failure
 	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
@@ -219,16 +221,23 @@ func fromFile(path, consumer string) ([]failure, error) {
 			cases = append(cases, ofConsumer(name, c.Consumers[name])...)
 		}
 	}
-	if len(c.Consumers) == 0 {
+	if len(c.Consumers)+len(c.Workers) == 0 {
 		for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
 			cases = append(cases, failure{name: name, of: nacked, policy: c.Policies[name]})
 		}
 	}
-	return cases, nil
+	return cases, ofWorkers(c, consumer), nil
 }
 
-func writeJSON(w io.Writer, plans []plan) error {
+func writeJSON(w io.Writer, plans []plan, workers []workerPlan) error {
+	all := make([]any, 0, len(plans)+len(workers))
+	for _, p := range plans {
+		all = append(all, p)
+	}
+	for _, p := range workers {
+		all = append(all, p)
+	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	return e.Encode(plans)
+	return e.Encode(all)
 }

@@ -74,8 +74,8 @@ type seconds time.Duration
 
 func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.Duration(s))), nil }
 
-// newPlan looks at most the given number of redeliveries ahead. A nacked or timed out message is a dead letter when it would
-// be delivered once more than maxDeliveries allows; a reconsumed one when it is reconsumed once more, at once.
+// newPlan looks at most the given number of redeliveries ahead. The last delivery's nack is a dead letter at once, its timeout when
+// it is over; a reconsumed message is one when it is reconsumed once more, at once.
 func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}, MaxDeliveries: c.maxDeliveries}
 	var total time.Duration
@@ -88,11 +88,11 @@ func newPlan(c failure, redeliveries int) plan {
 	for n := range maxRedeliveries {
 		switch r := (redelivery{}); {
 		case c.maxDeliveries > 0 && uint64(n)+1 == p.deliveries():
-			if c.of == reconsumed {
-				r.Total = seconds(total)
-			} else {
+			if c.of == timedOut {
 				r = next(n)
 				r.Redelivery = 0
+			} else {
+				r.Total = seconds(total)
 			}
 			p.Dead = &r
 			return p

@@ -32,18 +32,20 @@ func planOf(t *testing.T, args ...string) string {
 
 func TestGolden(t *testing.T) {
 	for name, args := range map[string][]string{
-		"pip130":    {"-config", "testdata/pip130.yaml"},
-		"pip94":     {"-levels", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "-redeliveries", "20"},
-		"jitter":    {"-exponential", "1s,10m,2", "-jitter", "0.1", "-redeliveries", "12"},
-		"dead":      {"-config", "testdata/dead.yaml"},
-		"consumer":  {"-config", "testdata/dead.yaml", "-consumer", "shipping"},
-		"policies":  {"-config", "testdata/policies.yaml"},
-		"far":       {"-fixed", "1m", "-max-deliveries", "1000"},
-		"too far":   {"-fixed", "1m", "-max-deliveries", "1000000", "-redeliveries", "2"},
-		"at once":   {"-fixed", "0s", "-redeliveries", "2"},
-		"timeout":   {"-ack-timeout", "1m30s", "-max-deliveries", "3"},
-		"pip130.js": {"-ack-timeout", "10s", "-exponential", "1s,60s", "-json"},
-		"dead.js":   {"-config", "testdata/dead.yaml", "-json"},
+		"pip130":     {"-config", "testdata/pip130.yaml"},
+		"pip94":      {"-levels", "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h", "-redeliveries", "20"},
+		"jitter":     {"-exponential", "1s,10m,2", "-jitter", "0.1", "-redeliveries", "12"},
+		"dead":       {"-config", "testdata/dead.yaml"},
+		"consumer":   {"-config", "testdata/dead.yaml", "-consumer", "shipping"},
+		"policies":   {"-config", "testdata/policies.yaml"},
+		"far":        {"-fixed", "1m", "-max-deliveries", "1000"},
+		"too far":    {"-fixed", "1m", "-max-deliveries", "1000000", "-redeliveries", "2"},
+		"at once":    {"-fixed", "0s", "-redeliveries", "2"},
+		"timeout":    {"-ack-timeout", "1m30s", "-max-deliveries", "3"},
+		"pip130.js":  {"-ack-timeout", "10s", "-exponential", "1s,60s", "-json"},
+		"dead.js":    {"-config", "testdata/dead.yaml", "-json"},
+		"workers":    {"-config", "testdata/workers.yaml"},
+		"workers.js": {"-config", "testdata/workers.yaml", "-consumer", "billing", "-json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := planOf(t, args...)

@@ -25,7 +25,7 @@ import (
 
 var (
 	topic  = flag.String("topic", demo.Topic("worker"), "`topic` of the orders")
-	orders = flag.Int("orders", 12, "how many to publish, and to end after; 0 publishes none, and ends with Ctrl-C")
+	guests = flag.Int("orders", 12, "how many to publish, and to end after; 0 publishes none, and ends with Ctrl-C")
 )
 
 type order struct {
@@ -84,12 +84,12 @@ func run(ctx context.Context, stop func()) error {
 	if err != nil {
 		return err
 	}
-	if *orders > 0 {
+	if *guests > 0 {
 		if err := publish(ctx, client); err != nil {
 			return err
 		}
 		go func() {
-			for state := w.State(); state.Succeeded+state.Permanent < uint64(*orders); state = w.State() {
+			for state := w.State(); state.Succeeded+state.Permanent < uint64(*guests); state = w.State() {
 				time.Sleep(10 * time.Millisecond)
 			}
 			stop()
@@ -98,16 +98,19 @@ func run(ctx context.Context, stop func()) error {
 	return w.Run(ctx)
 }
 
-// publish is the guests. One of them cannot write.
+// unreadable is the order of a guest who cannot write.
+const unreadable = 4
+
+// publish is the guests.
 func publish(ctx context.Context, client pulsar.Client) error {
 	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: *topic})
 	if err != nil {
 		return err
 	}
 	defer producer.Close()
-	for id := range *orders {
+	for id := range *guests {
 		payload := fmt.Sprintf(`{"id": %d, "drink": %q}`, id, []string{"water", "tea", "coffee", "punch"}[id%4])
-		if id == 4 {
+		if id == unreadable {
 			payload = "~~~"
 		}
 		if _, err := producer.Send(ctx, &pulsar.ProducerMessage{Payload: []byte(payload)}); err != nil {

@@ -47,7 +47,7 @@ type Options struct {
 	// Observed tells that it is to be known since when and for what messages wait, Timed that it is to be known since when the
 	// application has them.
 	Observed, Timed bool
-	Calls    Calls
+	Calls           Calls
 }
 
 // Calls are what a Ledger calls, with no lock held.

@@ -3,8 +3,10 @@
 package virtual
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +15,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Broker is a client and its broker, with one subscription. The zero value is ready to use; the functions, if they are set, are
+// Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the functions, if they are set, are
 // called for each acknowledgement and each publishing, which fails with the error that they return.
 type Broker struct {
 	pulsar.Client // nil: of what tests do not call
@@ -22,7 +24,9 @@ type Broker struct {
 
 	mu        sync.Mutex
 	entries   []*entry
-	consumer  *consumer
+	topics    []string // of the consumers
+	consumers []*consumer
+	turn      int // of Shared
 	published map[string][]*pulsar.ProducerMessage
 }
 
@@ -32,6 +36,8 @@ type entry struct {
 	at    time.Time
 	acked bool
 	count uint32
+	with  *consumer // that it was sent to; nil if it is to be sent
+	later bool      // it is not to be sent yet
 }
 
 // Publish sends a message to a topic. DeliverAfter is exact.
@@ -44,17 +50,15 @@ func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.Messa
 	}
 	b.published[topic] = append(b.published[topic], msg)
 	n := len(b.entries)
-	b.entries = append(b.entries, &entry{topic: topic, msg: msg, at: time.Now()})
-	if c := b.consumer; c != nil && slices.Contains(c.topics, topic) {
-		if msg.DeliverAfter > 0 {
-			time.AfterFunc(msg.DeliverAfter, func() {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				c.send(n)
-			})
-		} else {
-			c.send(n)
-		}
+	e := &entry{topic: topic, msg: msg, at: time.Now(), later: msg.DeliverAfter > 0}
+	b.entries = append(b.entries, e)
+	if b.deliver(n); e.later {
+		time.AfterFunc(msg.DeliverAfter, func() {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			e.later = false
+			b.deliver(n)
+		})
 	}
 	return idOf(n)
 }
@@ -71,7 +75,7 @@ func (b *Broker) Unacked() (left []pulsar.MessageID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for n, e := range b.entries {
-		if slices.Contains(b.consumer.topics, e.topic) && !e.acked {
+		if !e.acked && slices.Contains(b.topics, e.topic) {
 			left = append(left, idOf(n))
 		}
 	}
@@ -97,26 +101,36 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumer's connection: what is not acknowledged comes again, with a count of 0.
+// Reconnect breaks the consumers' connections: what is not acknowledged comes again, with a count of 0. Like upstream's, a consumer
+// asks for a backoff, which is reset once it is connected, and tells its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
 	b.mu.Lock()
-	c := b.consumer
+	all := slices.Clone(b.consumers)
 	b.mu.Unlock()
-	if c.opts.BackOffPolicyFunc != nil {
-		c.opts.BackOffPolicyFunc()
+	for _, c := range all {
+		if c.opts.BackOffPolicyFunc != nil {
+			defer c.opts.BackOffPolicyFunc().Reset()
+		}
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
 		e.count = 0
 	}
-	c.again()
+	for _, c := range all {
+		c.takeBack()
+	}
+	b.deliverAll()
 }
 
-// GiveUp closes the consumer as upstream does when it gives up reconnecting.
+// GiveUp closes the first consumer as upstream does when it gives up reconnecting.
 func (b *Broker) GiveUp(err error) {
 	b.mu.Lock()
-	c := b.consumer
+	if len(b.consumers) == 0 {
+		b.mu.Unlock()
+		return
+	}
+	c := b.consumers[0]
 	b.mu.Unlock()
 	for _, x := range c.opts.Interceptors {
 		if x, ok := x.(pulsar.ConsumerCloseInterceptor); ok {
@@ -125,21 +139,63 @@ func (b *Broker) GiveUp(err error) {
 	}
 }
 
-// Subscribe is for one consumer.
+// Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is there gets all.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1), closed: make(chan struct{}),
 		ended: make(chan struct{})}
-	for _, topic := range append(opts.Topics, opts.Topic) {
-		if topic != "" {
-			c.topics = append(c.topics, full(topic))
-		}
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.consumer = c
-	c.again()
+	b.topics = nil
+	for _, topic := range append(opts.Topics, opts.Topic) {
+		if topic != "" {
+			b.topics = append(b.topics, full(topic))
+		}
+	}
+	b.consumers = append(b.consumers, c)
+	b.deliverAll()
 	go c.run()
 	return c, nil
+}
+
+// deliverAll sends what no consumer has. The caller holds mu.
+func (b *Broker) deliverAll() {
+	for n := range b.entries {
+		b.deliver(n)
+	}
+}
+
+// deliver sends an entry if no consumer has it. The caller holds mu.
+func (b *Broker) deliver(n int) {
+	e := b.entries[n]
+	if e.acked || e.later || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) {
+		return
+	}
+	of := 0
+	switch b.consumers[0].opts.Type {
+	case pulsar.Shared:
+		b.turn++
+		of = b.turn % len(b.consumers)
+	case pulsar.KeyShared:
+		hash := fnv.New32()
+		_, _ = hash.Write([]byte(e.key()))
+		if of = int(hash.Sum32()) % len(b.consumers); len(b.consumers) > 1 {
+			for _, before := range b.entries[:n] { // a key moves once its old consumer is done with it
+				if !before.acked && before.with != nil && before.with != b.consumers[of] && before.key() == e.key() {
+					return
+				}
+			}
+		}
+	}
+	b.consumers[of].send(n)
+}
+
+func (e *entry) key() string { return cmp.Or(e.msg.OrderingKey, e.msg.Key) }
+
+// Consumers returns how many there are.
+func (b *Broker) Consumers() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.consumers)
 }
 
 // TopicPartitions has one for each topic.

@@ -14,7 +14,6 @@ type consumer struct {
 	pulsar.Consumer // nil: of what tests do not call
 	broker          *Broker
 	opts            pulsar.ConsumerOptions
-	topics          []string
 	out             chan pulsar.ConsumerMessage
 	wake            chan struct{}
 	closing         sync.Once
@@ -29,23 +28,28 @@ func (c *consumer) send(n int) {
 	if e.acked {
 		return
 	}
+	e.with = c
 	count := e.count
 	if c.rewinds() {
 		count = 0
 	}
-	c.queue = append(c.queue, pulsar.ConsumerMessage{Consumer: c, Message: &message{e, idOf(n), count, c.opts.Schema}})
+	cm := pulsar.ConsumerMessage{Consumer: c, Message: &message{e, idOf(n), count, c.opts.Schema}}
+	for _, x := range c.opts.Interceptors {
+		x.BeforeConsume(cm)
+	}
+	c.queue = append(c.queue, cm)
 	select {
 	case c.wake <- struct{}{}:
 	default:
 	}
 }
 
-// again delivers all that is not acknowledged. The caller holds the broker's lock.
-func (c *consumer) again() {
+// takeBack undoes all that was sent and not acknowledged. The caller holds the broker's lock.
+func (c *consumer) takeBack() {
 	c.queue = nil
-	for n, e := range c.broker.entries {
-		if slices.Contains(c.topics, e.topic) && !e.acked {
-			c.send(n)
+	for _, e := range c.broker.entries {
+		if e.with == c {
+			e.with = nil
 		}
 	}
 }
@@ -85,7 +89,14 @@ func (c *consumer) Subscription() string                { return c.opts.Subscrip
 func (c *consumer) Chan() <-chan pulsar.ConsumerMessage { return c.out }
 
 func (c *consumer) Close() {
-	c.closing.Do(func() { close(c.closed) })
+	c.closing.Do(func() {
+		close(c.closed)
+		c.broker.mu.Lock()
+		defer c.broker.mu.Unlock()
+		c.broker.consumers = slices.DeleteFunc(c.broker.consumers, func(other *consumer) bool { return other == c })
+		c.takeBack()
+		c.broker.deliverAll()
+	})
 	<-c.ended
 }
 
@@ -118,7 +129,10 @@ func (c *consumer) AckID(id pulsar.MessageID) error {
 	}
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
-	c.broker.entries[id.EntryID()].acked = true
+	e := c.broker.entries[id.EntryID()]
+	if e.acked, e.with = true, nil; c.opts.Type == pulsar.KeyShared && len(c.broker.consumers) > 1 {
+		c.broker.deliverAll()
+	}
 	return nil
 }
 
@@ -139,11 +153,15 @@ func (c *consumer) NackID(id pulsar.MessageID) {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	if c.rewinds() {
-		c.again()
+		c.takeBack()
+		c.broker.deliverAll()
 		return
 	}
-	c.broker.entries[id.EntryID()].count++
-	c.send(int(id.EntryID()))
+	if e := c.broker.entries[id.EntryID()]; e.with == c {
+		e.with = nil
+		e.count++
+		c.broker.deliver(int(id.EntryID()))
+	}
 }
 
 func (c *consumer) Nack(msg pulsar.Message) { c.NackID(msg.ID()) }

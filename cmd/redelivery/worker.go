@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+)
+
+// workerPlan is what a file says about a worker. Its JSON is in seconds and bytes; what the file does not say is not there.
+type workerPlan struct {
+	Name         string   `json:"name"`
+	Of           string   `json:"of"` // worker
+	Concurrency  int      `json:"concurrency,omitempty"`
+	Timeout      seconds  `json:"timeout,omitempty"`
+	DrainTimeout *seconds `json:"drainTimeout,omitempty"`
+	MaxAge       seconds  `json:"maxAge,omitempty"`
+	KeyOrder     bool     `json:"keyOrder,omitempty"`
+	HoldLimit    int64    `json:"holdLimit,omitempty"`
+	Batch        *batch   `json:"batch,omitempty"`
+	Outage       *outage  `json:"pauseOnFailure,omitempty"`
+}
+
+type batch struct {
+	MaxMessages int     `json:"maxMessages,omitempty"`
+	MaxBytes    int64   `json:"maxBytes,omitempty"`
+	MaxWait     seconds `json:"maxWait,omitempty"`
+}
+
+type outage struct {
+	Window int       `json:"window"`
+	Ratio  float64   `json:"ratio"`
+	Pauses []seconds `json:"pauses"` // the first ones, without jitter
+}
+
+// ofWorkers is what a file says about the worker of one name, or about all of them.
+func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
+	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
+		if only == "" || name == only {
+			plans = append(plans, ofWorker(name, c.Workers[name]))
+		}
+	}
+	return plans
+}
+
+func ofWorker(name string, w config.Worker) workerPlan {
+	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
+		KeyOrder: w.KeyOrder, HoldLimit: w.HoldLimit}
+	if w.DrainTimeout != nil {
+		d := seconds(*w.DrainTimeout)
+		p.DrainTimeout = &d
+	}
+	if b := (batch{w.BatchMaxMessages, w.BatchMaxBytes, seconds(w.BatchMaxWait)}); b != (batch{}) {
+		p.Batch = &b
+	}
+	if w.PauseOnFailureBackoff != nil {
+		p.Outage = &outage{Window: w.PauseOnFailureWindow, Ratio: w.PauseOnFailureRatio}
+		for n := range uint32(4) {
+			shortest, longest := backoff.Bounds(w.PauseOnFailureBackoff, n)
+			p.Outage.Pauses = append(p.Outage.Pauses, seconds(shortest+(longest-shortest)/2))
+		}
+	}
+	return p
+}
+
+func (p workerPlan) write(b *strings.Builder) {
+	row := func(about, format string, args ...any) {
+		fmt.Fprintf(b, "  %-15s %s\n", about, fmt.Sprintf(format, args...))
+	}
+	fmt.Fprintf(b, "%s: worker\n", shorten(p.Name))
+	what := "messages"
+	if p.Batch != nil {
+		what = "batches"
+	}
+	if p.Concurrency > 0 {
+		row("at a time", "%d %s", p.Concurrency, what)
+	} else {
+		row("at a time", "as many %s as processors (GOMAXPROCS)", what)
+	}
+	if p.Batch != nil {
+		var limits []string
+		if p.Batch.MaxMessages > 0 {
+			limits = append(limits, fmt.Sprintf("%d messages", p.Batch.MaxMessages))
+		}
+		if p.Batch.MaxBytes > 0 {
+			limits = append(limits, fmt.Sprintf("%d bytes", p.Batch.MaxBytes))
+		}
+		if p.Batch.MaxWait > 0 {
+			limits = append(limits, formatHuman(p.Batch.MaxWait))
+		}
+		row("a batch", "ends after %s", strings.Join(limits, " or "))
+	}
+	if p.Timeout > 0 {
+		row("a handler", "has %s; its ack timeout is renewed until then", formatHuman(p.Timeout))
+	} else {
+		row("a handler", "has as long as the ack timeout")
+	}
+	drain := seconds(30 * time.Second)
+	if p.DrainTimeout != nil {
+		drain = *p.DrainTimeout
+	}
+	if drain == 0 {
+		row("a drain", "ends the contexts of handlers at once")
+	} else {
+		row("a drain", "ends the contexts of handlers after %s", formatHuman(drain))
+	}
+	if p.MaxAge > 0 {
+		row("a failure", "is a dead letter if the message is older than %s", formatHuman(p.MaxAge))
+	}
+	if p.KeyOrder {
+		limit := "16 MiB"
+		if p.HoldLimit > 0 {
+			limit = fmt.Sprintf("%d bytes", p.HoldLimit)
+		}
+		row("a key", "is handled in order, over retries; up to %s wait", limit)
+	}
+	if o := p.Outage; o != nil {
+		var pauses []string
+		for _, d := range o.Pauses {
+			pauses = append(pauses, formatHuman(d))
+		}
+		row("an outage", "begins when %.4g%% of the last %d messages failed", 100*o.Ratio, o.Window)
+		row("", "one message is tried after %s ...", strings.Join(pauses, ", "))
+	}
+}

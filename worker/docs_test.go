@@ -1,0 +1,98 @@
+package worker_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/workertest"
+)
+
+func snippet(ctx context.Context, consumer *redelivery.Consumer) error {
+	type order struct{}
+	serve := func(context.Context, order) error { return nil }
+	// docs/worker.md: begin
+	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
+		var o order
+		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
+			return worker.Permanent(err)
+		}
+		return serve(ctx, o)
+	}, worker.WithConcurrency(8), worker.WithTimeout(time.Minute))
+	if err != nil {
+		return err
+	}
+	return w.Run(ctx)
+	// docs/worker.md: end
+}
+
+func snippetOfKeyOrder(consumer *redelivery.Consumer, handler worker.Handler) (*worker.Worker, error) {
+	w, err := worker.New(consumer, handler, worker.WithKeyOrder())
+	return w, err
+}
+
+func snippetOfBatches(consumer *redelivery.Consumer, insert worker.BatchHandler) (*worker.Worker, error) {
+	w, err := worker.NewBatch(consumer, func(ctx context.Context, msgs []pulsar.Message) error {
+		return insert(ctx, msgs) // nil, an error for all, or a worker.BatchError with one for each that failed
+	}, worker.Batch{MaxMessages: 500, MaxWait: 50 * time.Millisecond})
+	return w, err
+}
+
+func snippetOfOutages(consumer *redelivery.Consumer, handler worker.Handler) (*worker.Worker, error) {
+	w, err := worker.New(consumer, handler,
+		worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+	return w, err
+}
+
+func TestSnippetOfTests(t *testing.T) {
+	handler := func(context.Context, pulsar.Message) error { return errTest }
+	// docs/worker.md: begin
+	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}}}
+	got := setup.Run(t, handler, &pulsar.ProducerMessage{Payload: []byte("tea")})
+	require.Equal(t, []string{"no luck: back after 1m0s", "no luck: dead letter: no luck"}, got[0].Strings())
+	// docs/worker.md: end
+}
+
+// Every snippet of the documentation stands in this file too, where the compiler sees it, or is a file that config reads.
+func TestSnippetsCompile(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		ctx, cancel := context.WithCancel(context.Background())
+		cancel()
+		assert.NoError(t, snippet(ctx, t.consumer))
+		for _, snippet := range []func(*redelivery.Consumer, worker.Handler) (*worker.Worker, error){snippetOfKeyOrder, snippetOfOutages} {
+			_, err := snippet(t.consumer, succeed)
+			assert.NoError(t, err)
+		}
+		_, err := snippetOfBatches(t.consumer, func(context.Context, []pulsar.Message) error { return nil })
+		assert.NoError(t, err)
+	})
+	source, err := os.ReadFile("docs_test.go")
+	require.NoError(t, err)
+	compiled := strings.ReplaceAll(string(source), "\n\t", "\n")
+	text, err := os.ReadFile("../docs/worker.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(text), "```go\n")[1:]
+	assert.Len(t, blocks, 5)
+	for _, block := range blocks {
+		code, _, _ := strings.Cut(block, "```")
+		assert.Contains(t, compiled, code)
+	}
+	_, file, _ := strings.Cut(string(text), "```yaml\n")
+	file, _, _ = strings.Cut(file, "```")
+	c, err := config.Parse([]byte(file))
+	require.NoError(t, err)
+	options, err := c.WorkerOptions("billing")
+	require.NoError(t, err)
+	assert.Len(t, options, 6)
+}

@@ -1,0 +1,251 @@
+package worker
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
+// that come meanwhile wait in its lane. A slot that wants a message gets one whose turn it is, or takes one from the Consumer.
+type lanes struct {
+	*run
+
+	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
+	byKey   map[string]*lane
+	ready   []task             // whose turn it is
+	bytes   int64              // of the messages that wait, ready ones too
+	count   int                // of them
+	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
+	idle    int                // slots that wait for wake
+	full    bool               // the hold limit was reached, and the lanes are not half empty yet
+	over    bool               // the Run is
+
+	wake chan struct{} // has one of the idle slots look again
+}
+
+// lane is a key of which there are messages.
+type lane struct {
+	key   string
+	queue []task
+	again *time.Timer // after which the one that failed is tried again; nil if none waits for that
+	tried task        // the one that failed
+}
+
+func newLanes(r *run) *lanes {
+	return &lanes{run: r, byKey: map[string]*lane{}, wake: make(chan struct{}, 1)}
+}
+
+// heldSize is what a message counts that waits, beside its payload.
+const heldSize = 512
+
+func sizeOf(msg pulsar.Message) int64 { return heldSize + int64(len(msg.Payload())) }
+
+// keyOf returns the key that Key_Shared goes by; "" for none.
+func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
+
+// next returns a message whose turn it is.
+func (l *lanes) next(ctx context.Context) (task, error) {
+	for {
+		l.mu.Lock()
+		switch {
+		case ctx.Err() != nil:
+			l.wakeOne() // in place of this slot
+			l.mu.Unlock()
+			return task{}, ctx.Err()
+		case len(l.ready) > 0:
+			t := l.ready[0]
+			l.ready[0] = task{}
+			l.ready = l.ready[1:]
+			full := l.full
+			l.waits(t, -1)
+			emptied := full && !l.full
+			l.wakeOne()
+			l.mu.Unlock()
+			if emptied {
+				l.tellPaused(false, redelivery.PauseHoldLimit)
+			}
+			if !errors.Is(l.consumer.InProgress(t.msg), redelivery.ErrNotHeld) {
+				return t, nil
+			}
+			l.forget(t) // it was settled by a handler that took too long, and so had it come again
+		case l.pulling == nil && l.bytes < l.holdLimit:
+			var pull context.Context
+			pull, l.pulling = context.WithCancel(ctx)
+			l.mu.Unlock()
+			if t, mine, err := l.pull(pull); mine || err != nil {
+				return t, err
+			}
+		default:
+			l.idle++
+			l.mu.Unlock()
+			select {
+			case <-l.wake:
+			case <-ctx.Done():
+			}
+			l.mu.Lock()
+			l.idle--
+			l.mu.Unlock()
+		}
+	}
+}
+
+// pull takes a message from the Consumer. It is the caller's if no other of its key is before it.
+func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
+	msg, err := l.consumer.Receive(ctx)
+	if err != nil && ctx.Err() != nil {
+		msg, err = nil, nil // there is something else to look at
+	}
+	if t.msg = msg; msg != nil && keyOf(msg) != "" {
+		t.beat = l.heartbeat(msg, time.Time{})
+	}
+	l.mu.Lock()
+	l.pulling()
+	l.pulling = nil
+	if msg != nil {
+		mine = l.enter(&t)
+	}
+	filled := !l.full && l.bytes >= l.holdLimit
+	l.full = l.full || filled
+	l.wakeOne()
+	l.mu.Unlock()
+	if filled {
+		l.tellPaused(true, redelivery.PauseHoldLimit)
+		l.logger.Warn("worker: the hold limit is reached: no more messages are taken until some of their keys go on",
+			append(l.who(), "limit", l.holdLimit)...)
+	}
+	return t, mine, err
+}
+
+// enter puts a message into its lane, and reports whether it is the first there. The caller holds mu.
+func (l *lanes) enter(t *task) bool {
+	key := keyOf(t.msg)
+	if key == "" {
+		return true
+	}
+	if t.lane = l.byKey[key]; t.lane == nil {
+		t.lane = &lane{key: key}
+		l.byKey[key] = t.lane
+		return true
+	}
+	t.lane.queue = append(t.lane.queue, *t)
+	l.waits(*t, 1)
+	return false
+}
+
+// keep has a message that failed wait until it is tried again, and its key with it.
+func (l *lanes) keep(t task, o outcome) {
+	d, err := l.consumer.Delivery(t.counted())
+	if err == nil {
+		err = l.renew(&t)
+	}
+	if err != nil {
+		l.leave(t, "it failed, and is no longer held", err)
+		l.forget(t)
+		return
+	}
+	if o.verb == nack {
+		o.delay = d.NackDelay
+	}
+	t.more++
+	l.mu.Lock()
+	over := l.over
+	if !over {
+		l.waits(t, 1)
+		t.lane.tried = t
+		t.lane.again = time.AfterFunc(o.delay, func() { l.due(t.lane) })
+	}
+	l.mu.Unlock()
+	if over {
+		t.beat.stop()
+		l.leave(t, "it failed after Run returned", o.err)
+	}
+}
+
+// due ends the waiting of a message that failed.
+func (l *lanes) due(of *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return
+	}
+	l.turn(of.tried)
+	of.tried, of.again = task{}, nil
+}
+
+// free lets the next message of a lane go on.
+func (l *lanes) free(of *lane) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(of.queue) == 0 {
+		delete(l.byKey, of.key)
+		return
+	}
+	l.turn(of.queue[0])
+	of.queue[0] = task{}
+	of.queue = of.queue[1:]
+}
+
+// turn makes a message ready for a slot. The caller holds mu.
+func (l *lanes) turn(t task) {
+	l.ready = append(l.ready, t)
+	if l.idle == 0 && l.pulling != nil {
+		l.pulling() // or nobody would notice
+	}
+	l.wakeOne()
+}
+
+func (l *lanes) wakeOne() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+// waits counts a message that begins (1) or ends (-1) to wait. The caller holds mu.
+func (l *lanes) waits(t task, n int) {
+	l.count += n
+	l.bytes += int64(n) * sizeOf(t.msg)
+	l.full = l.full && l.bytes > l.holdLimit/2
+}
+
+func (l *lanes) waiting() (messages int, bytes int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count, l.bytes
+}
+
+// abandon leaves what waits to the broker.
+func (l *lanes) abandon() {
+	l.mu.Lock()
+	left := l.ready
+	for _, of := range l.byKey {
+		left = append(left, of.queue...)
+		if of.again != nil {
+			of.again.Stop()
+			left = append(left, of.tried)
+		}
+	}
+	l.over = true
+	full := l.full
+	l.full = false
+	l.mu.Unlock()
+	for _, t := range left {
+		t.beat.stop()
+	}
+	if full {
+		l.tellPaused(false, redelivery.PauseHoldLimit)
+	}
+	if len(left) > 0 {
+		l.counts.left.Add(uint64(len(left)))
+		l.logger.LogAttrs(l.lasting, slog.LevelWarn, "worker: messages that waited for their keys are left to the broker",
+			slog.Int("messages", len(left)))
+	}
+}

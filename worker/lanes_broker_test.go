@@ -1,0 +1,131 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// TestKeyOrderAtABroker has workers that join and leave a subscription, and handlers that fail: no message of a key is handled
+// before all that were published before it have succeeded, and on Key_Shared and Exclusive none together with another of its key, and
+// none again. Where Failover changes the active consumer, the new one gets what handlers of the old one are at work on.
+func TestKeyOrderAtABroker(t *testing.T) {
+	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
+		"Exclusive": pulsar.Exclusive, "Exclusive, in process, connections drop": pulsar.Exclusive} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			drops := strings.Contains(name, "drop")
+			var s *site
+			if drops {
+				s = newSiteInProcess(t)
+			} else {
+				s = newSite(t)
+			}
+			const keys, each = 10, 100
+			var mu sync.Mutex
+			succeeded, calls := map[string]int{}, 0 // how many of a key
+			active, together, again := map[string]int{}, 0, 0
+			handler := func(_ context.Context, msg pulsar.Message) error {
+				var n int
+				_, _ = fmt.Sscan(string(msg.Payload()), &n)
+				mu.Lock()
+				calls++
+				switch active[msg.Key()]++; {
+				case n > succeeded[msg.Key()]:
+					t.Errorf("message %d of key %s is handled after %d", n, msg.Key(), succeeded[msg.Key()])
+				case n < succeeded[msg.Key()]:
+					again++
+				case active[msg.Key()] > 1:
+					together++
+				}
+				mu.Unlock()
+				time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				active[msg.Key()]--
+				if rand.IntN(3) == 0 {
+					return errTest
+				}
+				if n == succeeded[msg.Key()] {
+					succeeded[msg.Key()]++
+				}
+				return nil
+			}
+			first := s.subscribe(pulsar.ConsumerOptions{Type: kind})
+			first.Close()
+			producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true})
+			require.NoError(t, err)
+			defer producer.Close()
+			for n := range each {
+				for key := range keys {
+					producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: fmt.Sprint(key)},
+						func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(t, err) })
+				}
+			}
+			require.NoError(t, producer.FlushWithCtx(context.Background()))
+			consumers := 3
+			if kind == pulsar.Exclusive {
+				consumers = 1
+			}
+			finished := func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				for key := range keys {
+					if succeeded[fmt.Sprint(key)] < each {
+						return false
+					}
+				}
+				return true
+			}
+			deadline := time.Now().Add(time.Minute)
+			var all sync.WaitGroup
+			if drops {
+				all.Go(func() {
+					for !finished() && time.Now().Before(deadline) {
+						time.Sleep(time.Duration(50+rand.IntN(200)) * time.Millisecond)
+						s.inProcess.DropConnections()
+					}
+				})
+			}
+			var joined atomic.Int32
+			for range consumers {
+				all.Go(func() {
+					for !finished() && time.Now().Before(deadline) {
+						c := s.subscribe(pulsar.ConsumerOptions{Type: kind, ReceiverQueueSize: 20},
+							redelivery.WithNackRedeliveryDelay(10*time.Millisecond), redelivery.WithAckTimeout(10*time.Second))
+						w, err := worker.New(c, handler, worker.WithKeyOrder(), worker.WithConcurrency(4), worker.WithLogger(quiet))
+						if !assert.NoError(t, err) {
+							return
+						}
+						ctx, cancel := context.WithTimeout(context.Background(), time.Duration(200+rand.IntN(600))*time.Millisecond)
+						joined.Add(1)
+						assert.NoError(t, w.Run(ctx))
+						cancel()
+						c.Close()
+					}
+				})
+			}
+			all.Wait()
+			require.True(t, finished(), "%v", succeeded)
+			t.Logf("%d calls for %d messages, %d consumers came and went, together %d, again %d", calls, keys*each, joined.Load(), together, again)
+			if kind != pulsar.Failover {
+				require.Zero(t, together)
+			}
+			if kind != pulsar.Failover && !drops { // with a connection the acknowledgements of the consumer before may be lost
+				require.Zero(t, again)
+			}
+		})
+	}
+}

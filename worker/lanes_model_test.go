@@ -1,0 +1,259 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"pgregory.net/rapid"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+)
+
+// crew is a random run of workers with key order, that join and leave a subscription.
+type crew struct {
+	kind          pulsar.SubscriptionType
+	concurrency   int
+	batch         worker.Batch // zero for a Handler
+	holdLimit     int64
+	ackTimeout    time.Duration // 0 for none
+	drain         time.Duration
+	maxDeliveries uint32 // 0 for no dead letter topic
+	shifts        []span // of a worker each
+	drops         []time.Duration
+	messages      []keyed
+}
+
+// keyed is a message whose handler fails some times.
+type keyed struct {
+	at, takes time.Duration
+	key       string
+	fails     int
+	how       result // fails, retryAfter, panics or, the last time, permanent
+}
+
+// end is when all is to be done, but for the last worker.
+const end = 5 * time.Minute
+
+func drawCrew(t *rapid.T) crew {
+	c := crew{
+		kind:        rapid.SampledFrom([]pulsar.SubscriptionType{pulsar.KeyShared, pulsar.Failover}).Draw(t, "type"),
+		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
+		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3}, {MaxMessages: 5, MaxWait: 2 * time.Second}}).
+			Draw(t, "batch"),
+		holdLimit:     rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "holdLimit"),
+		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 6 * time.Second}).Draw(t, "ackTimeout"),
+		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
+		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),
+		shifts:        []span{{end, end + time.Hour}}, // which all is to be done in
+	}
+	for i := range rapid.IntRange(1, 5).Draw(t, "shifts") {
+		from := time.Duration(rapid.IntRange(0, 3000).Draw(t, "from"))*tick + time.Duration(i+1)*time.Millisecond
+		c.shifts = append(c.shifts, span{from, from + time.Duration(rapid.IntRange(0, 3000).Draw(t, "for"))*tick})
+	}
+	for range rapid.IntRange(0, 2).Draw(t, "drops") {
+		c.drops = append(c.drops, time.Duration(rapid.IntRange(0, 6000).Draw(t, "drop"))*tick+500*time.Microsecond)
+	}
+	keys := rapid.SampledFrom([][]string{{"a"}, {"a", "a", "a", "a", "b"}, {"a", "b", "c", "d", "e", "f"}, {"a", "b", ""}}).Draw(t, "keys")
+	for range rapid.IntRange(1, 30).Draw(t, "messages") {
+		c.messages = append(c.messages, keyed{
+			at:    time.Duration(rapid.IntRange(0, 2000).Draw(t, "at")) * tick,
+			takes: time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50, 300}).Draw(t, "takes")) * tick,
+			key:   rapid.SampledFrom(keys).Draw(t, "key"),
+			fails: rapid.SampledFrom([]int{0, 0, 0, 1, 2, 5}).Draw(t, "fails"),
+			how:   rapid.SampledFrom([]result{fails, fails, permanent, retryAfter, panics}).Draw(t, "how"),
+		})
+	}
+	return c
+}
+
+// run of a message by a worker.
+type turn struct {
+	msg, worker  int
+	began, ended time.Duration // ended is -1 while it goes on
+}
+
+type watchedCrew struct {
+	crew
+	began  time.Time
+	broker *virtual.Broker
+
+	mu     sync.Mutex
+	turns  []*turn
+	failed map[int]int
+	done   map[int]bool // succeeded, or failed for good
+	wrong  []string
+}
+
+func (m *watchedCrew) errorf(format string, args ...any) {
+	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
+}
+
+// handle is the handler of a worker.
+func (m *watchedCrew) handle(of int, ctx context.Context, msgs []pulsar.Message) error {
+	var turns []*turn
+	var takes time.Duration
+	m.mu.Lock()
+	for _, msg := range msgs {
+		tn := &turn{worker: of, began: time.Since(m.began), ended: -1}
+		_, _ = fmt.Sscan(string(msg.Payload()), &tn.msg)
+		m.check(tn, msg)
+		turns, m.turns = append(turns, tn), append(m.turns, tn)
+		takes = max(takes, m.messages[tn.msg].takes)
+	}
+	m.mu.Unlock()
+	select {
+	case <-time.After(takes):
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	errs := worker.BatchError{}
+	for i, tn := range turns {
+		tn.ended = time.Since(m.began)
+		msg := m.messages[tn.msg]
+		switch {
+		case ctx.Err() != nil:
+			errs[i] = ctx.Err()
+		case m.failed[tn.msg] == msg.fails:
+			m.done[tn.msg] = true
+		default:
+			m.failed[tn.msg]++
+			switch err := errors.New("no luck"); {
+			case msg.how == retryAfter:
+				errs[i] = worker.RetryAfter(retryDelay, err)
+			case msg.how == permanent && m.failed[tn.msg] == msg.fails:
+				errs[i] = worker.Permanent(err)
+			case msg.how == panics && len(msgs) == 1:
+				defer panic(err)
+			default:
+				errs[i] = err
+			}
+		}
+	}
+	return errs
+}
+
+// check checks a turn that begins: those before it of its key are over, and settled. The caller holds mu.
+func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
+	key := m.messages[tn.msg].key
+	if key == "" {
+		return
+	}
+	for _, other := range m.turns {
+		if m.messages[other.msg].key != key {
+			continue
+		}
+		if other.ended < 0 {
+			m.errorf("message %d of key %s is handled by worker %d at %v, while %d is by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+		}
+		if m.broker.Entry(fmt.Sprint(other.msg)) > int(msg.ID().EntryID()) {
+			m.errorf("message %d of key %s is handled by worker %d at %v, after %d was by %d", tn.msg, key, tn.worker, tn.began, other.msg, other.worker)
+		}
+	}
+	if m.done[tn.msg] {
+		m.errorf("message %d of key %s is handled by worker %d at %v, although it succeeded", tn.msg, key, tn.worker, tn.began)
+	}
+}
+
+func TestKeyOrderModel(t *testing.T) {
+	rapid.Check(t, func(rt *rapid.T) {
+		c := drawCrew(rt)
+		var wrong []string
+		synctest.Test(t, func(*testing.T) { wrong = c.run() })
+		if len(wrong) > 0 {
+			rt.Fatal(strings.Join(wrong, "\n"))
+		}
+	})
+}
+
+func (c crew) run() []string {
+	m := &watchedCrew{crew: c, began: time.Now(), broker: &virtual.Broker{}, failed: map[int]int{}, done: map[int]bool{}}
+	for n, msg := range c.messages {
+		time.AfterFunc(msg.at, func() {
+			m.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: msg.key})
+		})
+	}
+	for _, at := range c.drops {
+		time.AfterFunc(at, func() {
+			if m.broker.Consumers() == 1 { // another would get what a handler is at work on
+				m.broker.Reconnect()
+			}
+		})
+	}
+	var all sync.WaitGroup
+	for i, s := range c.shifts {
+		all.Go(func() {
+			time.Sleep(s.from)
+			if err := m.work(i, s.to-s.from); err != nil {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.errorf("worker %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
+	m.checkEnd()
+	return m.wrong
+}
+
+// work is the shift of a worker.
+func (m *watchedCrew) work(i int, shift time.Duration) error {
+	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: m.kind}
+	if m.maxDeliveries > 0 {
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: m.maxDeliveries}
+	}
+	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay)}
+	if m.ackTimeout > 0 {
+		options = append(options, redelivery.WithAckTimeout(m.ackTimeout))
+	}
+	consumer, err := redelivery.Subscribe(m.broker, opts, options...)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	workerOptions := []worker.Option{worker.WithKeyOrder(), worker.WithHoldLimit(m.holdLimit), worker.WithLogger(quiet),
+		worker.WithConcurrency(m.concurrency), worker.WithDrainTimeout(m.drain)}
+	w, err := worker.NewBatch(consumer, func(ctx context.Context, msgs []pulsar.Message) error {
+		return m.handle(i, ctx, msgs)
+	}, m.batch, workerOptions...)
+	if m.batch == (worker.Batch{}) {
+		w, err = worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
+			return m.handle(i, ctx, []pulsar.Message{msg}).(worker.BatchError)[0]
+		}, workerOptions...)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), shift)
+	defer cancel()
+	return w.Run(ctx)
+}
+
+// checkEnd checks that every message was settled.
+func (m *watchedCrew) checkEnd() {
+	acked := m.broker.Acked("orders")
+	dead := map[string]int{}
+	for _, letter := range m.broker.Published(deadLetters) {
+		dead[string(letter.Payload)]++
+	}
+	for n, msg := range m.messages {
+		payload := fmt.Sprint(n)
+		wantDead := m.maxDeliveries > 0 && msg.fails > 0 && (msg.how == permanent || msg.fails >= int(m.maxDeliveries))
+		switch {
+		case !slices.Contains(acked, payload):
+			m.errorf("message %d of key %s is left: failed %d times", n, msg.key, m.failed[n])
+		case dead[payload] > 1, dead[payload] == 1 && !wantDead && m.failed[n] < int(m.maxDeliveries), dead[payload] == 1 == m.done[n]:
+			m.errorf("message %d of key %s: failed %d times, succeeded %v, dead letters %d", n, msg.key, m.failed[n], m.done[n], dead[payload])
+		}
+	}
+}

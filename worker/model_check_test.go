@@ -1,0 +1,299 @@
+package worker_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+)
+
+// checkBatch checks a batch against its limits.
+func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
+	most, bytes := m.batch.MaxMessages, 0
+	if most == 0 {
+		most = 100
+	}
+	for i, msg := range msgs {
+		if bytes += len(msg.Payload()); i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
+			m.errorf("a batch of %d messages has %d bytes with %d of them", len(msgs), bytes, i+1)
+		}
+	}
+	if len(msgs) > most {
+		m.errorf("a batch of %d messages, want %d", len(msgs), most)
+	}
+}
+
+// stop returns when nothing more is to be taken.
+func (m *watched) stop() (at time.Duration, lost bool) {
+	for _, e := range m.events {
+		if e.what == "give up" && e.at < m.done {
+			return e.at, true
+		}
+	}
+	return m.done, false
+}
+
+// happened reports whether there was an event until a time.
+func (m *watched) happened(what string, until time.Duration) bool {
+	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == what && e.at <= until })
+}
+
+// check compares what happened until Run returned with what may happen.
+func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.Duration, runErr error) {
+	active := m.look()
+	stop, lost := m.stop()
+	if returned < stop || returned > m.done+m.drain+5*time.Second {
+		m.errorf("done at %v, or %v, Run returned at %v: %v", stop, m.done, returned, runErr)
+	}
+	isLost := runErr != nil && strings.Contains(runErr.Error(), "the consumer is lost")
+	if isLost && !lost || lost && !isLost && returned < m.done { // slots that are all busy until then do not find out
+		m.errorf("lost: %v, but Run's error: %v", lost, runErr)
+	}
+	for n, msg := range m.messages {
+		m.checkMessage(n, msg, broker, returned, runErr)
+	}
+	m.checkOrder(broker, returned)
+	m.checkEnd(broker, returned)
+	paused := time.Duration(-1)
+	for _, e := range append(m.events, event{returned, "resume"}) {
+		switch {
+		case e.what == "pause" && paused < 0:
+			paused = e.at
+		case e.what == "resume" && paused >= 0:
+			for _, a := range m.seen {
+				if a.began > paused && a.began < e.at {
+					m.errorf("message %d was handled at %v, paused from %v to %v", a.msg, a.began, paused, e.at)
+				}
+			}
+			paused = -1
+		}
+	}
+	if n := w.State().InFlight; n < active || n > active && m.batch == (worker.Batch{}) {
+		m.errorf("%d in flight, %d handlers at work", n, active)
+	}
+}
+
+func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, returned time.Duration, runErr error) {
+	stop, lost := m.stop()
+	var of []attempt
+	for _, a := range m.seen {
+		if a.msg == n {
+			of = append(of, a)
+		}
+	}
+	acked := false
+	for _, payload := range broker.Acked("orders") {
+		acked = acked || payload == fmt.Sprint(n)
+	}
+	dead, reason := 0, ""
+	for _, letter := range broker.Published(deadLetters) {
+		if string(letter.Payload) == fmt.Sprint(n) {
+			dead++
+			reason = letter.Properties["EXCEPTION_MESSAGE"]
+		}
+	}
+	badAcks, badSends := m.happened("acks fail", returned), m.happened("sends fail", returned)
+	if dead > 0 && m.maxDeliveries == 0 {
+		m.errorf("message %d: a dead letter without a topic for it", n)
+	}
+	if len(of) == 0 {
+		if acked || dead > 0 {
+			m.errorf("message %d was not handled, but acked %v, dead letters %d", n, acked, dead)
+		}
+		return
+	}
+	overtaken := false // the ack timeout was over while a handler was at work
+	for i, a := range of {
+		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the hold limit nobody receives who would find out
+			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
+		}
+		ended := a.ended
+		if ended < 0 {
+			ended = returned
+		}
+		renewed := m.timeout
+		overtaken = overtaken || m.ackTimeout > 0 && ended-a.began >= renewed+m.ackTimeout-m.ackTimeout/3
+		m.checkContext(a)
+		if i == len(of)-1 {
+			break
+		}
+		next := of[i+1]
+		if overtaken {
+			continue
+		}
+		if m.expired(a) && m.maxDeliveries > 0 && !badAcks && !badSends {
+			m.errorf("message %d was handled at %v, though it was too old at %v", n, next.began, a.ended)
+		}
+		var delay time.Duration
+		switch a.does.returns {
+		case succeeds:
+			if !badAcks {
+				m.errorf("message %d was handled after it succeeded, at %v", n, next.began)
+			}
+			continue
+		case permanent:
+			if m.maxDeliveries > 0 && !badAcks && !badSends {
+				m.errorf("message %d was handled after a permanent error, at %v", n, next.began)
+			}
+			delay = nackDelay
+		case retryAfter:
+			if delay = retryDelay; badSends { // the dead letter of a last delivery is tried again by the policy
+				delay = nackDelay
+			}
+		default:
+			delay = nackDelay
+		}
+		if m.maxDeliveries > 0 && uint32(i)+1 >= m.maxDeliveries && !badSends && !badAcks {
+			m.errorf("message %d was handled %d times", n, i+2)
+		}
+		if next.began < ended+delay && !badAcks {
+			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)
+		}
+	}
+	if dead > 1 && !badAcks {
+		m.errorf("message %d: %d dead letters", n, dead)
+	}
+	last := of[len(of)-1]
+	named := runErr != nil && strings.Contains(runErr.Error(), fmt.Sprintf("message 1:%d:", broker.Entry(fmt.Sprint(n))))
+	named = named || runErr != nil && strings.Contains(runErr.Error(), "more") // of a batch
+	if last.ended < 0 {
+		if !named || !lost && returned < stop+m.drain+5*time.Second {
+			m.errorf("message %d is stuck, Run returned at %v: %v", n, returned, runErr)
+		}
+		return
+	}
+	tie := last.ctxEnded < 0 && last.ended == m.done+m.drain // the handler ends at the very end of the drain
+	if overtaken || badAcks || badSends || tie || m.happened("give up", returned) {
+		return
+	}
+	if named && m.batch == (worker.Batch{}) {
+		m.errorf("message %d is not stuck, but Run's error names it: %v", n, runErr)
+	}
+	want := last.reason
+	wantAcked, wantDead := false, false
+	switch last.does.returns {
+	case succeeds:
+		wantAcked = true
+	case permanent:
+		wantDead = m.maxDeliveries > 0
+	case panics:
+		want = "panic: " + want
+		fallthrough
+	default:
+		if last.does.returns == exits {
+			want = "the handler called runtime.Goexit"
+		}
+		wantDead = m.maxDeliveries > 0 && !last.afterDrain && (uint32(len(of)) >= m.maxDeliveries || m.expired(last))
+		if m.expired(last) {
+			want = fmt.Sprintf("older than %v: %s", m.maxAge, want)
+		}
+	}
+	if acked != (wantAcked || wantDead) || (dead == 1) != wantDead || wantDead && reason != want {
+		m.errorf("message %d: handled %d times, the last returned %v after the drain %v: acked %v, dead letters %d, reason %q, want %v %v %q",
+			n, len(of), last.does.returns, last.afterDrain, acked, dead, reason, wantAcked, wantDead, want)
+	}
+}
+
+// checkOrder checks that of a key one message at a time was handled, and none before those that were published before it.
+func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
+	if !m.keyOrder || m.happened("acks fail", returned) || m.overtook(returned) {
+		return
+	}
+	last := map[string]attempt{} // by key
+	for _, a := range m.seen {
+		key := m.messages[a.msg].key
+		before, ok := last[key]
+		last[key] = a
+		if !ok || key == "" {
+			continue
+		}
+		if before.ended < 0 || before.ended > a.began {
+			m.errorf("messages %d and %d of key %s were handled together at %v", before.msg, a.msg, key, a.began)
+		}
+		if broker.Entry(fmt.Sprint(before.msg)) > broker.Entry(fmt.Sprint(a.msg)) {
+			m.errorf("message %d of key %s was handled at %v, before %d", before.msg, key, before.began, a.msg)
+		}
+	}
+}
+
+// checkEnd checks that nothing was forgotten: if nothing happened for long, there was nothing left to do.
+func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
+	const long = 30 * time.Second // more than any delay
+	busy, paused := time.Duration(0), false
+	for _, msg := range m.messages {
+		busy = max(busy, msg.at)
+	}
+	for _, a := range m.seen {
+		if a.ended < 0 {
+			return
+		}
+		busy = max(busy, a.ended)
+	}
+	for _, e := range m.events {
+		busy = max(busy, e.at)
+		paused = e.what == "pause" || paused && e.what != "resume"
+	}
+	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+long < m.done &&
+		len(broker.Unacked()) > 0 {
+		m.errorf("nothing happened from %v to %v, but %v is left", busy, m.done, broker.Unacked())
+	}
+}
+
+// overtook reports whether a handler was at work longer than the ack timeout allows.
+func (m *watched) overtook(returned time.Duration) bool {
+	return slices.ContainsFunc(m.seen, func(a attempt) bool {
+		if a.ended < 0 {
+			a.ended = returned
+		}
+		return m.ackTimeout > 0 && a.ended-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
+	})
+}
+
+// expired reports whether a message was too old to be tried again after an attempt.
+func (m *watched) expired(a attempt) bool {
+	return m.maxAge > 0 && a.ended-m.messages[a.msg].at > m.maxAge
+}
+
+// checkContext checks when the context of a handler ended.
+func (m *watched) checkContext(a attempt) {
+	stop, lost := m.stop()
+	if lost || !a.does.heeds || a.does.stuck || a.ended < 0 {
+		return
+	}
+	end := stop + m.drain
+	if m.timeout > 0 {
+		end = min(end, a.began+m.timeout)
+	}
+	if end = max(end, a.began); a.ctxEnded >= 0 && a.ctxEnded != end || a.ctxEnded < 0 && end < a.ended {
+		m.errorf("message %d, handled from %v to %v: its context ended at %v, want %v", a.msg, a.began, a.ended, a.ctxEnded, end)
+	}
+}
+
+// look takes a copy of what happened until now, and returns how many handlers are at work.
+func (m *watched) look() (active int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen = nil
+	for _, a := range m.attempts {
+		m.seen = append(m.seen, *a)
+	}
+	return m.active
+}
+
+// checkAfter checks that nothing is handled after Run returned.
+func (m *watched) checkAfter(returned time.Duration) {
+	m.look()
+	for _, a := range m.seen {
+		if a.began > returned {
+			m.errorf("message %d was handled at %v, Run returned at %v", a.msg, a.began, returned)
+		}
+		if a.ended < 0 {
+			m.errorf("message %d is being handled after all were released", a.msg)
+		}
+	}
+}

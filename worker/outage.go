@@ -1,0 +1,159 @@
+package worker
+
+import (
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// failures counts those among the last messages.
+type failures struct {
+	window int
+	ratio  float64
+	recent []bool // whether each failed; a ring once there are window
+	next   int    // in the ring
+	failed int
+}
+
+// note adds a message, and reports whether too many failed.
+func (f *failures) note(failed bool) bool {
+	if len(f.recent) < f.window {
+		f.recent = append(f.recent, failed)
+	} else {
+		if f.recent[f.next] {
+			f.failed--
+		}
+		f.recent[f.next] = failed
+		f.next = (f.next + 1) % f.window
+	}
+	if failed {
+		f.failed++
+	}
+	return len(f.recent) == f.window && float64(f.failed) >= f.ratio*float64(f.window)
+}
+
+func (f *failures) clear() { f.recent, f.next, f.failed = f.recent[:0], 0, 0 }
+
+// outage begins when too many messages fail. As long as it lasts the slots try theirs one at a time.
+type outage struct {
+	*run
+	probing chan struct{} // held by the slot that tries its messages
+
+	mu       sync.Mutex    // guards what follows
+	failures failures      // before the outage
+	over     chan struct{} // closed when the outage is over; nil while there is none
+	began    time.Time
+	tries    uint32
+	asked    time.Duration // by the RetryAfter of the last try
+
+	abandoned bool // since Run ended
+}
+
+func newOutage(r *run) *outage {
+	return &outage{run: r, probing: make(chan struct{}, 1), failures: failures{window: r.window, ratio: r.ratio}}
+}
+
+// current returns a channel that is closed when the outage is over; nil if there is none.
+func (o *outage) current() chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.over
+}
+
+// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then report must follow. Its error
+// says that nothing is to be tried any more.
+func (o *outage) wait() (probe bool, err error) {
+	for {
+		over := o.current()
+		if over == nil {
+			_, err := o.valve.wait(o.taking)
+			return false, err
+		}
+		select {
+		case o.probing <- struct{}{}:
+		case <-over:
+			continue
+		case <-o.taking.Done():
+			return false, o.taking.Err()
+		}
+		if o.current() == over {
+			if err := o.waitToTry(); err == nil {
+				return true, nil
+			}
+		}
+		<-o.probing
+	}
+}
+
+// waitToTry waits for the pause before the next try, and while the Worker is paused.
+func (o *outage) waitToTry() error {
+	o.mu.Lock()
+	tries, pause := o.tries, time.Duration(0)
+	asked := o.asked
+	o.mu.Unlock()
+	if err := o.protect(func() error { pause = o.pause.Next(tries); return nil }); err != nil {
+		pause = time.Minute
+	}
+	timer := time.NewTimer(max(pause, asked))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-o.taking.Done():
+	}
+	_, err := o.valve.wait(o.taking)
+	return err
+}
+
+// report notes how the handler did, and lets the next slot try if the caller did. It reports whether there is an outage, so that
+// what failed is to be tried again.
+func (o *outage) report(probe bool, outcomes []outcome) bool {
+	o.mu.Lock()
+	before, began := o.over, o.began
+	for _, out := range outcomes {
+		switch failed := out.retries(); {
+		case out.verb == dead, o.abandoned:
+		case o.over == nil:
+			if o.failures.note(failed) {
+				o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, out.delay
+				o.failures.clear()
+			}
+		case !probe: // it was called before the outage began
+		case failed:
+			o.tries++
+			o.asked = out.delay
+		default:
+			close(o.over)
+			o.over = nil
+		}
+	}
+	after, tries := o.over, o.tries
+	o.mu.Unlock()
+	switch {
+	case after != nil && before == nil:
+		o.tellPaused(true, redelivery.PauseOutage)
+		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
+			append(o.who(), "window", o.failures.window, "ratio", o.failures.ratio)...)
+	case after == nil && before != nil:
+		o.tellPaused(false, redelivery.PauseOutage)
+		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
+	case probe && after != nil:
+		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
+	}
+	if probe {
+		<-o.probing
+	}
+	return after != nil
+}
+
+// abandon ends an outage that nobody tries to end any more.
+func (o *outage) abandon() {
+	o.mu.Lock()
+	over := o.over
+	o.over, o.abandoned = nil, true
+	o.mu.Unlock()
+	if over != nil {
+		close(over)
+		o.tellPaused(false, redelivery.PauseOutage)
+	}
+}

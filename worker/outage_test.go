@@ -1,0 +1,256 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+func TestInvalidPauseOnFailure(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		pause := backoff.Fixed(time.Second)
+		for want, option := range map[string]worker.Option{
+			"window is 0, want 1 or more":                   worker.WithPauseOnFailure(0, 0.5, pause),
+			"ratio is 0, want more than 0, and at most 1":   worker.WithPauseOnFailure(1, 0, pause),
+			"ratio is 1.1, want more than 0, and at most 1": worker.WithPauseOnFailure(1, 1.1, pause),
+			"policy is nil":           worker.WithPauseOnFailure(1, 1, nil),
+			"Fixed delay is -1ns":     worker.WithPauseOnFailure(1, 1, backoff.Fixed(-1)),
+			"Func is nil":             worker.WithPauseOnFailure(1, 1, backoff.Func(nil)),
+			"Exponential.Min is -1ns": worker.WithPauseOnFailure(1, 1, backoff.Exponential{Min: -1}),
+		} {
+			_, err := worker.New(t.consumer, succeed, option)
+			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+			require.ErrorContains(t, err, want)
+		}
+	})
+}
+
+// While the database is down one message is tried after each pause, and none is nacked.
+func TestOutage(t *testing.T) {
+	virtually(t, withDeadLetters(2), func(t *rig) {
+		for n := range 20 {
+			t.publish(fmt.Sprint(n))
+		}
+		began := time.Now()
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			if up := time.Since(began) >= 10*time.Second; !up {
+				return errTest
+			}
+			return nil
+		}, worker.WithPauseOnFailure(4, 0.75, backoff.Exponential{Min: time.Second, Max: 4 * time.Second}), worker.WithConcurrency(1))
+		t.sleep(5 * time.Second)
+		require.True(t, w.State().Outage)
+		require.Equal(t, 1, w.State().InFlight)
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, 0, 0, 0, time.Second, 3 * time.Second, 7 * time.Second, 11 * time.Second}, calls.times()[:8])
+		require.Equal(t, []string{"3", "3", "3", "3"}, calls.what[4:8]) // the others failed once before that, and were nacked
+		for _, at := range calls.times()[8 : 8+16] {
+			require.Equal(t, 11*time.Second, at)
+		}
+		require.Empty(t, t.letters())
+		require.Equal(t, worker.State{Succeeded: 20, Failed: 3}, w.State())
+		require.Contains(t, t.log.String(), "most messages fail")
+		require.Contains(t, t.log.String(), "all go on\" consumer=virtual subscription=billing after=11s tries=4")
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+func TestOutageDetails(t *testing.T) {
+	const later = 30 * time.Second
+	for name, c := range map[string]struct {
+		errs        []error // of one call after the other; nil from then on
+		concurrency int
+		takes       time.Duration
+		messages    int
+		calls       []time.Duration
+		state       worker.State
+	}{
+		"a ratio that is not reached": {
+			[]error{errTest, nil, nil, errTest, nil, nil}, 1, 0, 6,
+			[]time.Duration{0, 0, 0, 0, 0, 0, time.Minute, time.Minute}, worker.State{Succeeded: 6, Failed: 2},
+		},
+		"permanent errors do not count, nor end it": {
+			[]error{worker.Permanent(errTest), errTest, worker.Permanent(errTest), errTest, worker.Permanent(errTest)}, 1, 0, 6,
+			[]time.Duration{0, 0, 0, 0, time.Second, 2 * time.Second, 2 * time.Second, time.Minute},
+			worker.State{Succeeded: 3, Failed: 1, Permanent: 3},
+		},
+		"retry after makes the pause longer": {
+			[]error{errTest, worker.RetryAfter(later, errTest), worker.RetryAfter(later, errTest), nil}, 1, 0, 2,
+			[]time.Duration{0, 0, later, 2 * later, time.Minute}, worker.State{Succeeded: 2, Failed: 1},
+		},
+		"what is under way is kept too": {
+			[]error{errTest, errTest, errTest, errTest}, 4, 100 * time.Millisecond, 4,
+			[]time.Duration{0, 0, 0, 0, 1100 * time.Millisecond, 1200 * time.Millisecond, 1200 * time.Millisecond, time.Minute + 100*time.Millisecond},
+			worker.State{Succeeded: 4, Failed: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(5), func(t *rig) {
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					n := calls.note(msg)
+					time.Sleep(c.takes)
+					if n > len(c.errs) {
+						return nil
+					}
+					return c.errs[n-1]
+				}, worker.WithPauseOnFailure(2, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(c.concurrency))
+				for n := range c.messages {
+					t.publish(fmt.Sprint(n))
+				}
+				t.sleep(time.Hour)
+				require.NoError(t, stop())
+				require.Equal(t, c.calls, calls.times())
+				require.Equal(t, c.state, w.State())
+			}, redelivery.WithAckTimeout(3*time.Second))
+		})
+	}
+}
+
+func TestOutageAtADrain(t *testing.T) {
+	virtually(t, withDeadLetters(2), func(t *rig) {
+		t.publish("a")
+		t.publish("b")
+		t.publish("c")
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return errTest },
+			worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Minute)), worker.WithConcurrency(2))
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{Outage: true, InFlight: 2}, w.State())
+		began := time.Now()
+		require.NoError(t, stop())
+		require.Zero(t, time.Since(began))
+		require.EqualValues(t, 2, w.State().Left)
+		require.Len(t, t.broker.Unacked(), 3)
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// In an outage one message of a batch is tried, by itself; then the others together.
+func TestOutageOfBatches(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		for _, payload := range []string{"a", "b", "c", "d"} {
+			t.publish(payload)
+		}
+		var got []string
+		began := time.Now()
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 4}, func(_ context.Context, msgs []pulsar.Message) error {
+			got = append(got, fmt.Sprint(time.Since(began), " ", text(msgs)))
+			switch len(got) {
+			case 1:
+				return worker.BatchError{1: errTest, 2: errTest, 3: errTest}
+			case 2:
+				return errTest
+			}
+			return nil
+		}, worker.WithPauseOnFailure(2, 0.5, backoff.Fixed(time.Second)), worker.WithConcurrency(1))
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"0s a b c d", "1s b", "2s b", "2s c d"}, got)
+	})
+}
+
+func TestOutageWhilePaused(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				return errTest
+			}
+			return nil
+		}, worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))
+		t.publish("a")
+		t.sleep(0)
+		w.Pause()
+		t.sleep(time.Hour)
+		w.Resume()
+		t.sleep(time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Hour}, calls.times())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// TestTwoMinutesDown has a database that is down for two of five minutes in which 10,000 messages come, with plain nacks and with
+// a pause on failure.
+func TestTwoMinutesDown(t *testing.T) {
+	const pause = 10 * time.Second
+	plain := runDowntime(t)
+	paused := runDowntime(t, worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: pause}))
+	for name, r := range map[string]downtimeResult{"plain nacks": plain, "with a pause": paused} {
+		t.Logf("%s: %d calls while it was down, %d dead letters, the next success %v after it was up again, all done %v after",
+			name, r.down, r.dead, r.back, r.done)
+	}
+	require.Zero(t, paused.dead)
+	require.Positive(t, plain.dead)
+	require.Less(t, paused.down, plain.down/10)
+	require.LessOrEqual(t, paused.back, pause+5*time.Millisecond)
+	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // at full rate, but for those that still come
+	if *picture != "" {
+		require.NoError(t, os.WriteFile(*picture, drawDowntimes(plain, paused), 0o644))
+	}
+}
+
+const (
+	downFrom, downTo = time.Minute, 3 * time.Minute
+	allPublished     = 5 * time.Minute
+)
+
+type downtimeResult struct {
+	calls      []time.Duration // of the handler
+	down, dead int             // calls while the database was down, dead letters
+	back       time.Duration   // from the end until the next call
+	done       time.Duration   // from the end until there is no backlog any more
+}
+
+func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
+	const messages = 10_000
+	virtually(t, withDeadLetters(5), func(t *rig) {
+		began := time.Now()
+		var mu sync.Mutex
+		published, settled := 0, 0
+		w, stop := t.start(func(context.Context, pulsar.Message) error {
+			at := time.Since(began)
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			r.calls = append(r.calls, at)
+			if at >= downFrom && at < downTo {
+				r.down++
+				return errTest
+			}
+			if settled++; at >= downTo {
+				if r.back == 0 {
+					r.back = at - downTo
+				}
+				if r.done == 0 && published-settled <= 8 {
+					r.done = at - downTo
+				}
+			}
+			return nil
+		}, append(options, worker.WithConcurrency(8), worker.WithLogger(quiet))...)
+		for range messages {
+			t.publish("order")
+			mu.Lock()
+			published++
+			mu.Unlock()
+			time.Sleep(allPublished / messages)
+		}
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		r.dead = len(t.letters())
+		require.Empty(t, t.broker.Unacked())
+		require.EqualValues(t, messages, int(w.State().Succeeded)+r.dead)
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
+		redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
+	return r
+}

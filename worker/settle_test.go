@@ -1,0 +1,131 @@
+package worker_test
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// failing returns an Ack of the broker that fails until a time.
+func failing(until time.Time) func(pulsar.MessageID) error {
+	return func(pulsar.MessageID) error {
+		if time.Now().Before(until) {
+			return errTest
+		}
+		return nil
+	}
+}
+
+func TestFailedAckIsTriedAgain(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Second))
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return nil })
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{InFlight: 1, Unsettled: 4}, w.State()) // at 0, 100, 300, 700 ms
+		t.sleep(time.Hour)
+		require.Equal(t, worker.State{Succeeded: 1, Unsettled: 4}, w.State())
+		require.NoError(t, stop())
+		require.Len(t, calls.times(), 1)
+	})
+}
+
+func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Hour))
+		w, stop := t.start(succeed, worker.WithDrainTimeout(10*time.Second))
+		t.publish("tea")
+		t.sleep(time.Minute)
+		stopping := time.Now()
+		require.NoError(t, stop())
+		require.Equal(t, 10*time.Second, time.Since(stopping))
+		require.EqualValues(t, 1, w.State().Left)
+		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
+		require.Len(t, t.broker.Unacked(), 1)
+	})
+}
+
+func TestFailedDeadLetterIsNacked(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		began := time.Now()
+		t.broker.Send = func(string) error {
+			if time.Since(began) < time.Second {
+				return errTest
+			}
+			return nil
+		}
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return worker.Permanent(io.EOF) })
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Minute}, calls.times())
+		require.Equal(t, worker.State{Permanent: 2, Unsettled: 1}, w.State())
+		require.Equal(t, []string{"tea: EOF"}, t.letters())
+	})
+}
+
+// A dead letter that was published and could not be acknowledged is acknowledged later, not published again.
+func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Second))
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.Permanent(io.EOF) })
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"tea: EOF"}, t.letters())
+		require.Empty(t, t.broker.Unacked())
+		require.Equal(t, worker.State{Permanent: 1, Unsettled: 5}, w.State())
+	})
+}
+
+func TestLostConsumer(t *testing.T) {
+	for name, lose := range map[string]func(*rig){
+		"gave up": func(t *rig) { t.broker.GiveUp(errTest) },
+		"closed":  func(t *rig) { t.consumer.Close() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				returned := make(chan error, 1)
+				w, err := worker.New(t.consumer, func(ctx context.Context, _ pulsar.Message) error {
+					time.Sleep(time.Second)
+					return nil
+				}, worker.WithLogger(t.logger), worker.WithConcurrency(2))
+				require.NoError(t, err)
+				go func() { returned <- w.Run(context.Background()) }()
+				t.publish("tea") // is at work when it happens
+				synctest.Wait()
+				began := time.Now()
+				lose(t)
+				err = <-returned
+				require.ErrorContains(t, err, "worker: the consumer is lost")
+				require.Equal(t, time.Second, time.Since(began).Truncate(100*time.Millisecond))
+				require.EqualValues(t, 1, w.State().Left)
+			})
+		})
+	}
+}
+
+// All slots try to acknowledge, so that nobody receives who would be told.
+func TestLostConsumerWhileAcksFail(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = failing(time.Now().Add(time.Hour))
+		returned := make(chan error, 1)
+		w, err := worker.New(t.consumer, succeed, worker.WithLogger(t.logger), worker.WithConcurrency(1))
+		require.NoError(t, err)
+		go func() { returned <- w.Run(context.Background()) }()
+		t.publish("tea")
+		t.sleep(time.Second)
+		t.broker.GiveUp(errTest)
+		require.ErrorIs(t, <-returned, redelivery.ErrClosed)
+	})
+}

@@ -1,0 +1,153 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Concurrency bounds what is taken: the ack timeout of what is not taken does not run.
+func TestConcurrencyBoundsWhatIsTaken(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		for range 6 {
+			t.publish("tea")
+		}
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(3 * time.Second)
+			return nil
+		}, worker.WithConcurrency(2))
+		t.sleep(time.Second)
+		require.Equal(t, 2, w.State().InFlight)
+		t.sleep(time.Hour)
+		require.Equal(t, []time.Duration{0, 0, 3 * time.Second, 3 * time.Second, 6 * time.Second, 6 * time.Second}, calls.times())
+		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(4*time.Second))
+}
+
+func TestPauseAndResume(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		handler := func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(10 * time.Second)
+			return nil
+		}
+		w, err := worker.New(t.consumer, handler, worker.WithConcurrency(2), worker.WithTimeout(time.Minute),
+			worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		w.Pause() // before Run
+		stop := t.run(w)
+		t.publish("a")
+		t.sleep(time.Second)
+		require.Empty(t, calls.times())
+		require.True(t, w.State().Paused)
+
+		w.Resume()
+		w.Resume()
+		t.sleep(time.Second) // a is at work
+		w.Pause()
+		w.Pause()
+		t.publish("b")
+		t.sleep(time.Minute) // a was finished, its ack timeout of 3 s renewed
+		require.Equal(t, worker.State{Paused: true, Succeeded: 1}, w.State())
+		w.Resume()
+		t.sleep(time.Minute)
+		require.Equal(t, []time.Duration{time.Second, 62 * time.Second}, calls.times())
+		w.Pause()
+		require.NoError(t, stop()) // while paused
+		require.Equal(t, 2, strings.Count(t.log.String(), "worker: resumed"))
+		require.Equal(t, 3, strings.Count(t.log.String(), "worker: paused"))
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+func TestTimeoutRenewsTheAckTimeout(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) > 1 {
+				return nil
+			}
+			<-ctx.Done()
+			assert.ErrorIs(t, context.Cause(ctx), worker.ErrTimeout)
+			assert.Equal(t, time.Minute, time.Since(calls.began))
+			return ctx.Err()
+		}, worker.WithTimeout(time.Minute))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, time.Minute + time.Second}, calls.times())
+		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
+	}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
+}
+
+func TestWithoutTimeoutTheAckTimeoutIsTheLimit(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}, worker.WithConcurrency(2))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, 3 * time.Second}, calls.times())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+func TestStuckHandlerKeepsItsSlot(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		free := make(chan struct{})
+		calls := newCalls()
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			<-free
+			return nil
+		}, worker.WithTimeout(time.Second), worker.WithConcurrency(1))
+		t.publish("tea")
+		t.publish("coffee")
+		t.sleep(6*time.Second - 1)
+		require.Zero(t, w.State().Stuck)
+		require.NotContains(t, t.log.String(), "stuck")
+		t.sleep(1)
+		require.Equal(t, worker.State{InFlight: 1, Stuck: 1}, w.State())
+		require.Contains(t, t.log.String(), "a handler is stuck, and keeps its place")
+		t.sleep(time.Hour)
+		require.Len(t, calls.times(), 1)
+		close(free)
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.NoError(t, stop())
+	})
+}
+
+// A stuck handler's message is not renewed after its timeout, so that another slot gets it.
+func TestStuckHandlersMessageComesBack(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		free := make(chan struct{})
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				<-free
+			}
+			return nil
+		}, worker.WithTimeout(10*time.Second), worker.WithConcurrency(2))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.Equal(t, []time.Duration{0, 12 * time.Second}, calls.times()) // renewed every second, at 9 s for the last time
+		require.Equal(t, worker.State{Succeeded: 1, InFlight: 1, Stuck: 1}, w.State())
+		close(free)
+		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
