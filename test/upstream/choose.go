@@ -16,8 +16,8 @@ type test struct {
 
 // facts are what a function does, itself or by what it calls.
 type facts struct {
-	subscribes, docker, transactions, internals, quotas, keyShared bool
-	calls                                                          []string
+	subscribes, docker, transactions, internals, quotas, keyShared, skips bool
+	calls                                                                 []string
 }
 
 func (a *facts) add(b facts) {
@@ -27,10 +27,13 @@ func (a *facts) add(b facts) {
 	a.internals = a.internals || b.internals
 	a.quotas = a.quotas || b.quotas
 	a.keyShared = a.keyShared || b.keyShared
+	a.skips = a.skips || b.skips
 }
 
 func (f facts) leftOut() string {
 	switch {
+	case f.skips:
+		return "skips itself"
 	case f.docker:
 		return "starts a broker in Docker"
 	case f.transactions:
@@ -101,6 +104,8 @@ func factsOf(fn *ast.FuncDecl) (f facts) {
 				f.transactions = true
 			case "KeyShared":
 				f.keyShared = true
+			case "Skip", "Skipf", "SkipNow":
+				f.skips = true
 			default:
 				f.calls = append(f.calls, n.Name)
 			}

@@ -1,7 +1,7 @@
 // Upstream runs pulsar-client-go's own tests through redelivery.Subscribe, and prints what passes.
 //
 //	go run ./test/upstream                              on the broker in process; with PULSAR_URL and PULSAR_ADMIN_URL on that one too
-//	go run ./test/upstream -upstream main               with the newest commit of pulsar-client-go in place of the version in go.mod
+//	go run ./test/upstream -upstream master             with the newest commit of pulsar-client-go in place of the version in go.mod
 //	go run ./test/upstream -run 'TestDLQ|TestRLQ'       some of them
 //	go run ./test/upstream -quick                       each wrapped, and plain only where that fails
 //
@@ -28,7 +28,7 @@ import (
 )
 
 func main() {
-	version := flag.String("upstream", "", "version, branch or commit of pulsar-client-go; the one in go.mod if empty")
+	version := flag.String("upstream", "", "version, branch or commit of pulsar-client-go, or a folder with it; the one in go.mod if empty")
 	run := flag.String("run", ".", "regular expression of the tests to run")
 	quick := flag.Bool("quick", false, "run a test plain only where it fails wrapped")
 	parallel := flag.Int("parallel", 2, "tests at a time")

@@ -7,6 +7,7 @@ import (
 	"go/build"
 	"go/parser"
 	"go/token"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -192,15 +193,17 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 	add := func(e ast.Expr) {
 		if lit, ok := e.(*ast.BasicLit); ok && lit.Kind == token.STRING {
 			name, err := strconv.Unquote(lit.Value)
-			if name = name[strings.LastIndex(name, "/")+1:]; err == nil && fixedTopic.MatchString(name) {
-				names[name] = true
+			for _, fixed := range fixedTopics {
+				if found := fixed.FindStringSubmatch(name); err == nil && found != nil {
+					names[found[1]] = true
+				}
 			}
 		}
 	}
 	ast.Inspect(fn, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.KeyValueExpr:
-			if key, ok := n.Key.(*ast.Ident); ok && key.Name == "Topic" {
+			if key, ok := n.Key.(*ast.Ident); ok && (key.Name == "Topic" || key.Name == "TopicsPattern") {
 				add(n.Value)
 			}
 		case *ast.AssignStmt:
@@ -221,7 +224,7 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 		if err != nil {
 			return true
 		}
-		for name := range names {
+		for _, name := range slices.Sorted(maps.Keys(names)) {
 			if before, after, ok := cutName(text, name); ok {
 				with := "fresh(" + strconv.Quote(before) + ")"
 				if after != "" {
@@ -235,7 +238,11 @@ func (f *file) freshTopics(fn *ast.FuncDecl) {
 	})
 }
 
-var fixedTopic = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9]$`)
+// fixedTopics find the name in that of a topic, and in a pattern its beginning.
+var fixedTopics = []*regexp.Regexp{
+	regexp.MustCompile(`^(?:(?:non-)?persistent://public/default/)?([A-Za-z][A-Za-z0-9_-]*[A-Za-z0-9])$`),
+	regexp.MustCompile(`^persistent://public/default/([A-Za-z][A-Za-z0-9_-]*-)\.\*$`),
+}
 
 // cutName cuts text behind a topic's name, if it is one or has it as a part of a path.
 func cutName(text, name string) (before, after string, ok bool) {
@@ -244,5 +251,5 @@ func cutName(text, name string) (before, after string, ok bool) {
 		return "", "", false
 	}
 	before, after = text[:i+len(name)], text[i+len(name):]
-	return before, after, after == "" || after[0] == '/' || strings.HasPrefix(after, "-partition-")
+	return before, after, after == "" || after[0] == '/' || strings.HasSuffix(name, "-") || strings.HasPrefix(after, "-partition-")
 }

@@ -30,8 +30,13 @@ var (
 // module is what the go command says of one.
 type module struct{ Dir, Version, GoMod string }
 
-// fetch finds pulsar-client-go in the module cache, and has it put there if need be.
+// fetch finds pulsar-client-go in the module cache, and has it put there if need be. A version may also be a folder that has it.
 func fetch(ctx context.Context, version string) (m module, err error) {
+	if mod := filepath.Join(version, "go.mod"); version != "" {
+		if _, err := os.Stat(mod); err == nil {
+			return module{version, "of " + version, mod}, nil
+		}
+	}
 	args := []string{"list", "-m", "-json", upstreamModule}
 	if version != "" {
 		args = []string{"mod", "download", "-json", upstreamModule + "@" + version}
