@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // What upstream's own tests found to differ from client.Subscribe; see test/upstream.
@@ -50,6 +51,9 @@ func TestNonPersistentTopicsPassThrough(t *testing.T) {
 	require.Zero(t, c.Stats().Failed)
 	b.send(topic, 1, false)
 	require.NoError(t, c.Ack(receive(t, c)))
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
 
 func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
@@ -109,4 +113,78 @@ func TestInterceptorsAreToldOfEachNack(t *testing.T) {
 			})
 		}
 	}
+}
+
+func TestBeforeConsumeIsCalledWhenAMessageIsHandedOut(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	var called atomic.Int32
+	opts := b.options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{before: func() { called.Add(1) }}}
+	c := b.subscribe(opts)
+	b.send(topic, 5, false)
+	require.NoError(t, c.Ack(receive(t, c)))
+	time.Sleep(ms(300)) // the others are here
+	require.EqualValues(t, 1, called.Load())
+	receive(t, c)
+	require.EqualValues(t, 2, called.Load())
+}
+
+func TestChanHasNoBuffer(t *testing.T) {
+	c, _ := newPrepared(t, pulsar.Shared)
+	require.Zero(t, cap(c.Chan()))
+}
+
+// Upstream's panics.
+func TestZeroQueueConsumerHasAChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, 3, false)
+	opts := b.options(topic, pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.subscribe(opts)
+	for range 3 {
+		select {
+		case cm := <-c.Chan():
+			require.NoError(t, cm.Ack(cm))
+		case <-time.After(15 * time.Second):
+			require.FailNow(t, "no message")
+		}
+	}
+	b.settles(topic, 0)
+}
+
+func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.Decryption, opts.DLQ = reader().decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	opts.DLQ, opts.RetryEnable = nil, true
+	_, err = redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
+
+func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	var log safeBuffer
+	opts := b.options(topic, pulsar.Exclusive)
+	opts.NackRedeliveryDelay, opts.DLQ = ms(100), &pulsar.DLQPolicy{MaxDeliveries: 1}
+	c := b.subscribe(opts, logTo(&log))
+	b.inProcess.FailProducers(deadLetterTopic(topic), -1, pulsartest.TopicTerminated)
+	b.send(topic, 1, false)
+	c.Nack(receive(t, c))
+	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, ms(10))
+	require.Contains(t, log.String(), "dead letter failed")
+	require.Equal(t, 1, b.stats(topic, 0).Backlog)
+	b.inProcess.FailProducers(deadLetterTopic(topic), 0, 0)
+	dead := b.deadLetters(topic)
+	go func() { _, _ = c.Receive(bg) }()
+	require.Equal(t, "0", string(next(t, dead, 30*time.Second).Payload()))
+	b.settles(topic, 0)
 }

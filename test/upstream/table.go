@@ -9,8 +9,8 @@ import (
 
 // exceptions are the tests that do not pass wrapped, by decision; docs/migration.md explains each.
 var exceptions = map[string]string{
-	"TestZeroQueueConsumer_Chan":   "`Chan` of a zero-queue consumer panics upstream, and works here",
-	"TestConsumerWithInterceptors": "`BeforeConsume` is called when a message is handed out, not when it is prefetched",
+	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works here",
+	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
 }
 
 // notInProcess are the tests that need what the broker in process does not have.
@@ -43,8 +43,11 @@ func report(w io.Writer, version string, tests []test, brokers []broker, results
 				plain[i]++
 			}
 			switch {
-			case stable && (q.ok() || t.keyShared && q.passed > 0):
+			case stable && (2*q.passed > q.runs || t.keyShared && q.passed > 0):
 				wrapped[i]++
+				if !q.ok() && !t.keyShared {
+					notes = append(notes, b.name+", wrapped, sometimes: "+q.failure)
+				}
 			case stable && exceptions[t.name] != "":
 				notes = append(notes, "exception: "+exceptions[t.name])
 			case stable:
