@@ -46,6 +46,7 @@ soak: ## the same, chosen at random, for an hour
 
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
+	@echo "The first run compiles pulsar-client-go, which takes a minute, and fetches a broker, which takes another." >&2
 	eval "$$(scripts/pulsar start)" && go run ./examples/quickstart
 
 .PHONY: broker
