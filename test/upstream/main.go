@@ -102,7 +102,8 @@ func compare(ctx context.Context, o options) error {
 		}
 		defer table.Close()
 	}
-	broken := report(table, src.Version, tests, brokers, results, time.Since(began))
+	title := fmt.Sprintf("pulsar-client-go %s, %s", src.Version, time.Since(began).Round(time.Second))
+	broken := report(table, title, tests, brokers, results, o.quick)
 	if len(broken) > 0 {
 		return fmt.Errorf("%d tests pass plain and not wrapped: %v; their logs are in %s", len(broken), broken, r.logs)
 	}
