@@ -18,6 +18,16 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 test-broker: ## run the tests against a real broker, started for them
 	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m . ./reconsume ./pulsartest
 
+# UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
+.PHONY: test-upstream
+test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one, for each night (15 minutes)
+	eval "$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 scripts/pulsar start)" && \
+		go run ./test/upstream -upstream '$(UPSTREAM)'; status=$$?; PULSAR_NAME=upstream scripts/pulsar stop; exit $$status
+
+.PHONY: test-upstream-main
+test-upstream-main: ## the same with the newest commit of pulsar-client-go, whatever go.mod says
+	$(MAKE) test-upstream UPSTREAM=master
+
 .PHONY: fidelity
 fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 4.2, side by side (8 minutes)
 	test/fidelity/run

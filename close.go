@@ -7,11 +7,17 @@ import (
 
 // Close closes the consumer. It settles nothing and loses nothing: the broker redelivers what is not acknowledged. When
 // Close returns no goroutine of the Consumer is left, but for one that still waits for pulsar-client-go to make a producer of
-// the retry or dead letter topic, and one that is in a callback, as where that calls Close. Calling it again waits until it is closed.
+// the retry or dead letter topic, and one that is in a callback, as where that calls Close. Calling it again waits until it is closed;
+// while an interceptor runs, which may be what calls it, for a second at most.
 func (c *Consumer) Close() {
 	if !c.life.closing.CompareAndSwap(false, true) {
-		if c.hooks.telling.Load() == 0 { // else it is called by an interceptor that Close waits for
-			<-c.life.closed
+		var patience <-chan time.Time
+		if c.hooks.telling.Load() > 0 { // it may be called by an interceptor that Close waits for
+			patience = time.After(time.Second)
+		}
+		select {
+		case <-c.life.closed:
+		case <-patience:
 		}
 		return
 	}

@@ -7,6 +7,7 @@ import (
 	gotoken "go/token"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -81,6 +82,30 @@ func TestArchitectureNamesEveryPackage(t *testing.T) {
 			if sources, _ := filepath.Glob(filepath.Join(folder, "*.go")); len(sources) > 0 {
 				assert.True(t, strings.Contains(string(text), filepath.ToSlash(folder)), "%s is not in it", folder)
 			}
+		}
+	}
+}
+
+// What differs from upstream is shown by tests, which are there.
+func TestMigrationNamesTests(t *testing.T) {
+	text, err := os.ReadFile("docs/migration.md")
+	require.NoError(t, err)
+	files, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	var sources strings.Builder
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		sources.Write(source)
+	}
+	_, table, found := strings.Cut(string(text), "| before | now | shown by |\n|---|---|---|---|\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	for row := range strings.Lines(table) {
+		names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(row, -1)
+		assert.NotEmpty(t, names, row)
+		for _, name := range names {
+			assert.Contains(t, sources.String(), "func "+name[1]+"(")
 		}
 	}
 }

@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -13,7 +14,8 @@ import (
 
 // Nack tells that the application failed on a message: it comes back when the nack policy's delay for its redelivery count
 // is over (PIP-106). A second nack changes nothing, nor does one of an earlier delivery; until the message is back it may
-// still be acknowledged. A nil or foreign message is logged and counted in Stats.
+// still be acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and counted
+// in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	if err := c.nackMessage(msg, nil, nil); err != nil {
 		c.fail("nack", err)
@@ -55,6 +57,9 @@ func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration, reason 
 
 // nack starts the delay of a message, the policy's if delay is nil. msg is nil if there is no more than its id.
 func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error) error {
+	if strings.HasPrefix(n.Topic, nonPersistent) {
+		return nil
+	}
 	d, current, known := c.ledger.Find(n)
 	if !known {
 		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex {

@@ -234,13 +234,13 @@ func (c *Consumer) hold(d ledger.Delivery) {
 	}
 }
 
-// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if it waited
-// here, of which the inner consumer knows nothing. A panic of theirs loses no message.
+// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
+// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message.
 func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
 	if len(c.hooks.of) == 0 {
 		return
 	}
-	if d.Kept {
+	if d.Unasked {
 		c.safely(func() { c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()}) })
 	}
 	c.safely(func() { c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg}) })

@@ -12,9 +12,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// retries reports whether the consumer has a retry topic of its own.
+// retries reports whether the consumer has a retry topic of its own. RetryEnable of a zero-queue consumer is left to upstream,
+// which refuses it.
 func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
-	return s.reconsumer == nil && (opts.RetryEnable || s.reconsumeBackoff != nil)
+	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
 }
 
 func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {

@@ -103,8 +103,8 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.Mes
 	}
 }
 
-// AckIDList acknowledges several messages, as Ack does each. With AckWithResponse the error may be a pulsar.AckError, which
-// has the ids that were not acknowledged, as they were given here.
+// AckIDList acknowledges several messages, as Ack does each. The error may be a pulsar.AckError, which has the ids that were not
+// acknowledged, as they were given here: with AckWithResponse what the broker said of each, after Close ErrClosed.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		if err := checkID(id); err != nil {
@@ -112,7 +112,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 		}
 	}
 	if !c.calls.Enter() {
-		return ErrClosed
+		return notAcked(ids)
 	}
 	lists := map[pulsar.Consumer]*ackList{}
 	if c.observed.Settled != nil {
@@ -165,6 +165,24 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	}
 	return failed
 }
+
+// notAcked is the error of AckIDList after Close.
+func notAcked(ids []pulsar.MessageID) error {
+	if len(ids) == 0 {
+		return ErrClosed
+	}
+	failed := pulsar.AckError{}
+	for _, id := range ids {
+		failed[id] = ackOnClosed{}
+	}
+	return failed
+}
+
+// ackOnClosed is ErrClosed in the words of upstream.
+type ackOnClosed struct{}
+
+func (ackOnClosed) Error() string { return "consumer state is closed" }
+func (ackOnClosed) Unwrap() error { return ErrClosed }
 
 // ackList has the messages of AckIDList that are of one consumer.
 type ackList struct {

@@ -20,7 +20,8 @@ import (
 // they point to are not changed. docs/migration.md lists what differs from a consumer of client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy are adopted: they mean the same as the options
-// here; RetryEnable without DLQ means dead letters after 16 deliveries, as upstream. Errors are the client's own, or satisfy
+// here; RetryEnable without DLQ means dead letters after 16 deliveries, as upstream. Messages of non-persistent topics, which the
+// broker cannot redeliver, pass through, which Subscribe logs. Errors are the client's own, or satisfy
 // errors.Is(err, ErrInvalidOption), but for that of a nil client.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
@@ -153,14 +154,15 @@ type preparation struct {
 }
 
 func prepare(opts pulsar.ConsumerOptions, options []Option) (*preparation, error) {
-	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
-		if strings.HasPrefix(topic, nonPersistent) {
-			return nil, invalid("ConsumerOptions.Topic", topic, "a persistent one: of others the broker keeps no message to redeliver")
-		}
-	}
 	s, err := newSettings(&opts, options)
 	if err != nil {
 		return nil, err
+	}
+	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
+		if strings.HasPrefix(topic, nonPersistent) {
+			s.logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
+				"topic", topic, "subscription", opts.SubscriptionName)
+		}
 	}
 	p := &preparation{opts: opts, options: options, settings: s}
 	d := opts.Decryption
@@ -205,7 +207,8 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 		opts.RetryEnable = true
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.retryTopic, DeadLetterTopic: p.retryTopic}
 	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
-		opts.DLQ, opts.RetryEnable = nil, false
+		opts.DLQ = nil
+		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
 	case opts.DLQ != nil || opts.RetryEnable:
 		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
 		if opts.DLQ != nil {

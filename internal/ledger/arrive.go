@@ -14,7 +14,7 @@ type Delivery struct {
 	Count    uint32 // how often the application had it before
 	Hand     uint8  // which hand-over of this message it is
 
-	Kept bool // it waited here
+	Unasked bool // it comes back without a request for it: it waited here, or the broker rewound for another
 
 	id pulsar.MessageID
 }
@@ -62,7 +62,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 			e.batch.size = max(e.batch.size, payloadSize(cm.Message))
 		}
 	}
-	r := e.at(ref.index())
+	r, unasked := e.at(ref.index()), false
 	switch r.state {
 	case unseen:
 		v = l.first(ref, e, cm, retry)
@@ -70,12 +70,13 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 		l.repeated(e)
 		return d, Swallow
 	default:
+		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)
 	}
 	if v != Deliver {
 		return d, v
 	}
-	return Delivery{cm.Consumer, cm.Message, ref, r.count, r.hand, false, id}, Deliver
+	return Delivery{cm.Consumer, cm.Message, ref, r.count, r.hand, unasked, id}, Deliver
 }
 
 // first enters a message that was not seen before.

@@ -57,7 +57,7 @@ func (l *Ledger) Connected() {
 	defer l.mu.Unlock()
 	l.table.lost = false
 	for _, s := range l.table.streams {
-		s.log.lost = false
+		s.log.lost = s.inactive
 	}
 }
 
@@ -86,12 +86,17 @@ func (l *Ledger) Activate(topic string, active bool) {
 	if s == nil && !active { // nothing of what was prefetched was taken yet
 		s = l.table.stream(topic, nil)
 	}
-	if s != nil {
-		if s.inactive = !active; s.inactive {
-			l.drop(s)
-		} else if s.missed != nil {
+	switch {
+	case s == nil:
+	case !active:
+		s.inactive, s.log.lost = true, true // batches that were settled in part come again
+		l.drop(s)
+	default:
+		s.inactive = false
+		l.table.comesAgain(s)
+		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
-			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
+			s.missed, s.log.asking = nil, l.asking()
 			l.unsent(s)
 		}
 	}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+)
+
+// exceptions are the tests that do not pass wrapped, by decision; docs/migration.md explains each.
+var exceptions = map[string]string{
+	"TestZeroQueueConsumer_Chan": "`Chan` of a zero-queue consumer panics upstream, and works here",
+	"TestPriorityConsumer":       "counts on the ten messages that upstream prefetches beyond ReceiverQueueSize",
+}
+
+// notInProcess are the tests that need what the broker in process does not have.
+var notInProcess = map[string]string{
+	"TestProducerReconnectWhenBacklogQuotaExceed": "backlog quotas",
+}
+
+// verdict is what the results of a test on a broker mean.
+type verdict struct {
+	plain, wrapped, broken bool
+	note                   string
+}
+
+// judge compares. A test that passes wrapped in most of its runs holds, and the note says that it does not in all.
+func judge(t test, b broker, plain, wrapped result) verdict {
+	switch {
+	case t.leftOut != "":
+		return verdict{}
+	case b.url == "" && notInProcess[t.name] != "":
+		return verdict{note: "not on " + b.name + ": " + notInProcess[t.name]}
+	case plain.runs+wrapped.runs == 0:
+		return verdict{note: "exception: " + exceptions[t.name]}
+	}
+	passes := plain.ok() || t.keyShared && plain.passed > 0
+	if plain.runs == 0 { // it passed wrapped at once, or later if it is repeated
+		passes = wrapped.passed > 0
+	}
+	switch {
+	case !passes:
+		return verdict{note: b.name + ", plain: " + plain.failure}
+	case wrapped.ok(), t.keyShared && wrapped.passed > 0:
+		return verdict{plain: true, wrapped: true}
+	case exceptions[t.name] != "":
+		return verdict{plain: true, note: "exception: " + exceptions[t.name]}
+	case 2*wrapped.passed > wrapped.runs:
+		return verdict{plain: true, wrapped: true, note: b.name + ", wrapped, sometimes: " + wrapped.failure}
+	}
+	return verdict{plain: true, broken: true, note: b.name + ", wrapped: " + wrapped.failure}
+}
+
+// report writes the table and returns the tests that pass plain and not wrapped, and are no exception.
+func report(w io.Writer, title string, tests []test, brokers []broker, results map[key]result, quick bool) (broken []string) {
+	fmt.Fprintf(w, "%s\n\n| test |", title)
+	for _, b := range brokers {
+		fmt.Fprintf(w, " plain, %s | wrapped, %s |", b.name, b.name)
+	}
+	fmt.Fprintf(w, " why not |\n|---|%s---|\n", strings.Repeat("---|", 2*len(brokers)))
+	plain, wrapped, left := make([]int, len(brokers)), make([]int, len(brokers)), 0
+	for _, t := range tests {
+		fmt.Fprintf(w, "| %s |", t.name)
+		var notes []string
+		if t.leftOut != "" {
+			left++
+			notes = append(notes, "left out: "+t.leftOut)
+		}
+		for i, b := range brokers {
+			p, q := results[key{t.name, b.name, false}], results[key{t.name, b.name, true}]
+			fmt.Fprintf(w, " %s | %s |", p, q)
+			v := judge(t, b, p, q)
+			if v.plain {
+				plain[i]++
+			}
+			if v.wrapped {
+				wrapped[i]++
+			}
+			if v.broken {
+				broken = append(broken, t.name)
+			}
+			if v.note != "" {
+				notes = append(notes, v.note)
+			}
+		}
+		fmt.Fprintf(w, " %s |\n", strings.Join(notes, "; "))
+	}
+	fmt.Fprintf(w, "\n%d tests subscribe, %d of them are left out.\n", len(tests), left)
+	for i, b := range brokers {
+		if quick {
+			fmt.Fprintf(w, "On %s %d pass wrapped; plain they were run only where that failed.\n", b.name, wrapped[i])
+		} else {
+			fmt.Fprintf(w, "On %s %d pass plain, and %d of these wrapped.\n", b.name, plain[i], wrapped[i])
+		}
+	}
+	return broken
+}
