@@ -16,7 +16,7 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
-	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m . ./reconsume ./pulsartest
+	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m ./test/suite ./reconsume ./pulsartest
 
 # UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
 .PHONY: test-upstream
@@ -34,15 +34,15 @@ fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 
 
 .PHONY: chaos
 chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (20 minutes)
-	go run ./internal/chaos
+	go run ./test/chaos
 
 .PHONY: chaos-short
 chaos-short: ## the quick ones of these faults (1 minute)
-	go run ./internal/chaos -short
+	go run ./test/chaos -short
 
 .PHONY: soak
 soak: ## the same, chosen at random, for an hour
-	go run ./internal/chaos -for 1h
+	go run ./test/chaos -for 1h
 
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
@@ -87,7 +87,7 @@ release-check: ## say which version the API needs next; BASE is the last one, as
 benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
 	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
-		. ./internal/delayqueue > .bench/new.txt
+		./test/suite ./internal/delayqueue > .bench/new.txt
 	go run $(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks

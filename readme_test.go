@@ -108,9 +108,9 @@ func snippetOfWrap(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 
 // Every Go snippet of the README and of the migration notes stands in this file or is examples/first, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
-	assert.Error(t, snippetOfWorker(bg, nil))
+	assert.Error(t, snippetOfWorker(context.Background(), nil))
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
-	assert.Error(t, snippetOfRetries(bg, nil, pulsar.ConsumerOptions{}))
+	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
 	assert.Error(t, snippetOfWrap(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
 	source, err := os.ReadFile("readme_test.go")

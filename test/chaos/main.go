@@ -1,0 +1,161 @@
+// Command chaos breaks connections, brokers and consumers while messages are at work, and counts what became of every
+// message: how many were processed, came twice, were lost or came early. It is what docs/reliability.md was filled in
+// with.
+//
+// It works on the broker of scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
+//
+//	go run ./test/chaos                   every fault on each subscription type it is made for
+//	go run ./test/chaos -short            the quick ones
+//	go run ./test/chaos -fault unloads    one; -list has their names
+//	go run ./test/chaos -for 1h           faults chosen at random, for an hour
+//
+// "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its
+// place: plain consumers meet that as often. The exit status is 1 if a message was lost, or came early through one Consumer.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+func main() {
+	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer cancel()
+	if err := run(ctx); err != nil {
+		fmt.Fprintln(os.Stderr, "chaos:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context) error {
+	fault := flag.String("fault", "", "only this `name`; -list shows them")
+	kind := flag.String("type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
+	messages := flag.Int("messages", 0, "`number` of messages in place of each fault's own")
+	short := flag.Bool("short", false, "only the faults that take a few seconds")
+	soak := flag.Duration("for", 0, "choose faults at random for so `long`")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of -for")
+	list := flag.Bool("list", false, "list the faults")
+	worker := flag.String("worker", "", "be a consumer that may be killed: `JSON` of its work")
+	flag.Parse()
+
+	if *worker != "" {
+		return child(ctx, *worker)
+	}
+	var chosen []*trial
+	for i := range faults {
+		f := &faults[i]
+		if *list {
+			fmt.Printf("%-22s %s\n", f.name, f.what)
+			continue
+		}
+		if *fault != "" && f.name != *fault || *short && !f.short {
+			continue
+		}
+		for _, t := range f.types {
+			if *kind != "" && typeNames[t] != *kind {
+				continue
+			}
+			if *short && t != f.types[0] {
+				continue
+			}
+			w := f.work
+			w.Type = t
+			if *messages > 0 {
+				w.Messages = *messages
+			}
+			chosen = append(chosen, &trial{fault: f, work: w})
+		}
+	}
+	switch {
+	case *list:
+		return nil
+	case len(chosen) == 0:
+		return fmt.Errorf("no fault %q for type %q; -list shows what there is", *fault, *kind)
+	case *soak == 0:
+		return try(ctx, func(i int) *trial {
+			if i < len(chosen) {
+				return chosen[i]
+			}
+			return nil
+		})
+	}
+	fmt.Fprintf(os.Stderr, "-seed %d\n", *seed)
+	random, end := rand.New(rand.NewPCG(*seed, 0)), time.Now().Add(*soak)
+	return try(ctx, func(int) *trial {
+		if time.Now().After(end) {
+			return nil
+		}
+		t := *chosen[random.IntN(len(chosen))]
+		return &t
+	})
+}
+
+// try makes trials until next has no more, and prints a row for each.
+func try(ctx context.Context, next func(i int) *trial) error {
+	broker, err := startBroker(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("| fault | subscription | sent | processed | duplicates | stuck | lost | early | longest stall | took |")
+	fmt.Println("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	var failed []string
+	for i := 0; ctx.Err() == nil; i++ {
+		t := next(i)
+		if t == nil {
+			break
+		}
+		begin := time.Now()
+		r, err := t.run(ctx, broker)
+		if ctx.Err() != nil {
+			break
+		}
+		fmt.Printf("| %-22s | %-10s | %6d | %6d | %5d | %3d | %d | %d | %6.1f s | %3.0f s |\n", t.fault.name, typeNames[t.work.Type],
+			t.work.Messages, r.processed, r.duplicates, r.stuck, r.lost, r.early, r.stall.Seconds(), time.Since(begin).Seconds())
+		if err == nil && r.lost+r.early > 0 {
+			err = fmt.Errorf("%d lost, %d early by up to %v, such as %s", r.lost, r.early, r.earliest, strings.Join(r.examples, ", "))
+		}
+		if err != nil {
+			failed = append(failed, fmt.Sprintf("%s on %s: %v", t.fault.name, typeNames[t.work.Type], err))
+			fmt.Fprintln(os.Stderr, failed[len(failed)-1])
+		}
+	}
+	if len(failed) > 0 {
+		return errors.New("nothing may be lost or early:\n" + strings.Join(failed, "\n"))
+	}
+	return ctx.Err()
+}
+
+// child is a consumer in a process of its own; its events go to standard output.
+func child(ctx context.Context, text string) error {
+	var w work
+	if err := json.Unmarshal([]byte(text), &w); err != nil {
+		return err
+	}
+	out := json.NewEncoder(os.Stdout)
+	client, err := newClient(w)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	c, err := startConsumer(client, w, func(e event) { _ = out.Encode(e) })
+	if err != nil {
+		return err
+	}
+	<-ctx.Done()
+	c.close()
+	return nil
+}
+
+var typeNames = map[pulsar.SubscriptionType]string{
+	pulsar.Shared: "Shared", pulsar.KeyShared: "Key_Shared", pulsar.Failover: "Failover", pulsar.Exclusive: "Exclusive",
+}

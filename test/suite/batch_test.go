@@ -1,0 +1,141 @@
+package suite
+
+import (
+	"context"
+	"strconv"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// requests counts requests for redelivery, as the inner consumer sends them.
+type requests struct{ n atomic.Int32 }
+
+func (r *requests) BeforeConsume(pulsar.ConsumerMessage)                   {}
+func (r *requests) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        {}
+func (r *requests) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) { r.n.Add(1) }
+
+// Upstream and the Java client answer with 300 to 4,600 deliveries.
+func TestBatchNackedBitByBit(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		messages       int
+		between, delay time.Duration
+	}{
+		"100 messages, 2 ms apart":   {100, ms(2), ms(300)},
+		"5 messages at five moments": {5, ms(400), ms(1000)},
+	} {
+		each(t, map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "Exclusive": pulsar.Exclusive},
+			func(t *testing.T, kind pulsar.SubscriptionType) {
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					b := newBroker(t)
+					topic := b.topic(0)
+					var sent requests
+					opts := b.options(topic, kind)
+					opts.Interceptors = pulsar.ConsumerInterceptors{&sent}
+					consumer := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay))
+					b.send(topic, c.messages, true)
+					due := make([]time.Time, c.messages)
+					nacked := make(chan struct{})
+					var msgs []pulsar.Message
+					for range c.messages {
+						msgs = append(msgs, receive(t, consumer))
+					}
+					go func() {
+						defer close(nacked)
+						for i, msg := range msgs {
+							due[i] = time.Now().Add(c.delay)
+							consumer.Nack(msg)
+							time.Sleep(c.between)
+						}
+					}()
+					time.Sleep(c.delay / 2)
+					for i := range c.messages {
+						msg := receive(t, consumer)
+						now := time.Now()
+						require.Equal(t, strconv.Itoa(i), string(msg.Payload()))
+						if i == 0 {
+							require.Less(t, due[0], now)
+						}
+						require.EqualValues(t, 1, consumer.RedeliveryCount(msg))
+						require.NoError(t, consumer.Ack(msg))
+					}
+					<-nacked
+					nothing(t, consumer, ms(700))
+					b.settles(topic, 0)
+					require.EqualValues(t, c.messages, sent.n.Load(), "interceptors are told of each")
+					require.Equal(t, c.messages, b.stats(topic, 0).Out, "nothing is asked for: the messages wait here")
+				})
+			})
+	}
+}
+
+func TestThousandWaitOverUnloads(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second))
+		b.send(topic, n, false)
+		due := map[string]time.Time{}
+		for range n {
+			msg := receive(t, c)
+			due[string(msg.Payload())] = time.Now().Add(8 * time.Second)
+			c.Nack(msg)
+		}
+		require.Len(t, due, n)
+		type arrival struct {
+			pulsar.Message
+			at time.Time
+		}
+		received := make(chan arrival, 10*n) // copies are held while somebody receives
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				received <- arrival{msg, time.Now()}
+			}
+		}()
+		for range 3 {
+			time.Sleep(time.Second)
+			b.unload(topic)
+		}
+		for range n {
+			select {
+			case msg := <-received:
+				require.Contains(t, due, string(msg.Payload()), "twice")
+				require.False(t, msg.at.Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
+				delete(due, string(msg.Payload()))
+				require.EqualValues(t, 1, c.RedeliveryCount(msg))
+				require.NoError(t, c.Ack(msg))
+			case <-time.After(15 * time.Second):
+				t.Fatalf("%d messages are lost", len(due))
+			}
+		}
+		time.Sleep(ms(500))
+		require.Empty(t, received, "twice")
+		b.settles(topic, 0)
+		stats := c.Stats()
+		t.Logf("%d copies were held", stats.Held)
+		if stats.Held == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
+			require.Equal(t, n, b.stats(topic, 0).Out)
+		}
+		require.NotZero(t, stats.Held)
+		require.Zero(t, stats.Waiting)
+		cancel()
+		<-done
+	})
+}

@@ -1,0 +1,287 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// busy are consumers whose Close has most to wait for.
+var busy = map[string]func(*broker, *pulsar.ConsumerOptions){
+	"acks grouped": func(*broker, *pulsar.ConsumerOptions) {},
+	"acks at once": func(_ *broker, o *pulsar.ConsumerOptions) {
+		o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
+	},
+	"with response": func(_ *broker, o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
+	"partitioned": func(b *broker, o *pulsar.ConsumerOptions) {
+		o.Topic, o.AckGroupingOptions = b.topic(4), &pulsar.AckGroupingOptions{MaxSize: 1}
+	},
+	"exclusive": func(_ *broker, o *pulsar.ConsumerOptions) { o.Type, o.AckWithResponse = pulsar.Exclusive, true },
+	"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) {
+		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3}
+	},
+	"zero-queue": func(_ *broker, o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
+}
+
+const closes = 8 // of each, 56 together
+
+// Upstream can deadlock in Close and in what is called at the same time. The load is this test's own: the others wait.
+func TestCloseUnderLoad(t *testing.T) {
+	each(t, busy, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
+		t.Parallel()
+		b := newBroker(t)
+		opts := b.options(b.topic(0), pulsar.Shared)
+		adjust(b, &opts)
+		b.flow(opts.Topic)
+		for n := range closes {
+			resolution := redelivery.WithRedeliveryResolution(ms(1 + 9*(n%2)))
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)), resolution)
+			var workers sync.WaitGroup
+			for range 4 {
+				workers.Go(func() { work(c) })
+			}
+			time.Sleep(ms(50 + 10*n))
+			begin := time.Now()
+			c.Close()
+			assert.Less(t, time.Since(begin), 2*time.Second)
+			finishes(t, &workers, patience)
+			require.Zero(t, c.Stats().Waiting)
+			require.Zero(t, known(c))
+		}
+	})
+}
+
+// flow publishes until stop is called.
+func (b *broker) flow(topic string) (stop func()) {
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxMessages: 5})
+	require.NoError(b.t, err)
+	ctx, cancel := context.WithCancel(bg)
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for i := 0; ctx.Err() == nil; i++ {
+			p.SendAsync(bg, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}, nil)
+			time.Sleep(time.Millisecond)
+		}
+	})
+	stop = sync.OnceFunc(func() {
+		cancel()
+		sending.Wait()
+		p.Close()
+	})
+	b.t.Cleanup(stop)
+	return stop
+}
+
+// work acknowledges, nacks and forgets messages until the consumer is closed.
+func work(c *redelivery.Consumer) {
+	for i := 0; ; i++ {
+		msg, err := c.Receive(bg)
+		if err != nil {
+			return
+		}
+		switch i % 4 {
+		case 0:
+			c.Nack(msg)
+		case 1:
+			_ = c.ReconsumeLaterAfter(bg, msg, ms(100), nil)
+		case 2:
+			_ = c.Ack(msg)
+		}
+	}
+}
+
+// finishes asserts that the calls return in time.
+func finishes(t *testing.T, calls *sync.WaitGroup, within time.Duration) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() {
+		calls.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(within):
+		require.FailNow(t, "calls hang")
+	}
+}
+
+// What goes on at the same time may fail, but it returns.
+func TestEverythingAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, adjust := range busy {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: 3 * time.Second})
+			require.NoError(t, err)
+			t.Cleanup(client.Close)
+			b.client = client
+			for n := range 3 {
+				opts := b.options(b.topic(0), pulsar.Shared)
+				adjust(b, &opts)
+				stop := b.flow(opts.Topic)
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)))
+				var msgs []pulsar.Message
+				for range 50 {
+					msgs = append(msgs, patiently(t, c))
+				}
+				var calls sync.WaitGroup
+				for range 2 {
+					calls.Go(func() { work(c) })
+					calls.Go(func() {
+						for i, msg := range msgs {
+							c.Nack(msg)
+							_ = c.AckIDList([]pulsar.MessageID{msg.ID(), msgs[(i+1)%len(msgs)].ID()})
+							_ = c.AckCumulative(msg)
+							_ = c.InProgress(msg)
+						}
+					})
+					calls.Go(func() { _ = c.Seek(msgs[0].ID()) })
+					calls.Go(func() { _ = c.SeekByTime(time.Now().Add(-time.Minute)) })
+				}
+				time.Sleep(ms(30 * n))
+				calls.Go(c.Close)
+				calls.Go(c.Close)
+				finishes(t, &calls, time.Minute)
+				stop()
+			}
+		})
+	}
+}
+
+func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
+	t.Parallel()
+	if elsewhere(t) {
+		return
+	}
+	b := newBroker(t)
+	for n := range 5 {
+		opts := b.options(b.topic(0), pulsar.Shared)
+		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1}
+		b.flow(opts.Topic)
+		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(5)), redelivery.WithAckTimeout(ms(20)),
+			redelivery.WithRedeliveryResolution(time.Millisecond))
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() { work(c) })
+		}
+		time.Sleep(ms(50 + 20*n))
+		for range 2 {
+			calls.Go(func() { _ = c.Unsubscribe() })
+		}
+		calls.Go(func() {
+			time.Sleep(ms(5 * n))
+			c.Close()
+		})
+		finishes(t, &calls, patience)
+	}
+}
+
+// A consumer that gave up reconnecting has closed itself.
+func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
+	t.Parallel()
+	once := uint(1)
+	each(t, map[string]func(*broker, *pulsar.ConsumerOptions){
+		"plain":              func(*broker, *pulsar.ConsumerOptions) {},
+		"partitioned":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topic = b.topic(3) },
+		"multi-topic":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topics, o.Topic = []string{b.topic(0), b.topic(2)}, "" },
+		"pattern":            func(b *broker, o *pulsar.ConsumerOptions) { o.TopicsPattern, o.Topic = o.Topic+".*", "" },
+		"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
+	}, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
+		t.Parallel()
+		b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+		opts := b.options(b.topic(0), pulsar.Shared)
+		opts.MaxReconnectToBroker = &once
+		adjust(b, &opts)
+		c := b.subscribe(opts)
+		received := make(chan error, 2)
+		for range 2 {
+			go func() { _, err := c.Receive(bg); received <- err }()
+		}
+		b.inProcess.RefuseConnections(true)
+		b.inProcess.DropConnections()
+		for range 2 {
+			select {
+			case err := <-received:
+				require.Error(t, err)
+			case <-time.After(patience):
+				require.FailNow(t, "Receive hangs")
+			}
+		}
+		begin := time.Now()
+		c.Close()
+		require.Less(t, time.Since(begin), 2*time.Second)
+	})
+}
+
+func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	for range 20 {
+		c := b.subscribe(opts)
+		var calls sync.WaitGroup
+		for range 4 {
+			calls.Go(func() { _, err := c.Receive(bg); assert.Error(t, err) })
+		}
+		time.Sleep(ms(10))
+		calls.Go(c.Close)
+		finishes(t, &calls, patience)
+		calls.Go(func() { _, err := c.Receive(bg); assert.Error(t, err) })
+		finishes(t, &calls, patience)
+	}
+	once := uint(1)
+	opts.MaxReconnectToBroker = &once
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "want nil with EnableZeroQueueConsumer")
+}
+
+// closer closes the consumer in every callback.
+type closer struct{ calls atomic.Int32 }
+
+func (x *closer) close(c pulsar.Consumer) {
+	x.calls.Add(1)
+	c.Close()
+}
+func (x *closer) BeforeConsume(pulsar.ConsumerMessage)                       {}
+func (x *closer) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID)        { x.close(c) }
+func (x *closer) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) { x.close(c) }
+func (x *closer) OnConsumerClose(c pulsar.Consumer, _ error)                 { x.close(c) }
+
+func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*redelivery.Consumer, pulsar.Message){
+		"close": func(*redelivery.Consumer, pulsar.Message) {},
+		"ack":   func(c *redelivery.Consumer, msg pulsar.Message) { _ = c.Ack(msg) },
+		"nack":  func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+	} {
+		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(3)
+				x := &closer{}
+				opts := b.options(topic, kind)
+				opts.Interceptors = pulsar.ConsumerInterceptors{x}
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+				b.send(topic, 3, false)
+				act(c, receive(t, c))
+				returns(t, func() error { c.Close(); return nil })
+				returns(t, func() error { c.Close(); return nil })
+				require.NotZero(t, x.calls.Load())
+			})
+		})
+	}
+}

@@ -1,0 +1,115 @@
+package suite
+
+import (
+	"bytes"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+)
+
+// A consumer of a file redelivers at the same moments as one of options.
+func TestConfigIsTheSameAsOptions(t *testing.T) {
+	file, err := config.Parse([]byte(`
+policies:
+  gentle: {type: exponential, min: 1s, max: 10s, multiplier: 2}
+  ladder: {type: levels, levels: "1s 5s 10s"}
+  java: {className: MultiplierRedeliveryBackoff, params: '{"minDelayMs": 1000, "maxDelayMs": 60000}'}
+consumers:
+  default:
+  gentle: {nackRedeliveryBackoff: gentle}
+  ladder: {nackRedeliveryBackoff: ladder, ackTimeout: 3s}
+  delay: {nackRedeliveryDelay: 2s, ackTimeout: 10s, ackTimeoutRedeliveryBackoff: java}
+`))
+	require.NoError(t, err)
+	for name, options := range map[string][]redelivery.Option{
+		"default": nil,
+		"gentle":  {redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Second})},
+		"ladder": {redelivery.WithNackRedeliveryBackoff(backoff.DelayLevels{time.Second, 5 * time.Second, 10 * time.Second}),
+			redelivery.WithAckTimeout(3 * time.Second)},
+		"delay": {redelivery.WithNackRedeliveryDelay(2 * time.Second), redelivery.WithAckTimeout(10 * time.Second),
+			redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute})},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fromFile, err := file.Options(name)
+			require.NoError(t, err)
+			want := redeliveries(t, options)
+			require.Len(t, want, 10)
+			assert.Equal(t, want, redeliveries(t, fromFile))
+		})
+	}
+}
+
+// redeliveries are the delays after which a message is asked for again, nacked and left alone by turns.
+func redeliveries(t *testing.T, options []redelivery.Option) (delays []time.Duration) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		for n := range 10 {
+			inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: uint32(n)}}
+			msg := receive(t, c)
+			if start := time.Now(); n%2 == 0 {
+				c.Nack(msg)
+				delays = append(delays, untilAsked(inner, n+1, start))
+			} else if delay := untilAsked(inner, n+1, start); delay < 2*time.Minute {
+				delays = append(delays, delay)
+			} else { // no ack timeout
+				delays = append(delays, 0)
+				c.Nack(msg)
+				untilAsked(inner, n+1, time.Now())
+			}
+		}
+	}, options...)
+	return delays
+}
+
+// untilAsked waits for request n, two minutes at most, and returns how long that was.
+func untilAsked(inner *fake, n int, start time.Time) time.Duration {
+	for time.Since(start) < 2*time.Minute {
+		synctest.Wait()
+		if len(inner.requests()) == n {
+			break
+		}
+		time.Sleep(time.Second / 2)
+	}
+	return time.Since(start)
+}
+
+// Retries and dead letters go where the file says.
+func TestConfigOfRetries(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	file, err := config.Parse([]byte(`
+policies: {ladder: {type: levels, levels: "10ms 20ms"}}
+consumers:
+  billing:
+    reconsumeBackoff: ladder
+    maxDeliveries: 2
+    retryLetterTopic: ` + topic + `-again
+    deadLetterTopic: ` + topic + `-dead
+`))
+	require.NoError(t, err)
+	opts, err := file.ConsumerOptions("billing", b.options(topic, pulsar.Shared))
+	require.NoError(t, err)
+	options, err := file.Options("billing")
+	require.NoError(t, err)
+	c := b.subscribe(opts, options...)
+	dead, err := b.client.Subscribe(b.options(topic+"-dead", pulsar.Exclusive))
+	require.NoError(t, err)
+	defer dead.Close()
+	b.send(topic, 1, false)
+	for n, from := range []string{topic, topic + "-again", topic + "-again"} {
+		msg := next(t, c, 5*time.Second)
+		assert.Contains(t, msg.Topic(), from)
+		assert.Equal(t, []string{"", "10", "20"}[n], msg.Properties()["DELAY_TIME"])
+		require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+	}
+	assert.Equal(t, "3", next(t, dead, 5*time.Second).Properties()["RECONSUMETIMES"])
+}

@@ -1,0 +1,190 @@
+package suite
+
+import (
+	"bytes"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// What upstream's own tests found to differ from client.Subscribe; see test/upstream.
+
+func TestAckIDListAfterCloseTellsOfEachMessage(t *testing.T) {
+	c, inner := newPrepared(t, pulsar.Shared)
+	inner.deliver(1)
+	inner.deliver(2)
+	ids := []pulsar.MessageID{receive(t, c).ID(), receive(t, c).ID()}
+	c.Close()
+	require.IsType(t, pulsar.AckError{}, c.AckIDList(ids))
+	var failed pulsar.AckError
+	require.ErrorAs(t, c.AckIDList(ids), &failed)
+	require.Len(t, failed, len(ids))
+	for _, id := range ids {
+		require.ErrorIs(t, failed[id], redelivery.ErrClosed)
+		require.EqualError(t, failed[id], "consumer state is closed")
+	}
+	require.ErrorIs(t, c.AckIDList(nil), redelivery.ErrClosed)
+}
+
+func TestNonPersistentTopicsPassThrough(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := "non-" + b.topic(0)
+	var log bytes.Buffer
+	opts := b.options(topic, pulsar.Shared)
+	opts.NackRedeliveryDelay = ms(10)
+	c := b.subscribe(opts, logTo(&log), redelivery.WithAckTimeout(ms(100)))
+	require.Contains(t, log.String(), topic)
+	b.send(topic, 3, false)
+	c.Nack(receive(t, c))
+	require.NoError(t, c.NackWithDelay(receive(t, c), 0))
+	require.NoError(t, c.Ack(receive(t, c)))
+	nothing(t, c, ms(500))
+	require.Zero(t, c.Stats().Waiting)
+	require.Zero(t, c.Stats().Failed)
+	b.send(topic, 1, false)
+	require.NoError(t, c.Ack(receive(t, c)))
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
+
+func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer, opts.RetryEnable = true, true
+	_, want := b.client.Subscribe(opts)
+	require.Error(t, want)
+	for _, policy := range []*pulsar.DLQPolicy{nil, {MaxDeliveries: 3}} {
+		opts.DLQ = policy
+		_, err := redelivery.Subscribe(b.client, opts)
+		require.EqualError(t, err, want.Error())
+	}
+	opts.RetryEnable = false
+	_, err := redelivery.Subscribe(b.client, opts, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
+
+// nacks counts what an interceptor is told of.
+type nacks struct {
+	callbacks
+	n *atomic.Int32
+}
+
+func (x nacks) OnNegativeAcksSend(_ pulsar.Consumer, ids []pulsar.MessageID) {
+	x.n.Add(int32(len(ids)))
+}
+
+// Where the broker rewinds for one message the others come without a request of their own.
+func TestInterceptorsAreToldOfEachNack(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Exclusive", "Failover", "Shared"} {
+		for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
+			"Nack":   (*redelivery.Consumer).Nack,
+			"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+		} {
+			t.Run(kind+" "+how, func(t *testing.T) {
+				t.Parallel()
+				const n = 5
+				b := newBroker(t)
+				topic := b.topic(0)
+				b.send(topic, n, false)
+				told := nacks{n: new(atomic.Int32)}
+				opts := b.options(topic, kinds[kind])
+				opts.NackRedeliveryDelay, opts.Interceptors = ms(200), pulsar.ConsumerInterceptors{told}
+				c := b.subscribe(opts)
+				for range n {
+					nack(c, receive(t, c))
+				}
+				for range n {
+					require.NoError(t, c.Ack(receive(t, c)))
+				}
+				require.Eventually(t, func() bool { return told.n.Load() == n }, 5*time.Second, ms(10), "told of %d", told.n.Load())
+				nothing(t, c, ms(300))
+				require.EqualValues(t, n, told.n.Load())
+			})
+		}
+	}
+}
+
+func TestBeforeConsumeIsCalledWhenAMessageIsHandedOut(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	var called atomic.Int32
+	opts := b.options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{before: func() { called.Add(1) }}}
+	c := b.subscribe(opts)
+	b.send(topic, 5, false)
+	require.NoError(t, c.Ack(receive(t, c)))
+	time.Sleep(ms(300)) // the others are here
+	require.EqualValues(t, 1, called.Load())
+	receive(t, c)
+	require.EqualValues(t, 2, called.Load())
+}
+
+func TestChanHasNoBuffer(t *testing.T) {
+	c, _ := newPrepared(t, pulsar.Shared)
+	require.Zero(t, cap(c.Chan()))
+}
+
+// Upstream's panics.
+func TestZeroQueueConsumerHasAChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, 3, false)
+	opts := b.options(topic, pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.subscribe(opts)
+	for range 3 {
+		select {
+		case cm := <-c.Chan():
+			require.NoError(t, cm.Ack(cm))
+		case <-time.After(15 * time.Second):
+			require.FailNow(t, "no message")
+		}
+	}
+	b.settles(topic, 0)
+}
+
+func TestDecryptedMessagesAreNotPublishedAsPlainText(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.Decryption, opts.DLQ = reader().decryption(), &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	opts.DLQ, opts.RetryEnable = nil, true
+	_, err = redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+}
+
+func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	var log safeBuffer
+	opts := b.options(topic, pulsar.Exclusive)
+	opts.NackRedeliveryDelay, opts.DLQ = ms(100), &pulsar.DLQPolicy{MaxDeliveries: 1}
+	c := b.subscribe(opts, logTo(&log))
+	b.inProcess.FailProducers(deadLetterTopic(topic), -1, pulsartest.TopicTerminated)
+	b.send(topic, 1, false)
+	c.Nack(receive(t, c))
+	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, ms(10))
+	require.Contains(t, log.String(), "dead letter failed")
+	require.Equal(t, 1, b.stats(topic, 0).Backlog)
+	b.inProcess.FailProducers(deadLetterTopic(topic), 0, 0)
+	dead := b.deadLetters(topic)
+	go func() { _, _ = c.Receive(bg) }()
+	require.Equal(t, "0", string(next(t, dead, 30*time.Second).Payload()))
+	b.settles(topic, 0)
+}

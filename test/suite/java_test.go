@@ -1,0 +1,127 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// A Java consumer with enableRetry on the same subscription reads our retries and dead letters, and we read its: of batches, with
+// keys, ordering keys and event times.
+func TestJavaClient(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("needs %s to run the Java client", program)
+		}
+	}
+	b := newBroker(t)
+	if b.inProcess != nil {
+		t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
+	}
+	lib, err := filepath.Abs(".pulsar/lib/java-client")
+	require.NoError(t, err)
+	out, err := exec.Command("mvn", "-q", "-B", "-f", "testdata/java/pom.xml",
+		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
+	require.NoError(t, err, string(out))
+
+	topic := b.topic(0)
+	java := func(topic, what string, n int) string {
+		out, err := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/java/Reconsume.java",
+			b.url, topic, sub, what, strconv.Itoa(n)).CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	said := func(out string, i int, times, origin, reason string) {
+		require.Contains(t, out, fmt.Sprintf("%d RECONSUMETIMES %s REAL_TOPIC %s own %d key k%d ordering o%d event %d reason %s\n",
+			i, times, origin, i, i, i, 1000+i, reason))
+	}
+	b.sendBatch(topic, 0, 3)
+	b.sendBatch(topic, 3, 6)
+
+	opts := b.retrying(topic, 5)
+	opts.AckWithResponse = true
+	policy := redelivery.WithReconsumeBackoff(backoff.Fixed(0))
+	c := b.subscribe(opts, policy)
+	origins := map[string]string{}
+	for i := range 6 {
+		if msg := receive(t, c); i < 3 {
+			origins[string(msg.Payload())] = msg.ID().String()
+			require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+		}
+	}
+	c.Close()
+
+	told := java(topic, "retry", 6)
+	for i := range 6 {
+		if i < 3 {
+			said(told, i, "1", topic, "null")
+		} else {
+			said(told, i, "null", "null", "null")
+		}
+	}
+
+	c = b.subscribe(opts, policy)
+	for range 6 {
+		msg := next(t, c, 10*time.Second)
+		props, i := msg.Properties(), string(msg.Payload())
+		require.Equal(t, []string{topic, sub, i, "k" + i, "o" + i},
+			[]string{props["REAL_TOPIC"], props["REAL_SUBSCRIPTION"], props["own"], msg.Key(), msg.OrderingKey()})
+		require.Equal(t, "100"+i, strconv.FormatInt(msg.EventTime().UnixMilli(), 10))
+		require.NotEmpty(t, props["ORIGIN_MESSAGE_IDY_TIME"])
+		if origin := origins[i]; origin == "" { // Java was the first
+			require.Equal(t, "1", props["RECONSUMETIMES"])
+		} else {
+			require.Equal(t, "2", props["RECONSUMETIMES"])
+			require.Equal(t, origin, props["ORIGIN_MESSAGE_ID"])
+		}
+		require.GreaterOrEqual(t, time.Since(msg.PublishTime()), time.Second)
+		require.NoError(t, c.DeadLetter(bg, msg, errors.New("out of "+i)))
+	}
+	b.settles(topic, 0)
+	b.settles(retryTopic(topic), 0)
+	c.Close()
+	told = java(deadLetterTopic(topic), "read", 6)
+	for i := range 6 {
+		times := "1"
+		if i < 3 {
+			times = "2"
+		}
+		said(told, i, times, topic, fmt.Sprintf("out of %d", i))
+	}
+
+	topic = b.topic(0)
+	b.sendBatch(topic, 6, 8)
+	java(topic, "dead", 2)
+	dead := b.reader(deadLetterTopic(topic))
+	for range 2 {
+		msg := next(t, dead, 10*time.Second)
+		i := string(msg.Payload())
+		require.Equal(t, []string{topic, i, "k" + i, "o" + i, "100" + i}, []string{msg.Properties()["REAL_TOPIC"],
+			msg.Properties()["own"], msg.Key(), msg.OrderingKey(), strconv.FormatInt(msg.EventTime().UnixMilli(), 10)})
+	}
+}
+
+// sendBatch publishes messages that have everything that a message can have, in one batch.
+func (b *broker) sendBatch(topic string, from, to int) {
+	b.t.Helper()
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, BatchingMaxPublishDelay: time.Minute})
+	require.NoError(b.t, err)
+	defer p.Close()
+	for i := from; i < to; i++ {
+		n := strconv.Itoa(i)
+		p.SendAsync(bg, &pulsar.ProducerMessage{Payload: []byte(n), Key: "k" + n, OrderingKey: "o" + n,
+			EventTime: time.UnixMilli(int64(1000 + i)), Properties: map[string]string{"own": n}}, nil)
+	}
+	require.NoError(b.t, p.FlushWithCtx(bg))
+}

@@ -1,0 +1,294 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// consumerKind is a kind of consumer that upstream can make.
+type consumerKind struct {
+	topics     int // 1 if not set
+	partitions int // of each topic; 0 for none
+	pattern    bool
+	compacted  bool
+	options    func(*pulsar.ConsumerOptions)
+	producer   func(*pulsar.ProducerOptions)
+	message    func(payload string) *pulsar.ProducerMessage // the default has the payload for a key too
+	payload    func(*testing.T, pulsar.Message) string      // of such a message
+	unbatched  bool                                         // there is no batch of such messages
+	change     func(*cell)                                  // happens to the topics after Subscribe
+	check      func(*cell)                                  // at the end
+	refused    map[string]string                            // features that Subscribe has this error for
+}
+
+var consumerKinds = map[string]consumerKind{
+	"plain":            {},
+	"partitioned":      {partitions: 3},
+	"partitions-added": {partitions: 1, change: addPartitions, options: discoveringSlowly},
+	"multi-topic":      {topics: 3},
+	"pattern":          {topics: 3, pattern: true, change: found, options: discovering},
+	"topics-appear":    {topics: 1, pattern: true, change: appear, options: discovering},
+	"topics-vanish":    {topics: 3, pattern: true, change: vanish, options: discovering},
+	"zero-queue": {
+		options: func(o *pulsar.ConsumerOptions) { o.EnableZeroQueueConsumer = true },
+		refused: map[string]string{"reconsume": "ZeroQueueConsumer is not supported with RetryEnable"},
+	},
+	"message-channel": {
+		options: func(o *pulsar.ConsumerOptions) { o.MessageChannel = make(chan pulsar.ConsumerMessage, 3) },
+	},
+	"ack-with-response": {options: func(o *pulsar.ConsumerOptions) { o.AckWithResponse = true }},
+	"batch-index-acks":  {options: func(o *pulsar.ConsumerOptions) { o.EnableBatchIndexAcknowledgment = true }},
+	"acks-at-once": {
+		options: func(o *pulsar.ConsumerOptions) { o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1} },
+	},
+	"acks-grouped": {
+		options: func(o *pulsar.ConsumerOptions) {
+			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 100, MaxTime: ms(600)}
+		},
+	},
+	"json-schema": {
+		options:  func(o *pulsar.ConsumerOptions) { o.Schema = jsonSchema },
+		producer: func(o *pulsar.ProducerOptions) { o.Schema = jsonSchema },
+		message:  orderMessage, payload: orderID,
+	},
+	"avro-schema": {
+		options:  func(o *pulsar.ConsumerOptions) { o.Schema = avroSchema },
+		producer: func(o *pulsar.ProducerOptions) { o.Schema = avroSchema },
+		message:  orderMessage, payload: orderID,
+	},
+	"encrypted": {
+		options:  func(o *pulsar.ConsumerOptions) { o.Decryption = keys.decryption() },
+		producer: func(o *pulsar.ProducerOptions) { o.Encryption = keys.encryption(keyName) },
+	},
+	"interceptors": {
+		options: func(o *pulsar.ConsumerOptions) { o.Interceptors = pulsar.ConsumerInterceptors{&witness{}} },
+		check:   func(x *cell) { x.opts.Interceptors[0].(*witness).check(x) },
+	},
+	"compacted": {
+		compacted: true,
+		options:   func(o *pulsar.ConsumerOptions) { o.Type, o.ReadCompacted = pulsar.Exclusive, true },
+	},
+	"chunked": {
+		producer: chunking, message: large, payload: small, unbatched: true,
+	},
+	"chunked-multi-topic": {
+		topics: 2, producer: chunking, message: large, payload: small, unbatched: true,
+	},
+}
+
+func TestKinds(t *testing.T) {
+	t.Parallel()
+	for kindName, kind := range consumerKinds {
+		t.Run(kindName, func(t *testing.T) {
+			t.Parallel()
+			if kind.pattern && elsewhere(t) {
+				return
+			}
+			for featureName, f := range features {
+				if kind.unbatched && f.batched {
+					continue
+				}
+				t.Run(featureName, func(t *testing.T) {
+					t.Parallel()
+					runCell(t, kind, f, kind.refused[featureName])
+				})
+			}
+		})
+	}
+}
+
+// cell is a consumer of a kind, and a feature that is tried with it.
+type cell struct {
+	*broker
+	t       *testing.T
+	kind    consumerKind
+	topics  []string
+	removed []string
+	opts    pulsar.ConsumerOptions
+	c       *redelivery.Consumer
+
+	published bool // before Subscribe
+	received  int
+	last      pulsar.Message // of the topic
+}
+
+func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
+	x := &cell{broker: newBroker(t), t: t, kind: kind}
+	x.topics = []string{x.topic(kind.partitions)}
+	for i := 1; i < kind.topics; i++ {
+		x.addTopic()
+	}
+	x.opts = x.options("", pulsar.Shared)
+	switch {
+	case kind.pattern:
+		x.opts.TopicsPattern = x.topics[0] + "(-[0-9])?$"
+	case kind.topics > 1:
+		x.opts.Topics = x.topics
+	default:
+		x.opts.Topic = x.topics[0]
+	}
+	if kind.options != nil {
+		kind.options(&x.opts)
+	}
+	if f.dlq != nil {
+		f.dlq(&x.opts)
+		x.opts.DLQ.DeadLetterTopic = deadLetterTopic(x.topics[0])
+		x.opts.DLQ.RetryLetterTopic = retryTopic(x.topics[0])
+		if kind.producer != nil {
+			kind.producer(&x.opts.DLQ.ProducerOptions)
+		}
+	}
+	if kind.compacted {
+		x.compact(f)
+	}
+	c, err := redelivery.Subscribe(x.client, x.opts, f.options...)
+	if refused != "" {
+		require.ErrorContains(t, err, refused)
+		return
+	}
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	x.c = c
+	if kind.change != nil {
+		kind.change(x)
+	}
+	f.test(x)
+	x.nothing()
+	if kind.compacted { // what was compacted away cannot be acknowledged one by one
+		require.NoError(t, c.AckCumulative(x.last))
+	}
+	for _, topic := range x.topics {
+		x.settles(topic, x.kind.partitions)
+	}
+	if f.dlq != nil && x.opts.RetryEnable {
+		x.settles(retryTopic(x.topics[0]), 0)
+	}
+	require.Zero(t, c.Stats().Failed)
+	if len(x.removed) == 0 {
+		require.Zero(t, c.Stats().Waiting)
+	}
+	if kind.check != nil {
+		kind.check(x)
+	}
+}
+
+func (x *cell) addTopic() {
+	topic := fmt.Sprintf("%s-%d", x.topics[0], len(x.topics))
+	x.rest("PUT", topic, "", nil, nil)
+	x.topics = append(x.topics, topic)
+}
+
+// publish publishes messages with the payloads "0" … "n-1": one by one to all topics and partitions in turn, or as a batch
+// to the last.
+func (x *cell) publish(n int, batched bool) {
+	x.t.Helper()
+	if x.published {
+		return
+	}
+	topics := x.topics
+	if batched {
+		topics = topics[len(topics)-1:]
+	}
+	for first, topic := range topics {
+		opts := pulsar.ProducerOptions{Topic: topic, DisableBatching: !batched}
+		if batched {
+			opts.BatchingMaxMessages, opts.BatchingMaxPublishDelay = uint(n), time.Minute
+		}
+		opts.MessageRouter = func(m *pulsar.ProducerMessage, meta pulsar.TopicMetadata) int {
+			if batched {
+				return int(meta.NumPartitions()) - 1
+			}
+			return int(m.Key[0]) % int(meta.NumPartitions())
+		}
+		if x.kind.producer != nil {
+			x.kind.producer(&opts)
+		}
+		p, err := x.client.CreateProducer(opts)
+		require.NoError(x.t, err)
+		defer p.Close()
+		for i := first; i < n; i += len(topics) {
+			m := &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))}
+			if x.kind.message != nil {
+				m = x.kind.message(fmt.Sprint(i))
+			}
+			m.Key = fmt.Sprint(i)
+			p.SendAsync(bg, m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(x.t, err) })
+		}
+		require.NoError(x.t, p.FlushWithCtx(bg))
+	}
+}
+
+// text is what a message was published with, decoded.
+func (x *cell) text(msg pulsar.Message) string {
+	x.t.Helper()
+	if x.kind.payload != nil {
+		return x.kind.payload(x.t, msg)
+	}
+	return string(msg.Payload())
+}
+
+func (x *cell) receive() pulsar.Message {
+	x.t.Helper()
+	x.received++
+	if x.opts.MessageChannel == nil {
+		msg := patiently(x.t, x.c)
+		for slices.Contains(x.removed, msg.Topic()) { // it was here already
+			msg = patiently(x.t, x.c)
+		}
+		if x.last == nil || msg.Topic() == x.topics[0] && msg.ID().EntryID() > x.last.ID().EntryID() {
+			x.last = msg
+		}
+		return msg
+	}
+	select {
+	case cm := <-x.opts.MessageChannel:
+		require.Same(x.t, x.c, cm.Consumer)
+		return cm.Message
+	case <-time.After(patience):
+		require.FailNow(x.t, "no message")
+		return nil
+	}
+}
+
+// patience is for a real broker that has just been started.
+const patience = 30 * time.Second
+
+// patiently receives more than once: upstream's zero-queue consumer may lose the permit of a Receive that begins while it
+// connects.
+func patiently(t testing.TB, c *redelivery.Consumer) pulsar.Message {
+	t.Helper()
+	for begin := time.Now(); time.Since(begin) < patience; {
+		ctx, cancel := context.WithTimeout(bg, 5*time.Second)
+		msg, err := c.Receive(ctx)
+		cancel()
+		if err == nil {
+			return msg
+		}
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	require.FailNow(t, "no message")
+	return nil
+}
+
+// nothing asserts that nothing else comes.
+func (x *cell) nothing() {
+	x.t.Helper()
+	if x.opts.MessageChannel == nil {
+		nothing(x.t, x.c, ms(300))
+		return
+	}
+	select {
+	case cm := <-x.opts.MessageChannel:
+		x.t.Errorf("unexpected message %q", x.text(cm.Message))
+	case <-time.After(ms(300)):
+	}
+}

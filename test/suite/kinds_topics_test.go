@@ -1,0 +1,98 @@
+package suite
+
+import (
+	"os"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// compact publishes what the feature will publish, before that another value for each key, and has the latter compacted
+// away.
+func (x *cell) compact(f feature) {
+	n := cellMessages
+	if f.batched {
+		n = 3
+	}
+	if x.inProcess == nil { // the other one does not compact
+		x.kind.message = func(string) *pulsar.ProducerMessage { return &pulsar.ProducerMessage{Payload: []byte("old")} }
+		x.publish(n, false)
+		x.kind.message = nil
+	}
+	x.publish(n, f.batched)
+	x.published = true
+	if x.inProcess == nil {
+		x.rest("PUT", x.topics[0], "/compaction", nil, nil)
+		require.Eventually(x.t, func() bool {
+			var state struct{ Status string }
+			x.rest("GET", x.topics[0], "/compaction", nil, &state)
+			return state.Status == "SUCCESS"
+		}, patience, ms(50))
+	}
+}
+
+// What happens to topics while the consumer runs.
+
+func discovering(o *pulsar.ConsumerOptions) { o.AutoDiscoveryPeriod = time.Second }
+
+// The period is longer than a real broker takes to add partitions: where a new partition cannot be subscribed yet, upstream
+// closes the others, and does not tell.
+func discoveringSlowly(o *pulsar.ConsumerOptions) {
+	o.AutoDiscoveryPeriod = time.Second
+	if os.Getenv("PULSAR_URL") != "" {
+		o.AutoDiscoveryPeriod = 10 * time.Second
+	}
+}
+
+// found waits for all topics: the broker may not list one that is new.
+func found(x *cell) {
+	for _, topic := range x.topics {
+		x.subscribed(topic)
+	}
+}
+
+func addPartitions(x *cell) {
+	x.rest("POST", x.topics[0], "/partitions", 3, nil)
+	x.kind.partitions = 3
+	x.subscribed(x.topics[0] + "-partition-2")
+}
+
+func appear(x *cell) {
+	found(x)
+	for range 2 {
+		x.addTopic()
+		x.subscribed(x.topics[len(x.topics)-1])
+	}
+}
+
+// vanish removes topics of which messages are unacknowledged and nacked.
+func vanish(x *cell) {
+	found(x)
+	x.publish(3*2, false)
+	for seen := map[string]bool{}; len(seen) < 3*2; {
+		msg := x.receive()
+		seen[x.text(msg)] = true
+		switch i := x.text(msg)[0] - '0'; {
+		case i%3 != 2: // of a topic that stays
+			require.NoError(x.t, x.c.Ack(msg))
+		case i == 2:
+			require.NoError(x.t, x.c.NackWithDelay(msg, ms(200)))
+		}
+	}
+	x.rest("DELETE", x.topics[2], "?force=true", nil, nil)
+	x.removed, x.topics = x.topics[2:], x.topics[:2]
+}
+
+// subscribed waits until the tests' subscription is there.
+func (x *cell) subscribed(topic string) {
+	x.t.Helper()
+	require.Eventually(x.t, func() bool {
+		var stats struct {
+			Subscriptions map[string]struct{ Consumers []any }
+		}
+		x.rest("GET", topic, "/stats", nil, &stats)
+		return len(stats.Subscriptions[sub].Consumers) > 0
+	}, patience, ms(50), "%s was not discovered", strings.TrimPrefix(topic, x.topics[0]))
+}

@@ -1,0 +1,214 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// shadow returns the name of a new shadow topic (PIP-180) of source: its messages have the ids of the source's.
+func (b *broker) shadow(source string) string {
+	name := source + "-shadow"
+	b.rest("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
+	b.rest("PUT", source, "/shadowTopics", []string{name}, nil)
+	return name
+}
+
+// A message and its shadow have one id and are two messages.
+func TestShadowTopicIsNotItsSource(t *testing.T) {
+	t.Parallel()
+	needsRealBroker(t, "shadow topics")
+	const n = 20
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			source := b.topic(0)
+			shadow := b.shadow(source)
+			opts := b.options(source, kinds[kind])
+			opts.Topic, opts.Topics = "", []string{source, shadow}
+			opts.ReceiverQueueSize = 5 // so that each of the two goes on while the other's messages are at work
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(300)))
+			b.send(source, n, false)
+			failed, acked := map[string]bool{}, map[string]int{}
+			drain(t, c, 5*time.Second, func(msg pulsar.Message) {
+				which := msg.Topic() + " " + name(msg)
+				if !failed[which] && len(failed) < n {
+					failed[which] = true
+					c.Nack(msg)
+					return
+				}
+				require.NoError(t, c.Ack(msg))
+				acked[which]++
+			})
+			require.Equal(t, 2*n, len(acked), "messages were never seen")
+			for which, times := range acked {
+				require.Equal(t, 1, times, which)
+			}
+			b.settles(source, 0)
+			b.settles(shadow, 0)
+		})
+	}
+}
+
+// Messages wait while another consumer joins, which takes over some of their keys.
+func TestNothingIsEarlyWhenAConsumerJoinsKeyShared(t *testing.T) {
+	t.Parallel()
+	const n, delay = 60, 3 * time.Second
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, n, false)
+	first := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(delay))
+	var due sync.Map // of time.Time by name
+	for range n {
+		msg := receive(t, first)
+		due.Store(name(msg), time.Now().Add(delay))
+		first.Nack(msg)
+		time.Sleep(ms(5))
+	}
+	second := b.subscribe(b.options(topic, pulsar.KeyShared))
+	var early, came [2]atomic.Int32
+	var earliest atomic.Int64
+	ctx, cancel := context.WithTimeout(context.Background(), 2*delay)
+	defer cancel()
+	var consuming sync.WaitGroup
+	for i, c := range []*redelivery.Consumer{first, second} {
+		consuming.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				now := time.Now()
+				planned, _ := due.Load(name(msg))
+				if by := planned.(time.Time).Sub(now); by > 0 {
+					early[i].Add(1)
+					earliest.Store(max(earliest.Load(), int64(by)))
+				}
+				came[i].Add(1)
+				if err := c.Ack(msg); err == nil && came[0].Load()+came[1].Load() == n {
+					time.AfterFunc(ms(300), cancel)
+				}
+			}
+		})
+	}
+	consuming.Wait()
+	t.Logf("%d came to the first, %d to the second, early by up to %v", came[0].Load(), came[1].Load(), time.Duration(earliest.Load()))
+	require.Zero(t, early[0].Load(), "early in the consumer that nacked")
+	require.Zero(t, early[1].Load(), "early in the consumer that joined")
+}
+
+// One message of a batch fails a few times, while its siblings are handled, or still wait to be, or long after.
+func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
+	t.Parallel()
+	const n, consumers, tries = 40, 3, 4
+	for _, index := range []bool{false, true} {
+		for _, work := range []time.Duration{0, ms(50)} {
+			t.Run(fmt.Sprintf("index acks=%t, a message takes %v", index, work), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				var consuming sync.WaitGroup
+				var good, bad atomic.Int32
+				for range consumers {
+					opts := b.options(topic, pulsar.Shared)
+					opts.EnableBatchIndexAcknowledgment = index
+					c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(600)))
+					consuming.Go(func() {
+						for {
+							msg, err := c.Receive(ctx)
+							if err != nil {
+								return
+							}
+							switch {
+							case name(msg) != "7":
+								time.Sleep(work)
+								good.Add(1)
+							case bad.Add(1) < tries:
+								c.Nack(msg)
+								continue
+							default:
+								time.AfterFunc(3*time.Second, cancel)
+							}
+							_ = c.Ack(msg)
+						}
+					})
+				}
+				b.send(topic, n, true)
+				consuming.Wait()
+				require.EqualValues(t, tries, bad.Load())
+				require.EqualValues(t, n-1, good.Load(), "siblings were handled again")
+			})
+		}
+	}
+}
+
+// What was asked for on Shared may go to another consumer, which nobody tells the first.
+func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
+	if testing.Short() {
+		t.Skip("20 seconds")
+	}
+	t.Parallel()
+	const n = 40
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, n, false)
+	first := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(500)))
+	for range n {
+		first.Nack(receive(t, first))
+	}
+	second := b.subscribe(b.options(topic, pulsar.Shared))
+	ctx, cancel := context.WithCancel(context.Background())
+	var consuming sync.WaitGroup
+	var acked [2]atomic.Int32
+	for i, c := range []*redelivery.Consumer{first, second} {
+		consuming.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				if c.Ack(msg) == nil {
+					acked[i].Add(1)
+				}
+			}
+		})
+	}
+	require.Eventually(t, func() bool { return acked[0].Load()+acked[1].Load() >= n }, 15*time.Second, ms(20))
+	require.Eventually(t, func() bool { return first.Stats().Waiting == 0 }, 20*time.Second, ms(100),
+		"all messages are acknowledged: %d here, %d elsewhere", acked[0].Load(), acked[1].Load())
+	cancel()
+	consuming.Wait()
+}
+
+// Late counts redeliveries that were late, not those that nobody took.
+func TestLateDoesNotCountASlowApplication(t *testing.T) {
+	t.Parallel()
+	for kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			b.send(topic, 5, false)
+			c := b.subscribe(b.options(topic, kinds[kind]), redelivery.WithNackRedeliveryDelay(ms(300)))
+			for range 5 {
+				c.NackID(receive(t, c).ID())
+			}
+			time.Sleep(3 * time.Second) // all of them are here long before that
+			for range 5 {
+				require.NoError(t, c.Ack(receive(t, c)))
+			}
+			require.Zero(t, c.Stats().Late)
+		})
+	}
+}

@@ -1,0 +1,202 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// pair is what two consumers of one subscription have done with messages that fail twice.
+type pair struct {
+	delay time.Duration
+
+	mu       sync.Mutex
+	handled  map[string]int
+	acked    map[string]bool
+	due      map[string]planned
+	busy     int       // handlings under way
+	last     time.Time // when the last ended
+	doubles  int       // handled although a handling before was acknowledged
+	early    int       // in the consumer that nacked
+	earliest time.Duration
+}
+
+// planned says when a message is to come back to the consumer that nacked it.
+type planned struct {
+	consumer int
+	at       time.Time
+}
+
+// handle handles a message in one of the two consumers.
+func (p *pair) handle(consumer int, c pulsar.Consumer, msg pulsar.Message) {
+	p.mu.Lock()
+	now, which := time.Now(), name(msg)
+	if by := p.due[which].at.Sub(now); by > 0 && p.due[which].consumer == consumer {
+		p.early++
+		p.earliest = max(p.earliest, by)
+	}
+	if p.acked[which] {
+		p.doubles++
+	}
+	p.handled[which]++
+	fails := p.handled[which] <= 2
+	p.busy++
+	p.mu.Unlock()
+	time.Sleep(time.Millisecond)
+	acked := !fails && c.Ack(msg) == nil
+	p.mu.Lock()
+	if acked {
+		p.acked[which] = true
+	} else {
+		p.due[which] = planned{consumer, time.Now().Add(p.delay)}
+	}
+	p.mu.Unlock()
+	if !acked {
+		c.Nack(msg)
+	}
+	p.mu.Lock()
+	p.busy--
+	p.last = time.Now()
+	p.mu.Unlock()
+}
+
+// rests waits until no message was at work for d, and reports whether n are acknowledged.
+func (p *pair) rests(ctx context.Context, d time.Duration, n int) (complete bool) {
+	for ctx.Err() == nil {
+		p.mu.Lock()
+		resting := p.busy == 0 && time.Since(p.last) > d
+		complete = len(p.acked) == n
+		p.mu.Unlock()
+		if resting {
+			return complete
+		}
+		time.Sleep(ms(10))
+	}
+	return false
+}
+
+// run has two consumers work until n messages are acknowledged and no more come. Their topic is unloaded while messages
+// wait and none is at work, so that no acknowledgement is lost. The second consumer joins halfway, and takes over some.
+func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name string) pulsar.Consumer) {
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Second)
+	defer cancel()
+	p.handled, p.acked, p.due = map[string]int{}, map[string]bool{}, map[string]planned{}
+	p.last = time.Now().Add(2 * time.Second) // which it may take until the first message comes
+	var working sync.WaitGroup
+	join := func(consumer int) {
+		c := subscribe(fmt.Sprint("consumer-", consumer))
+		working.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				p.handle(consumer, c, msg)
+			}
+		})
+	}
+	join(0)
+	for i := range unloads {
+		p.rests(ctx, ms(200), n)
+		if i == unloads/2 {
+			join(1)
+		}
+		b.unload(topic)
+		time.Sleep(ms(300))
+	}
+	for !p.rests(ctx, p.delay+2*time.Second, n) && ctx.Err() == nil {
+	}
+	cancel()
+	working.Wait()
+}
+
+// Two consumers of a subscription must not both handle a message because this library kept it for the one while the broker
+// gave it to the other.
+func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("two minutes")
+	}
+	const n, unloads, delay, partitions = 2000, 5, 8 * time.Second, 4
+	var table strings.Builder
+	for _, c := range []struct {
+		name    string
+		kind    pulsar.SubscriptionType
+		batched bool
+	}{
+		{"Shared", pulsar.Shared, false},
+		{"Shared, batches", pulsar.Shared, true},
+		{"Key_Shared", pulsar.KeyShared, false},
+		{"Failover", pulsar.Failover, false},
+	} {
+		t.Run(c.name, func(t *testing.T) { // one after the other: a busy machine blurs what happens when
+			var both [2]pair // plain, wrapped
+			var running sync.WaitGroup
+			for i := range both {
+				p := &both[i]
+				p.delay = delay
+				b := newBroker(t)
+				topic := b.topic(partitions)
+				b.sendBatches(topic, n, c.batched)
+				opts := b.options(topic, c.kind)
+				opts.NackRedeliveryDelay, opts.AckWithResponse, opts.EnableBatchIndexAcknowledgment = delay, true, c.batched
+				subscribe := func(name string) pulsar.Consumer {
+					opts.Name = name
+					var c pulsar.Consumer
+					var err error
+					if i == 0 {
+						c, err = b.client.Subscribe(opts)
+					} else {
+						c, err = redelivery.Subscribe(b.client, opts)
+					}
+					if err != nil {
+						panic(err) // it is not the test's goroutine
+					}
+					t.Cleanup(c.Close)
+					return c
+				}
+				running.Go(func() { p.run(b, topic, n, unloads, subscribe) })
+			}
+			running.Wait()
+			plain, wrapped := &both[0], &both[1]
+			require.Equal(t, n, len(wrapped.acked), "messages are lost")
+			fmt.Fprintf(&table, "%-16s doubles: plain %d, wrapped %d; early: plain %d by up to %v, wrapped %d by up to %v\n", c.name,
+				plain.doubles, wrapped.doubles, plain.early, plain.earliest.Round(time.Millisecond), wrapped.early, wrapped.earliest)
+			require.LessOrEqual(t, wrapped.doubles, plain.doubles)
+			require.Zero(t, wrapped.early)
+		})
+	}
+	t.Logf("\n%s", table.String())
+}
+
+// sendBatches publishes the payloads "0" … "n-1", each with its payload as key: alone, or in batches of fifty.
+func (b *broker) sendBatches(topic string, n int, batched bool) {
+	b.t.Helper()
+	if !batched {
+		b.send(topic, n, false)
+		return
+	}
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
+		Topic: topic, BatchingMaxMessages: 50, BatchingMaxPublishDelay: time.Minute,
+	})
+	require.NoError(b.t, err)
+	defer p.Close()
+	for i := range n {
+		payload := strconv.Itoa(i)
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(payload)},
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				if err != nil {
+					b.t.Errorf("send: %v", err)
+				}
+			})
+	}
+	require.NoError(b.t, p.FlushWithCtx(context.Background()))
+}

@@ -1,0 +1,171 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// heap returns how many bytes are alive.
+func heapInUse() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// batch returns a batch as upstream makes one: every payload is a piece of the one buffer that the broker sent.
+func batch(entry int64, messages, size int) (msgs []item) {
+	buffer := make([]byte, messages*size)
+	for i := range messages {
+		msgs = append(msgs, item{
+			id: newID(entry, int32(i), int32(messages)), topic: "t", payload: buffer[i*size : (i+1)*size],
+		})
+	}
+	return msgs
+}
+
+// One message of each batch waits, and keeps the whole batch alive: the limit is for what is kept, and a batch counts once
+// however many of its messages wait.
+func TestHeldBatchesAreCountedWhole(t *testing.T) {
+	const batches, messages, size = 100, 100, 10_000
+	const all = batches * messages * size // bytes
+	for _, limit := range []int64{1 << 20, 1 << 30} {
+		for _, waiting := range []int{1, 3} {
+			for _, again := range []bool{false, true} {
+				t.Run(fmt.Sprintf("limit %d MiB, %d of each wait, sent again=%t", limit>>20, waiting, again), func(t *testing.T) {
+					before := heapInUse()
+					c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
+						redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithHoldLimit(limit))
+					for entry := range int64(batches) {
+						s.publish(batch(entry, messages, size)...)
+						for i := range messages {
+							msg := receive(t, c)
+							if i >= waiting {
+								require.NoError(t, c.Ack(msg))
+							} else if again {
+								c.NackID(msg.ID())
+							} else {
+								c.Nack(msg)
+							}
+						}
+						s.truncate()
+					}
+					if again {
+						s.reconnect(func(position) bool { return false })
+						for entry := range int64(batches) {
+							s.publish(batch(entry, messages, size)...)
+							nothing(t, c, ms(5))
+							s.truncate()
+						}
+						nothing(t, c, ms(100))
+					}
+					kept, held := heapInUse()-before, c.Stats().HeldBytes
+					t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
+					require.Equal(t, batches*waiting, c.Stats().Waiting)
+					require.LessOrEqual(t, held, limit)
+					require.Less(t, kept, held+16<<20, "more is kept alive than is counted")
+					if limit > all {
+						require.Greater(t, held, int64(all*9/10))
+						require.Less(t, held, int64(all*3/2), "batches are counted more than once")
+					}
+				})
+			}
+		}
+	}
+}
+
+// The same with batches as pulsar-client-go makes them.
+func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
+	const batches, messages, size = 20, 50, 10_000
+	const all = batches * messages * size // bytes
+	b := newBroker(t)
+	topic := b.topic(0)
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{
+		Topic: topic, BatchingMaxMessages: messages, BatchingMaxSize: 1 << 20, BatchingMaxPublishDelay: time.Minute,
+	})
+	require.NoError(t, err)
+	for range batches * messages {
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: make([]byte, size)}, nil)
+	}
+	require.NoError(t, p.FlushWithCtx(context.Background()))
+	p.Close()
+	c := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(time.Hour))
+	held := func() {
+		t.Helper()
+		held := c.Stats().HeldBytes
+		t.Logf("%d KiB count as held", held>>10)
+		require.Greater(t, held, int64(all*9/10))
+		require.Less(t, held, int64(all*3/2))
+	}
+	for range batches * messages {
+		if msg := receive(t, c); msg.ID().BatchIdx() == messages/2 {
+			c.Nack(msg)
+		} else {
+			require.NoError(t, c.Ack(msg))
+		}
+	}
+	held()
+	b.unload(topic)
+	nothing(t, c, 2*time.Second)
+	held()
+}
+
+// besides returns a Consumer of two partitions, of one of which so many messages wait, and a function that acknowledges
+// the other's next message cumulatively.
+func besides(tb testing.TB, waiting int) (ack func()) {
+	c, s := newStandIn(tb, pulsar.ConsumerOptions{Type: pulsar.Exclusive}, redelivery.WithNackRedeliveryDelay(time.Hour))
+	take := func(topic string, n int64) pulsar.Message {
+		s.publish(entry(topic, n))
+		msg, err := c.Receive(context.Background())
+		require.NoError(tb, err)
+		s.truncate()
+		return msg
+	}
+	for n := range int64(waiting) {
+		c.Nack(take("waiting", n))
+	}
+	n := int64(waiting) // ids of their own, so that nothing else matters
+	return func() {
+		n++
+		if err := c.AckCumulative(take("acknowledged", n)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// What waits in another partition does not matter. The bound is wide: looking at all of it takes a hundred times as long.
+func TestCumulativeAckBesideAnotherPartition(t *testing.T) {
+	cost := func(waiting int) time.Duration {
+		ack := besides(t, waiting)
+		best := time.Hour
+		for range 300 {
+			begin := time.Now()
+			ack()
+			best = min(best, time.Since(begin))
+		}
+		return best
+	}
+	alone, beside := cost(0), cost(100_000)
+	t.Logf("%v alone, %v beside 100,000 messages", alone, beside)
+	require.Less(t, beside, 30*alone)
+}
+
+func BenchmarkAckCumulativeBesideOthers(b *testing.B) {
+	for _, waiting := range []int{0, 100_000} {
+		b.Run(fmt.Sprintf("waiting=%d", waiting), func(b *testing.B) {
+			ack := besides(b, waiting)
+			for b.Loop() {
+				ack()
+			}
+		})
+	}
+}

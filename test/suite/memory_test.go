@@ -1,0 +1,81 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+func TestMemoryDoesNotGrow(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, f *fake, _ *bytes.Buffer) {
+		ctx := context.Background()
+		next := int64(0)
+		take := func(id pulsar.MessageID, count uint32) pulsar.Message {
+			f.ch <- pulsar.ConsumerMessage{Consumer: f, Message: message{id: id, count: count}}
+			msg, err := c.Receive(ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return msg
+		}
+		// Of each thousand, which take a second, one hundred are nacked and come again.
+		work := func(messages int) {
+			var nacked []pulsar.MessageID
+			for range messages {
+				next++
+				id := pulsar.NewMessageID(next/50_000, next%50_000, 0, 0)
+				msg := take(id, 0)
+				if next%10 == 0 {
+					if err := c.NackWithDelay(msg, time.Millisecond); err != nil {
+						t.Fatal(err)
+					}
+					nacked = append(nacked, id)
+				} else if err := c.AckID(id); err != nil {
+					t.Fatal(err)
+				}
+				if next%1000 == 0 {
+					time.Sleep(time.Second)
+					for _, id := range nacked {
+						if err := c.AckID(take(id, 1).ID()); err != nil {
+							t.Fatal(err)
+						}
+					}
+					nacked = nil
+				}
+			}
+			f.mu.Lock()
+			f.acked, f.asked = nil, nil
+			f.mu.Unlock()
+		}
+		heap := func() int64 {
+			runtime.GC()
+			runtime.GC()
+			var m runtime.MemStats
+			runtime.ReadMemStats(&m)
+			return int64(m.HeapInuse)
+		}
+		work(10_000)
+		before := heap()
+		for range 100 {
+			work(10_000)
+		}
+		grown := heap() - before
+		t.Logf("HeapInuse grew by %d KiB over 1,000,000 messages", grown>>10)
+		require.Less(t, grown, int64(5<<20))
+		time.Sleep(time.Minute)
+		require.LessOrEqual(t, known(c), 6000, "what copies may come of: the seconds until acknowledgements are sure, and a queue")
+		idle, cancel := context.WithTimeout(ctx, time.Minute)
+		defer cancel()
+		_, err := c.Receive(idle)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, known(c), "nothing is on its way")
+		require.Zero(t, c.Stats().Waiting)
+	})
+}

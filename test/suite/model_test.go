@@ -1,0 +1,184 @@
+package suite
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+var (
+	modelRuns  = flag.Int("model.runs", 0, "how many random runs TestModel makes in place of those of testdata/model.txt")
+	modelReset = flag.Bool("model.resets", false, "operators move the cursor too: what docs/reliability.md does not promise fails there")
+	modelSeeds = flag.String("model.seeds", "", "seeds of the runs that TestModel makes in place of random ones, with commas")
+	modelTrace = flag.Int("model.trace", 100, "how many lines of a failed run's trace are shown")
+)
+
+// modelConfig is what a run is like.
+type modelConfig struct {
+	Seed  uint64
+	Kind  pulsar.SubscriptionType
+	Steps int
+
+	Topics, Queue   int
+	Latency         time.Duration
+	IndexAcks       bool // the client's
+	BrokerIndexAcks bool
+	Response        bool // acknowledgements are confirmed
+	Group           pulsar.AckGroupingOptions
+	Batches         bool
+	Told            bool // the application has a BackOffPolicyFunc of its own
+
+	Chan           bool          // the application uses Chan
+	Pace           time.Duration // from one step of it to the next
+	Hands, Workers int           // how much it has at a time, and how many receive
+	Backlog        int
+	MaxDelay       time.Duration
+	Timeout        time.Duration // for acknowledging
+	HoldLimit      int64         // below 0 for the default
+	DoneContexts   bool
+	Cumulative     bool
+	Seeks          bool
+	Callbacks      bool
+	Panics         bool
+	PanicsInside   bool // of interceptors
+	AckErrors      bool
+	Abrupt         bool // it is closed while all is going on
+	Closes         bool // by a callback
+
+	Breaks bool // connections do
+	Rough  bool // and acknowledgements are lost
+	Others bool // consumers
+	Resets bool
+	Every  int // steps from one of these to the next
+}
+
+func newModelConfig(seed uint64) *modelConfig {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	often := func(percent int) bool { return rng.IntN(100) < percent }
+	c := &modelConfig{Seed: seed, Steps: 300}
+	c.Kind = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared,
+		pulsar.KeyShared}[rng.IntN(6)]
+	rewinds := c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover
+	c.Topics = []int{1, 1, 1, 1, 2, 3}[rng.IntN(6)]
+	c.Queue = 5 + rng.IntN(46)
+	c.Latency = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 40 * time.Millisecond}[rng.IntN(3)]
+	c.Batches = often(50)
+	c.IndexAcks = often(30)
+	c.BrokerIndexAcks = c.IndexAcks && often(70)
+	c.Response = often(40)
+	switch {
+	case often(15):
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1}
+	case often(15):
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 20, MaxTime: 300 * time.Millisecond}
+	}
+	c.Told = often(30)
+
+	c.Chan = often(35)
+	c.Pace = []time.Duration{100 * time.Microsecond, 5 * time.Millisecond, 50 * time.Millisecond, 400 * time.Millisecond,
+		1500 * time.Millisecond, 10 * time.Second, time.Minute}[rng.IntN(7)]
+	c.Hands = []int{1, 3, 30}[rng.IntN(3)]
+	c.Workers = 1 + rng.IntN(3)
+	c.Backlog = []int{10, 2 * c.Queue, 150}[rng.IntN(3)]
+	c.MaxDelay = []time.Duration{2 * time.Second, time.Minute}[rng.IntN(2)]
+	if often(30) {
+		c.Timeout = []time.Duration{700 * time.Millisecond, 10 * c.Pace}[rng.IntN(2)]
+	}
+	c.HoldLimit = []int64{-1, -1, 3000, 0}[rng.IntN(4)]
+	c.DoneContexts = !c.Chan && often(25)
+	c.Cumulative = rewinds && often(40)
+	c.Seeks = c.Topics == 1 && often(15)
+	c.Callbacks = often(25)
+	c.Panics = c.Callbacks && often(40)
+	c.PanicsInside = c.Callbacks && often(25)
+	c.AckErrors = c.Response && often(40)
+
+	if often(65) {
+		c.Every = 10 + rng.IntN(60)
+		c.Others = c.Kind != pulsar.Exclusive && often(50)
+		c.Breaks = !c.Others || often(60)
+		c.Rough = often(40)
+		c.Resets = often(25) && *modelReset
+	}
+	c.Closes = c.Callbacks && often(15)
+	c.Abrupt = c.Closes || often(10)
+	if c.Cumulative && !c.Response { // upstream drops what comes again before the last cumulative acknowledgement
+		c.Seeks, c.Resets = false, false
+	}
+	return c
+}
+
+// Random operations of an application, a broker and a network, against what the application may see and when. A failing
+// run names its seed: run it again with
+//
+//	go test ./test/suite -run TestModel -model.seeds=SEED
+func TestModel(t *testing.T) {
+	seeds := make([]uint64, *modelRuns)
+	for i := range seeds {
+		seeds[i] = rand.Uint64N(1_000_000_000)
+	}
+	if *modelSeeds == "" && *modelRuns == 0 {
+		list, err := os.ReadFile("testdata/model.txt") // so that a run that fails one day in a hundred does not hide a change that does
+		if err != nil {
+			t.Fatal(err)
+		}
+		*modelSeeds = strings.Join(strings.Fields(string(list)), ",")
+	}
+	if *modelSeeds != "" {
+		seeds = nil
+		for s := range strings.SplitSeq(*modelSeeds, ",") {
+			seed, err := strconv.ParseUint(s, 10, 64)
+			if err != nil {
+				t.Fatal(err)
+			}
+			seeds = append(seeds, seed)
+		}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("seed=%d", seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { runModel(t, newModelConfig(seed)) })
+		})
+	}
+}
+
+func runModel(t *testing.T, cfg *modelConfig) {
+	r := newModelRun(t, cfg)
+	r.publish(cfg.Backlog)
+	var step, fault func()
+	step = func() {
+		if r.steps--; r.steps < 0 {
+			return
+		}
+		if r.rng.IntN(5) == 0 {
+			r.publish(cfg.Backlog)
+		}
+		r.act()
+		r.w.after(time.Duration(r.rng.ExpFloat64()*float64(cfg.Pace))+1, step)
+	}
+	fault = func() {
+		if r.steps >= 0 {
+			r.fault()
+			r.w.after(time.Duration(r.rng.ExpFloat64()*float64(cfg.Every)*float64(cfg.Pace)), fault)
+		}
+	}
+	r.w.after(0, step)
+	if cfg.Every > 0 {
+		r.w.after(time.Duration(cfg.Every)*cfg.Pace/3, fault)
+	}
+	if r.w.run(1000*time.Hour, func() bool { return r.steps < 0 || r.isClosed() }) && !cfg.Abrupt {
+		r.end()
+	}
+	r.close()
+	if r.w.failed() {
+		t.Fatalf("%v\nseed %d: %+v\n%v", r.w.failure, cfg.Seed, *cfg, r.w.end(*modelTrace))
+	}
+	t.Logf("%v, %d doubles, %d renewed, %+v", time.Since(r.w.start), r.doubles, r.renewed, r.c.Stats())
+}

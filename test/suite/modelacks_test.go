@@ -1,0 +1,179 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// AckID is upstream's ackIDCommon: the messages of a batch add up per delivery.
+func (p *modelPart) AckID(id pulsar.MessageID) error {
+	e := p.cons.entryOf(p, id)
+	if e == nil {
+		return nil
+	}
+	p.w.mu.Lock()
+	if p.state == gone {
+		p.w.mu.Unlock()
+		return errModelClosed
+	}
+	a := modelAck{entry: e}
+	c, _ := id.(*modelCopy)
+	if c != nil && c.entry.batch {
+		if c.left[c.index] = false; slices.Contains(c.left, true) {
+			a.left = slices.Clone(c.left)
+		}
+	}
+	var err error
+	switch {
+	case a.left != nil && !p.cfg.IndexAcks:
+		p.w.mu.Unlock()
+		return nil
+	case p.cfg.Response:
+		command := p.ackCommand([]modelAck{a}, false)
+		p.confirmed(command, e)
+		p.put(command)
+		p.w.mu.Unlock()
+		err = <-command.answer
+	default:
+		index := 0
+		if c != nil {
+			index = c.index
+		}
+		p.acks.add(p, e, index, a.left == nil)
+		p.w.mu.Unlock()
+	}
+	p.cons.opts.Interceptors.OnAcknowledge(p, id)
+	return err
+}
+
+// confirmed has a command answered, and perhaps refused.
+func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
+	c.answer = make(chan error, 1)
+	n := p.chance(e)
+	if n%6 != 0 {
+		return
+	}
+	do, happens := c.do, n%18 == 0
+	c.do = func() error {
+		if happens { // and the answer says otherwise
+			_ = do()
+		}
+		p.w.note("and refuses it")
+		return errModelAck
+	}
+}
+
+// chance returns a number that depends on nothing but the entry and how often it was asked for; 1 if there is to be none.
+func (p *modelPart) chance(e *modelEntry) int {
+	if !p.cfg.AckErrors || e == nil || p.w.calm.Load() {
+		return 1
+	}
+	e.chances++
+	return rand.New(rand.NewPCG(p.cfg.Seed, uint64(e.pos*1000+e.chances))).IntN(1000)
+}
+
+// AckIDList is one command with AckWithResponse. Here some of its acknowledgements may fail.
+func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
+	if !p.cfg.Response {
+		for _, id := range ids {
+			if err := p.AckID(id); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	failed := pulsar.AckError{}
+	var acks []modelAck
+	entries := make([]*modelEntry, len(ids))
+	for i, id := range ids {
+		entries[i] = p.cons.entryOf(p, id)
+	}
+	p.w.mu.Lock()
+	closed := p.state == gone
+	fails := p.chance(entries[0])%3 == 0
+	for i, id := range ids {
+		a := modelAck{entry: entries[i]}
+		if c, ok := id.(*modelCopy); ok && c.entry.batch {
+			if c.left[c.index] = false; slices.Contains(c.left, true) {
+				a.left = slices.Clone(c.left)
+			}
+		}
+		switch {
+		case closed:
+			failed[id] = errModelClosed
+		case fails && p.chance(entries[i])%2 == 0:
+			failed[id] = errModelAck
+		case a.entry != nil && (a.left == nil || p.cfg.IndexAcks):
+			acks = append(acks, a)
+		}
+	}
+	if closed {
+		p.w.mu.Unlock()
+		return failed
+	}
+	command := p.ackCommand(acks, false)
+	p.confirmed(command, entries[0])
+	p.put(command)
+	p.w.mu.Unlock()
+	if err := <-command.answer; err != nil {
+		for _, id := range ids {
+			failed[id] = err
+		}
+		return failed
+	}
+	if len(failed) > 0 {
+		return failed
+	}
+	for _, id := range ids {
+		p.cons.opts.Interceptors.OnAcknowledge(p, id)
+	}
+	return nil
+}
+
+// AckIDCumulative acknowledges, in a batch without index acks, what is before the batch.
+func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
+	c, ok := id.(*modelCopy)
+	if !ok || p.cons.entryOf(p, id) == nil {
+		return fmt.Errorf("model: %v is not of a message", id)
+	}
+	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
+		return errors.New("model: cumulative acknowledgements are not for Shared")
+	}
+	p.w.mu.Lock()
+	if p.state == gone {
+		p.w.mu.Unlock()
+		return errModelClosed
+	}
+	for i := range c.index + 1 {
+		c.left[i] = false
+	}
+	a, at := modelAck{entry: c.entry}, modelPlace{c.entry.pos, c.index}
+	if slices.Contains(c.left, true) {
+		a.left = slices.Clone(c.left)
+	}
+	if a.left != nil && !p.cfg.IndexAcks {
+		if c.prevDone || c.entry.pos == 0 {
+			p.w.mu.Unlock()
+			return nil
+		}
+		c.prevDone = true
+		a, at = modelAck{entry: p.sub.entries[c.entry.pos-1]}, modelPlace{c.entry.pos - 1, 0}
+	}
+	var err error
+	if p.cfg.Response {
+		command := p.ackCommand([]modelAck{a}, true)
+		p.confirmed(command, c.entry)
+		p.put(command)
+		p.w.mu.Unlock()
+		err = <-command.answer
+	} else {
+		p.acks.addUpTo(p, a, at)
+		p.w.mu.Unlock()
+	}
+	p.cons.opts.Interceptors.OnAcknowledge(p, id)
+	return err
+}

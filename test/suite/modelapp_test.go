@@ -1,0 +1,321 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// act is one step of the application.
+func (r *modelRun) act() {
+	held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
+	n := r.rng.IntN(100)
+	if len(held) == 0 && n < 85 {
+		n = 0
+	}
+	if n < 45 && len(held) >= r.cfg.Hands {
+		n = 45 + r.rng.IntN(30)
+	}
+	m := r.one(held)
+	switch {
+	case n < 45:
+		if r.taking() < r.cfg.Workers {
+			r.take(r.patience())
+		}
+	case n < 65:
+		msg := r.some(m)
+		r.call(func() { r.ack(m, msg, "Ack") }, m)
+	case n < 75:
+		r.nack(m)
+	case n < 79:
+		r.ackList()
+	case n < 83:
+		if r.cfg.Cumulative {
+			r.ackCumulative()
+		}
+	case n < 87: // what waits may still be acknowledged, and what is settled again
+		m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.stand != modelHeld }))
+		msg := r.some(m)
+		r.call(func() { r.ack(m, msg, "Ack of what waited") }, m)
+	case n < 91:
+		r.nackInVain()
+	case n < 94:
+		r.inProgress(m)
+	case n < 96:
+		go r.c.Stats()
+	case n < 97:
+		if r.cfg.Seeks {
+			r.seek()
+		}
+	}
+}
+
+func (r *modelRun) taking() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.takes
+}
+
+// all returns the messages for which ok holds, but none while a seek is under way.
+func (r *modelRun) all(ok func(*modelExpected) bool) (all []*modelExpected) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.seeking {
+		return nil
+	}
+	for _, m := range r.order {
+		if r.expire(m); ok(m) && !m.either {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+func (r *modelRun) one(of []*modelExpected) *modelExpected {
+	if len(of) == 0 {
+		return nil
+	}
+	if r.rng.IntN(3) == 0 {
+		return of[0]
+	}
+	return of[r.rng.IntN(len(of))]
+}
+
+// some returns one of the deliveries of a message: to settle an earlier one counts.
+func (r *modelRun) some(m *modelExpected) pulsar.Message {
+	if m == nil {
+		return nil
+	}
+	if len(m.old) > 0 && r.rng.IntN(3) == 0 {
+		return m.old[r.rng.IntN(len(m.old))]
+	}
+	return m.msg
+}
+
+// call calls f in a goroutine of its own, to settle messages; nothing is done without any.
+func (r *modelRun) call(f func(), messages ...*modelExpected) {
+	if len(messages) == 0 || slices.Contains(messages, nil) {
+		return
+	}
+	r.mu.Lock()
+	r.begin(messages...)
+	r.mu.Unlock()
+	go f()
+}
+
+// done notes that a call is over.
+func (r *modelRun) done() {
+	r.mu.Lock()
+	r.calls--
+	r.mu.Unlock()
+	r.w.nudge()
+}
+
+// safely turns a panic of a callback into an error.
+func safely(f func() error) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case modelPanic:
+			err = p
+		default:
+			panic(p)
+		}
+	}()
+	return f()
+}
+
+// modelPanic is what a callback panics with. It names the seed since nothing else does if nobody recovers it.
+type modelPanic struct{ seed uint64 }
+
+func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panics, seed %d", p.seed) }
+
+// allowed tells whether a call to settle may have failed.
+func (r *modelRun) allowed(what string, err error) {
+	switch {
+	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
+	case strings.Contains(err.Error(), "want a message's of pulsar-client-go"): // the Consumer has forgotten it, and the model's ids are none
+	case r.cfg.Response && (errors.Is(err, errModelAck) || errors.Is(err, errModelConnection)):
+	default:
+		r.w.fail("%v: %v", what, err)
+	}
+}
+
+func (r *modelRun) ack(m *modelExpected, msg pulsar.Message, how string) {
+	defer r.done()
+	err := safely(func() error { return r.c.Ack(msg) })
+	r.allowed(how, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.ended(m, how, err)
+}
+
+func (r *modelRun) ackList() {
+	all := r.all(func(m *modelExpected) bool {
+		return m.settling == 0 && (m.stand == modelHeld || m.msg != nil && m.key.entry%5 == 0)
+	})
+	r.rng.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
+	all = all[:min(len(all), 1+r.rng.IntN(6))]
+	ids := make([]pulsar.MessageID, len(all))
+	for i, m := range all {
+		ids[i] = r.some(m).ID()
+	}
+	r.call(func() {
+		defer r.done()
+		err := safely(func() error { return r.c.AckIDList(ids) })
+		var some pulsar.AckError
+		if errors.As(err, &some) {
+			for id, err := range some {
+				if r.allowed("AckIDList", err); !slices.Contains(ids, id) {
+					r.w.fail("AckIDList has an error for %v, which it was not given", id)
+				}
+			}
+		} else {
+			r.allowed("AckIDList", err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for i, m := range all {
+			err := err
+			if some != nil {
+				err = some[ids[i]]
+			}
+			r.ended(m, "AckIDList", err)
+		}
+	}, all...)
+}
+
+// ackCumulative acknowledges up to a message, unless there is something before it that the application never had.
+func (r *modelRun) ackCumulative() {
+	settled := r.rng.IntN(3) == 0
+	m := r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && (m.stand == modelSettled) == settled }))
+	if m == nil {
+		return
+	}
+	how := "a cumulative acknowledgement"
+	if settled {
+		how = "a cumulative acknowledgement of a settled message"
+	}
+	var upTo []*modelExpected
+	r.w.mu.Lock()
+	entries := m.entry.sub.entries[:m.entry.pos+1]
+	r.w.mu.Unlock()
+	r.mu.Lock()
+	for _, e := range entries {
+		for i := range e.size {
+			if e == m.entry && i > int(m.key.index) {
+				break
+			}
+			if known := r.known[keyOf(e, i)]; known != nil && known.stand != modelFresh && !known.either {
+				upTo = append(upTo, known)
+			} else if !e.skipped && !e.otherDid {
+				r.mu.Unlock()
+				return
+			}
+		}
+	}
+	r.mu.Unlock()
+	msg := r.some(m)
+	r.call(func() {
+		defer r.done()
+		r.w.note("AckCumulative of %v", m)
+		err := safely(func() error { return r.c.AckCumulative(msg) })
+		r.allowed(how, err)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, m := range upTo {
+			r.ended(m, how, err)
+		}
+	}, upTo...)
+}
+
+func (r *modelRun) nack(m *modelExpected) {
+	if m == nil {
+		return
+	}
+	kind, delay := r.rng.IntN(4), time.Duration(r.rng.Int64N(int64(3*time.Second+3*r.cfg.Pace)))-500*time.Millisecond
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if kind > 0 {
+		delay = r.delay(m.count)
+	}
+	r.w.note("nacks %v of count %d for %v", m, m.count, delay)
+	r.calls++
+	m.stand, m.waits, m.due = modelWaits, time.Now(), time.Now().Add(max(0, delay))
+	m.count++
+	msg, panics := m.msg, r.panics.Load()
+	go func() {
+		defer r.done()
+		switch kind {
+		case 0:
+			if err := r.c.NackWithDelay(msg, delay); err != nil {
+				r.w.fail("NackWithDelay: %v", err)
+			}
+		case 1:
+			r.c.NackID(msg.ID())
+		default:
+			r.c.Nack(msg)
+		}
+		if r.panics.Load() != panics {
+			r.mu.Lock()
+			m.due = time.Time{}
+			r.mu.Unlock()
+		}
+	}()
+}
+
+// nackInVain nacks what the application does not have, or not any more in this delivery.
+func (r *modelRun) nackInVain() {
+	m := r.one(r.all(func(m *modelExpected) bool {
+		return m.settling == 0 && !m.loose && !m.unsure && (len(m.old) > 0 || m.msg != nil && m.stand != modelHeld)
+	}))
+	if m == nil {
+		return
+	}
+	msg := m.msg
+	if len(m.old) > 0 && (m.stand == modelHeld || r.rng.IntN(2) == 0) {
+		msg = m.old[r.rng.IntN(len(m.old))]
+	}
+	r.w.note("nacks an earlier delivery of %v", m)
+	r.mu.Lock()
+	r.calls++
+	r.mu.Unlock()
+	go func() {
+		defer r.done()
+		r.c.Nack(msg)
+	}()
+}
+
+func (r *modelRun) inProgress(m *modelExpected) {
+	if r.cfg.Timeout == 0 {
+		return
+	}
+	if m == nil || r.rng.IntN(3) == 0 {
+		m = r.one(r.all(func(m *modelExpected) bool { return m.msg != nil && m.settling == 0 }))
+	}
+	if m == nil || m.loose || m.unsure || m.deadline.Equal(time.Now()) {
+		return
+	}
+	held := m.stand == modelHeld
+	r.mu.Lock()
+	r.calls++
+	r.mu.Unlock()
+	go func() {
+		defer r.done()
+		err := r.c.InProgress(m.msg)
+		if held != (err == nil) || err != nil && !errors.Is(err, redelivery.ErrNotHeld) {
+			r.w.fail("InProgress of %v: %v", m, err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if held {
+			m.deadline = time.Now().Add(r.cfg.Timeout + r.delay(m.count))
+		}
+	}()
+}

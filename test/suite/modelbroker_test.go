@@ -1,0 +1,208 @@
+package suite
+
+import (
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// modelSub is a subscription of one topic at the broker. It does what docs and experiments say of Pulsar 4.0: sends whole
+// entries while there are permits, sends one of them again on Shared and everything on Exclusive and Failover if asked,
+// and everything to a consumer that connects.
+type modelSub struct {
+	w    *modelWorld
+	cfg  *modelConfig
+	name string
+	rng  *rand.Rand
+
+	entries   []*modelEntry
+	low       int // the first entry that is not done
+	next      int // to be read
+	part      *modelPart
+	permits   int
+	other     *modelOther // another consumer, if there is one
+	inactive  bool        // it is the active one
+	disturbed time.Time   // when everything was last to be sent again
+	top       int         // the last entry that left the consumer's queue of what was sent since then
+	requests  int
+	acked     func(*modelEntry, int) // told of each message that was acknowledged
+}
+
+// modelOwner has an entry and has not acknowledged it.
+type modelOwner uint8
+
+const (
+	nobody modelOwner = iota
+	ours
+	others
+)
+
+type modelEntry struct {
+	sub           *modelSub
+	pos           int
+	ledger, entry int64
+	size          int
+	batch         bool
+	published     time.Time
+	chances       int
+	modelProgress
+}
+
+// modelProgress is what the subscription knows of an entry.
+type modelProgress struct {
+	acked    []bool // of each message
+	done     bool
+	doneAt   time.Time
+	skipped  bool // by setting the cursor
+	owner    modelOwner
+	again    bool // to be sent again, on Shared
+	why      string
+	count    uint32
+	most     uint32    // count that was ever sent
+	lost     time.Time // when it was taken from our consumer, which knew nothing of it
+	asked    time.Time // when it was last requested
+	otherGot bool      // since it was last sent to our consumer
+	otherDid bool      // acknowledged it
+	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
+}
+
+func (s *modelSub) rewinds() bool {
+	return s.cfg.Kind == pulsar.Exclusive || s.cfg.Kind == pulsar.Failover
+}
+
+const modelLedger = 40 // entries
+
+func (s *modelSub) publish(size int, batch bool) {
+	n := len(s.entries)
+	s.entries = append(s.entries, &modelEntry{sub: s, pos: n, ledger: int64(7 + n/modelLedger), entry: int64(n % modelLedger),
+		size: size, batch: batch, published: time.Now(),
+		modelProgress: modelProgress{acked: make([]bool, size), why: "for the first time"}})
+	s.dispatch()
+}
+
+// open returns how many messages are in entries that are not done.
+func (s *modelSub) open() (n int) {
+	for _, e := range s.entries[s.low:] {
+		if !e.done {
+			n += e.size
+		}
+	}
+	return n
+}
+
+// first returns the entry to be sent next.
+func (s *modelSub) first() *modelEntry {
+	if !s.rewinds() {
+		for _, e := range s.entries[s.low:s.next] {
+			if e.again && !e.done {
+				return e
+			}
+		}
+	}
+	for s.next < len(s.entries) {
+		if e := s.entries[s.next]; !e.done && e.owner != others {
+			return e
+		}
+		s.next++
+	}
+	return nil
+}
+
+func (s *modelSub) dispatch() {
+	for e := s.first(); e != nil; e = s.first() {
+		can := s.part != nil && s.permits > 0 && !s.inactive
+		otherCan := s.other != nil && s.other.has < modelOtherQueue && (s.inactive || !s.rewinds())
+		if s.other != nil && s.cfg.Kind == pulsar.KeyShared { // keys have an owner, though others may be waiting for theirs
+			if e.pos*7%3 == 0 {
+				can = false
+			} else {
+				otherCan = false
+			}
+		}
+		switch {
+		case can && otherCan && s.rng.IntN(2) == 0, can && !otherCan:
+			s.taken(e)
+			s.send(e)
+		case otherCan:
+			s.taken(e)
+			s.give(e)
+		default:
+			return
+		}
+	}
+}
+
+func (s *modelSub) taken(e *modelEntry) {
+	e.again = false
+	if e.pos >= s.next {
+		s.next = e.pos + 1
+	}
+}
+
+func (s *modelSub) send(e *modelEntry) {
+	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
+	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count,
+		left: make([]bool, e.size), filtered: make([]bool, e.size)}
+	if s.rewinds() {
+		d.count = 0
+	}
+	for i := range e.acked {
+		if s.cfg.BrokerIndexAcks && e.acked[i] {
+			d.filtered[i] = true
+		} else {
+			s.permits--
+		}
+		d.left[i] = true
+	}
+	e.most = max(e.most, d.count)
+	p := s.part
+	p.fromBroker(func() { p.arrive(d) })
+}
+
+// finish notes that nothing of an entry is left.
+func (s *modelSub) finish(e *modelEntry) {
+	if e.done {
+		return
+	}
+	e.done, e.doneAt, e.owner, e.again = true, time.Now(), nobody, false
+	for i := range e.acked {
+		e.acked[i] = true
+	}
+	for s.low < len(s.entries) && s.entries[s.low].done {
+		s.low++
+	}
+}
+
+// modelAck acknowledges an entry, or those of its messages that are not left.
+type modelAck struct {
+	entry *modelEntry
+	left  []bool // nil for none
+}
+
+// ack takes an acknowledgement of our consumer.
+func (s *modelSub) ack(a modelAck) {
+	e := a.entry
+	if e.done || a.left != nil && slices.Contains(a.left, true) && !s.cfg.BrokerIndexAcks {
+		return
+	}
+	e.count = 0
+	for i := range e.acked {
+		if (a.left == nil || !a.left[i]) && !e.acked[i] {
+			e.acked[i] = true
+			s.acked(e, i)
+		}
+	}
+	if !slices.Contains(e.acked, false) {
+		s.finish(e)
+	}
+}
+
+// ackUpTo takes a cumulative acknowledgement.
+func (s *modelSub) ackUpTo(a modelAck) {
+	for _, e := range s.entries[min(s.low, a.entry.pos):a.entry.pos] {
+		s.ack(modelAck{entry: e})
+	}
+	s.ack(a)
+}

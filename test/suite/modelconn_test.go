@@ -1,0 +1,132 @@
+package suite
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// lose breaks the connection, which is noticed after detect. If nothing is to be lost with it, all that was acknowledged
+// reaches the broker first.
+func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
+	if p.state != live {
+		return
+	}
+	p.w.note("%v loses its connection, gently %t, noticed in %v, the next one in %v", p.sub.name, gently, detect, lookup)
+	if gently {
+		p.deliverAcks()
+	}
+	for _, c := range p.outgoing {
+		c.lost = true
+	}
+	p.outgoing = nil
+	p.state = dead
+	p.epoch++
+	p.sub.disconnect()
+	p.w.at(time.Now().Add(detect), func() { p.reconnect(lookup) })
+}
+
+// deliverAcks has all acknowledgements that are grouped or on their way arrive now.
+func (p *modelPart) deliverAcks() {
+	for _, c := range p.outgoing {
+		if !c.isAck {
+			continue
+		}
+		if err := c.do(); c.answer != nil {
+			p.awaited = nil
+			c.answer <- err
+		}
+	}
+	for _, c := range p.acks.flush(p) {
+		_ = c.do()
+	}
+}
+
+// reconnect is upstream's reconnectToBroker: what is in the queue goes on being dispatched until there is a broker again.
+func (p *modelPart) reconnect(lookup time.Duration) {
+	p.w.mu.Lock()
+	if p.state == gone {
+		p.w.mu.Unlock()
+		return
+	}
+	p.state, p.seeking = reconnecting, false
+	p.dispatch()
+	if c := p.awaited; c != nil {
+		p.awaited = nil
+		c.answer <- errModelConnection
+	}
+	p.w.at(time.Now().Add(lookup), p.w.locked(p.grab))
+	attempts := p.rng.IntN(3)
+	p.w.mu.Unlock()
+	p.cons.reconnects.Add(1)
+	if policy := p.cons.opts.BackOffPolicyFunc; policy != nil {
+		go func() {
+			backOff := policy()
+			for range attempts {
+				backOff.Next()
+			}
+			p.inDoubt()
+			p.w.mu.Lock()
+			p.backOff = backOff
+			p.w.mu.Unlock()
+		}()
+	}
+}
+
+func (p *modelPart) inDoubt() {
+	p.w.mu.Lock()
+	p.doubt = time.Now()
+	p.w.mu.Unlock()
+}
+
+// grab is upstream's grabConn.
+func (p *modelPart) grab() {
+	if p.state == gone {
+		return
+	}
+	p.grabbed = time.Now()
+	p.w.note("%v clears its queue of %d", p.sub.name, len(p.queue))
+	for _, c := range p.queue {
+		c.cleared = true
+	}
+	p.queue = nil
+	p.dispatch()
+	p.w.at(time.Now().Add(2*p.latency()), p.w.locked(func() {
+		if p.state == gone {
+			return
+		}
+		p.w.note("%v is connected again", p.sub.name)
+		p.state, p.permits = live, 0
+		if backOff := p.backOff; backOff != nil {
+			go backOff.Reset()
+		}
+		p.sub.connect(p)
+		if p.rng.IntN(2) == 0 {
+			p.pump()
+		}
+		p.grant(p.cfg.Queue)
+		p.pump()
+		p.became(!p.sub.inactive)
+	}))
+}
+
+// became has the listener told.
+func (p *modelPart) became(active bool) {
+	if p.cfg.Kind != pulsar.Failover {
+		return
+	}
+	p.fromBroker(func() {
+		listener := p.cons.opts.EventListener
+		p.w.note("%v became active: %t", p.sub.name, active)
+		switch {
+		case listener == nil:
+		case active:
+			go listener.BecameActive(p, p.sub.name, 0)
+		default:
+			go func() {
+				listener.BecameInactive(p, p.sub.name, 0)
+				p.inDoubt()
+			}()
+		}
+	})
+}

@@ -1,0 +1,284 @@
+package suite
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// modelKey names a message. Ledgers are shared by a topic and its shadows.
+type modelKey struct {
+	topic         string
+	ledger, entry int64
+	index         int32
+}
+
+// modelExpected is what the application may expect of one message.
+type modelExpected struct {
+	key   modelKey
+	entry *modelEntry
+	stand modelStand
+	msg   pulsar.Message   // as it was handed out last
+	old   []pulsar.Message // as it was before
+	copy  *modelCopy       // that was handed out last
+	at    time.Time        // when
+
+	waits    time.Time // since when, if it waits
+	due      time.Time // and when it may come
+	deadline time.Time // if the application has it and there is an ack timeout
+	count    uint32    // of the next hand-over
+	slack    uint32    // by which that may be more
+	settling int       // calls that are under way
+	how      string    // it was settled
+	settled  time.Time
+	had      int // how many copies the Consumer had taken by then
+
+	unsure bool // a call to settle it failed, and the broker may have the acknowledgement nevertheless
+	either bool // it was settled shortly before an operator's reset, which may bring it back or not
+	loose  bool // a callback panicked, so that nobody knows when it is due
+}
+
+type modelStand uint8
+
+const (
+	modelFresh modelStand = iota
+	modelHeld
+	modelWaits
+	modelSettled
+)
+
+func (s modelStand) String() string { return [...]string{"fresh", "held", "waiting", "settled"}[s] }
+
+func (m *modelExpected) String() string {
+	if m == nil {
+		return "unknown"
+	}
+	s := fmt.Sprintf("%v.%d %v", m.entry, m.key.index, m.stand)
+	switch m.stand {
+	case modelWaits:
+		s += fmt.Sprintf(", due %v ago", time.Since(m.due).Round(time.Millisecond))
+	case modelSettled:
+		s += fmt.Sprintf(" by %v %v ago", m.how, time.Since(m.settled).Round(time.Microsecond))
+	}
+	if m.settling > 0 || m.unsure || m.either || m.loose {
+		s += fmt.Sprintf(", settling %d, unsure %t, either %t, loose %t", m.settling, m.unsure, m.either, m.loose)
+	}
+	return s
+}
+
+func keyOf(e *modelEntry, i int) modelKey { return modelKey{e.sub.name, e.ledger, e.entry, int32(i)} }
+
+// of returns what is expected of a message. The caller holds r.mu.
+func (r *modelRun) of(e *modelEntry, i int) *modelExpected {
+	key := keyOf(e, i)
+	m := r.known[key]
+	if m == nil {
+		m = &modelExpected{key: key, entry: e}
+		r.known[key] = m
+		r.order = append(r.order, m)
+	}
+	return m
+}
+
+// forget makes a message a new one. The caller holds r.mu.
+func (r *modelRun) forget(m *modelExpected) {
+	delete(r.known, m.key)
+	r.order = slices.DeleteFunc(r.order, func(o *modelExpected) bool { return o == m })
+}
+
+// expire notes that the application has had m for too long. The caller holds r.mu.
+func (r *modelRun) expire(m *modelExpected) {
+	if m.stand == modelHeld && r.cfg.Timeout > 0 && !time.Now().Before(m.deadline) {
+		m.stand, m.waits, m.due = modelWaits, m.deadline, m.deadline
+		m.count++
+	}
+}
+
+// modelOrigin is what the broker knows of a copy that was handed out.
+type modelOrigin struct {
+	copy     *modelCopy
+	most     uint32    // the broker's count
+	shared   bool      // another consumer had it meanwhile
+	another  bool      // another consumer has it, or has acknowledged it
+	told     time.Time // when the Consumer could know of that, if no copy has come since
+	taken    time.Time
+	grabbed  time.Time
+	epoch    int
+	survived bool
+}
+
+func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
+	serial, err := strconv.Atoi(string(msg.Payload()))
+	if err != nil {
+		r.w.fail("the payload of %v is %q", msg.ID(), msg.Payload())
+		return modelOrigin{}
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	c := r.cons.copies[serial]
+	e, p := c.entry, c.part
+	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
+	o.another = e.owner == others || e.otherDid
+	if o.taken.IsZero() { // the dispatcher has not got round to it yet
+		o.taken = time.Now()
+	}
+	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && o.taken.Before(p.doubt) {
+		o.told = p.doubt
+	}
+	o.survived = c.epoch < p.epoch && p.state == live
+	return o
+}
+
+// handed checks a message that the application has got just now.
+// It is loose if a policy panicked meanwhile.
+func (r *modelRun) handed(msg pulsar.Message, loose bool) {
+	o := r.origin(msg)
+	if o.copy == nil {
+		return
+	}
+	c, now := o.copy, time.Now()
+	count := r.c.RedeliveryCount(msg)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.w.note("takes %v, copy %d, count %d", c, c.serial, count)
+	if topic := msg.Topic(); topic != c.part.sub.name || msg.ID().EntryID() != c.EntryID() || msg.ID().BatchIdx() != c.BatchIdx() {
+		r.w.fail("the message %v of %v is under the id %v of %v", c, c.part.sub.name, msg.ID(), topic)
+	}
+	if r.seeking || now.Equal(r.sought) {
+		return // nobody knows of which time it is
+	}
+	if c.sent.Before(r.sought) {
+		r.w.fail("a stale message comes after a seek: %v, sent %v before it", c, r.sought.Sub(c.sent))
+	}
+	m := r.of(c.entry, c.index)
+	r.expire(m)
+	if m.either {
+		r.forget(m)
+		m = r.of(c.entry, c.index)
+	}
+	switch {
+	case m.stand == modelSettled && !now.Equal(m.settled):
+		r.w.fail("%v comes again: %v", m, r.because(m, o))
+	case m.stand == modelSettled: // both happened at once
+		return
+	case m.stand == modelHeld && !m.loose:
+		r.w.fail("%v is with the application and comes again: %v", m, r.because(m, o))
+	case m.stand == modelWaits && now.Before(m.due):
+		r.w.fail("%v is early by %v", m, m.due.Sub(now))
+	}
+	r.checkCount(m, o, count)
+	if m.stand != modelFresh && o.another {
+		r.doubles++
+		if o.told.After(m.waits) && now.After(o.told) {
+			r.w.fail("%v is handed out although another consumer has it, as the Consumer was told %v ago", m, now.Sub(o.told))
+		}
+	}
+	if m.msg != nil {
+		m.old = append(m.old, m.msg)
+	}
+	m.stand, m.msg, m.copy, m.at, m.count, m.slack, m.loose = modelHeld, msg, c, now, count, 0, loose
+	m.deadline = now.Add(r.cfg.Timeout + r.delay(count))
+}
+
+// checkCount checks the redelivery count: one more than the last or, of what is no batch, the broker's if that is more.
+func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
+	least, most := m.count, m.count+m.slack
+	if m.stand == modelHeld { // and a callback panicked, so that nobody knows whether it timed out
+		least, most = m.count, m.count+1
+	}
+	if m.stand == modelFresh || !m.entry.batch {
+		most = max(most, o.most)
+	}
+	if o.shared || o.another {
+		least, most = 0, max(most, o.most)
+	}
+	if count < least || count > most {
+		r.w.fail("%v has a count of %d, want %d to %d", m, count, least, most)
+	}
+}
+
+// because guesses why a message that should not come came.
+func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
+	c := o.copy
+	r.w.mu.Lock()
+	put := c.put
+	r.w.mu.Unlock()
+	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
+		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
+	guess := "?"
+	switch {
+	case m.how == "a cumulative acknowledgement of a settled message":
+		guess = "that acknowledgement was ignored"
+	case m.stand == modelSettled && put > 0 && put <= m.had:
+		guess = "it was on its way from the Consumer to the application"
+	case c.epoch > m.copy.epoch && m.at.After(o.grabbed):
+		guess = "its first copy outlived the connection, in the channel"
+	case c.epoch > m.copy.epoch:
+		guess = "its acknowledgement was lost, or late"
+	case c.why == "since a message was asked for", c.why == "since it is active again":
+		guess = "a rewind sent what was in the queue once more"
+	case c.why == "since it was asked for":
+		guess = "it was asked for again while its answer was in the queue"
+	}
+	return why + "; so " + guess
+}
+
+// acked is told of every message that the broker takes an acknowledgement of, under the world's lock.
+func (r *modelRun) acked(e *modelEntry, i int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := r.known[keyOf(e, i)]
+	if !e.mixed && (m == nil || m.stand != modelSettled && m.settling == 0 && !m.unsure && !m.either) {
+		r.w.fail("%v.%d is lost: it was acknowledged, and the application did not settle it: %v", e, i, m)
+	}
+}
+
+// begin notes that a call to settle messages begins. The caller holds r.mu.
+func (r *modelRun) begin(messages ...*modelExpected) {
+	r.calls++
+	for _, m := range messages {
+		m.settling++
+	}
+}
+
+// ended notes what a call to settle a message came to. The caller holds r.mu.
+func (r *modelRun) ended(m *modelExpected, how string, err error) {
+	m.settling--
+	r.expire(m)
+	switch {
+	case err != nil:
+		r.w.note("%v of %v: %v", how, m, err)
+		m.unsure = true
+	case m.stand != modelSettled:
+		m.stand, m.how, m.settled, m.had = modelSettled, how, time.Now(), r.cons.had()
+		r.w.note("%v", m)
+	}
+}
+
+// missing returns some of the messages that are still to come or to be settled.
+func (r *modelRun) missing(most int) (missing []string) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, p := range r.cons.parts {
+		for _, e := range p.sub.entries {
+			for i := range e.size {
+				m := r.known[keyOf(e, i)]
+				switch {
+				case m != nil && m.stand == modelSettled, e.skipped, e.otherDid:
+				case e.acked[i] && (e.mixed || m != nil && m.unsure):
+				default:
+					missing = append(missing, fmt.Sprintf("%v.%d %v, done %t", e, i, m, e.done))
+				}
+				if len(missing) == most {
+					return missing
+				}
+			}
+		}
+	}
+	return missing
+}

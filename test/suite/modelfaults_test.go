@@ -1,0 +1,236 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// fault has something happen that the application has no part in.
+func (r *modelRun) fault() {
+	r.mu.Lock()
+	seeking := r.seeking
+	r.mu.Unlock()
+	if seeking {
+		return
+	}
+	p := r.cons.parts[r.rng.IntN(len(r.cons.parts))]
+	n, out := r.rng.IntN(10), r.outage()
+	detect := time.Duration(0)
+	if r.cfg.Rough {
+		detect = time.Duration(r.rng.Int64N(int64(1500 * time.Millisecond)))
+	}
+	if r.cfg.Resets && n < 4 {
+		r.reset(p, out)
+		return
+	}
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	switch {
+	case r.cfg.Others && n < 6 && p.sub.other == nil:
+		p.sub.join()
+	case r.cfg.Others && n < 6:
+		p.sub.leave()
+	case r.cfg.Breaks:
+		p.lose(!r.cfg.Rough, detect, out)
+	}
+}
+
+// outage returns how long it takes to find the broker again.
+func (r *modelRun) outage() time.Duration {
+	d := time.Duration(1 + r.rng.Int64N(int64(50*time.Millisecond)))
+	switch r.rng.IntN(4) {
+	case 0:
+		d *= 100
+	case 1:
+		d += time.Duration(r.rng.Int64N(int64(3 * r.cfg.Pace)))
+	}
+	return d
+}
+
+// modelForgotten is how long after the broker took an acknowledgement nobody can believe any more that it was lost.
+const modelForgotten = 10 * time.Second
+
+// reset is an operator's cursor reset: what is settled for long is to be delivered as new, and what was settled lately may be.
+func (r *modelRun) reset(p *modelPart, out time.Duration) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	s := p.sub
+	if p.state != live || s.low == 0 {
+		return
+	}
+	pos := r.rng.IntN(s.low)
+	if r.rng.IntN(2) == 0 {
+		pos = max(pos, s.low-15)
+	}
+	r.mu.Lock()
+	if r.calls > 0 {
+		r.mu.Unlock()
+		return
+	}
+	mixed := map[*modelEntry]bool{}
+	for _, e := range s.entries[pos:] {
+		isNew := r.isOver(e)
+		for i := range e.size {
+			m := r.known[keyOf(e, i)]
+			switch {
+			case m == nil:
+			case isNew:
+				r.w.note("%v is to come as a new one", m)
+				r.renewed++
+				r.forget(m)
+			case m.stand == modelSettled:
+				m.either = true
+			default:
+				mixed[e] = e.batch
+			}
+		}
+	}
+	r.mu.Unlock()
+	r.w.note("an operator resets %v to %v", s.name, s.entries[pos])
+	p.lose(!r.cfg.Rough, 0, out)
+	s.reset(pos)
+	for e := range mixed {
+		e.mixed = mixed[e]
+	}
+}
+
+// isOver tells whether an entry was acknowledged long ago, and no copy of it can be on its way. The caller holds both locks.
+func (r *modelRun) isOver(e *modelEntry) bool {
+	if !e.done || time.Since(e.doneAt) <= modelForgotten || e.otherDid {
+		return false
+	}
+	sent := e.doneAt
+	for i := range e.size {
+		m := r.known[keyOf(e, i)]
+		if m == nil || m.stand != modelSettled || m.settling > 0 || m.either || time.Since(m.settled) <= modelForgotten {
+			return false
+		}
+		if m.copy != nil && m.copy.sent.Before(sent) {
+			sent = m.copy.sent
+		}
+	}
+	if e.asked.After(sent) {
+		return false
+	}
+	for _, p := range r.cons.parts {
+		if passed := p.sub == e.sub && len(r.cons.parts) == 1 && p.sub.top > e.pos; !passed && p.sub.disturbed.After(sent) {
+			return false
+		}
+	}
+	return true
+}
+
+// publish sends a few messages if not too many are open already.
+func (r *modelRun) publish(most int) {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	for _, p := range r.cons.parts {
+		for p.sub.open() < most {
+			batch := r.cfg.Batches && r.rng.IntN(2) == 0
+			size := 1
+			if batch {
+				size = 2 + r.rng.IntN(8)
+			}
+			p.sub.publish(size, batch)
+			if r.rng.IntN(3) == 0 {
+				break
+			}
+		}
+	}
+}
+
+// end lets the application take and acknowledge all there is, until there is nothing left.
+func (r *modelRun) end() {
+	r.w.note("drains")
+	r.w.calm.Store(true)
+	r.w.mu.Lock()
+	for _, p := range r.cons.parts {
+		if p.sub.other != nil {
+			p.sub.leave()
+		}
+	}
+	r.w.mu.Unlock()
+	over := false
+	var drain func()
+	drain = func() {
+		if over {
+			return
+		}
+		wait := 100 * time.Millisecond
+		held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
+		if len(held) > 0 {
+			wait = time.Millisecond
+			r.call(func() { r.ack(held[0], held[0].msg, "Ack in the end") }, held[0])
+		} else if r.taking() == 0 {
+			wait = time.Millisecond
+			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			r.take(ctx, cancel, false)
+		}
+		r.w.after(wait, drain)
+	}
+	r.w.after(0, drain)
+	quiet := func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.calls == 0 }
+	limit := 15*time.Minute + 4*r.cfg.MaxDelay + 4*r.cfg.Pace + 2*r.cfg.Timeout
+	if !r.w.run(limit, func() bool { return quiet() && len(r.missing(1)) == 0 }) {
+		r.w.fail("after %v of nothing but Receive and Ack messages are missing, %d calls under way: %v, %+v", limit,
+			r.calls, r.missing(10), r.c.Stats())
+		return
+	}
+	open := func() (open []string) {
+		r.w.mu.Lock()
+		defer r.w.mu.Unlock()
+		for _, p := range r.cons.parts {
+			for _, e := range p.sub.entries[p.sub.low:] {
+				if !e.done {
+					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
+				}
+			}
+		}
+		return open
+	}
+	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !r.mayLoseCumulative() {
+		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
+		return
+	}
+	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
+	over = true
+	if s := r.c.Stats(); s.Waiting != 0 || s.HeldBytes != 0 {
+		r.w.fail("all is settled, but Stats are %+v", s)
+	}
+	if told := int(r.told.Load()); r.cfg.Told && told != int(r.cons.reconnects.Load()) {
+		r.w.fail("BackOffPolicyFunc was called %d times, want %d", told, r.cons.reconnects.Load())
+	}
+}
+
+// mayLoseCumulative tells whether upstream may lose a cumulative acknowledgement for good: it drops the copies itself.
+func (r *modelRun) mayLoseCumulative() bool {
+	return r.cfg.Cumulative && r.cfg.Rough && r.cfg.Breaks && !r.cfg.Response
+}
+
+// close closes the Consumer, which must come to an end whatever is going on.
+func (r *modelRun) close() {
+	r.mu.Lock()
+	r.closed = true
+	r.mu.Unlock()
+	closed := make(chan struct{})
+	go func() {
+		defer r.w.nudge()
+		defer close(closed)
+		r.c.Close()
+	}()
+	over := func() bool {
+		select {
+		case <-closed:
+		default:
+			return false
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.calls == 0 && r.takes == 0
+	}
+	failed := r.w.failed()
+	if !r.w.runOn(time.Minute, over) && !failed {
+		r.w.fail("a minute after Close %d calls and %d that receive are still under way", r.calls, r.takes)
+	}
+}

@@ -1,0 +1,294 @@
+package suite
+
+import (
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+)
+
+// modelPart is what upstream makes of one topic of a consumer (partitionConsumer): a queue that the broker fills for
+// permits, a dispatcher that is blocked in sending its head to the consumer's channel, a loop that sends acknowledgements
+// and requests one after another, and a connection that breaks. It is also the topic's own consumer, as ConsumerMessages
+// have it.
+type modelPart struct {
+	pulsar.Consumer
+	w     *modelWorld
+	cfg   *modelConfig
+	cons  *modelConsumer
+	index int
+	sub   *modelSub
+	rng   *rand.Rand
+	wake  chan struct{} // of the dispatcher
+
+	state    modelState
+	epoch    int // of the connection
+	lastIn   time.Time
+	lastOut  time.Time
+	outgoing []*modelCommand // on their way
+	queue    []*modelCopy
+	permits  int
+	seeking  bool
+
+	pending  []*modelCommand // in line
+	awaited  *modelCommand   // that the loop waits for
+	acks     modelGroup
+	requests map[*modelEntry]time.Time // when they are due
+	doubt    time.Time                 // when the Consumer was last told that what it has may be another's
+	grabbed  time.Time                 // when the queue was last cleared
+	backOff  backoff.Policy            // of the last reconnection
+}
+
+type modelState uint8
+
+const (
+	live modelState = iota
+	dead            // which nobody has noticed yet
+	reconnecting
+	gone // closed
+)
+
+// modelDelivery is an entry on its way.
+type modelDelivery struct {
+	entry    *modelEntry
+	why      string
+	sent     time.Time
+	count    uint32
+	filtered []bool // messages that the broker knows to be acknowledged
+	left     []bool // messages that were not acknowledged of this delivery
+	prevDone bool   // what is before it was acknowledged cumulatively
+}
+
+// modelCommand is something for the broker.
+type modelCommand struct {
+	do     func() error // what the broker does
+	answer chan error   // nil if none is wanted
+	isAck  bool
+	lost   bool
+}
+
+var (
+	errModelAck        = errors.New("model: the broker refuses an acknowledgement")
+	errModelConnection = errors.New("model: the connection is closed")
+	errModelClosed     = errors.New("model: the consumer is closed")
+)
+
+func (p *modelPart) latency() time.Duration {
+	return p.cfg.Latency/2 + time.Duration(p.rng.Int64N(int64(p.cfg.Latency)))
+}
+
+// fromBroker has do called when what the broker sends now is here.
+func (p *modelPart) fromBroker(do func()) {
+	p.lastIn = later(p.lastIn, time.Now().Add(p.latency()))
+	epoch := p.epoch
+	p.w.at(p.lastIn, func() {
+		p.w.mu.Lock()
+		same := p.epoch == epoch && p.state == live
+		p.w.mu.Unlock()
+		if same {
+			do()
+		}
+	})
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a.Add(1)
+	}
+	return b
+}
+
+// toBroker sends a command, if there is a connection.
+func (p *modelPart) toBroker(c *modelCommand) {
+	if p.state != live {
+		return
+	}
+	p.outgoing = append(p.outgoing, c)
+	p.lastOut = later(p.lastOut, time.Now().Add(p.latency()))
+	p.w.at(p.lastOut, p.w.locked(func() {
+		if !c.lost {
+			p.reaches(c)
+		}
+	}))
+}
+
+func (p *modelPart) reaches(c *modelCommand) {
+	p.outgoing = p.outgoing[1:]
+	c.lost = true // in so far as it is not on its way any more
+	err := errModelConnection
+	if p.sub.part == p {
+		err = c.do()
+	}
+	if c.answer != nil {
+		p.fromBroker(p.w.locked(func() { p.answered(c, err) }))
+	}
+}
+
+func (p *modelPart) answered(c *modelCommand, err error) {
+	if p.awaited == c {
+		p.awaited = nil
+	}
+	c.answer <- err
+	p.pump()
+}
+
+// put puts a command in line.
+func (p *modelPart) put(c *modelCommand) {
+	p.pending = append(p.pending, c)
+	p.pump()
+}
+
+// pump is upstream's events loop.
+func (p *modelPart) pump() {
+	for len(p.pending) > 0 && p.awaited == nil && (p.state == live || p.state == dead) {
+		c := p.pending[0]
+		p.pending = p.pending[1:]
+		if c.answer != nil {
+			p.awaited = c
+		}
+		p.toBroker(c)
+	}
+}
+
+// flow gives the permits back that half a queue makes.
+func (p *modelPart) flow(permits int) {
+	if p.permits += permits; p.permits >= max(1, p.cfg.Queue/2) {
+		p.grant(p.permits)
+		p.permits = 0
+	}
+}
+
+func (p *modelPart) grant(permits int) {
+	p.toBroker(&modelCommand{do: func() error {
+		p.sub.permits += permits
+		p.sub.dispatch()
+		return nil
+	}})
+}
+
+// arrive is MessageReceived. The caller does not hold mu.
+func (p *modelPart) arrive(d *modelDelivery) {
+	p.w.mu.Lock()
+	epoch := p.epoch
+	duplicates := 0
+	var copies []*modelCopy
+	for i := range d.left {
+		switch {
+		case d.filtered[i]:
+		case p.acks.has(p, d.entry, i):
+			duplicates++
+		default:
+			copies = append(copies, p.cons.copy(p, d, i))
+		}
+	}
+	p.w.note("%v arrives, %v, count %d, %d of %d", d.entry, d.why, d.count, len(copies), len(d.left))
+	p.w.mu.Unlock()
+	for _, c := range copies {
+		p.cons.opts.Interceptors.BeforeConsume(c.message())
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if p.epoch != epoch {
+		return
+	}
+	p.flow(duplicates)
+	p.queue = append(p.queue, copies...)
+	p.dispatch()
+}
+
+// dispatch tells the dispatcher to look again.
+func (p *modelPart) dispatch() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// dispatcher is upstream's goroutine of that name.
+func (p *modelPart) dispatcher() {
+	for {
+		p.w.mu.Lock()
+		var to chan pulsar.ConsumerMessage
+		var head *modelCopy
+		var cm pulsar.ConsumerMessage
+		if len(p.queue) > 0 && !p.seeking {
+			to, head = p.cons.opts.MessageChannel, p.queue[0]
+			cm = head.message()
+		}
+		p.w.mu.Unlock()
+		select {
+		case to <- cm:
+			p.w.mu.Lock()
+			head.taken, head.put = time.Now(), int(p.cons.puts.Add(1))
+			p.sub.took(head)
+			if len(p.queue) > 0 && p.queue[0] == head {
+				p.queue = p.queue[1:]
+				p.flow(1)
+			}
+			p.w.mu.Unlock()
+		case <-p.wake:
+		case <-p.cons.stop:
+			return
+		}
+	}
+}
+
+// NackID asks for a message's entry, with a tick.
+func (p *modelPart) NackID(id pulsar.MessageID) {
+	e := p.cons.entryOf(p, id)
+	if e == nil {
+		return
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if _, asked := p.requests[e]; asked || p.state == gone {
+		return
+	}
+	delay := p.cons.opts.NackRedeliveryDelay
+	if policy := p.cons.opts.NackBackoffPolicy; policy != nil {
+		delay = policy.Next(1)
+	}
+	due := time.Now().Add(delay)
+	if bits := p.cons.opts.NackPrecisionBit; bits != nil {
+		due = time.UnixMilli(due.UnixMilli() >> *bits << *bits)
+	}
+	if len(p.requests) == 0 {
+		p.tickAt(delay / 3)
+	}
+	p.requests[e] = due
+}
+
+// tickAt has what is due flushed with the next tick.
+func (p *modelPart) tickAt(every time.Duration) {
+	since := time.Since(p.w.start) + every*time.Duration(1+p.index)/7 // they have a phase of their own
+	p.w.at(time.Now().Add(every-since%every), func() {
+		p.w.mu.Lock()
+		var entries []*modelEntry
+		for e, due := range p.requests {
+			if !due.After(time.Now()) {
+				delete(p.requests, e)
+				entries = append(entries, e)
+			}
+		}
+		slices.SortFunc(entries, func(a, b *modelEntry) int { return a.pos - b.pos })
+		if len(p.requests) > 0 {
+			p.tickAt(every)
+		}
+		flushed := len(entries) > 0 && p.state != gone
+		if flushed {
+			p.w.note("asks for %v", entries)
+			p.put(&modelCommand{do: func() error { p.sub.redeliver(entries); return nil }})
+		}
+		p.w.mu.Unlock()
+		if flushed {
+			ids := make([]pulsar.MessageID, len(entries))
+			for i, e := range entries {
+				ids[i] = pulsar.NewMessageID(e.ledger, e.entry, 0, 0)
+			}
+			go p.cons.opts.Interceptors.OnNegativeAcksSend(p, ids)
+		}
+	})
+}

@@ -1,0 +1,111 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// seek goes back, if nothing else is going on.
+func (r *modelRun) seek() {
+	p := r.cons.parts[0]
+	r.w.mu.Lock()
+	quiet := p.state == live && len(r.cons.parts) == 1
+	to := r.w.start
+	if n := len(p.sub.entries); n > 0 && r.rng.IntN(2) == 0 {
+		to = p.sub.entries[r.rng.IntN(n)].published
+	}
+	r.w.mu.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !quiet || r.calls > 0 || r.seeking {
+		return
+	}
+	r.calls++
+	r.seeking = true
+	r.w.note("seeks to %v", to.Sub(r.w.start))
+	go func() {
+		defer r.done()
+		var err error
+		if to.Equal(r.w.start) {
+			err = r.c.Seek(pulsar.EarliestMessageID())
+		} else {
+			err = r.c.SeekByTime(to)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.seeking = false; err != nil && !r.closed {
+			r.w.fail("Seek: %v", err)
+		}
+		r.w.note("has sought")
+		r.known, r.order, r.sought = map[modelKey]*modelExpected{}, nil, time.Now()
+	}()
+}
+
+// patience returns the context of a call that waits for a message, and what remains to be done with it.
+func (r *modelRun) patience() (ctx context.Context, cancel func(), done bool) {
+	d := time.Duration(r.rng.Int64N(int64(2*r.cfg.Pace + time.Second)))
+	n := r.rng.IntN(20)
+	if n < 10 {
+		ctx, cancel = context.WithTimeout(context.Background(), d)
+	} else {
+		ctx, cancel = context.WithCancel(context.Background())
+		r.w.after(d, cancel)
+	}
+	if done = n%10 == 0 && r.cfg.DoneContexts; done {
+		cancel()
+	}
+	return ctx, cancel, done
+}
+
+// take waits for a message.
+func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
+	r.mu.Lock()
+	r.takes++
+	r.mu.Unlock()
+	panics := r.panics.Load()
+	ended := make(chan time.Time, 1)
+	context.AfterFunc(ctx, func() { ended <- time.Now() })
+	go func() {
+		defer func() {
+			cancel()
+			r.mu.Lock()
+			r.takes--
+			r.mu.Unlock()
+			r.w.nudge()
+		}()
+		msg, err := r.receive(ctx)
+		switch {
+		case err == nil && done:
+			r.w.fail("Receive returned %v although its context was done", msg.ID())
+		case err == nil:
+			r.handed(msg, r.panics.Load() != panics)
+		case errors.As(err, new(modelPanic)), r.isClosed():
+		case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+			r.w.fail("Receive: %v, its context: %v", err, ctx.Err())
+		default:
+			if late := time.Since(<-ended); late > 0 {
+				r.w.fail("Receive returned %v after its context was done", late)
+			}
+		}
+	}()
+}
+
+func (r *modelRun) receive(ctx context.Context) (msg pulsar.Message, err error) {
+	if !r.cfg.Chan {
+		err = safely(func() (err error) { msg, err = r.c.Receive(ctx); return err })
+		return msg, err
+	}
+	select {
+	case cm := <-r.c.Chan():
+		if cm.Consumer != pulsar.Consumer(r.c) {
+			return nil, fmt.Errorf("a message of a %T", cm.Consumer)
+		}
+		return cm.Message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,201 @@
+package suite
+
+import (
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	policies "github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// modelRun is one application at work.
+type modelRun struct {
+	t      *testing.T
+	cfg    *modelConfig
+	rng    *rand.Rand // of the goroutine that makes things happen
+	w      *modelWorld
+	cons   *modelConsumer
+	c      *redelivery.Consumer
+	policy policies.Exponential
+
+	mu      sync.Mutex // guards what follows; the Consumer is never called under it
+	known   map[modelKey]*modelExpected
+	order   []*modelExpected
+	calls   int // under way, but for those that wait for a message
+	takes   int // those
+	seeking bool
+	sought  time.Time
+	closed  bool
+	doubles int
+	renewed int // messages, by an operator
+
+	callbacks [4]atomic.Uint64 // of each kind
+	panics    atomic.Int32
+	told      atomic.Int32 // of reconnections
+	steps     int
+}
+
+// newModelRun subscribes.
+func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
+	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 2)), w: newModelWorld(),
+		known: map[modelKey]*modelExpected{}, steps: cfg.Steps,
+		policy: policies.Exponential{Min: 100 * time.Millisecond, Max: cfg.MaxDelay, Multiplier: 2}}
+	opts := pulsar.ConsumerOptions{Type: cfg.Kind, ReceiverQueueSize: cfg.Queue, AckWithResponse: cfg.Response,
+		EnableBatchIndexAcknowledgment: cfg.IndexAcks, Interceptors: pulsar.ConsumerInterceptors{modelInterceptor{r}}}
+	if cfg.Group != (pulsar.AckGroupingOptions{}) {
+		opts.AckGroupingOptions = &cfg.Group
+	}
+	if cfg.Told {
+		opts.BackOffPolicyFunc = func() backoff.Policy { r.told.Add(1); return backoff.NewDefaultBackoff() }
+	}
+	prepared, err := redelivery.Prepare(opts, modelOptions(r)...)
+	require.NoError(t, err)
+	require.Equal(t, cfg.Queue, prepared.ReceiverQueueSize)
+	r.cons = newModelConsumer(r.w, cfg, prepared, r.acked)
+	r.c, err = redelivery.Wrap(r.cons)
+	require.NoError(t, err)
+	return r
+}
+
+// modelOptions are what a run's Consumer is made with.
+func modelOptions(r *modelRun) []redelivery.Option {
+	options := []redelivery.Option{
+		redelivery.WithNackRedeliveryBackoff(modelPolicy{r, false}),
+		redelivery.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	}
+	if r.cfg.HoldLimit >= 0 {
+		options = append(options, redelivery.WithHoldLimit(r.cfg.HoldLimit))
+	}
+	if r.cfg.Timeout > 0 {
+		options = append(options, redelivery.WithAckTimeout(r.cfg.Timeout),
+			redelivery.WithAckTimeoutRedeliveryBackoff(modelPolicy{r, true}))
+	}
+	return options
+}
+
+// delay is what the policies say.
+func (r *modelRun) delay(count uint32) time.Duration { return r.policy.Next(count) }
+
+// modelPolicy is a policy of the application's, which may call back and panic.
+type modelPolicy struct {
+	r       *modelRun
+	timeout bool
+}
+
+func (p modelPolicy) Next(count uint32) time.Duration {
+	kind := modelNackPolicy
+	if p.timeout {
+		kind = modelTimeoutPolicy
+	}
+	p.r.callback(kind, p.r.cfg.Panics && !(p.timeout && p.r.cfg.Chan)) // there, nobody would know which message it was for
+	return p.r.delay(count)
+}
+
+// modelInterceptor is one of the application's.
+type modelInterceptor struct{ r *modelRun }
+
+func (x modelInterceptor) OnAcknowledge(consumer pulsar.Consumer, _ pulsar.MessageID) {
+	x.r.sees(consumer)
+	x.r.callback(modelIntercepts, x.r.cfg.PanicsInside)
+}
+
+func (x modelInterceptor) OnNegativeAcksSend(consumer pulsar.Consumer, _ []pulsar.MessageID) {
+	x.r.sees(consumer)
+	x.r.callback(modelIntercepts, false)
+}
+
+func (x modelInterceptor) BeforeConsume(cm pulsar.ConsumerMessage) {
+	r := x.r
+	r.sees(cm.Consumer)
+	defer func() {
+		if p := recover(); p != nil { // the application does not get it now, but must get it
+			c := r.origin(cm.Message).copy
+			r.mu.Lock()
+			m := r.of(c.entry, c.index)
+			if m.stand == modelFresh || m.stand == modelWaits {
+				m.stand, m.waits, m.due, m.slack, m.loose = modelWaits, time.Now(), time.Time{}, 1, true
+			}
+			r.mu.Unlock()
+			panic(p)
+		}
+	}()
+	r.callback(modelBeforeConsume, r.cfg.PanicsInside && !r.cfg.Chan) // nobody could recover it there
+}
+
+// sees checks the consumer that a callback gets.
+func (r *modelRun) sees(consumer pulsar.Consumer) {
+	if r.c != nil && consumer != pulsar.Consumer(r.c) {
+		r.w.fail("a callback sees a %T", consumer)
+	}
+}
+
+// Kinds of callbacks.
+const (
+	modelNackPolicy = iota
+	modelTimeoutPolicy
+	modelIntercepts
+	modelBeforeConsume
+)
+
+// callback is what the application's own code does when it is called: it may call the Consumer, and panic.
+func (r *modelRun) callback(kind int, panics bool) {
+	n := r.callbacks[kind].Add(1)
+	h := rand.New(rand.NewPCG(r.cfg.Seed, uint64(1000+kind)+4*n)).IntN(1000)
+	if r.c == nil {
+		return
+	}
+	if panics && h%40 == 0 && !r.w.calm.Load() {
+		r.panics.Add(1)
+		r.w.note("a callback panics")
+		panic(modelPanic{r.cfg.Seed})
+	}
+	if !r.cfg.Callbacks || h%3 != 0 {
+		return
+	}
+	r.c.Stats()
+	switch {
+	case r.cfg.Closes && n > 20 && h%10 == 0:
+		r.w.note("a callback closes the Consumer")
+		r.mu.Lock()
+		r.closed = true
+		r.mu.Unlock()
+		r.c.Close()
+	case h%9 == 0:
+		r.ackAnother(h)
+	}
+}
+
+func (r *modelRun) isClosed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.closed
+}
+
+// ackAnother acknowledges a message that the application has for longer than this moment.
+func (r *modelRun) ackAnother(h int) {
+	held := r.all(func(m *modelExpected) bool {
+		return m.stand == modelHeld && m.settling == 0 && m.at.Before(time.Now())
+	})
+	if len(held) == 0 {
+		return
+	}
+	m := held[h%len(held)]
+	r.mu.Lock()
+	again := m.settling > 0 || r.seeking
+	if !again {
+		r.begin(m)
+	}
+	r.mu.Unlock()
+	if !again {
+		r.ack(m, m.msg, "a callback's acknowledgement")
+	}
+}

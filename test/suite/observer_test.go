@@ -1,0 +1,486 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// told notes what an Observer is told. Any number of goroutines may use it.
+type told struct {
+	mu        sync.Mutex
+	events    []string
+	delivered []redelivery.Delivered
+	settled   []redelivery.Settled
+}
+
+func (x *told) note(format string, args ...any) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.events = append(x.events, fmt.Sprintf(format, args...))
+}
+
+// observer notes everything but requests, which the broker may answer before they are told.
+func (x *told) observer() redelivery.Observer {
+	event := func(what string) func(redelivery.Event) {
+		return func(redelivery.Event) { x.note("%s", what) }
+	}
+	return redelivery.Observer{
+		Delivered: func(e redelivery.Delivered) {
+			x.note("delivered %d %v", e.Count, e.Cause)
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.delivered = append(x.delivered, e)
+		},
+		Settled: func(e redelivery.Settled) {
+			what := fmt.Sprintf("%v after %d", e.Outcome, e.Attempts)
+			if e.Reason != 0 {
+				what += ": " + e.Reason.String() + ": " + e.Why.Error()
+			}
+			if e.Err != nil {
+				what += " failed"
+			}
+			x.note("%s", what)
+			x.mu.Lock()
+			defer x.mu.Unlock()
+			x.settled = append(x.settled, e)
+		},
+		Held: event("held"), Dropped: event("dropped"), Swallowed: event("swallowed"),
+		Failed: func(e redelivery.Failed) { x.note("failed %s: %v", e.Operation, e.Err) },
+	}
+}
+
+// are waits until the Observer was told what is wanted, in any order: goroutines of the Consumer tell it too.
+func (x *told) are(t testing.TB, want ...string) {
+	t.Helper()
+	assert.EventuallyWithT(t, func(t *assert.CollectT) {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		assert.ElementsMatch(t, want, x.events)
+	}, 10*time.Second, ms(10))
+}
+
+// TestObserver has what is told of each verb.
+func TestObserver(t *testing.T) {
+	t.Parallel()
+	ctx, boom := context.Background(), errors.New("boom")
+	dead := func(o *pulsar.ConsumerOptions) { o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2} }
+	retries := func(o *pulsar.ConsumerOptions) {
+		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 1}
+	}
+	longRetries := func(o *pulsar.ConsumerOptions) {
+		o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 9}
+	}
+	batchAcks := func(o *pulsar.ConsumerOptions) { o.Type = pulsar.Exclusive }
+	for name, c := range map[string]struct {
+		change  func(*pulsar.ConsumerOptions)
+		options []redelivery.Option
+		n       int // messages
+		act     func(t *testing.T, c *redelivery.Consumer)
+		want    []string
+	}{
+		"ack": {act: func(t *testing.T, c *redelivery.Consumer) {
+			msg := receive(t, c)
+			require.NoError(t, c.Ack(msg))
+			require.NoError(t, c.Ack(msg)) // settled before
+		}, want: []string{"delivered 0 ", "acked after 1"}},
+		"ack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
+			require.NoError(t, c.AckID(receive(t, c).ID()))
+		}, want: []string{"delivered 0 ", "acked after 1"}},
+		"ack a list": {n: 2, act: func(t *testing.T, c *redelivery.Consumer) {
+			require.NoError(t, c.AckIDList([]pulsar.MessageID{receive(t, c).ID(), receive(t, c).ID()}))
+		}, want: []string{"delivered 0 ", "delivered 0 ", "acked after 1", "acked after 1"}},
+		"ack cumulatively": {n: 2, change: batchAcks, act: func(t *testing.T, c *redelivery.Consumer) {
+			receive(t, c)
+			require.NoError(t, c.AckCumulative(receive(t, c)))
+		}, want: []string{"delivered 0 ", "delivered 0 ", "acked after 1", "acked after 1"}},
+		"nack": {act: func(t *testing.T, c *redelivery.Consumer) {
+			msg := receive(t, c)
+			c.Nack(msg)
+			c.Nack(msg) // changes nothing
+			require.NoError(t, c.Ack(receive(t, c)))
+		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2"}},
+		"ack while it waits": {act: func(t *testing.T, c *redelivery.Consumer) {
+			msg := receive(t, c)
+			require.NoError(t, c.NackWithDelay(msg, time.Hour))
+			require.NoError(t, c.Ack(msg))
+		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1"}},
+		"nack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
+			c.NackID(receive(t, c).ID())
+			require.NoError(t, c.Ack(receive(t, c)))
+		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2"}},
+		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(50))}, act: func(t *testing.T, c *redelivery.Consumer) {
+			receive(t, c)
+			require.NoError(t, c.Ack(receive(t, c)))
+		}, want: []string{"delivered 0 ", "timed_out after 1", "delivered 1 timeout", "acked after 2"}},
+		"last nack": {change: dead, act: func(t *testing.T, c *redelivery.Consumer) {
+			c.Nack(receive(t, c))
+			require.NoError(t, c.NackWithReason(receive(t, c), boom))
+		}, want: []string{"delivered 0 ", "nacked after 1", "delivered 1 nack", "dead_lettered after 2: max_deliveries: boom"}},
+		"last timeout": {change: dead, options: []redelivery.Option{redelivery.WithAckTimeout(ms(50))},
+			act: func(t *testing.T, c *redelivery.Consumer) {
+				receive(t, c)
+				receive(t, c)
+			}, want: []string{"delivered 0 ", "timed_out after 1", "delivered 1 timeout",
+				"dead_lettered after 2: max_deliveries: delivered 2 times and not acknowledged"}},
+		"dead letter": {change: dead, act: func(t *testing.T, c *redelivery.Consumer) {
+			require.NoError(t, c.DeadLetter(ctx, receive(t, c), boom))
+		}, want: []string{"delivered 0 ", "dead_lettered after 1: explicit: boom"}},
+		"reconsume": {change: retries, act: func(t *testing.T, c *redelivery.Consumer) {
+			require.NoError(t, c.ReconsumeLaterAfter(ctx, receive(t, c), ms(20), nil))
+			require.NoError(t, c.ReconsumeLaterAfter(ctx, receive(t, c), ms(20), nil))
+		}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 0 retry_topic",
+			"dead_lettered after 1: max_deliveries: reconsumed 1 times"}},
+		"nack to the retry topic": {change: longRetries, options: []redelivery.Option{redelivery.WithNackRetryTopic(ms(25))},
+			act: func(t *testing.T, c *redelivery.Consumer) {
+				require.NoError(t, c.NackWithDelay(receive(t, c), ms(50)))
+				require.NoError(t, c.Ack(receive(t, c)))
+			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
+		"failures": {act: func(t *testing.T, c *redelivery.Consumer) {
+			c.Nack(nil)
+			msg := receive(t, c)
+			c.ReconsumeLater(msg, 0) // there is no retry topic
+			require.NoError(t, c.Ack(msg))
+		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1",
+			"failed nack: redelivery: message is nil, want one that was received", "failed reconsume: " + redelivery.ErrNoRetryTopic.Error()}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			if c.change != nil {
+				c.change(&opts)
+			}
+			var x told
+			delay := ms(20)
+			if name == "failures" {
+				delay = time.Hour
+			}
+			consumer := b.subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
+			b.send(topic, max(1, c.n), false)
+			c.act(t, consumer)
+			// A retry that the broker sends early is held.
+			x.mu.Lock()
+			held := 0
+			for _, e := range x.events {
+				if e == "held" {
+					held++
+				}
+			}
+			x.mu.Unlock()
+			for range held {
+				c.want = append(c.want, "held")
+			}
+			x.are(t, c.want...)
+			for _, e := range x.delivered {
+				assert.Equal(t, consumer, e.Consumer)
+				assert.Contains(t, e.Topic, topic)
+				assert.Equal(t, sub, e.Subscription)
+				assert.NotNil(t, e.ID)
+				assert.NotNil(t, e.Message)
+				assert.GreaterOrEqual(t, e.Lateness, time.Duration(0))
+				assert.Equal(t, e.Cause == 0, e.Due.IsZero())
+			}
+			for _, e := range x.settled {
+				assert.Contains(t, e.Topic, topic)
+				assert.Positive(t, e.Duration)
+				assert.Less(t, e.Duration, time.Minute)
+			}
+		})
+	}
+}
+
+// TestObserverTimes has exact moments, in virtual time.
+func TestObserverTimes(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		time.Sleep(2 * time.Second)
+		require.NoError(t, c.NackWithDelay(msg, 3*time.Second))
+		due := time.Now().Add(3 * time.Second)
+		time.Sleep(4 * time.Second)
+		assert.Equal(t, 4*time.Second, c.Stats().OldestWaiting)
+		msg = receive(t, c)
+		assert.Zero(t, c.Stats().OldestWaiting)
+		assert.True(t, due.Equal(x.delivered[1].Due))
+		assert.Equal(t, time.Second, x.delivered[1].Lateness)
+		time.Sleep(time.Second)
+		require.NoError(t, c.InProgress(msg)) // its ack timeout starts again
+		time.Sleep(11 * time.Second)          // 10 s after that it is over
+		synctest.Wait()
+		assert.Equal(t, redelivery.TimedOut, x.settled[1].Outcome)
+		assert.Equal(t, 11*time.Second, x.settled[1].Duration)
+		inner.deliver(1)
+		msg = receive(t, c)
+		assert.Equal(t, time.Second, x.delivered[2].Lateness)
+		require.NoError(t, c.NackWithDelay(msg, time.Second))
+		require.NoError(t, c.Ack(msg))
+		assert.Equal(t, []time.Duration{2 * time.Second, 11 * time.Second, 0, 0}, durations(x.settled))
+		assert.Equal(t, 3*time.Second, x.settled[0].Delay)
+	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory), redelivery.WithAckTimeout(10*time.Second))
+}
+
+func durations(settled []redelivery.Settled) (all []time.Duration) {
+	for _, e := range settled {
+		all = append(all, e.Duration)
+	}
+	return all
+}
+
+// TestObserverReconnect has messages whose first delivery here has a count: the broker sent them before, to somebody else.
+func TestObserverReconnect(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: 2}}
+		require.NoError(t, c.Ack(receive(t, c)))
+		x.are(t, "delivered 2 reconnect", "acked after 3")
+		assert.True(t, x.delivered[0].Due.IsZero())
+	}, redelivery.WithObserver(x.observer()))
+}
+
+// TestObserverByChan has messages that the application takes from a channel, where they may wait: it has them from when it took
+// them.
+func TestObserverByChan(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		messages := c.Chan()
+		inner.deliverBatch(1, 3)
+		time.Sleep(5 * time.Second) // it waits in the channel
+		cm := <-messages
+		time.Sleep(time.Second)
+		require.NoError(t, c.NackWithDelay(cm.Message, 2*time.Second))
+		time.Sleep(time.Second)
+		assert.Equal(t, time.Second, c.Stats().OldestWaiting)
+		time.Sleep(4 * time.Second)
+		cm = <-messages
+		synctest.Wait()
+		require.NoError(t, c.Ack(cm.Message))
+		x.are(t, "delivered 0 ", "nacked after 1", "delivered 1 nack", "acked after 2")
+		assert.Equal(t, []time.Duration{time.Second, 0}, durations(x.settled))
+		assert.Equal(t, 3*time.Second, x.delivered[1].Lateness)
+	}, redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+}
+
+// TestObserverCopies has what is told of deliveries that the application does not get, and of requests.
+func TestObserverCopies(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int64
+		want  []string
+	}{
+		"held":    {redelivery.DefaultHoldLimit, []string{"delivered 0 ", "nacked after 1", "held", "acked after 1", "swallowed"}},
+		"dropped": {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var x told
+			var asked atomic.Int32
+			wrapped(t, func(t *testing.T, c2 *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+				inner.deliver(1)
+				msg := receive(t, c2)
+				require.NoError(t, c2.NackWithDelay(msg, time.Minute))
+				inner.deliver(1)
+				nothing(t, c2, time.Second)
+				require.NoError(t, c2.Ack(msg))
+				inner.deliver(1)
+				nothing(t, c2, time.Second)
+				synctest.Wait()
+				x.are(t, c.want...)
+				inner.deliver(2)
+				require.NoError(t, c2.NackWithDelay(receive(t, c2), time.Second))
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				assert.EqualValues(t, 1, asked.Load())
+			}, redelivery.WithObserver(x.observer()), redelivery.WithHoldLimit(c.limit), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+				redelivery.WithObserver(redelivery.Observer{Asked: func(redelivery.Event) { asked.Add(1) }}))
+		})
+	}
+}
+
+// TestObserverOfFailedAck has the error of an acknowledgement, after which the message is still the application's.
+func TestObserverOfFailedAck(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.ackErr = errors.New("no")
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.Error(t, c.Ack(msg))
+		inner.ackErr = nil
+		require.NoError(t, c.Ack(msg))
+		x.are(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
+	}, redelivery.WithObserver(x.observer()))
+}
+
+// TestObserverPanics has panics of all functions at once: nothing is lost, and all are counted, once.
+func TestObserverPanics(t *testing.T) {
+	var x told
+	boom := redelivery.Observer{
+		Subscribed: func(*redelivery.Consumer) { panic("subscribed") },
+		Closed:     func(*redelivery.Consumer) { panic("closed") },
+		Delivered:  func(redelivery.Delivered) { panic("delivered") },
+		Settled:    func(redelivery.Settled) { panic("settled") },
+		Held:       func(redelivery.Event) { panic("held") },
+		Failed:     func(redelivery.Failed) { panic("failed") },
+	}
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.NoError(t, c.NackWithDelay(msg, time.Second))
+		inner.deliver(1)
+		require.NoError(t, c.Ack(receive(t, c)))
+		synctest.Wait()
+		x.are(t, "delivered 0 ", "nacked after 1", "held", "delivered 1 nack", "acked after 2", "failed callback: panic: subscribed",
+			"failed callback: panic: delivered", "failed callback: panic: settled", "failed callback: panic: held",
+			"failed callback: panic: delivered", "failed callback: panic: settled")
+		assert.EqualValues(t, 12, c.Stats().Failed, "six, and six of being told of them")
+		c.Close()
+	}, redelivery.WithObserver(boom), redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromBroker))
+}
+
+// TestObserverCloses has each function call Close, and all else that waits for somebody: nothing hangs.
+func TestObserverCloses(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
+		"delivered": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Delivered: func(e redelivery.Delivered) { f(e.Consumer) }}
+		},
+		"acked":     onOutcome(redelivery.Acked),
+		"nacked":    onOutcome(redelivery.Nacked),
+		"timed out": onOutcome(redelivery.TimedOut),
+		"dead":      onOutcome(redelivery.DeadLettered),
+		"closed": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Closed: f}
+		},
+		"failed": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Failed: func(e redelivery.Failed) { f(e.Consumer) }}
+		},
+		"asked": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Asked: func(e redelivery.Event) { f(e.Consumer) }}
+		},
+	} {
+		for _, byChan := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/chan=%v", name, byChan), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts := b.options(topic, pulsar.Shared)
+				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+				closed := make(chan struct{})
+				var once sync.Once
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(ms(200)),
+					redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+					redelivery.WithObserver(o(func(c *redelivery.Consumer) {
+						once.Do(func() {
+							_ = c.Stats()
+							_ = c.Seek(pulsar.EarliestMessageID())
+							c.Close()
+							close(closed)
+						})
+					})))
+				b.send(topic, 4, false)
+				go func() {
+					for n := 0; ; n++ {
+						var msg pulsar.Message
+						if byChan {
+							select {
+							case cm := <-c.Chan():
+								msg = cm.Message
+							case <-closed:
+								return
+							}
+						} else {
+							var err error
+							if msg, err = c.Receive(context.Background()); err != nil {
+								return
+							}
+						}
+						switch n % 4 {
+						case 0:
+							_ = c.Ack(msg)
+						case 1:
+							_ = c.DeadLetter(context.Background(), msg, errors.New("boom"))
+						case 2:
+							c.Nack(msg)
+						}
+						c.Nack(nil)
+					}
+				}()
+				if name == "closed" {
+					c.Close()
+				}
+				select {
+				case <-closed:
+				case <-time.After(20 * time.Second):
+					require.FailNow(t, "a callback hangs")
+				}
+			})
+		}
+	}
+}
+
+func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) redelivery.Observer {
+	return func(f func(*redelivery.Consumer)) redelivery.Observer {
+		return redelivery.Observer{Settled: func(e redelivery.Settled) {
+			if e.Outcome == outcome {
+				f(e.Consumer)
+			}
+		}}
+	}
+}
+
+// TestDecisionsAreLogged has one line for each decision at Debug, for each dead letter at Info, and never a payload.
+func TestDecisionsAreLogged(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, // delivered, nacked, delivered, dead letter, delivered, acked
+		slog.LevelInfo: 1} {
+		t.Run(level.String(), func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
+			var log safeBuffer
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(ms(20))), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
+				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
+			b.send(topic, 1, false)
+			c.Nack(receive(t, c))
+			require.NoError(t, c.DeadLetter(context.Background(), receive(t, c), errors.New("boom")))
+			b.send(topic, 1, false)
+			require.NoError(t, c.Ack(receive(t, c)))
+			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(), -1)
+			assert.Len(t, lines, want, log.String())
+			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString`, log.String())
+		})
+	}
+}
+
+type safeBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (b *safeBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Write(p)
+}
+
+func (b *safeBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.String()
+}

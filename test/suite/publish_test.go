@@ -1,0 +1,222 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// counted counts the acknowledgements that a consumer sends, and closes it in one of them if it is to.
+type counted struct {
+	acks  atomic.Int32
+	close atomic.Int32 // at which
+}
+
+func (*counted) BeforeConsume(pulsar.ConsumerMessage)                   {}
+func (*counted) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
+func (x *counted) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
+	if x.acks.Add(1) == x.close.Load() {
+		c.Close()
+	}
+}
+
+// TestManyDeadLettersKeepTheOrderOfTheirNacks has many published at the same time.
+func TestManyDeadLettersKeepTheOrderOfTheirNacks(t *testing.T) {
+	t.Parallel()
+	for name, move := range map[string]bool{"dead letters": false, "moves": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const n = 2000
+			b := newBroker(t)
+			topic := b.topic(0)
+			c, out := b.publishing(topic, move)
+			b.send(topic, n, false)
+			for i := range n {
+				msg := receive(t, c)
+				require.Equal(t, fmt.Sprint(i), string(msg.Payload()))
+				c.Nack(msg)
+			}
+			for i := range n {
+				require.Equal(t, fmt.Sprint(i), string(next(t, out, 10*time.Second).Payload()))
+			}
+			b.settles(topic, 0)
+			require.Zero(t, c.Stats().Failed)
+			require.Zero(t, c.Stats().HeldBytes)
+		})
+	}
+}
+
+// TestTheReasonIsKept where the delay is over before the dead letter is published.
+func TestTheReasonIsKept(t *testing.T) {
+	t.Parallel()
+	const n = 300
+	b := newBroker(t)
+	topic := b.topic(0)
+	c, out := b.publishing(topic, false, redelivery.WithNackRedeliveryDelay(0))
+	go func() {
+		for {
+			msg, err := c.Receive(context.Background())
+			if err != nil {
+				return
+			}
+			if err := c.NackWithReason(msg, errors.New("because")); err != nil {
+				t.Error(err)
+			}
+		}
+	}()
+	b.send(topic, n, false)
+	for range n {
+		require.Equal(t, "because", next(t, out, 10*time.Second).Properties()["EXCEPTION_MESSAGE"])
+	}
+	b.settles(topic, 0)
+}
+
+// publishing returns a consumer whose first nack of a message publishes it, and one of where to.
+func (b *broker) publishing(topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
+	b.t.Helper()
+	opts := b.options(topic, pulsar.Shared)
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
+	published := topic + "-" + sub + pulsar.DlqTopicSuffix
+	if move {
+		opts.DLQ.MaxDeliveries, opts.RetryEnable = 10, true
+		published = topic + "-" + sub + pulsar.RetryTopicSuffix
+		options = append(options, redelivery.WithNackRetryTopic(time.Minute), redelivery.WithNackRedeliveryDelay(time.Hour))
+	}
+	return b.subscribe(opts, options...), b.reader(published)
+}
+
+// TestCloseWhileManyAreOnTheirWay closes the Consumer in a callback of one of many publishes: what was not acknowledged is still
+// the broker's.
+func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
+	t.Parallel()
+	const n = 1000
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	x := &counted{}
+	x.close.Store(n / 4)
+	opts := b.options(topic, pulsar.Shared)
+	opts.DLQ, opts.Interceptors = &pulsar.DLQPolicy{MaxDeliveries: 1}, pulsar.ConsumerInterceptors{x}
+	c := b.subscribe(opts)
+	dead := b.deadLetters(topic)
+	b.send(topic, n, false)
+	for range n {
+		msg, err := c.Receive(t.Context())
+		if err != nil {
+			break // it is closed by now
+		}
+		c.Nack(msg)
+	}
+	c.Close()
+	seen := map[string]bool{}
+	again := b.subscribe(b.options(topic, pulsar.Shared))
+	drain(t, again, time.Second, func(msg pulsar.Message) {
+		seen[string(msg.Payload())] = true
+		require.NoError(t, again.Ack(msg))
+	})
+	for len(seen) < n {
+		seen[string(next(t, dead, 5*time.Second).Payload())] = true
+	}
+}
+
+// TestPublishesUnderWay has no answer to a publish for a while: what waits for it is bounded, and all become dead letters.
+func TestPublishesUnderWay(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	c, out := b.publishing(topic, false, redelivery.WithHoldLimit(1<<20), redelivery.WithNackRedeliveryDelay(ms(500)))
+	var answers atomic.Bool
+	var sent atomic.Int32
+	b.send(topic, n, false)
+	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+		switch command.Type {
+		case "SEND":
+			sent.Add(1)
+		case "SEND_RECEIPT":
+			if !answers.Load() {
+				return pulsartest.Drop
+			}
+		}
+		return pulsartest.Pass
+	})
+	for range n {
+		c.Nack(receive(t, c))
+		require.LessOrEqual(t, c.Stats().HeldBytes, int64(1<<20))
+	}
+	require.LessOrEqual(t, sent.Load(), int32(500))
+	answers.Store(true)
+	b.inProcess.DropConnections()                 // the producer sends again what has no answer
+	go func() { _, _ = c.Receive(t.Context()) }() // what was not kept is asked for
+	seen := map[string]bool{}
+	for len(seen) < n {
+		seen[string(next(t, out, 15*time.Second).Payload())] = true
+	}
+	b.settles(topic, 0)
+}
+
+// TestPublishesAsFastAsUpstream compares with upstream's own dead letters.
+func TestPublishesAsFastAsUpstream(t *testing.T) {
+	needsRealBroker(t, "its speed is compared")
+	const n = 3000
+	b := newBroker(t)
+	took := map[string]time.Duration{}
+	for _, name := range []string{"plain", "dead letters", "moves", "plain again"} {
+		topic := b.topic(0)
+		var c pulsar.Consumer
+		var out pulsar.Consumer
+		if strings.HasPrefix(name, "plain") {
+			opts := b.options(topic, pulsar.Shared)
+			opts.DLQ, opts.NackRedeliveryDelay = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: topic + "-dead"}, ms(300)
+			plain, err := b.client.Subscribe(opts)
+			require.NoError(t, err)
+			defer plain.Close()
+			c, out = plain, b.reader(topic+"-dead")
+		} else {
+			c, out = b.publishing(topic, name == "moves")
+		}
+		b.send(topic, n, false)
+		first := true
+		var begin time.Time
+		go func() {
+			for {
+				msg, err := c.Receive(context.Background())
+				if err != nil {
+					return
+				}
+				c.Nack(msg)
+			}
+		}()
+		for range n {
+			_ = next(t, out, 30*time.Second)
+			if first {
+				begin, first = time.Now(), false
+			}
+		}
+		took[name] = time.Since(begin)
+		c.Close()
+	}
+	t.Logf("%d messages from the first to the last: %v", n, took)
+	plain := max(took["plain"], took["plain again"])
+	require.Less(t, took["dead letters"], 2*plain)
+	require.Less(t, took["moves"], 2*plain)
+}
+
+// reader returns a consumer of all of a topic.
+func (b *broker) reader(topic string) pulsar.Consumer {
+	b.t.Helper()
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "out",
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+	require.NoError(b.t, err)
+	b.t.Cleanup(c.Close)
+	return c
+}

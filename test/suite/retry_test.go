@@ -1,0 +1,440 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+func retryTopic(topic string) string      { return topic + "-" + sub + "-RETRY" }
+func deadLetterTopic(topic string) string { return topic + "-" + sub + "-DLQ" }
+
+// retrying are options with a retry topic.
+func (b *broker) retrying(topic string, maxDeliveries uint32) pulsar.ConsumerOptions {
+	opts := b.options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries}
+	return opts
+}
+
+// deadLetters subscribes to the dead letters of a topic.
+func (b *broker) deadLetters(topic string) pulsar.Consumer {
+	c, err := b.client.Subscribe(b.options(deadLetterTopic(topic), pulsar.Exclusive))
+	require.NoError(b.t, err)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+func next(t testing.TB, c pulsar.Consumer, within time.Duration) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return msg
+}
+
+var bg = context.Background()
+
+func TestReconsumedUntilDead(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]bool{"with response": true, "without response": false}, func(t *testing.T, response bool) {
+		t.Parallel()
+		const n = 100
+		b := newBroker(t)
+		topic := b.topic(0)
+		opts := b.retrying(topic, 2)
+		opts.AckWithResponse = response
+		c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(ms(10))))
+		dead := b.deadLetters(topic)
+		b.send(topic, n, false)
+		times := map[string]int{}
+		for range 3 * n {
+			msg := next(t, c, 10*time.Second)
+			delivery := string(msg.Payload()) + " reconsumed " + msg.Properties()["RECONSUMETIMES"]
+			times[delivery]++
+			require.Equal(t, 1, times[delivery], delivery)
+			require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+		}
+		for range n {
+			msg := next(t, dead, 10*time.Second)
+			require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
+			require.Equal(t, "reconsumed 2 times", msg.Properties()["EXCEPTION_MESSAGE"])
+			require.Contains(t, msg.Properties(), "DEAD_LETTER_TIME")
+		}
+		nothing(t, c, ms(300))
+		b.settles(topic, 0)
+		b.settles(retryTopic(topic), 0)
+	})
+}
+
+func TestEverythingIsKeptOverRetries(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(2)
+	levels, err := backoff.ParseDelayLevels("1s 1500ms 10ms 1ms")
+	require.NoError(t, err)
+	c := b.subscribe(b.retrying(topic, 4), redelivery.WithReconsumeBackoff(levels))
+	dead := b.deadLetters(topic)
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
+	require.NoError(t, err)
+	defer p.Close()
+	event := time.UnixMilli(1_700_000_000_000)
+	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", OrderingKey: "o", EventTime: event,
+		Properties: map[string]string{"mine": "1"}})
+	require.NoError(t, err)
+	first := next(t, c, 5*time.Second)
+	kept := func(msg pulsar.Message, level string, times int) {
+		t.Helper()
+		assert.Equal(t, "x", string(msg.Payload()))
+		assert.Equal(t, "k", msg.Key())
+		assert.Equal(t, "o", msg.OrderingKey())
+		assert.True(t, event.Equal(msg.EventTime()))
+		props := msg.Properties()
+		for name, want := range map[string]string{"mine": "1", "added": "2", "REAL_TOPIC": topic, "REAL_SUBSCRIPTION": sub,
+			"ORIGIN_MESSAGE_ID": first.ID().String(), "ORIGIN_MESSAGE_IDY_TIME": first.ID().String(),
+			"RECONSUMETIMES": strconv.Itoa(times), "DELAY_LEVEL": level} {
+			assert.Equal(t, want, props[name], name)
+		}
+	}
+	require.Error(t, c.ReconsumeLaterLevel(bg, first, 5))
+	begin := time.Now()
+	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Second, map[string]string{"added": "2"}))
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, first), redelivery.ErrNotHeld)
+	msg := next(t, c, 5*time.Second)
+	require.GreaterOrEqual(t, time.Since(begin), time.Second, "the broker alone releases it at once")
+	kept(msg, "", 1)
+	assert.Equal(t, "1000", msg.Properties()["DELAY_TIME"])
+	begin = time.Now()
+	require.NoError(t, c.ReconsumeLaterLevel(bg, msg, 2))
+	msg = next(t, c, 6*time.Second)
+	require.GreaterOrEqual(t, time.Since(begin), ms(1500))
+	kept(msg, "2", 2)
+	require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+	msg = next(t, c, 5*time.Second)
+	kept(msg, "3", 3)
+	assert.Equal(t, "10", msg.Properties()["DELAY_TIME"])
+	c.ReconsumeLater(msg, 0)
+	msg = next(t, c, 5*time.Second)
+	kept(msg, "3", 4)
+	require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+	kept(next(t, dead, 5*time.Second), "3", 5)
+	b.settles(topic, 2)
+	b.settles(retryTopic(topic), 0)
+}
+
+func TestAlwaysFailedIsDead(t *testing.T) {
+	t.Parallel()
+	for name, way := range ways {
+		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts := b.options(topic, kind)
+				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+				c := b.subscribe(opts, way.option)
+				dead := b.deadLetters(topic)
+				b.send(topic, 5, kind == pulsar.Failover)
+				for range 3 * 5 {
+					way.fail(c, receive(t, c))
+				}
+				b.unload(topic)
+				receiving, stop := context.WithCancel(bg)
+				defer stop()
+				go func() {
+					if msg, err := c.Receive(receiving); err == nil {
+						t.Errorf("%s was delivered more than three times", msg.Payload())
+					}
+				}()
+				for i := range 5 {
+					msg := next(t, dead, 10*time.Second)
+					require.Equal(t, strconv.Itoa(i), string(msg.Payload()), "in order")
+					require.Equal(t, "delivered 3 times and not acknowledged", msg.Properties()["EXCEPTION_MESSAGE"])
+					require.Equal(t, "3", msg.Properties()["REDELIVERY_COUNT"])
+				}
+				b.settles(topic, 0)
+			})
+		})
+	}
+}
+
+// TestPatternHasOneRetryAndOneDeadLetterTopic where none is named: upstream's, whose names have a namespace and no topic.
+func TestPatternHasOneRetryAndOneDeadLetterTopic(t *testing.T) {
+	if elsewhere(t) {
+		return
+	}
+	b := newBroker(t)
+	first, second := b.topic(0), b.topic(2)
+	opts := b.options("", pulsar.Shared)
+	opts.TopicsPattern = "(" + strings.TrimPrefix(first, "persistent://public/default/") + "|" +
+		strings.TrimPrefix(second, "persistent://public/default/") + ")$"
+	opts.SubscriptionName, opts.RetryEnable, opts.DLQ = first[len(first)-8:], true, &pulsar.DLQPolicy{MaxDeliveries: 2}
+	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(ms(100))))
+	b.send(first, 1, false)
+	b.send(second, 3, false)
+	prefix := "persistent://public/default/-" + opts.SubscriptionName
+	dead := b.reader(prefix + "-DLQ")
+	for range 3 {
+		for range 4 {
+			msg := next(t, c, 10*time.Second)
+			if msg.RedeliveryCount() > 0 || msg.Properties()["RECONSUMETIMES"] != "" {
+				require.Equal(t, prefix+"-RETRY", msg.Topic())
+			}
+			require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+		}
+	}
+	for range 4 {
+		require.Contains(t, []string{first, second}, next(t, dead, 10*time.Second).Properties()["REAL_TOPIC"])
+	}
+	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{TopicsPattern: ".*", SubscriptionName: "s", Type: pulsar.Shared,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}})
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "persistent://public/default/-s-DLQ")
+}
+
+func TestRetryTopicTerminated(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.retrying(topic, 9), redelivery.WithNackRedeliveryDelay(ms(100)))
+	b.send(topic, 10, false)
+	b.rest("POST", retryTopic(topic), "/terminate", nil, nil)
+	var calls sync.WaitGroup
+	for range 10 {
+		msg := receive(t, c)
+		calls.Go(func() {
+			ctx, cancel := context.WithTimeout(bg, 3*time.Second)
+			defer cancel()
+			begin := time.Now()
+			assert.Error(t, c.ReconsumeLaterNext(ctx, msg))
+			assert.Less(t, time.Since(begin), 4*time.Second)
+		})
+	}
+	calls.Wait()
+	require.Equal(t, 10, b.stats(topic, 0).Backlog, "nothing is acknowledged")
+	require.Zero(t, c.Stats().Waiting)
+	b.unload(topic) // the application still has them: copies are held
+	nothing(t, c, time.Second)
+}
+
+func TestTwoTopicsOnePartitioned(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	first, second := b.topic(2), b.topic(0)
+	opts := b.retrying("", 3)
+	opts.Topics = []string{first, second}
+	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	b.send(first, 2, false)
+	b.send(second, 2, false)
+	var msgs []pulsar.Message
+	for range 4 {
+		msgs = append(msgs, receive(t, c))
+	}
+	for _, msg := range msgs {
+		require.NoError(t, c.ReconsumeLaterNext(bg, msg))
+	}
+	real := map[string]int{}
+	for range 4 {
+		msg := next(t, c, 5*time.Second)
+		require.Equal(t, retryTopic(first), msg.Topic())
+		real[msg.Properties()["REAL_TOPIC"]]++
+		require.NoError(t, c.Ack(msg))
+	}
+	require.Equal(t, map[string]int{first: 2, second: 2}, real)
+}
+
+func TestChunkedMessages(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]bool{"single topic": false, "with a retry topic": true}, func(t *testing.T, retries bool) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		opts := b.options(topic, pulsar.Shared)
+		if retries {
+			opts = b.retrying(topic, 5)
+			opts.DLQ.ProducerOptions = pulsar.ProducerOptions{EnableChunking: true, DisableBatching: true, ChunkMaxMessageSize: 1000}
+		}
+		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)), redelivery.WithAckTimeout(ms(400)))
+		p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, EnableChunking: true, DisableBatching: true,
+			ChunkMaxMessageSize: 1000})
+		require.NoError(t, err)
+		defer p.Close()
+		payload := strings.Repeat("0123456789", 500)
+		_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(payload)})
+		require.NoError(t, err)
+		msg := receive(t, c)
+		require.Equal(t, payload, string(msg.Payload()))
+		c.Nack(msg)
+		msg = receive(t, c)
+		require.Equal(t, payload, string(msg.Payload()))
+		require.EqualValues(t, 1, c.RedeliveryCount(msg))
+		msg = receive(t, c) // timed out
+		require.Equal(t, payload, string(msg.Payload()))
+		require.EqualValues(t, 2, c.RedeliveryCount(msg))
+		if retries {
+			require.NoError(t, c.ReconsumeLaterAfter(bg, msg, 0, nil))
+			msg = receive(t, c)
+			require.Equal(t, payload, string(msg.Payload()))
+		}
+		require.NoError(t, c.Ack(msg))
+		b.settles(topic, 0)
+	})
+}
+
+func TestReconsumeErrors(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	plain := b.subscribe(b.options(topic, pulsar.Shared))
+	b.send(topic, 2, false)
+	msg := receive(t, plain)
+	require.ErrorIs(t, plain.ReconsumeLaterNext(bg, msg), redelivery.ErrNoRetryTopic)
+	require.ErrorIs(t, plain.DeadLetter(bg, msg, errors.New("bad")), redelivery.ErrNoRetryTopic)
+	plain.Close()
+
+	c := b.subscribe(b.retrying(topic, 3), redelivery.WithReconsumeBackoff(backoff.Exponential{}))
+	msg = receive(t, c)
+	require.Error(t, c.ReconsumeLaterNext(bg, nil))
+	require.ErrorIs(t, c.ReconsumeLaterLevel(bg, msg, 1), reconsume.ErrNoLevels)
+	canceled, cancel := context.WithCancel(bg)
+	cancel()
+	require.ErrorIs(t, c.ReconsumeLaterNext(canceled, msg), context.Canceled)
+	require.NoError(t, c.DeadLetter(bg, msg, errors.New("bad "+strings.Repeat("é", 2000))))
+	dead := next(t, b.deadLetters(topic), 5*time.Second)
+	require.Len(t, dead.Properties()["EXCEPTION_MESSAGE"], 1024)
+	require.Equal(t, topic, dead.Properties()["ORIGIN_TOPIC"])
+	require.Equal(t, "0", dead.Properties()["REDELIVERY_COUNT"])
+	msg = receive(t, c)
+	c.Close()
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrClosed)
+	c.ReconsumeLater(msg, 0)
+	require.EqualValues(t, 1, c.Stats().Failed)
+}
+
+func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.retrying(topic, 4)
+	opts.AckWithResponse = true
+	policy := backoff.Exponential{Min: ms(300), Max: time.Minute, Multiplier: 4} // 0.3, 1.2, 4.8 s
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(policy), redelivery.WithNackRetryTopic(time.Second))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	var due time.Time
+	for n := range uint32(4) {
+		msg := next(t, c, 10*time.Second)
+		require.False(t, time.Now().Before(due), "early by %v", time.Until(due))
+		require.Equal(t, n, c.RedeliveryCount(msg))
+		want := topic
+		if n > 1 {
+			want = retryTopic(topic)
+		}
+		require.Equal(t, want, msg.Topic())
+		if n == 3 {
+			require.NoError(t, c.NackWithDelay(msg, 0))
+			break
+		}
+		due = time.Now().Add(policy.Next(n))
+		c.Nack(msg)
+	}
+	go func() { _, _ = c.Receive(t.Context()) }()
+	require.Equal(t, "4", next(t, dead, 10*time.Second).Properties()["REDELIVERY_COUNT"])
+	b.settles(topic, 0)
+	b.settles(retryTopic(topic), 0)
+	require.Zero(t, c.Stats().Failed)
+}
+
+func TestReconsumeWhileTheBrokerIsDown(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: time.Second})
+	topic := b.topic(0)
+	opts := b.retrying(topic, 3)
+	opts.AckWithResponse = true // or an acknowledgement may be lost with the connection
+	c := b.subscribe(opts)
+	b.send(topic, 2, false)
+	first, second := receive(t, c), receive(t, c)
+	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Hour, nil)) // the producer is there
+	b.inProcess.RefuseConnections(true)
+	b.inProcess.DropConnections()
+	for _, call := range []func(context.Context) error{
+		func(ctx context.Context) error { return c.ReconsumeLaterNext(ctx, second) },
+		func(ctx context.Context) error { return c.DeadLetter(ctx, second, errors.New("bad")) }, // there is no producer yet
+	} {
+		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
+		begin := time.Now()
+		require.Error(t, call(ctx))
+		require.Less(t, time.Since(begin), 2*time.Second)
+		cancel()
+	}
+	b.inProcess.RefuseConnections(false)
+	require.Eventually(t, func() bool { return b.inProcess.Subscription(topic, sub).Unacked == 1 }, 10*time.Second, ms(50))
+	require.NoError(t, c.Ack(second))
+}
+
+// A process that is killed leaves its retries to the next one.
+func TestRetriesOutliveTheProcess(t *testing.T) {
+	const n, levels = 200, "3s 4s 5s 6s 7s 8s 9s 10s"
+	if topic := os.Getenv("REDELIVERY_TEST_VICTIM"); topic != "" {
+		b := newBroker(t)
+		l, err := backoff.ParseDelayLevels(levels)
+		require.NoError(t, err)
+		opts := b.retrying(topic, 99)
+		opts.AckWithResponse = true // an acknowledgement that waits to be grouped would be lost
+		c := b.subscribe(opts, redelivery.WithReconsumeBackoff(l))
+		for i := 0; i < n; {
+			msg := receive(t, c)
+			require.NoError(t, c.ReconsumeLaterLevel(bg, msg, 1+i%len(l)))
+			if _, again := reconsume.DelayTime(msg); !again {
+				i++
+			}
+		}
+		fmt.Println("all wait")
+		time.Sleep(time.Hour)
+	}
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, n, false)
+	victim := exec.Command(os.Args[0], "-test.run", "^"+t.Name()+"$", "-test.v")
+	victim.Env = append(os.Environ(), "REDELIVERY_TEST_VICTIM="+topic, "PULSAR_URL="+b.url, "PULSAR_ADMIN_URL="+b.admin)
+	out, err := victim.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, victim.Start())
+	var said strings.Builder
+	for buf := make([]byte, 1000); !strings.Contains(said.String(), "all wait"); {
+		k, err := out.Read(buf)
+		said.Write(buf[:k])
+		require.NoError(t, err, said.String())
+	}
+	require.NoError(t, victim.Process.Kill())
+	_ = victim.Wait()
+	c := b.subscribe(b.retrying(topic, 99))
+	seen := map[string]bool{}
+	for range n {
+		msg := next(t, c, 20*time.Second)
+		delay, ok := reconsume.DelayTime(msg)
+		require.True(t, ok)
+		require.GreaterOrEqual(t, time.Since(msg.PublishTime()), delay, "early")
+		require.False(t, seen[string(msg.Payload())], "twice")
+		seen[string(msg.Payload())] = true
+		require.NoError(t, c.Ack(msg))
+	}
+	nothing(t, c, ms(500))
+}

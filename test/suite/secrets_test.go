@@ -1,0 +1,225 @@
+package suite
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+)
+
+const (
+	secretPayload  = "PAYLOAD-7f3a91"
+	secretProperty = "PROPERTY-5b20ce"
+	secretToken    = "TOKEN-e8d417"
+	secretKey      = "KEY-19ac63"
+)
+
+// talk is all that the library said: its log and the errors that it returned.
+type talk struct {
+	*broker
+	log  syncBuffer
+	errs []error
+}
+
+func (k *talk) logger() redelivery.Option {
+	return redelivery.WithLogger(slog.New(slog.NewTextHandler(&k.log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+}
+
+// failed notes errors of what must fail.
+func (k *talk) failed(errs ...error) {
+	k.t.Helper()
+	for i, err := range errs {
+		assert.Error(k.t, err, "%d", i)
+		k.errs = append(k.errs, err)
+	}
+}
+
+// logged waits for a line in the log.
+func (k *talk) logged(text string) {
+	k.t.Helper()
+	require.Eventually(k.t, func() bool { return strings.Contains(k.log.String(), text) }, 10*time.Second, ms(20),
+		"%q is not in the log: %s", text, k.log.String())
+}
+
+func (k *talk) publish(topic string, n int) {
+	k.t.Helper()
+	p, err := k.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(k.t, err)
+	defer p.Close()
+	for range n {
+		_, err := p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(secretPayload), Key: secretKey, OrderingKey: secretKey,
+			Properties: map[string]string{"secret": secretProperty}})
+		require.NoError(k.t, err)
+	}
+}
+
+// talkative is a message id that has more to it than its numbers.
+type talkative struct {
+	pulsar.MessageID
+	secret string
+}
+
+// own is a message of somebody's own.
+type own struct {
+	pulsar.Message
+	id pulsar.MessageID
+}
+
+func (o own) ID() pulsar.MessageID { return o.id }
+
+var secretScenes = map[string]func(*talk, string){
+	"bad ids": func(k *talk, topic string) {
+		c := k.subscribe(k.options(topic, pulsar.Shared), k.logger(), redelivery.WithAckTimeout(time.Minute))
+		k.publish(topic, 2)
+		msg := receive(k.t, c)
+		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
+		bad := own{msg, id}
+		c.Nack(bad)
+		c.NackID(id)
+		c.ReconsumeLater(bad, 0)
+		c.Nack(own{msg, nil})
+		k.failed(c.NackWithDelay(bad, 0), c.Ack(bad), c.AckID(id), c.Seek(id), c.InProgress(bad), c.AckWithTxn(bad, nil),
+			c.Ack(own{msg, talkative{secret: secretPayload}}), c.AckCumulative(bad), c.AckID(nil))
+		require.EqualValues(k.t, 5, c.Stats().Failed)
+		k.logged("nack failed")
+	},
+	"failing reconsume": func(k *talk, topic string) {
+		c := k.subscribe(k.retrying(topic, 1), k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)))
+		k.publish(topic, 3)
+		msg := receive(k.t, c)
+		huge := map[string]string{"more": secretProperty + strings.Repeat("x", 6<<20)}
+		c.ReconsumeLaterWithCustomProperties(msg, huge, 0)
+		k.logged("reconsume later failed")
+		msg = receive(k.t, c)
+		id := talkative{pulsar.NewMessageID(9, 9, 9, 9), secretPayload}
+		k.failed(c.ReconsumeLaterAfter(bg, msg, 0, huge), c.ReconsumeLaterLevel(bg, msg, 99),
+			c.ReconsumeLaterNext(bg, own{msg, id}))
+		require.NoError(k.t, c.Ack(msg))
+		k.failed(c.ReconsumeLaterNext(bg, msg))
+	},
+	"failing dead letters": func(k *talk, topic string) {
+		opts := k.options(topic, pulsar.Shared)
+		dead := k.topic(0)
+		k.rest("POST", dead, "/terminate", nil, nil)
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: dead}
+		c := k.subscribe(opts, k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)))
+		k.publish(topic, 1)
+		msg := receive(k.t, c)
+		k.failed(c.DeadLetter(bg, msg, errors.New(secretPayload)))
+		c.Nack(msg)
+		for range 50 { // a dead letter is made of what the application would have received
+			if nothing(k.t, c, ms(200)); strings.Contains(k.log.String(), "dead letter failed") {
+				break
+			}
+		}
+		k.logged("dead letter failed")
+	},
+	"dead letters": func(k *talk, topic string) {
+		c := k.subscribe(k.retrying(topic, 1), k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)),
+			redelivery.WithAckTimeout(ms(100)))
+		k.publish(topic, 3)
+		c.Nack(receive(k.t, c))
+		require.NoError(k.t, c.DeadLetter(bg, receive(k.t, c), errors.New("bad "+secretPayload)))
+		require.NoError(k.t, c.ReconsumeLaterAfter(bg, receive(k.t, c), 0, map[string]string{"more": secretProperty}))
+		c.Nack(receive(k.t, c))
+		nothing(k.t, c, ms(500))
+	},
+	"a policy that panics": func(k *talk, topic string) {
+		bad := backoff.Func(func(uint32) time.Duration { panic("boom") })
+		c := k.subscribe(k.options(topic, pulsar.Shared), k.logger(), redelivery.WithNackRedeliveryBackoff(bad),
+			redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
+		k.publish(topic, 1)
+		c.Nack(receive(k.t, c))
+		k.logged("boom")
+	},
+	"undecryptable": func(k *talk, topic string) {
+		r := reader()
+		opts := k.options(topic, pulsar.Shared)
+		opts.EnableZeroQueueConsumer, opts.Decryption = true, r.decryption()
+		c := k.subscribe(opts, k.logger())
+		k.sendAmong(r, topic)
+		good(k.t, c)
+		nothing(k.t, c, ms(200))
+		k.logged("cannot be decrypted")
+	},
+	"lost acks and a closed consumer": func(k *talk, topic string) {
+		opts := k.retrying(topic, 3)
+		opts.AckWithResponse = true
+		c := k.subscribe(opts, k.logger())
+		k.publish(topic, 4)
+		var msgs []pulsar.Message
+		for range 4 {
+			msgs = append(msgs, receive(k.t, c))
+		}
+		if k.inProcess != nil {
+			k.inProcess.DropAckResponses(3)
+			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}), c.ReconsumeLaterAfter(bg, msgs[2], 0, nil))
+		}
+		c.Close()
+		_, err := c.Receive(bg)
+		c.ReconsumeLater(msgs[3], 0)
+		k.failed(err, c.Ack(msgs[3]), c.AckIDList([]pulsar.MessageID{msgs[3].ID()}), c.AckCumulative(msgs[3]),
+			c.ReconsumeLaterNext(bg, msgs[3]), c.Seek(msgs[3].ID()), c.Unsubscribe())
+	},
+	"bad options": func(k *talk, topic string) {
+		opts := k.options(topic, pulsar.Shared)
+		opts.Properties = map[string]string{"secret": secretProperty}
+		opts.SubscriptionProperties = opts.Properties
+		_, err := redelivery.Subscribe(k.client, opts, k.logger(), redelivery.WithAckTimeout(-1))
+		k.failed(err)
+		opts.NackRedeliveryDelay = -1
+		_, err = redelivery.Subscribe(k.client, opts, k.logger())
+		k.failed(err)
+		opts.NackRedeliveryDelay, opts.Topic = 0, "persistent://no/such/topic"
+		if k.inProcess == nil { // the other one makes what there is not
+			_, err = redelivery.Subscribe(k.client, opts, k.logger())
+			k.failed(err)
+		}
+		opts.Topic, opts.RetryEnable, opts.Type = topic, true, pulsar.Exclusive
+		k.subscribe(opts, k.logger())
+		k.logged("RetryEnable without effect")
+	},
+	"bad configuration": func(k *talk, _ string) {
+		for _, text := range []string{
+			"token: " + secretToken,
+			"consumers: {billing: {token: " + secretToken + ", ackTimeout: 1s}}",
+			"policies: {p: {type: fixed, delay: 1s, password: " + secretToken + "}}",
+			"# " + secretToken + "\npolicies: {p: {type: fixed}}",
+		} {
+			_, err := config.Parse([]byte(text))
+			k.failed(err)
+		}
+	},
+}
+
+// No payload, key, property value or token is in the log or in an error.
+func TestNoSecretIsTold(t *testing.T) {
+	t.Parallel()
+	each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
+		t.Parallel()
+		k := &talk{broker: newBroker(t)}
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.url, Logger: quiet(), OperationTimeout: 2 * time.Second,
+			Authentication: pulsar.NewAuthenticationToken(secretToken)})
+		require.NoError(t, err)
+		t.Cleanup(client.Close)
+		k.client = client
+		scene(k, k.topic(0))
+		said := k.log.String()
+		for _, err := range k.errs {
+			said += fmt.Sprintf("%v\n%+v\n%#v\n", err, err, err.Error())
+		}
+		for _, secret := range []string{secretPayload, secretProperty, secretToken, secretKey} {
+			require.NotContains(t, said, secret)
+		}
+	})
+}

@@ -1,0 +1,317 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Of two calls that settle a message one waits for the other, and tries by itself if that fails.
+func TestAnAckWaitsForAnotherOfTheSameMessage(t *testing.T) {
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
+		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+				inner.gate = make(chan struct{})
+				inner.deliver(1)
+				msg := receive(t, c)
+				first, second := make(chan error, 1), make(chan error, 1)
+				go func() { first <- c.Ack(msg) }()
+				synctest.Wait()
+				go func() { second <- ack(c, msg) }()
+				synctest.Wait()
+				inner.ackErr = errors.New("no")
+				inner.gate <- struct{}{}
+				require.ErrorContains(t, <-first, "no")
+				synctest.Wait()
+				require.Empty(t, second, "it returned before it tried")
+				inner.ackErr = nil
+				inner.gate <- struct{}{}
+				require.NoError(t, <-second)
+				require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acked)
+			})
+		})
+	}
+}
+
+// The application's policies and interceptors may panic.
+func TestAPanicEndsSettling(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		inner.panics = true
+		require.Panics(t, func() { _ = c.Ack(msg) })
+		inner.panics = false
+		require.NoError(t, c.Ack(msg))
+		require.Len(t, inner.acked, 1)
+	})
+}
+
+// Nothing is redelivered that was acknowledged cumulatively, nacked afterwards or not.
+func TestANackAfterACumulativeAckIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(ms(10)))
+		var msgs []pulsar.Message
+		for n := range int64(3) {
+			inner.deliver(n)
+			msgs = append(msgs, receive(t, c))
+		}
+		require.NoError(t, c.AckCumulative(msgs[1]))
+		c.Nack(msgs[0])
+		c.NackID(msgs[1].ID())
+		require.Zero(t, c.Stats().Waiting)
+		c.Nack(msgs[2])
+		require.Equal(t, 1, c.Stats().Waiting)
+	})
+}
+
+func TestInProgressBeforeTheClockStarts(t *testing.T) {
+	var started chan struct{}
+	policy := backoff.Func(func(uint32) time.Duration { <-started; return 0 })
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		started = make(chan struct{})
+		inner.deliver(1)
+		cm := <-c.Chan()
+		for range 3 {
+			require.NoError(t, c.InProgress(cm))
+		}
+		close(started)
+		synctest.Wait()
+		require.NoError(t, c.InProgress(cm))
+	}, redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
+}
+
+func TestReconsumeHonoursItsContextWhileItWaits(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	c := b.subscribe(b.retrying("t", 5))
+	b.send("t", 1, false)
+	b.inProcess.SwallowSends("t-"+sub+"-RETRY", 1)
+	msg := receive(t, c)
+	first := make(chan error, 1)
+	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
+	require.Eventually(t, func() bool { return len(b.inProcess.Topics()) > 1 }, 5*time.Second, ms(10))
+	time.Sleep(ms(200))
+	ctx, cancel := context.WithTimeout(bg, ms(100))
+	defer cancel()
+	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, msg), context.DeadlineExceeded)
+	c.Close()
+	require.ErrorIs(t, <-first, redelivery.ErrClosed)
+}
+
+func TestAWaitingAckEndsWithClose(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.gate = make(chan struct{})
+		inner.deliver(1)
+		msg := receive(t, c)
+		second := make(chan error, 1)
+		go func() { _ = c.Ack(msg) }()
+		synctest.Wait()
+		go func() { second <- c.Ack(msg) }()
+		synctest.Wait()
+		go c.Close()
+		require.ErrorIs(t, <-second, redelivery.ErrClosed)
+		close(inner.gate)
+	})
+}
+
+// The copy that was asked for comes while an Ack is under way that fails.
+func TestACopyThatCameWhileSettlingFailedIsHandedOutAtOnce(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.NoError(t, c.NackWithDelay(msg, time.Millisecond))
+		time.Sleep(2 * time.Millisecond)
+		require.Len(t, inner.requests(), 1)
+		inner.gate, inner.ackErr = make(chan struct{}), errors.New("no")
+		acked := make(chan error, 1)
+		go func() { acked <- c.Ack(msg) }()
+		synctest.Wait()
+		inner.deliver(1)
+		start, again := time.Now(), make(chan pulsar.Message, 1)
+		go func() { again <- receive(t, c) }()
+		synctest.Wait()
+		inner.gate <- struct{}{}
+		require.Error(t, <-acked)
+		require.EqualValues(t, 1, c.RedeliveryCount(<-again))
+		require.Zero(t, time.Since(start))
+		require.Zero(t, c.Stats().Waiting)
+		time.Sleep(time.Hour)
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+// Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed out.
+func TestSeekEndsChores(t *testing.T) {
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		for range 2 {
+			for n := range int64(50) {
+				inner.deliver(n)
+				msg := receive(t, c)
+				if c.RedeliveryCount(msg) > 0 {
+					require.NoError(t, c.Ack(msg))
+				} else {
+					require.NoError(t, c.NackWithDelay(msg, 0))
+				}
+				synctest.Wait()
+			}
+		}
+		acked := len(inner.acked)
+		inner.gate = make(chan struct{})
+		for n := range int64(50) {
+			inner.deliver(n)
+		}
+		go func() { _, _ = c.Receive(context.Background()) }()
+		synctest.Wait()
+		require.EqualValues(t, 50, c.Stats().Swallowed)
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		close(inner.gate)
+		synctest.Wait()
+		require.Len(t, inner.acked, acked+1, "one was under way")
+	})
+}
+
+// A message that came back before it could be moved to the retry topic is the application's.
+func TestAMessageThatCameBackIsNotMoved(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	r, err := reconsume.New(b.client, reconsume.Options{Topic: "t", Subscription: sub, OperationTimeout: time.Second})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	c := b.subscribe(b.options("t", pulsar.Shared), redelivery.WithReconsumer(r), redelivery.WithNackRetryTopic(ms(100)),
+		redelivery.WithNackRedeliveryDelay(ms(300)))
+	b.send("t", 2, false)
+	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+		if command.Type == "PRODUCER" && strings.HasSuffix(command.Topic, "-RETRY") {
+			return pulsartest.Drop
+		}
+		return pulsartest.Pass
+	})
+	for range 2 { // the first waits for a producer for a second, in which the second comes back
+		c.Nack(receive(t, c))
+	}
+	second := receive(t, c)
+	require.EqualValues(t, 1, c.RedeliveryCount(second))
+	first := receive(t, c)
+	require.NotEqual(t, first.Payload(), second.Payload())
+	nothing(t, c, ms(300))
+	require.NoError(t, c.Ack(first))
+	require.NoError(t, c.Ack(second))
+	b.settles("persistent://public/default/t", 0)
+	assert.Empty(t, b.inProcess.Messages("t-"+sub+"-RETRY"))
+	assert.EqualValues(t, 1, c.Stats().Failed)
+}
+
+// As with upstream.
+func TestRetryEnableHasDeadLetters(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	for n := range uint32(reconsume.DefaultMaxDeliveries) {
+		msg := receive(t, c)
+		require.Equal(t, n, c.RedeliveryCount(msg))
+		c.Nack(msg)
+	}
+	nothing(t, c, ms(500))
+	next(t, dead, 5*time.Second)
+	b.settles(topic, 0)
+}
+
+// The broker releases delayed messages up to a second early.
+func TestRetriesOfAReconsumerOfOnesOwnAreNeverEarly(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	r, err := reconsume.New(b.client, reconsume.Options{Topic: topic, Subscription: sub})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{topic, r.RetryTopic()}
+	c := b.subscribe(opts, redelivery.WithReconsumer(r))
+	b.send(topic, 20, false)
+	due := map[string]time.Time{}
+	for i := range 40 {
+		msg := receive(t, c)
+		name := string(msg.Payload())
+		if at, ok := due[name]; ok {
+			require.False(t, time.Now().Before(at), "%s is early by %v", name, time.Until(at))
+			require.NoError(t, c.Ack(msg))
+			continue
+		}
+		delay := ms(700 + 37*i)
+		due[name] = time.Now().Add(delay)
+		require.NoError(t, c.ReconsumeLaterAfter(bg, msg, delay, nil))
+	}
+	b.settles(topic, 0)
+}
+
+// Upstream stops dispatch for an id that is not a message's.
+func TestSeekToTheLastMessageID(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	b.send(topic, 2, false)
+	ids, err := c.GetLastMessageIDs()
+	require.NoError(t, err)
+	require.ErrorContains(t, c.Seek(ids[0]), "want a message's")
+	require.NoError(t, c.Ack(receive(t, c)))
+	require.NoError(t, c.Ack(receive(t, c)))
+}
+
+func TestUnsubscribeWithoutQueueWhileReceiving(t *testing.T) {
+	if elsewhere(t) {
+		return
+	}
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.subscribe(opts)
+	go func() { _, _ = c.Receive(t.Context()) }()
+	time.Sleep(ms(100))
+	done := make(chan error, 1)
+	go func() { done <- c.Unsubscribe() }()
+	select {
+	case err := <-done:
+		require.NoError(t, err)
+	case <-time.After(5 * time.Second):
+		t.Error("Unsubscribe hangs")
+	}
+}
+
+// Acknowledging each message cumulatively costs what acknowledging one does, not more with all that was settled before.
+func BenchmarkAckCumulative(b *testing.B) {
+	c, inner := newPrepared(b, pulsar.Exclusive)
+	n := int64(0)
+	for b.Loop() {
+		n++
+		inner.deliver(n)
+		msg, err := c.Receive(context.Background())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := c.AckCumulative(msg); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

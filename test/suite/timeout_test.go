@@ -1,0 +1,311 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+func TestAckTimeoutOptions(t *testing.T) {
+	for want, options := range map[string][]redelivery.Option{
+		"WithAckTimeout is 0s, want more than 0":  {redelivery.WithAckTimeout(0)},
+		"WithAckTimeout is -1s":                   {redelivery.WithAckTimeout(-time.Second)},
+		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(1), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
+		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(1))},
+	} {
+		_, err := redelivery.Prepare(pulsar.ConsumerOptions{}, options...)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		assert.ErrorContains(t, err, want)
+	}
+}
+
+func TestAckTimeoutIsExact(t *testing.T) {
+	policy := backoff.Exponential{Min: time.Second, Max: time.Minute, Multiplier: 2}
+	for name, c := range map[string]struct {
+		options []redelivery.Option
+		want    []int
+	}{
+		"PIP-130":       {[]redelivery.Option{redelivery.WithAckTimeoutRedeliveryBackoff(policy)}, []int{11, 12, 14, 18, 26, 42, 70, 70}},
+		"timeout alone": {nil, []int{10, 10, 10}},
+		"negative": {[]redelivery.Option{redelivery.WithAckTimeoutRedeliveryBackoff(
+			backoff.Func(func(uint32) time.Duration { return math.MinInt64 }))}, []int{10, 10}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrapped(t, func(t *testing.T, c2 *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+				for n, seconds := range c.want {
+					inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0), count: uint32(n)}}
+					time.Sleep(20 * time.Second) // prefetched: no clock runs
+					start := time.Now()
+					require.EqualValues(t, n, c2.RedeliveryCount(receive(t, c2)))
+					time.Sleep(time.Duration(seconds)*time.Second - 1)
+					synctest.Wait()
+					require.Len(t, inner.requests(), n)
+					time.Sleep(time.Nanosecond)
+					synctest.Wait()
+					require.Len(t, inner.requests(), n+1, "after %v", time.Since(start))
+				}
+			}, append(c.options, redelivery.WithAckTimeout(10*time.Second))...)
+		})
+	}
+}
+
+// timed runs a test with an ack timeout of ten seconds and nacks of one.
+func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake)) {
+	t.Helper()
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) { test(t, c, inner) },
+		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
+}
+
+func TestWhatSettlesEndsTheAckTimeout(t *testing.T) {
+	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack":             func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
+		"AckID":           func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckID(m.ID()) },
+		"AckIDList":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
+		"AckCumulative":   func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckCumulative(m) },
+		"AckIDCumulative": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDCumulative(m.ID()) },
+		"AckWithTxn": func(c *redelivery.Consumer, m pulsar.Message) error {
+			return c.AckWithTxn(m, struct{ pulsar.Transaction }{})
+		},
+		"Seek":        func(c *redelivery.Consumer, m pulsar.Message) error { return c.Seek(m.ID()) },
+		"Unsubscribe": func(c *redelivery.Consumer, m pulsar.Message) error { return c.Unsubscribe() },
+		"Close":       func(c *redelivery.Consumer, m pulsar.Message) error { c.Close(); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+				inner.deliver(1)
+				msg := receive(t, c)
+				time.Sleep(9 * time.Second)
+				require.NoError(t, settle(c, msg))
+				time.Sleep(time.Hour)
+				require.Empty(t, inner.requests())
+			})
+		})
+	}
+}
+
+func (f *fake) Unsubscribe() error { return nil }
+
+func TestNackEndsTheAckTimeout(t *testing.T) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		time.Sleep(9*time.Second + ms(500))
+		c.Nack(msg)
+		time.Sleep(time.Second - 1)
+		synctest.Wait()
+		require.Empty(t, inner.requests(), "at the nack's time, not at the timeout's")
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+		time.Sleep(20 * time.Second)
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+func TestInProgress(t *testing.T) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+		require.Error(t, c.InProgress(nil))
+		inner.deliver(1)
+		msg := receive(t, c)
+		for range 5 {
+			time.Sleep(9 * time.Second)
+			require.NoError(t, c.InProgress(msg))
+		}
+		require.Zero(t, c.RedeliveryCount(msg))
+		time.Sleep(10*time.Second - 1)
+		synctest.Wait()
+		require.Empty(t, inner.requests())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+		require.ErrorIs(t, c.InProgress(msg), redelivery.ErrNotHeld)
+		inner.deliver(1)
+		again := receive(t, c)
+		require.NoError(t, c.InProgress(again))
+		c.Nack(again)
+		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotHeld)
+		require.NoError(t, c.Ack(again))
+		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotHeld)
+	})
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		require.NoError(t, c.InProgress(receive(t, c)), "without an ack timeout there is nothing to do")
+	})
+}
+
+func TestAckAfterTheTimeout(t *testing.T) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		time.Sleep(11 * time.Second)
+		c.Nack(msg) // too late: it changes nothing
+		require.NoError(t, c.Ack(msg))
+		require.Equal(t, []pulsar.MessageID{msg.ID()}, inner.acked)
+		newest := inner.deliver(1)
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		_, err := c.Receive(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded, "the copy is not handed out")
+		synctest.Wait()
+		require.Equal(t, []pulsar.MessageID{msg.ID(), newest}, inner.acked)
+	})
+}
+
+func TestAFailedAckDoesNotOutliveTheTimeout(t *testing.T) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		inner.ackErr = errors.New("no ack today")
+		require.Error(t, c.Ack(msg))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+func TestChanStartsTheClockWhenTheMessageIsTaken(t *testing.T) {
+	timed(t, func(t *testing.T, c *redelivery.Consumer, inner *fake) {
+		messages := c.Chan()
+		inner.deliver(1)
+		time.Sleep(time.Hour)
+		require.Empty(t, inner.requests())
+		<-messages
+		time.Sleep(10*time.Second - 1)
+		synctest.Wait()
+		require.Empty(t, inner.requests())
+		time.Sleep(time.Nanosecond)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 1)
+	})
+}
+
+func TestAPolicyThatPanics(t *testing.T) {
+	bad := backoff.Func(func(n uint32) time.Duration {
+		if n == 1 {
+			panic("boom")
+		}
+		return 0
+	})
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, log *bytes.Buffer) {
+		for range 2 {
+			inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
+			receive(t, c)
+			time.Sleep(time.Minute)
+			synctest.Wait()
+		}
+		require.Len(t, inner.requests(), 2, "a minute, as by default")
+		require.EqualValues(t, 1, c.Stats().Failed)
+		require.Contains(t, log.String(), "panic at redelivery count 1: boom")
+	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
+}
+
+func TestNeverAcknowledged(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(3)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
+	b.send(topic, 9, false)
+	due := map[string]time.Time{}
+	for n := range uint32(4) {
+		for range 9 {
+			msg := receive(t, c)
+			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
+			require.Equal(t, n, c.RedeliveryCount(msg))
+			// The clock started before Receive returned, and a busy machine may have run something else since.
+			due[string(msg.Payload())] = time.Now().Add(time.Second - ms(100))
+		}
+	}
+}
+
+func TestPIP130Scaled(t *testing.T) { // its table divided by 50
+	t.Parallel()
+	const n = 40
+	b := newBroker(t)
+	topic := b.topic(0)
+	policy := backoff.Exponential{Min: ms(20), Max: ms(1200), Multiplier: 2}
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(ms(200)),
+		redelivery.WithAckTimeoutRedeliveryBackoff(policy))
+	b.send(topic, n, false)
+	due := map[string]time.Time{}
+	var late []time.Duration
+	for range n * 9 {
+		msg := receive(t, c)
+		now, count := time.Now(), c.RedeliveryCount(msg)
+		if at, ok := due[string(msg.Payload())]; ok {
+			require.False(t, now.Before(at), "early by %v", at.Sub(now))
+			late = append(late, now.Sub(at))
+		}
+		if count == 8 {
+			require.NoError(t, c.Ack(msg))
+		}
+		due[string(msg.Payload())] = time.Now().Add(ms(200) + policy.Next(count))
+		if count < 8 {
+			require.NoError(t, c.InProgress(msg))
+		}
+	}
+	b.settles(topic, 0)
+	slices.Sort(late)
+	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
+}
+
+// The broker lets a consumer have 50,000 messages unacknowledged.
+func TestFiftyThousandTimeOut(t *testing.T) {
+	b := newBroker(t)
+	n, others, timeout := 50_000, 2000, 20*time.Second
+	if b.inProcess != nil {
+		n, timeout = 5_000, 3*time.Second
+	}
+	held, busy := b.topic(0), b.topic(0)
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{held, busy}
+	var log syncBuffer
+	c := b.subscribe(opts, redelivery.WithAckTimeout(timeout), logTo(&log))
+	b.send(held, n, false)
+	taken := map[string]time.Time{}
+	for range n {
+		msg := receive(t, c)
+		taken[string(msg.Payload())] = time.Now()
+		require.NoError(t, c.InProgress(msg))
+	}
+	require.Len(t, taken, n)
+	go func() {
+		for range others / 100 {
+			b.send(busy, 100, false)
+			time.Sleep(ms(500))
+		}
+	}()
+	var stall time.Duration
+	for range n + others {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		msg, err := c.Receive(ctx)
+		cancel()
+		require.NoError(t, err)
+		if strings.HasSuffix(msg.Topic(), held[len("persistent://"):]) {
+			at, ok := taken[string(msg.Payload())]
+			require.True(t, ok, "%s came twice", msg.Payload())
+			require.GreaterOrEqual(t, time.Since(at), timeout)
+			require.EqualValues(t, 1, c.RedeliveryCount(msg))
+			delete(taken, string(msg.Payload()))
+		}
+		begin := time.Now()
+		require.NoError(t, c.Ack(msg))
+		stall = max(stall, time.Since(begin))
+	}
+	require.Empty(t, taken)
+	b.settles(held, 0)
+	t.Logf("the longest ack took %v; %+v", stall, c.Stats())
+	require.Equal(t, n/50_000, strings.Count(log.String(), "close to the broker's limit"), log.String())
+}

@@ -1,0 +1,154 @@
+package suite
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/base64"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// secured is a real broker that wants TLS and a token.
+type secured struct {
+	url, admin  string
+	certificate string // file
+	secret      []byte // that tokens are signed with
+}
+
+func startSecured(t *testing.T) secured {
+	s := secured{secret: make([]byte, 32)}
+	_, _ = rand.Read(s.secret)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	port := listener.Addr().(*net.TCPAddr).Port
+	require.NoError(t, listener.Close())
+	s.url = fmt.Sprintf("pulsar+ssl://127.0.0.1:%d", port)
+	var key string
+	s.certificate, key = certificate(t)
+	_, s.admin = startBroker(t, "tls", map[string]string{
+		"brokerServicePortTls":    fmt.Sprint(port),
+		"tlsCertificateFilePath":  s.certificate,
+		"tlsKeyFilePath":          key,
+		"tlsTrustCertsFilePath":   s.certificate,
+		"authenticationEnabled":   "true",
+		"authenticationProviders": "org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+		"tokenSecretKey":          "data:;base64," + base64.StdEncoding.EncodeToString(s.secret),
+		"anonymousUserRole":       "anonymous", // the broker's own health check has no token
+	})
+	return s
+}
+
+// certificate writes a certificate for 127.0.0.1, signed by itself, and its key.
+func certificate(t *testing.T) (certFile, keyFile string) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048) // Pulsar 3.0 loads no other
+	require.NoError(t, err)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "127.0.0.1"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+	}
+	cert, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	write := func(name, kind string, data []byte) string {
+		file := filepath.Join(t.TempDir(), name)
+		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: data}), 0o600))
+		return file
+	}
+	return write("cert.pem", "CERTIFICATE", cert), write("key.pem", "PRIVATE KEY", private)
+}
+
+// token returns a JWT, by HS256.
+func token(secret []byte) string {
+	encode := base64.RawURLEncoding.EncodeToString
+	claims := encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode([]byte(`{"sub":"tester"}`))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(claims))
+	return claims + "." + encode(mac.Sum(nil))
+}
+
+func (s secured) broker(t *testing.T, token string, log *syncBuffer) *broker {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL: s.url, TLSTrustCertsFilePath: s.certificate, TLSValidateHostname: true,
+		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: 3 * time.Second,
+		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return &broker{t: t, url: s.url, admin: s.admin, client: client}
+}
+
+func TestTLSAndToken(t *testing.T) {
+	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
+		t.Skip("only with a real broker; set PULSAR_URL and PULSAR_ADMIN_URL")
+	}
+	t.Parallel()
+	s := startSecured(t)
+
+	t.Run("right token", func(t *testing.T) {
+		var log syncBuffer
+		right := token(s.secret)
+		b := s.broker(t, right, &log)
+		topic := b.topic(0)
+		c := b.subscribe(b.retrying(topic, 3), logTo(&log), redelivery.WithNackRedeliveryDelay(ms(200)),
+			redelivery.WithAckTimeout(ms(600)))
+		b.send(topic, 1, false)
+		msg := next(t, c, patience)
+		due := time.Now().Add(ms(200))
+		c.Nack(msg)
+		msg = next(t, c, patience)
+		require.False(t, time.Now().Before(due), "early")
+		require.EqualValues(t, 1, c.RedeliveryCount(msg))
+		msg = next(t, c, patience) // timed out
+		require.EqualValues(t, 2, c.RedeliveryCount(msg))
+		due = time.Now().Add(ms(300))
+		require.NoError(t, c.ReconsumeLaterAfter(bg, msg, ms(300), nil))
+		msg = next(t, c, patience)
+		require.False(t, time.Now().Before(due), "early")
+		require.Equal(t, retryTopic(topic), msg.Topic())
+		require.NoError(t, c.Ack(msg))
+		b.settles(topic, 0)
+		b.settles(retryTopic(topic), 0)
+		c.Close()
+		require.NotContains(t, log.String(), right)
+	})
+
+	t.Run("wrong token", func(t *testing.T) {
+		var log syncBuffer
+		wrong := token([]byte("somebody else's secret, of 32 bytes"))
+		b := s.broker(t, wrong, &log)
+		_, err := redelivery.Subscribe(b.client, b.options(b.topic(0), pulsar.Shared), logTo(&log))
+		require.Error(t, err)
+		require.NotContains(t, fmt.Sprintf("%+v", err), wrong)
+		require.Contains(t, log.String(), "Failed to authenticate")
+		require.NotContains(t, log.String(), wrong)
+	})
+
+	t.Run("unknown certificate", func(t *testing.T) {
+		var log syncBuffer
+		other := s
+		other.certificate, _ = certificate(t)
+		b := other.broker(t, token(s.secret), &log)
+		_, err := redelivery.Subscribe(b.client, b.options(b.topic(0), pulsar.Shared), logTo(&log))
+		require.Error(t, err)
+		require.Contains(t, log.String(), "certificate signed by unknown authority")
+	})
+}

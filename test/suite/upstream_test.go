@@ -1,0 +1,51 @@
+package suite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the way
+// that the inner consumer is driven has to be thought over: see consumerOptions.
+
+type flushes chan time.Time
+
+func (f flushes) BeforeConsume(pulsar.ConsumerMessage)                       {}
+func (f flushes) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)            {}
+func (f flushes) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) { f <- time.Now() }
+
+func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts, err := redelivery.Prepare(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(time.Second))
+	require.NoError(t, err)
+	flushed := make(flushes, 10)
+	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}
+	inner, err := b.client.Subscribe(opts)
+	require.NoError(t, err)
+	defer inner.Close()
+	b.send(topic, 1, false)
+	for range 2 {
+		cm := <-inner.Chan()
+		asked := time.Now()
+		cm.Consumer.NackID(cm.ID())
+		require.Less(t, (<-flushed).Sub(asked), 1500*time.Millisecond, "a tick is a third of NackRedeliveryDelay")
+	}
+}
+
+func TestUpstreamReturnsThePreparedChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts, err := redelivery.Prepare(b.options(b.topic(0), pulsar.Shared))
+	require.NoError(t, err)
+	inner, err := b.client.Subscribe(opts)
+	require.NoError(t, err)
+	defer inner.Close()
+	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(), "it is how Wrap knows a prepared consumer")
+}
