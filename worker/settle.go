@@ -85,6 +85,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.leave(t, "the handler failed after the drain timeout", o.err)
 	case held:
 		return
+	default: // dead: it was published above
 	}
 	r.forget(t)
 }
