@@ -112,8 +112,8 @@ func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID)
 	c.asked(topic, id)
 }
 
-// Seek resets the subscription to a message id. What was received before is forgotten: nothing of it is redelivered for a
-// nack any more.
+// Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
+// redeliver them.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -124,8 +124,8 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	return c.alone(func() error { return c.inner.Seek(id) })
 }
 
-// SeekByTime resets the subscription to a publish time. What was received before is forgotten: nothing of it is
-// redelivered for a nack any more.
+// SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
+// longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.alone(func() error { return c.inner.SeekByTime(t) })
 }

@@ -14,8 +14,9 @@ type Delivery struct {
 	AckDeadline     time.Time     // when its ack timeout is over; zero if none runs
 }
 
-// Delivery returns what the Consumer knows of msg, current or not: of one that it does not know the count is the broker's, and of
-// one that the application has wrapped it is that of the wrapper, if this is larger. It returns ErrClosed once the Consumer is closed or gave up reconnecting, and an error for a nil message.
+// Delivery returns what the Consumer knows about msg, even if msg is no longer current. For a message that it does not know,
+// the count is the broker's. If the application wrapped the message and the wrapper's count is larger, that one counts. It
+// returns ErrClosed once the Consumer is closed or gave up reconnecting, and an error for a nil message.
 func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	n, err := c.nameOf(msg)
 	if err != nil {

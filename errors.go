@@ -2,10 +2,10 @@ package redelivery
 
 import "errors"
 
-// Errors that errors.Is finds in what the methods return. Those of pulsar-client-go are passed on as they are.
+// Errors that errors.Is finds in what the methods return. Errors of pulsar-client-go are returned unchanged.
 var (
-	// ErrInvalidOption says that an option, one of ours or one of pulsar.ConsumerOptions that does not go with ours, is not
-	// allowed. The error names the option, its value and what is.
+	// ErrInvalidOption says that an option is not allowed: one of this package, or one of pulsar.ConsumerOptions that does
+	// not go together with them. The error names the option, its value and what is allowed.
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
 	// ErrClosed says that the Consumer is closed, or was closed meanwhile.

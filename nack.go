@@ -12,18 +12,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// Nack tells that the application failed on a message: it comes back when the nack policy's delay for its redelivery count
-// is over (PIP-106). A second nack changes nothing, nor does one of an earlier delivery; until the message is back it may
-// still be acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and counted
-// in Stats.
+// Nack redelivers a message that the application failed on, after the nack policy's delay for its redelivery count (PIP-106).
+// A second nack changes nothing, and neither does a nack of an earlier delivery. Until the message is back it may still be
+// acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in
+// Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	if err := c.nackMessage(msg, nil, nil); err != nil {
 		c.fail("nack", err)
 	}
 }
 
-// NackWithReason is Nack with what a dead letter is to say if this was the last delivery: the message then becomes one at
-// once. A nil reason is one that says how often the message was delivered. It returns an error for a nil or foreign message.
+// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, which carries the
+// reason. If reason is nil, it says how often the message was delivered. It returns an error for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
 	return c.nackMessage(msg, nil, reason)
 }
@@ -34,9 +34,9 @@ func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error 
 	return c.nackMessage(msg, &delay, nil)
 }
 
-// NackID is Nack by message id. Unlike upstream's it goes by the policy too. An id that this Consumer did not hand out, or
-// settled, counts as one of a message that was not redelivered yet. By id alone a message is not kept here: the broker is
-// asked for it when it is due.
+// NackID is Nack by message id. Unlike upstream's, it follows the policy. An id that this Consumer did not hand out, or has
+// settled, counts as a message that was not redelivered yet. The Consumer has no payload to keep, so it asks the broker for
+// the message when it is due.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
 	if err == nil {
@@ -99,9 +99,8 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 // maxForeignIndex is more than a batch has messages. An entry that is not known has to have room for them.
 const maxForeignIndex = 1 << 16
 
-// InProgress tells that the application is still at work on a message: its ack timeout starts again, as long as it was.
-// Without WithAckTimeout it does nothing. It returns ErrNotHeld if the message is no longer the application's, and an
-// error for a nil message.
+// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
+// nothing. It returns ErrNotHeld if the message is no longer the application's, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {

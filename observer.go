@@ -9,8 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Observer is a set of functions that are told what a Consumer does, and a Worker with it; nil ones are skipped. More may be
-// added. Package metrics makes Prometheus metrics of them, module otel traces.
+// Observer is a set of functions that are called with what a Consumer and its Worker do. Nil functions are skipped, and later
+// versions may add more. Package metrics makes Prometheus metrics of them, module otel traces.
 //
 // Functions are called by many goroutines at once, with no lock held, and may call any method of the Consumer, Close included; a
 // panic is logged and counted in Stats. Delivered, Settled and what a Worker tells are called by the goroutine that receives,
@@ -171,8 +171,8 @@ const (
 // String returns "asked", "outage" or "hold_limit".
 func (p Pause) String() string { return name(p, "asked", "outage", "hold_limit") }
 
-// Observer returns an Observer that tells all those of WithObserver; what none of them observes is nil. It is for packages that
-// work with a Consumer, as worker does.
+// Observer returns an Observer that calls all those of WithObserver. Functions that none of them has are nil. It is for
+// packages such as worker.
 func (c *Consumer) Observer() Observer { return c.observed.Observer }
 
 // observed is what a Consumer tells its observers by.

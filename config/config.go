@@ -78,7 +78,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is what a file says. Its methods change nothing, so any number of goroutines may use them. The zero value has
+// Config is the content of a file. Its methods change nothing, so any number of goroutines may use them. The zero value has
 // no policy, consumer or worker.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name

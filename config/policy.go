@@ -14,9 +14,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Factory makes a policy of its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error
-// is reported with the place of the policy in the file; so is a policy that does not pass backoff.Validate. It is called
-// once for each policy of its type, by the goroutine that calls Load or Parse.
+// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error
+// is reported with the place of the policy in the file; so is a policy that does not pass backoff.Validate. It is called once
+// for each policy of its type, by the goroutine that calls Load or Parse.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a type of policy of your own, for Load and Parse.

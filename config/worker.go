@@ -12,8 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker is what a file says about one worker. A field that is zero was not said: the default of package worker holds. Each is
-// named as in the file, where the first letter is small.
+// Worker is what a file says about one worker. A field that is zero was not said: the default of package worker holds. In the
+// file each name begins with a small letter.
 type Worker struct {
 	Concurrency  int            // worker.WithConcurrency
 	Timeout      time.Duration  // worker.WithTimeout

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Metrics are registered once, for any number of Consumers and their Workers. Any number of goroutines may use them.
+// Metrics serve any number of Consumers and their Workers. Any number of goroutines may use them.
 type Metrics struct {
 	settings
 	settled, redelivered, deadLetters, failures *prometheus.CounterVec

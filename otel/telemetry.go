@@ -24,7 +24,7 @@ import (
 
 const scope = "github.com/pulsar-redelivery/redelivery/otel"
 
-// Telemetry is for any number of Consumers and Workers. Any number of goroutines may use it.
+// Telemetry serves any number of Consumers and Workers. Any number of goroutines may use it.
 type Telemetry struct {
 	settings
 	tracer   trace.Tracer

@@ -39,8 +39,8 @@
 //
 // # Time
 //
-// [WithTimeout] ends a handler's context, and renews the ack timeout until then. Handlers cannot be stopped, only asked to, by
-// their context: one that does not return keeps its place among the concurrent ones, and is reported.
+// [WithTimeout] ends a handler's context, and renews the ack timeout until then. A handler cannot be stopped, only asked to
+// stop by its context. One that does not return still counts toward WithConcurrency and is reported.
 //
 // When Run's context is done, the Worker drains: it takes no more messages, and handlers go on. After [WithDrainTimeout] their
 // contexts end, and five seconds later Run returns in any case. It logs how many were at work, finished, and left.

@@ -17,7 +17,7 @@ import (
 // ctx has the values of Run's context. It ends after WithTimeout, and when a drain takes too long; context.Cause says which.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
-// Middleware returns a handler that does more than next does: before it, after it, or in its place.
+// Middleware wraps a handler: it can act before next, after it, or in its place.
 type Middleware func(next Handler) Handler
 
 // Logging returns a middleware that logs each message with its id, its redelivery count and how long its handler took: at Debug
