@@ -17,7 +17,8 @@ import (
 // in them for the garbage collector to follow. Their memory shrinks with them.
 type Queue[K comparable] struct {
 	due   func([]K)
-	start time.Time // due times count from here, on the monotonic clock
+	start time.Time     // due times count from here, on the monotonic clock
+	now   chan struct{} // has one when a key is due at once
 	done  chan struct{}
 	ended chan struct{}
 
@@ -40,6 +41,7 @@ func New[K comparable](due func([]K), restarts bool) *Queue[K] {
 	q := &Queue[K]{
 		due:      due,
 		start:    time.Now(),
+		now:      make(chan struct{}, 1),
 		done:     make(chan struct{}),
 		ended:    make(chan struct{}),
 		timer:    time.NewTimer(math.MaxInt64),
@@ -166,12 +168,13 @@ func (q *Queue[K]) run() {
 	for {
 		select {
 		case <-q.timer.C:
-			if keys := q.takeDue(); len(keys) > 0 {
-				q.due(keys)
-				runtime.Gosched() // or who waits for a lock waits until it counts as starved
-			}
+		case <-q.now:
 		case <-q.done:
 			return
+		}
+		if keys := q.takeDue(); len(keys) > 0 {
+			q.due(keys)
+			runtime.Gosched() // or who waits for a lock waits until it counts as starved
 		}
 	}
 }
@@ -199,7 +202,15 @@ func (q *Queue[K]) takeDue() []K {
 func (q *Queue[K]) arm() {
 	if q.heap.len() > 0 && q.heap.at(root).at < q.wakes {
 		q.wakes = q.heap.at(root).at
-		q.timer.Reset(q.wakes - time.Since(q.start))
+		if d := q.wakes - time.Since(q.start); d > 0 {
+			q.timer.Reset(d)
+			return
+		}
+		// Go 1.25.0 locks up when a timer with a channel is reset to now in a bubble of synctest.
+		select {
+		case q.now <- struct{}{}:
+		default:
+		}
 	}
 }
 
