@@ -1,7 +1,10 @@
 # `make help` lists the targets, CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
-STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+VALE = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
+GORELEASE = golang.org/x/exp/cmd/gorelease@v0.0.0-20261014143641-f0251eb4aa3e
+ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: help
 help: ## list the targets
@@ -33,12 +36,17 @@ fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 
 chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (20 minutes)
 	go run ./internal/chaos
 
+.PHONY: chaos-short
+chaos-short: ## the quick ones of these faults (1 minute)
+	go run ./internal/chaos -short
+
 .PHONY: soak
 soak: ## the same, chosen at random, for an hour
 	go run ./internal/chaos -for 1h
 
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
+	@echo "The first run compiles pulsar-client-go, which takes a minute, and fetches a broker, which takes another." >&2
 	eval "$$(scripts/pulsar start)" && go run ./examples/quickstart
 
 .PHONY: broker
@@ -46,11 +54,14 @@ broker: ## start a real broker and print where it is
 	scripts/pulsar start
 
 .PHONY: lint
-lint: ## check format, go vet, staticcheck and that go.mod is tidy
-	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
-	go vet ./...
-	go run $(STATICCHECK) ./...
+lint: lint-prose ## check code (.golangci.yml), prose (.vale.ini), workflows, and that go.mod is tidy
+	go run $(GOLANGCI) run ./...
+	go run $(ACTIONLINT)
 	go mod tidy -diff
+
+.PHONY: lint-prose
+lint-prose: ## check spelling and wording of documents and comments (.vale.ini)
+	go run $(VALE) --minAlertLevel=error .
 
 .PHONY: fuzz
 fuzz: ## fuzz all that reads what others wrote, for a minute each
@@ -67,6 +78,10 @@ bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs w
 .PHONY: vulncheck
 vulncheck: ## look for known vulnerabilities (needs the network)
 	go run $(GOVULNCHECK) ./...
+
+.PHONY: release-check
+release-check: ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
+	go run $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
 
 .PHONY: benchstat
 benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
@@ -85,7 +100,7 @@ benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
 
 .PHONY: otel
 otel: ## check and test the module of OpenTelemetry
-	cd otel && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff && go test -race ./...
+	cd otel && go run $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
 
 .PHONY: dashboard
 dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
@@ -93,4 +108,4 @@ dashboard: ## run dashboard and alerts against a real Prometheus, which is fetch
 
 .PHONY: lint-benchmarks
 lint-benchmarks: ## check the module of the benchmarks as lint does the library
-	cd benchmarks && go vet ./... && go run $(STATICCHECK) ./... && go mod tidy -diff
+	cd benchmarks && go run $(GOLANGCI) run ./... && go mod tidy -diff

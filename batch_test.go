@@ -130,7 +130,7 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		b.settles(topic, 0)
 		stats := c.Stats()
 		t.Logf("%d copies were held", stats.Held)
-		if stats.Held == 3*n { // the broker's counter begins anew with each unload: what came then was not asked for again
+		if stats.Held == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
 			require.Equal(t, n, b.stats(topic, 0).Out)
 		}
 		require.NotZero(t, stats.Held)

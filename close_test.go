@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -245,4 +246,42 @@ func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
 	_, err := redelivery.Subscribe(b.client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	require.ErrorContains(t, err, "want nil with EnableZeroQueueConsumer")
+}
+
+// closer closes the consumer in every callback.
+type closer struct{ calls atomic.Int32 }
+
+func (x *closer) close(c pulsar.Consumer) {
+	x.calls.Add(1)
+	c.Close()
+}
+func (x *closer) BeforeConsume(pulsar.ConsumerMessage)                       {}
+func (x *closer) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID)        { x.close(c) }
+func (x *closer) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) { x.close(c) }
+func (x *closer) OnConsumerClose(c pulsar.Consumer, _ error)                 { x.close(c) }
+
+func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
+	t.Parallel()
+	for name, act := range map[string]func(*redelivery.Consumer, pulsar.Message){
+		"close": func(*redelivery.Consumer, pulsar.Message) {},
+		"ack":   func(c *redelivery.Consumer, msg pulsar.Message) { _ = c.Ack(msg) },
+		"nack":  func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
+	} {
+		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(3)
+				x := &closer{}
+				opts := b.options(topic, kind)
+				opts.Interceptors = pulsar.ConsumerInterceptors{x}
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+				b.send(topic, 3, false)
+				act(c, receive(t, c))
+				returns(t, func() error { c.Close(); return nil })
+				returns(t, func() error { c.Close(); return nil })
+				require.NotZero(t, x.calls.Load())
+			})
+		})
+	}
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/gate"
 	"github.com/pulsar-redelivery/redelivery/internal/intake"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
-	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // inner is embedded under a name of its own, so that the consumer below does not show.
@@ -44,8 +43,7 @@ type Consumer struct {
 
 // life says until when what was begun is to go on.
 type life struct {
-	once    sync.Once       // of Close
-	closing atomic.Bool     // it has begun
+	closing atomic.Bool     // Close has begun
 	closed  chan struct{}   // closed when it has ended
 	ended   context.Context // Close began, or the inner consumer has closed itself
 	end     context.CancelFunc
@@ -105,45 +103,6 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consume
 		c.startFeeder()
 	}
 	return c
-}
-
-// ledgerOptions returns what a Ledger is to know of the consumer; p is nil if it was not prepared.
-func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
-	s := c.settings
-	o := ledger.Options{
-		HoldLimit:     s.holdLimit,
-		Queue:         defaultQueue + buffer,
-		AckGroup:      defaultAckGroup,
-		SendDelay:     sendSlack + defaultAckTime,
-		Ahead:         s.innerDelay,
-		MaxDeliveries: c.publisher.maxDeliveries,
-		Observed:      c.observed.any,
-		Timed:         c.observed.timed,
-		Calls: ledger.Calls{
-			Ask:      c.ask,
-			Wake:     func() { c.intake.Wake() },
-			GiveUp:   func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
-			TimedOut: c.timedOut(),
-		},
-	}
-	if p != nil {
-		p.ledgerOptions(&o)
-	} else if o.AskDelay = s.innerDelay * 4 / 3; s.innerDelay == 0 {
-		o.AskDelay = nack.DefaultDelay * 4 / 3
-	}
-	if s.source == FromMemory {
-		o.KeepSingles, o.KeepBatches, o.Alone = true, true, false
-	}
-	if s.source == FromBroker {
-		o.KeepSingles, o.KeepBatches = false, false
-	}
-	if !hasQueue {
-		o.HoldLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
-	}
-	if o.HoldLimit == 0 {
-		o.Ahead = 0
-	}
-	return o
 }
 
 // ask requests a message. The inner consumer sends requests with its next tick.

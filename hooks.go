@@ -21,9 +21,10 @@ type hooks struct {
 	children           int           // one for each topic, that give up before the consumer is of no use
 	pattern            bool          // so that topics may vanish
 
-	outer  atomic.Pointer[Consumer]
-	closes atomic.Int32 // of the inner consumer and those that it is made of
-	lost   atomic.Bool  // a connection, and what is received may tell more of it
+	outer   atomic.Pointer[Consumer]
+	closes  atomic.Int32 // of the inner consumer and those that it is made of
+	telling atomic.Int32 // calls of the caller's interceptors that are running
+	lost    atomic.Bool  // a connection, and what is received may tell more of it
 
 	queries atomic.Int32 // that are under way and may ask for a backoff too
 
@@ -54,12 +55,22 @@ func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 	}
 }
 
+// tell calls the caller's interceptors, which may call Close: that must not wait for them then.
+func (h *hooks) tell(call func()) {
+	if len(h.of) == 0 {
+		return
+	}
+	h.telling.Add(1)
+	defer h.telling.Add(-1)
+	call()
+}
+
 func (h *hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
-	h.of.OnAcknowledge(h.consumer(consumer), id)
+	h.tell(func() { h.of.OnAcknowledge(h.consumer(consumer), id) })
 }
 
 func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.MessageID) {
-	h.of.OnNegativeAcksSend(h.consumer(consumer), ids)
+	h.tell(func() { h.of.OnNegativeAcksSend(h.consumer(consumer), ids) })
 }
 
 // OnConsumerClose is called for each child. Upstream goes on without one that gave up, and when it was the last it does not
@@ -84,7 +95,7 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			}
 		}
 	}
-	h.of.OnConsumerClose(h.consumer(consumer), err)
+	h.tell(func() { h.of.OnConsumerClose(h.consumer(consumer), err) })
 }
 
 // mayBeClosed reports whether the inner consumer may have closed itself. One that was not prepared does not tell.

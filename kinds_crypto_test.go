@@ -117,7 +117,7 @@ func TestUndecryptableIsADeadLetterOnceItIsDecrypted(t *testing.T) {
 	b.settles(topic, 0)
 }
 
-// A copy that comes early is held, and is no more for the application than the others are.
+// Early copies are held, and the application cannot read them any more than the others.
 func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 	t.Parallel()
 	b, k := newBroker(t), reader()

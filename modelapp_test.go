@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -139,6 +140,7 @@ func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panic
 func (r *modelRun) allowed(what string, err error) {
 	switch {
 	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
+	case strings.Contains(err.Error(), "want a message's of pulsar-client-go"): // the Consumer has forgotten it, and the model's ids are none
 	case r.cfg.Response && (errors.Is(err, errModelAck) || errors.Is(err, errModelConnection)):
 	default:
 		r.w.fail("%v: %v", what, err)

@@ -63,6 +63,7 @@ func (c *Consumer) arrived(cm pulsar.ConsumerMessage, v ledger.Verdict) {
 		tell = c.observed.Dropped
 	case ledger.Swallow:
 		tell = c.observed.Swallowed
+	default: // the application gets it
 	}
 	if tell != nil {
 		c.later(func() { tell(c.event(cm.Topic(), cm.ID(), cm.Message)) })

@@ -106,7 +106,7 @@ const (
 	CauseNack       Cause = iota + 1 // of its last delivery
 	CauseTimeout                     // of its ack
 	CauseRetryTopic                  // it came from there
-	CauseReconnect                   // the broker sent it again of its own accord: a consumer or its connection was lost
+	CauseReconnect                   // the broker sent it again after a consumer or its connection was lost
 )
 
 // String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.

@@ -5,12 +5,7 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/crypto"
-
-	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/nack"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -28,25 +23,6 @@ const (
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
 // ErrInvalidOption. Of one that is given twice the last counts.
 type Option func(*settings) error
-
-// settings is what options and pulsar.ConsumerOptions come to.
-type settings struct {
-	nackBackoff      backoff.RedeliveryBackoff
-	nackBy           string // the option that set it
-	timeout          time.Duration
-	timeoutBackoff   backoff.RedeliveryBackoff
-	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
-	reconsumeBackoff backoff.RedeliveryBackoff
-	reconsumer       *reconsume.Reconsumer
-	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
-	resolution       time.Duration
-	innerDelay       time.Duration
-	source           Source
-	rewinds          bool // the subscription is Exclusive or Failover
-	holdLimit        int64
-	logger           *slog.Logger
-	observers        []Observer
-}
 
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
@@ -78,8 +54,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // WithAckTimeout (default: none) redelivers a message that the application does not settle within d after it took it: after
 // Receive returned, or the send on Chan completed. It must be more than 0.
 //
-// Acknowledging, nacking and reconsuming a message end its timeout; InProgress starts it anew. An acknowledgement that
-// comes after the timeout still counts: if the application has not taken the message again it does not get it again.
+// Acknowledging, nacking and reconsuming a message end its timeout; InProgress restarts it. An acknowledgement after the
+// timeout still counts unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -119,11 +95,12 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 }
 
 // WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the
-// delay outlives the process; shorter ones wait here, which is more precise. Its redelivery count goes along. It must be more
-// than 0, and needs a retry topic: RetryEnable or WithReconsumeBackoff.
+// delay survives a restart of the process. Shorter delays wait in the Consumer, which is more precise. The retry keeps the
+// redelivery count. atLeast must be more than 0. A retry topic is needed: RetryEnable or WithReconsumeBackoff.
 //
-// It is for Nack and NackWithDelay: of NackID and of an ack timeout there is no message to publish. Until the retry is
-// published, and if it cannot be, the message waits here. As with every reconsume, DLQPolicy.MaxDeliveries limits how often.
+// It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
+// the retry cannot be published, the message waits in the Consumer. DLQPolicy.MaxDeliveries limits these retries as it limits
+// all others.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
@@ -135,7 +112,7 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 }
 
 // WithReconsumer (default: none; Subscribe makes one where RetryEnable, DLQ or WithReconsumeBackoff ask for it) publishes
-// retries and dead letters by r, which stays the caller's to close. With it the consumer subscribes to no retry topic by itself.
+// retries and dead letters with r. The caller closes r. The consumer then does not subscribe to the retry topic on its own.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
@@ -175,13 +152,13 @@ const (
 	FromBroker
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late by
-// scheduling alone; the broker takes a resolution and a round trip, and on Exclusive and Failover sends everything again that
-// is not acknowledged.
+// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late only by
+// scheduling. The broker adds up to a resolution and a round trip, and on Exclusive and Failover it sends all unacknowledged
+// messages again.
 //
-// What does not fit the hold limit, NackID and ack timeouts fall back on the broker. After a lost connection, and on a
-// partition that becomes inactive on Failover, what waits in memory may be another consumer's: it is dropped, and comes back
-// when the broker sends it again. Clearing or skipping a backlog does not reach what waits in memory.
+// Messages that do not fit the hold limit, NackID and ack timeouts use the broker. After a lost connection, or when a
+// Failover partition becomes inactive, messages in memory may belong to another consumer. They are dropped and come back when
+// the broker sends them again. Clearing or skipping a backlog does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
@@ -193,8 +170,8 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithInnerNackDelay (default: unknown, so that redeliveries may be late by up to 4/3 of that delay) tells Wrap the
-// NackRedeliveryDelay that a consumer which was not prepared was created with: messages are then asked for that much sooner,
-// and held until they are due. On a shared subscription another consumer may get a message that was asked for ahead.
+// NackRedeliveryDelay of a consumer that was not prepared. Wrap then requests messages earlier by that delay and holds them
+// until they are due. On a Shared subscription another consumer may receive such a message early.
 //
 // It is for Wrap only.
 func WithInnerNackDelay(d time.Duration) Option {
@@ -231,77 +208,4 @@ func WithLogger(logger *slog.Logger) Option {
 		s.logger = logger
 		return nil
 	}
-}
-
-func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
-	if err := backoff.Validate(b); err != nil {
-		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
-	}
-	if s.nackBy != "" && s.nackBy != by {
-		return fmt.Errorf("%w: %s and %s are both set, want one of them", ErrInvalidOption, s.nackBy, by)
-	}
-	s.nackBackoff, s.nackBy = b, by
-	return nil
-}
-
-// adopt takes over what pulsar.ConsumerOptions say about redelivery.
-func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
-	if err := s.checkRetries(opts); err != nil {
-		return err
-	}
-	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
-		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
-			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when it gives up")
-	}
-	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
-		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
-		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
-			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
-	}
-	if d := opts.NackRedeliveryDelay; d < 0 {
-		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")
-	} else if d > 0 {
-		if err := s.setNackBackoff("ConsumerOptions.NackRedeliveryDelay", backoff.Fixed(d)); err != nil {
-			return err
-		}
-	}
-	switch { // a policy of one's own wins over the default one, as upstream
-	case opts.NackBackoffPolicy != nil:
-		return s.setNackBackoff("ConsumerOptions.NackBackoffPolicy", opts.NackBackoffPolicy)
-	case opts.EnableDefaultNackBackoffPolicy:
-		return s.setNackBackoff("ConsumerOptions.EnableDefaultNackBackoffPolicy", backoff.Exponential{})
-	}
-	return nil
-}
-
-func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
-	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
-	for i, option := range options {
-		if option == nil {
-			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
-		}
-		if err := option(s); err != nil {
-			return nil, err
-		}
-	}
-	if s.reconsumer != nil && s.reconsumeBackoff != nil {
-		return nil, fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
-	}
-	if opts != nil {
-		if err := s.adopt(*opts); err != nil {
-			return nil, err
-		}
-		if s.innerDelay != 0 {
-			return nil, invalid("WithInnerNackDelay", s.innerDelay, "it with Wrap and a consumer that was not prepared only")
-		}
-	}
-	if s.nackBackoff == nil {
-		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)
-	}
-	if s.timeout > 0 {
-		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
-	} else if s.timeoutBackoff != nil {
-		return nil, fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
-	}
-	return s, nil
 }

@@ -18,49 +18,28 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-func snippetOfWorker(ctx context.Context, client pulsar.Client) error {
+func snippetOfWorker(ctx context.Context, consumer *redelivery.Consumer) error {
 	type order struct{}
 	serve := func(context.Context, order) error { return nil }
-	// README: a handler
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
-		Topic: "orders", SubscriptionName: "bar", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5},
-	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}))
-	if err != nil {
-		return err
-	}
-	defer consumer.Close()
+	// README: worker
 	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
 		var o order
 		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
-			return worker.Permanent(err) // a dead letter: it will not parse the next time either
+			return worker.Permanent(err) // a dead letter now: it would not parse the next time either
 		}
-		return serve(ctx, o) // nil acknowledges; an error comes back after 1s, 2s, 4s, 8s, and then is a dead letter
+		return serve(ctx, o) // nil acknowledges; an error nacks, and the last delivery's error makes a dead letter
 	}, worker.WithConcurrency(8), worker.WithTimeout(time.Minute))
 	if err != nil {
 		return err
 	}
-	return w.Run(ctx) // until ctx is done, and every handler has returned
+	return w.Run(ctx) // until ctx is done and every handler has returned
 	// README: end
 }
 
-func snippet(client pulsar.Client) error {
-	// README: use it
-	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
-		Topic:            "orders",
-		SubscriptionName: "billing",
-		Type:             pulsar.Shared,
-	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}))
-	if err != nil {
-		return err
-	}
-	defer consumer.Close()
-	// README: end
-	return nil
-}
-
-func snippetOfTimeout(client pulsar.Client, opts pulsar.ConsumerOptions) error {
-	// README: ack timeout
+func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error {
+	// README: subscribe
 	consumer, err := redelivery.Subscribe(client, opts,
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}),
 		redelivery.WithAckTimeout(10*time.Second),
 		redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}))
 	// README: end
@@ -72,7 +51,7 @@ func snippetOfTimeout(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 
 func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// README: retry topic
-	opts.RetryEnable = true // with the delay levels 1s 5s 10s 30s 1m … 2h, or those of WithReconsumeBackoff
+	opts.RetryEnable = true // delay levels 1s 5s 10s 30s 1m … 2h, or those of WithReconsumeBackoff
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}
 	consumer, err := redelivery.Subscribe(client, opts)
 	if err != nil {
@@ -83,7 +62,7 @@ func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.Con
 	if err != nil {
 		return err
 	}
-	return consumer.ReconsumeLaterNext(ctx, msg) // published, confirmed, then acknowledged; or an error, and still yours
+	return consumer.ReconsumeLaterNext(ctx, msg) // published, confirmed, then acknowledged; on an error the message is still yours
 	// README: end
 }
 
@@ -93,11 +72,11 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	if err != nil {
 		return err
 	}
-	opts, err = file.ConsumerOptions("billing", opts) // dead letters
+	opts, err = file.ConsumerOptions("billing", opts) // adds dead letters
 	if err != nil {
 		return err
 	}
-	options, err := file.Options("billing") // policies
+	options, err := file.Options("billing") // the policies
 	if err != nil {
 		return err
 	}
@@ -127,17 +106,18 @@ func snippetOfWrap(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	return err
 }
 
-// Every Go snippet of the README and of the migration notes stands in this file too, where the compiler sees it.
+// Every Go snippet of the README and of the migration notes stands in this file or is examples/first, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfWorker(bg, nil))
-	assert.Error(t, snippet(nil))
-	assert.Error(t, snippetOfTimeout(nil, pulsar.ConsumerOptions{}))
+	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(bg, nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
 	assert.Error(t, snippetOfWrap(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
 	source, err := os.ReadFile("readme_test.go")
 	require.NoError(t, err)
-	compiled := strings.ReplaceAll(string(source), "\n\t", "\n")
+	program, err := os.ReadFile("examples/first/main.go")
+	require.NoError(t, err)
+	compiled := strings.ReplaceAll(string(source), "\n\t", "\n") + string(program)
 	for _, name := range []string{"README.md", "docs/migration.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)

@@ -15,8 +15,8 @@ import (
 // reconsume policy, and acknowledges it: PIP-94's reconsumeLater(msg). After DLQPolicy.MaxDeliveries times it goes to the
 // dead letter topic instead. See reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's, to be nacked or tried again; with
-// reconsume.ErrNotAcknowledged it was published all the same, and will come twice. ErrNoRetryTopic, and ErrNotHeld if the
+// On an error the message is not acknowledged and still the application's, to be nacked or tried again; after
+// reconsume.ErrNotAcknowledged it was published nevertheless, and will come twice. ErrNoRetryTopic, and ErrNotHeld if the
 // message was settled before or is not one of this Consumer's, say that nothing was published. When ctx ends or the Consumer
 // is closed meanwhile, nobody knows whether it was.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {

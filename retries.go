@@ -55,8 +55,9 @@ func typeName(t pulsar.SubscriptionType) string {
 		return "Failover"
 	case pulsar.Shared:
 		return "Shared"
+	default:
+		return "Key_Shared"
 	}
-	return "Key_Shared"
 }
 
 // publishRetries makes a Reconsumer, if the options ask for one, and chooses the topics.

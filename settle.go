@@ -75,6 +75,7 @@ func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 		return nil
 	case ledger.Unknown:
 		return ack(c.inner, n.ID)
+	default: // Unsettled: it is now settling
 	}
 	s.Undecided = inTransaction
 	err = errPanicked
@@ -139,6 +140,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 			list(c.inner).add(id, ledger.Settling{ID: id})
 		case ledger.Busy:
 			busy = append(busy, id)
+		default: // Settled before
 		}
 	}
 	failed := pulsar.AckError{}

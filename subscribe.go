@@ -12,7 +12,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -248,31 +247,6 @@ func (p *preparation) children() int {
 		distinct[fullTopic(topic)] = true
 	}
 	return len(distinct)
-}
-
-const (
-	defaultQueue    = 1000 // upstream's ReceiverQueueSize
-	defaultAckGroup = 1000 // and its AckGroupingOptions
-	defaultAckTime  = 100 * time.Millisecond
-	sendSlack       = 2 * time.Second // for a busy machine, and for a link that is dead already
-)
-
-// ledgerOptions adds what is known of the inner consumer.
-func (p *preparation) ledgerOptions(o *ledger.Options) {
-	kind := p.opts.Type
-	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
-	o.KeepSingles, o.KeepBatches = kind != pulsar.Shared, true
-	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.Alone = o.IndexAcks && kind == pulsar.Shared
-	if n := p.opts.ReceiverQueueSize; n > 0 {
-		o.Queue = n
-	}
-	grouped := defaultAckTime
-	if g := p.opts.AckGroupingOptions; g != nil {
-		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
-	}
-	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
-	p.settings.rewinds = o.Rewinds
 }
 
 // defaultResolution counts the partitions, since each costs a ticker. The topics of a pattern count as none.

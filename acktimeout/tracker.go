@@ -50,7 +50,7 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 // TrackFor is Track with a timeout of its own. A negative one counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
-// Touch starts the timeout of key anew, as long as it was, and reports whether key was tracked.
+// Touch restarts the timeout of key with its full length and reports whether key was tracked.
 func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
 
 // Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.

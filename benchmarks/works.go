@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
@@ -84,6 +85,19 @@ func works(size func(full, quick int) int) []work {
 	idle := hour("idle", 100, size(15, 3))
 	tracker := func(n int) worker.Task { return worker.Task{Kind: "trackers", Messages: n, Seconds: size(10, 2)} }
 
+	byType := func(task worker.Task, partitions int) (all []setting) {
+		for _, name := range []string{"Exclusive", "Failover", "Key_Shared"} {
+			task.Subscription = name
+			if partitions > 0 {
+				name = fmt.Sprintf("%s, partitions: %d", name, partitions)
+			}
+			all = append(all, setting{name: name, task: task, partitions: partitions})
+		}
+		return all
+	}
+	batches := nack
+	batches.BatchSize = 10
+
 	return []work{{
 		name: "W1", title: "Precision of nacks",
 		text: "Every message fails at once, again and again; its delay is 100 ms · 2ⁿ. steady: all messages are there at first. " +
@@ -91,6 +105,11 @@ func works(size func(full, quick int) int) []work {
 		settings: []setting{{name: "steady", task: nack}, {name: "sparse", task: sparse, every: 400 * time.Millisecond},
 			{name: "mixed", task: mixed, every: 20 * time.Millisecond}},
 		clients: []client{ours, ours1ms, memory, plain, plainOf0, java, javaOf0, python}, columns: lateness,
+	}, {
+		name: "W1b", title: "Precision of nacks on other subscription types, and of batches",
+		text:     "As steady of W1, without batches on the types that are named, and in batches of ten on Shared.",
+		settings: append(byType(nack, 0), setting{name: "Shared, batches", task: batches}),
+		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",
 		text:     "Messages are never settled until they came often enough. The timeout is 1 s; with backoff, 1 s + 100 ms · 2ⁿ.",
@@ -131,6 +150,12 @@ func works(size func(full, quick int) int) []work {
 		clients: []client{ours, plain, java},
 		columns: []column{{"nothing waiting", "idlePercent", "%.2f %%"}, {"100 waiting", "waitingPercent", "%.2f %%"},
 			{"heap", "heapMB", "%.1f MB"}},
+	}, {
+		name: "W5b", title: "Idle consumers of other subscription types",
+		text:     "As W5.",
+		settings: append(byType(idle, 1), byType(idle, 100)...),
+		clients:  []client{ours, plain},
+		columns:  []column{{"nothing waiting", "idlePercent", "%.2f %%"}, {"heap", "heapMB", "%.1f MB"}},
 	}}
 }
 

@@ -224,3 +224,17 @@ func TestMissingFile(t *testing.T) {
 	_, err = Load("testdata")
 	assert.ErrorContains(t, err, "testdata")
 }
+
+// In a pod beside services named redelivery-consumers and redelivery-policies Kubernetes sets variables that look like ours.
+func TestVariablesOfKubernetes(t *testing.T) {
+	for _, name := range []string{"SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP", "PORT_8080_TCP_PROTO",
+		"PORT_8080_TCP_PORT", "PORT_8080_TCP_ADDR"} {
+		t.Setenv("REDELIVERY_CONSUMERS_"+name, "10.0.0.1")
+		t.Setenv("REDELIVERY_POLICIES_"+name, "10.0.0.1")
+	}
+	_, err := Parse([]byte("consumers: {billing: {ackTimeout: 1s}}"))
+	require.NoError(t, err)
+	t.Setenv("REDELIVERY_CONSUMERS_BILLING_PORTS", "1")
+	_, err = Parse([]byte("consumers: {billing: {ackTimeout: 1s}}"))
+	require.ErrorContains(t, err, "REDELIVERY_CONSUMERS_BILLING_PORTS")
+}

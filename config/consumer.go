@@ -27,8 +27,8 @@ type Consumer struct {
 	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic too.
 	// The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
-	// MaxDeliveries is how often a message is delivered, or reconsumed, before it goes to the dead letter topic. Default:
-	// reconsume.DefaultMaxDeliveries for reconsumed messages, and no limit for others.
+	// MaxDeliveries is after how many deliveries a message goes to the dead letter topic, or after how many retries if it is
+	// reconsumed. Default: no limit.
 	MaxDeliveries uint32
 	// RetryLetterTopic is the topic of messages that are reconsumed. It needs MaxDeliveries.
 	RetryLetterTopic string

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -46,6 +47,9 @@ func (d *decoder) override(root *node, environ []string) {
 		case 1:
 			t[0].entry.set(t[0].key, "$"+name, text)
 		case 0:
+			if kubernetes.MatchString(name) {
+				continue
+			}
 			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a key of that name", name))
 		default:
 			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
@@ -53,6 +57,10 @@ func (d *decoder) override(root *node, environ []string) {
 		}
 	}
 }
+
+// kubernetes matches what Kubernetes sets in a pod for a service: of redelivery-consumers REDELIVERY_CONSUMERS_SERVICE_HOST,
+// REDELIVERY_CONSUMERS_SERVICE_PORT_HTTP, REDELIVERY_CONSUMERS_PORT_8080_TCP_ADDR and others.
+var kubernetes = regexp.MustCompile(`_SERVICE_HOST$|_SERVICE_PORT(_[A-Z0-9_]+)?$|_PORT(_[0-9]+_(TCP|UDP|SCTP)(_(PROTO|PORT|ADDR))?)?$`)
 
 type target struct {
 	entry *node // a policy, a consumer or a worker

@@ -63,12 +63,12 @@ func parseTree(data []byte, path string, at place) (*node, []error) {
 	if err := loader.Load(&document); errors.Is(err, io.EOF) {
 		return nil, nil
 	} else if err != nil {
-		return nil, []error{syntaxError(err, at)}
+		return nil, []error{syntaxError(err, data, at)}
 	}
 	if err := loader.Load(&second); err == nil {
 		return nil, []error{fmt.Errorf("%s: a second document begins, want one", at(second.Line))}
 	} else if !errors.Is(err, io.EOF) {
-		return nil, []error{syntaxError(err, at)}
+		return nil, []error{syntaxError(err, data, at)}
 	}
 	g := grower{at: at}
 	root := g.grow(document.Content[0], path, 0)
@@ -78,16 +78,29 @@ func parseTree(data []byte, path string, at place) (*node, []error) {
 	return root, g.errs
 }
 
-func syntaxError(err error, at place) error {
+func syntaxError(err error, data []byte, at place) error {
 	var e *yaml.LoadError
 	if !errors.As(err, &e) {
 		return err
 	}
 	message := e.Message
+	if strings.Contains(message, "cannot start any token") && tabIndented(data, e.Mark.Line) {
+		return fmt.Errorf("%s: the line is indented with a tab, want spaces: YAML allows no tabs there", at(e.Mark.Line))
+	}
 	if e.ContextMsg != "" {
 		message += " " + e.ContextMsg
 	}
 	return fmt.Errorf("%s: %s", at(e.Mark.Line), message)
+}
+
+// tabIndented reports whether there is a tab in the indentation of a line, from 1.
+func tabIndented(data []byte, line int) bool {
+	lines := bytes.Split(data, []byte("\n"))
+	if line < 1 || line > len(lines) {
+		return false
+	}
+	text := lines[line-1]
+	return bytes.ContainsRune(text[:len(text)-len(bytes.TrimLeft(text, " \t"))], '\t')
 }
 
 // grower makes a tree of a graph: an alias is written out wherever it stands, within the limits.
@@ -134,6 +147,10 @@ func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
 			return
 		}
 		name, path := key.text, join(n.path, key.text)
+		if name == "<<" && content[i].Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
+			g.errs = append(g.errs, wrong(key.at, n.path, "has a merge key (<<), which is not supported: write its keys out, or name the policy"))
+			continue
+		}
 		if key.kind != yaml.ScalarNode || name == "" {
 			g.errs = append(g.errs, wrong(key.at, n.path, "has a key that is %s, want a name", key))
 			continue

@@ -109,7 +109,7 @@ func (l *Letter) weight() int {
 	return n
 }
 
-// first is so many bytes of text that may be anybody's.
+// first returns at most n bytes of text, which any publisher may have written.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
 // message is what is published of a letter. Everything that its sender set is kept; what tells of the failure goes.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"sync/atomic"
@@ -143,7 +144,7 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 	for n > 0 {
 		l, err := src.next(ctx, flushEvery)
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			return at, n, nil
 		case err != nil:
 			return at, n, err

@@ -25,8 +25,8 @@ const (
 // maxTargets bounds the producers, and what letters whose properties are made up can do.
 const maxTargets = 100
 
-// topicFor is the topic that a letter goes to, or why there is none. A letter's properties may be anybody's, so it stays in the
-// namespace, and nothing is created.
+// topicFor is the topic that a letter goes to, or why there is none. Any publisher can forge a letter's properties, so it
+// stays in the namespace, and nothing is created.
 func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
 	topic = o.Topic
 	if topic == "" {

@@ -84,7 +84,7 @@ func (w *walk) forward(ctx context.Context) error {
 			l, err = w.src.next(ctx, flushEvery)
 		}
 		switch {
-		case err == io.EOF:
+		case errors.Is(err, io.EOF):
 			w.closeEntry(w.src.end)
 			return w.settle(ctx, 0)
 		case err != nil:

@@ -81,8 +81,9 @@ func operation(o redelivery.Outcome) string {
 		return "reconsume"
 	case redelivery.DeadLettered:
 		return "dead_letter"
+	default:
+		return "nack"
 	}
-	return "nack"
 }
 
 // consumer is what is kept for a Consumer: its series, so that they need not be looked up for each message.

@@ -187,8 +187,9 @@ func (s *subscription) choose(e *entry) *consumer {
 		c := s.nextInTurn()
 		s.chunks[e.uuid] = c // chunks of one message go to one consumer
 		return c
+	default:
+		return s.active
 	}
-	return s.active
 }
 
 // nextInTurn is the next available consumer of a Shared subscription: of a better priority than the one whose turn it is, else of the

@@ -46,7 +46,7 @@ func ExampleStart() {
 	}
 	fmt.Println("unacknowledged:", broker.Subscription("orders", "billing").Unacked)
 
-	broker.DropConnections() // the client connects anew, and the message comes again
+	broker.DropConnections() // the client reconnects, and the message comes again
 	msg, err := consumer.Receive(context.Background())
 	if err != nil {
 		log.Fatal(err)

@@ -12,9 +12,8 @@ func (f *faults) holds(n topicName) bool {
 	return f.pausedAll || len(f.paused) > 0 && (f.paused[n] || f.paused[n.base()])
 }
 
-// DropConnections closes all connections, as a crashing broker does. When it
-// returns the broker has forgotten the producers and consumers behind them.
-// Clients connect anew, unless RefuseConnections keeps them out.
+// DropConnections closes all connections, as a crashing broker does. When it returns the broker has forgotten the producers
+// and consumers behind them. Clients reconnect, unless RefuseConnections keeps them out.
 func (s *Server) DropConnections() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

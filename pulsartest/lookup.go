@@ -20,9 +20,8 @@ func (s *Server) topic(name string, create bool) (*topic, error) {
 	if !s.namespaces[n.namespace] {
 		return nil, failf(wire.TopicNotFound, "Namespace %s does not exist", n.namespace)
 	}
-	if n.partition >= 0 && int(n.partition) < s.partitions[n.base()] {
-		create = true
-	} else if !create || s.noAutoCreate {
+	partition := n.partition >= 0 && int(n.partition) < s.partitions[n.base()]
+	if !partition && (!create || s.noAutoCreate) {
 		return nil, failf(wire.TopicNotFound, "Topic %s does not exist", n)
 	}
 	return s.createTopic(n), nil

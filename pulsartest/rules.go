@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// ServerError is an error code of Pulsar's protocol. Clients give some of them a meaning of their own: after ServiceNotReady they connect
-// anew, after TopicNotFound, TopicTerminated and ProducerFenced most give up.
+// ServerError is an error code of Pulsar's protocol. Clients give some of them a meaning of their own: after ServiceNotReady
+// they connect again, after TopicNotFound, TopicTerminated and ProducerFenced most give up.
 type ServerError int32
 
 // The codes that make sense as the answer of a failing broker.

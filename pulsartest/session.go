@@ -167,6 +167,7 @@ func (c *session) write() {
 				continue
 			case disconnect:
 				return
+			default:
 			}
 			head = wire.AppendFrame(head[:0], out.cmd, len(out.data))
 			_, _ = w.Write(head)

@@ -94,8 +94,7 @@ func (t *topic) last() *wire.MessageID {
 	return id
 }
 
-// unload closes all producers and consumers and starts the counters anew.
-// Entries that were acknowledged stay so.
+// unload closes all producers and consumers and resets the counters. Entries that were acknowledged stay so.
 func (t *topic) unload() {
 	t.closeProducers()
 	for name, sub := range t.subs {

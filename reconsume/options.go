@@ -18,8 +18,8 @@ import (
 const (
 	// DefaultMaxDeliveries is how often a message is reconsumed before it is a dead letter, by default: as in all clients.
 	DefaultMaxDeliveries = 16
-	// Unlimited, as Options.MaxDeliveries, has no message become a dead letter for the number of times that it was reconsumed:
-	// with delay levels the last one repeats, as PIP-94 has it. DeadLetter publishes dead letters all the same.
+	// Unlimited, as Options.MaxDeliveries, never turns a message into a dead letter because of how often it was reconsumed:
+	// with delay levels the last one repeats, as PIP-94 has it. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
 )
 

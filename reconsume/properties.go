@@ -40,8 +40,8 @@ func isRetry(props map[string]string) bool {
 	return reconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
 }
 
-// reconsumeTimes returns how often a message was reconsumed. The property may be anybody's: what is no number, or less than
-// 0, counts as 0, and what is too large as the largest number but one.
+// reconsumeTimes returns how often a message was reconsumed. Any publisher can forge the property: a value that is negative
+// or not a number counts as 0, and one that is too large as MaxUint32-1.
 func reconsumeTimes(props map[string]string) uint32 {
 	n, err := strconv.ParseInt(props[pulsar.SysPropertyReconsumeTimes], 10, 64)
 	if err != nil && !errors.Is(err, strconv.ErrRange) {
@@ -73,8 +73,8 @@ func millis(d time.Duration) string {
 }
 
 // DelayTime returns the delay that a retry was published with, counted from its publish time, and whether msg is a retry of
-// this or another client. The broker may deliver it sooner, much sooner with delayed delivery switched off; the properties may
-// be anybody's, so do not hold a message back by them for longer than a day.
+// this or another client. The broker may deliver it sooner, and much sooner if delayed delivery is switched off. Any
+// publisher can forge these properties, so do not hold a message back for longer than a day because of them.
 func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	props := msg.Properties()
 	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)

@@ -47,9 +47,9 @@ const (
 // may use it; what they publish at the same time goes to the broker together.
 //
 // Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
-// an error if either failed: then the message is not acknowledged, unless the error is ErrNotAcknowledged and the
-// acknowledgement got through all the same. A call whose context ends may have published the message. Without a deadline in
-// the context a call takes at most Options.OperationTimeout.
+// an error if either failed. After an error the message is not acknowledged, with one exception: after ErrNotAcknowledged
+// nobody knows. A call whose context ends may have published the message. Without a deadline in the context a call takes at
+// most Options.OperationTimeout.
 type Reconsumer struct {
 	o           Options
 	retries     *producer
@@ -135,8 +135,8 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
 }
 
-// StartLater begins what LaterAfter does, for a message that was nacked: its next redelivery count goes along, so that its
-// delays go on growing. It and wait are as with StartDeadLetter; only a delay longer than any before may change the order.
+// StartLater begins what LaterAfter does, for a message that was nacked: the retry carries its next redelivery count, so that
+// its delays keep growing. It and wait are as with StartDeadLetter; only a delay longer than any before may change the order.
 func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
 	return r.later(ctx, cm, retry{delay: delay, nacked: true})
 }

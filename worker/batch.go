@@ -90,7 +90,7 @@ func (w *Worker) spread(err error, errs []error) {
 	}
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
-			err = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) // no BatchError any more
+			err = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) //nolint:errorlint // %w would make it a BatchError again
 			w.logger.Error("worker: a whole batch failed", "error", err)
 			w.spread(err, errs)
 			return

@@ -45,7 +45,7 @@ func outcomeOf(err error) outcome {
 
 // reason returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.
 func reason(err error) error {
-	switch e := err.(type) {
+	switch e := err.(type) { //nolint:errorlint // a mark inside another error stays, since that error is the cause
 	case *permanentError:
 		return e.error
 	case *retryAfterError:

@@ -181,6 +181,7 @@ func (r *run) stuck() []error {
 				patience, s.names(), time.Since(s.since)))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
+		default: // idle
 		}
 		s.mu.Unlock()
 	}

@@ -58,6 +58,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.counts.failed.Add(1)
 	case dead:
 		r.counts.permanent.Add(1)
+	default: // no failure
 	}
 	because := publishing.Permanent
 	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned

@@ -20,7 +20,7 @@ func (v *valve) wait(ctx context.Context) (context.Context, error) {
 		opened := v.opened
 		if opened == nil {
 			if v.flow == nil {
-				v.flow, v.stop = context.WithCancel(ctx)
+				v.flow, v.stop = context.WithCancel(ctx) //nolint:fatcontext // one at a time: stop ends it before the next
 			}
 			flow := v.flow
 			v.mu.Unlock()

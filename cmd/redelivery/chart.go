@@ -37,10 +37,6 @@ func (p plan) write(b *strings.Builder) {
 	if p.Dead != nil {
 		rows = append(rows[:len(rows):len(rows)], *p.Dead)
 	}
-	format := formatHuman
-	if time.Duration(rows[len(rows)-1].Total) < 1000*time.Second {
-		format = formatSeconds
-	}
 	var longest seconds
 	jitter := false
 	for _, r := range rows {
@@ -56,9 +52,9 @@ func (p plan) write(b *strings.Builder) {
 		if r.Redelivery == 0 {
 			number = "dead"
 		}
-		cells := []string{number, format(r.Delay), format(r.Total)}
+		cells := []string{number, formatDelay(r.Delay), formatDelay(r.Total)}
 		if jitter {
-			cells = []string{number, format(r.Delay), format(r.Shortest), format(r.Longest), format(r.Total)}
+			cells = []string{number, formatDelay(r.Delay), formatDelay(r.Shortest), formatDelay(r.Longest), formatDelay(r.Total)}
 		}
 		table = append(table, cells)
 	}
@@ -74,9 +70,13 @@ func (p plan) write(b *strings.Builder) {
 	if p.MaxDeliveries == 0 {
 		return
 	}
-	fmt.Fprintf(b, "Dead letter after delivery %d", p.deliveries())
+	if p.Of == reconsumed {
+		fmt.Fprintf(b, "Dead letter in place of retry %d", p.deliveries())
+	} else {
+		fmt.Fprintf(b, "Dead letter after delivery %d", p.deliveries())
+	}
 	if p.Dead != nil {
-		fmt.Fprintf(b, ", %s after the first", format(p.Dead.Total))
+		fmt.Fprintf(b, ", %s after the first", formatDelay(p.Dead.Total))
 	}
 	b.WriteString(".\n")
 }
@@ -94,7 +94,7 @@ func (p plan) gap() bool { return uint64(len(p.Redeliveries))+1 < p.deliveries()
 
 func (p plan) title() string {
 	title := map[string]string{nacked: "negatively acknowledged", reconsumed: "reconsumed",
-		timedOut: fmt.Sprintf("not settled within the ack timeout of %s", formatHuman(p.AckTimeout))}[p.Of]
+		timedOut: fmt.Sprintf("not settled within the ack timeout of %s", formatDelay(p.AckTimeout))}[p.Of]
 	if p.Name != "" {
 		return shorten(p.Name) + ": " + title
 	}
@@ -149,15 +149,10 @@ func bar(r redelivery, longest seconds, room int) string {
 	return strings.Repeat("█", full) + strings.Repeat("░", shaded-full)
 }
 
-// formatSeconds is for tables that end within minutes: 11s, 70s, 0.25s.
-func formatSeconds(s seconds) string {
-	return formatFloat(time.Duration(s).Round(time.Millisecond)) + "s"
-}
-
 func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// formatHuman is for any other: 250ms, 1m30s, 2h, 3d4h.
-func formatHuman(s seconds) string {
+// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h.
+func formatDelay(s seconds) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s)
 	switch {

@@ -102,7 +102,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, dlqUsage)
 		return 0
 	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "redelivery dlq: %v\n\n%s", err, dlqUsage)
+		fmt.Fprintf(stderr, "redelivery dlq: %v (-h shows verbs and flags)\n", err)
 		return 2
 	}
 	if errors.Is(err, context.Canceled) {

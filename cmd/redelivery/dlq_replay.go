@@ -155,7 +155,7 @@ func (p *progress) show(r deadletter.Report) {
 	elapsed := time.Since(p.begin).Seconds()
 	line := fmt.Sprintf("%s of %s letters, %.0f/s", count(r.Done), count(r.Seen), float64(r.Done)/elapsed)
 	if rest := p.total - r.Seen; rest > 0 && r.Seen > 0 {
-		line += fmt.Sprintf(", about %s left", formatHuman(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
+		line += fmt.Sprintf(", about %s left", formatDelay(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
 	}
 	if r.Waiting > 0 {
 		line = fmt.Sprintf("%s, canary: %d not processed yet", line, r.Waiting)

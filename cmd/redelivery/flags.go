@@ -57,9 +57,9 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	set.SetOutput(io.Discard)
 	set.StringVar(&f.exponential, "exponential", "", "")
 	set.StringVar(&f.levels, "levels", "", "")
-	set.DurationVar(&f.fixed, "fixed", 0, "")
+	set.Func("fixed", "", durationInto(&f.fixed))
 	set.Float64Var(&f.jitter, "jitter", 0, "")
-	set.DurationVar(&f.ackTimeout, "ack-timeout", 0, "")
+	set.Func("ack-timeout", "", durationInto(&f.ackTimeout))
 	set.UintVar(&f.maxDeliveries, "max-deliveries", 0, "")
 	set.StringVar(&f.config, "config", "", "")
 	set.StringVar(&f.consumer, "consumer", "", "")
@@ -76,7 +76,7 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 		err = f.check(set.Args())
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "redelivery plan: %v\n\n%s", err, planUsage)
+		fmt.Fprintf(stderr, "redelivery plan: %v (-h shows the flags)\n", err)
 		return 2
 	}
 	plans, workers, err := f.plans()
@@ -90,6 +90,19 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// durationInto parses a flag as time.ParseDuration does, and says what is missing from a plain number.
+func durationInto(d *time.Duration) func(string) error {
+	return func(s string) (err error) {
+		if *d, err = time.ParseDuration(s); err == nil {
+			return nil
+		}
+		if _, numberErr := strconv.ParseFloat(s, 64); numberErr == nil {
+			return fmt.Errorf("a unit is missing, want %ss, %sm or %sh", s, s, s)
+		}
+		return errors.New("want a duration, such as 1m30s")
+	}
 }
 
 var policyFlags = []string{"exponential", "levels", "fixed"}

@@ -38,6 +38,6 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq\n\n%s", args[0], usage)
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq (-h shows both)\n", args[0])
 	return 2
 }

@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"math"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/nack"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // maxRedeliveries is how far a plan looks ahead.
@@ -30,7 +28,8 @@ type failure struct {
 	maxDeliveries uint64 // 0 for no limit
 }
 
-// ofConsumer has a failure for each way that the file says something about; of none, the default for nacks.
+// ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the consumer has an
+// ack timeout alone.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
 	limit := uint64(c.MaxDeliveries)
@@ -40,14 +39,14 @@ func ofConsumer(name string, c config.Consumer) []failure {
 	if c.NackRedeliveryDelay != nil {
 		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(*c.NackRedeliveryDelay), limit})
 	}
+	if len(cases) == 0 && (c.AckTimeout == 0 || c.ReconsumeBackoff != nil) {
+		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(nack.DefaultDelay), limit})
+	}
 	if c.AckTimeout > 0 {
 		cases = append(cases, failure{name, timedOut, c.AckTimeout, c.AckTimeoutRedeliveryBackoff, limit})
 	}
 	if c.ReconsumeBackoff != nil {
-		cases = append(cases, failure{name, reconsumed, 0, c.ReconsumeBackoff, cmp.Or(limit, reconsume.DefaultMaxDeliveries)})
-	}
-	if len(cases) == 0 {
-		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(nack.DefaultDelay), limit})
+		cases = append(cases, failure{name, reconsumed, 0, c.ReconsumeBackoff, limit})
 	}
 	return cases
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
 func command(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
@@ -117,12 +117,17 @@ func TestBadCommandLine(t *testing.T) {
 		"-redeliveries is 0, want 1 to 10000":     {"plan", "-fixed", "1s", "-redeliveries", "0"},
 		"-redeliveries is 10001":                  {"plan", "-fixed", "1s", "-redeliveries", "10001"},
 		`invalid value "x" for flag -fixed`:       {"plan", "-fixed", "x"},
+		`"5" for flag -fixed: a unit is missing`:  {"plan", "-fixed", "5"},
+		"a unit is missing, want 10s, 10m or 10h": {"plan", "-ack-timeout", "10"},
 		"flag provided but not defined: -fix":     {"plan", "-fix", "1s"},
 	} {
 		code, stdout, stderr := command(args...)
 		assert.Equal(t, 2, code, "%q", args)
 		assert.Empty(t, stdout, "%q", args)
 		assert.Contains(t, stderr, want)
+		if len(args) > 0 {
+			assert.Equal(t, 1, strings.Count(stderr, "\n"), "one line: %q", stderr)
+		}
 	}
 }
 

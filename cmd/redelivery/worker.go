@@ -90,12 +90,12 @@ func (p workerPlan) write(b *strings.Builder) {
 			limits = append(limits, fmt.Sprintf("%d bytes", p.Batch.MaxBytes))
 		}
 		if p.Batch.MaxWait > 0 {
-			limits = append(limits, formatHuman(p.Batch.MaxWait))
+			limits = append(limits, formatDelay(p.Batch.MaxWait))
 		}
 		row("a batch", "ends after %s", strings.Join(limits, " or "))
 	}
 	if p.Timeout > 0 {
-		row("a handler", "has %s; its ack timeout is renewed until then", formatHuman(p.Timeout))
+		row("a handler", "has %s; its ack timeout is renewed until then", formatDelay(p.Timeout))
 	} else {
 		row("a handler", "has as long as the ack timeout")
 	}
@@ -106,10 +106,10 @@ func (p workerPlan) write(b *strings.Builder) {
 	if drain == 0 {
 		row("a drain", "ends the contexts of handlers at once")
 	} else {
-		row("a drain", "ends the contexts of handlers after %s", formatHuman(drain))
+		row("a drain", "ends the contexts of handlers after %s", formatDelay(drain))
 	}
 	if p.MaxAge > 0 {
-		row("a failure", "is a dead letter if the message is older than %s", formatHuman(p.MaxAge))
+		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
 	}
 	if p.KeyOrder {
 		limit := "16 MiB"
@@ -121,7 +121,7 @@ func (p workerPlan) write(b *strings.Builder) {
 	if o := p.Outage; o != nil {
 		var pauses []string
 		for _, d := range o.Pauses {
-			pauses = append(pauses, formatHuman(d))
+			pauses = append(pauses, formatDelay(d))
 		}
 		row("an outage", "begins when %.4g%% of the last %d messages failed", 100*o.Ratio, o.Window)
 		row("", "one message is tried after %s ...", strings.Join(pauses, ", "))

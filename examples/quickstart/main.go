@@ -19,6 +19,19 @@ import (
 
 var policy = backoff.Exponential{Min: 200 * time.Millisecond, Max: 2 * time.Second, Multiplier: 2}
 
+const intro = `The policy waits 200 ms after the first failure of a message and doubles the delay after each one, up to 2 s.
+Eight messages are published; a handler fails on some of them:
+
+  batch 1 … 4   one batch at the broker: 2 fails once, 3 three times, 1 and 4 never. The failed ones come back alone.
+  single        fails twice
+  keyed         has a key; fails four times
+  good          never fails
+  stubborn      fails five times
+
+A row appears for each delivery. "planned" is the policy's delay, "actual" what passed since the failure.
+
+`
+
 // fails is how often the handler fails on each message; the first four go out in one batch.
 var fails = []struct {
 	name  string
@@ -48,6 +61,7 @@ func run() error {
 		return err
 	}
 
+	fmt.Print(intro)
 	due := map[string]time.Time{}    // when the policy wants a message back
 	failed := map[string]time.Time{} // when it was nacked
 	var table demo.Table

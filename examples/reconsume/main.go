@@ -16,6 +16,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
 
+const intro = `One message fails five times. Its delay levels are 1s, 2s and 3s; past the last level the last one repeats. After four
+retries (DLQPolicy.MaxDeliveries) the next failure makes it a dead letter. The broker delays retries by a clock that ticks once
+a second, so up to about a second of lateness is its own.
+
+retry   planned    actual      late   received from
+`
+
 func main() {
 	if err := run(); err != nil {
 		log.Fatal(err)
@@ -51,15 +58,18 @@ func run() error {
 
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	fmt.Println("delivery   after    RECONSUMETIMES   DELAY_TIME   received from")
-	last := time.Now()
-	for delivery := 1; delivery <= 5; delivery++ {
+	fmt.Print(intro)
+	var failed, due time.Time // of the delivery before
+	for n := range 5 {
 		msg, err := consumer.Receive(ctx)
 		if err != nil {
 			return err
 		}
-		show(delivery, time.Since(last), msg)
-		last = time.Now()
+		now := time.Now()
+		if err := show(n, failed, due, now, msg.Topic()); err != nil {
+			return err
+		}
+		failed, due = now, now.Add(levels.Next(uint32(n)))
 		if err := consumer.ReconsumeLaterNext(ctx, msg); err != nil { // still ours: nack it, or try again
 			return err
 		}
@@ -83,16 +93,20 @@ func readDeadLetter(ctx context.Context, client pulsar.Client, topic string) err
 	if msg.Properties()["RECONSUMETIMES"] != "5" {
 		return errors.New("want RECONSUMETIMES 5")
 	}
+	fmt.Println("OK: four retries, none before its time, and then a dead letter.")
 	return dead.Ack(msg)
 }
 
-func show(delivery int, after time.Duration, msg pulsar.Message) {
-	dash := func(s string) string {
-		if s == "" {
-			return "-"
-		}
-		return s
+// show prints a delivery: when it was planned, and when it came.
+func show(retry int, failed, due, now time.Time, topic string) error {
+	if retry == 0 {
+		fmt.Printf("%5d %9s %9s %9s   %s\n", retry, "-", "-", "-", topic)
+		return nil
 	}
-	fmt.Printf("%8d %6.2fs %17s %12s   %s\n", delivery, after.Seconds(), dash(msg.Properties()["RECONSUMETIMES"]),
-		dash(msg.Properties()["DELAY_TIME"]), msg.Topic())
+	seconds := func(d time.Duration) string { return fmt.Sprintf("%.3fs", d.Seconds()) }
+	fmt.Printf("%5d %9s %9s %9s   %s\n", retry, seconds(due.Sub(failed)), seconds(now.Sub(failed)), seconds(now.Sub(due)), topic)
+	if now.Before(due) {
+		return fmt.Errorf("retry %d was early", retry)
+	}
+	return nil
 }

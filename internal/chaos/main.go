@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 	case len(chosen) == 0:
 		return fmt.Errorf("no fault %q for type %q; -list shows what there is", *fault, *kind)
 	case *soak == 0:
-		return try(ctx, chosen, func(i int) *trial {
+		return try(ctx, func(i int) *trial {
 			if i < len(chosen) {
 				return chosen[i]
 			}
@@ -91,7 +91,7 @@ func run(ctx context.Context) error {
 	}
 	fmt.Fprintf(os.Stderr, "-seed %d\n", *seed)
 	random, end := rand.New(rand.NewPCG(*seed, 0)), time.Now().Add(*soak)
-	return try(ctx, chosen, func(int) *trial {
+	return try(ctx, func(int) *trial {
 		if time.Now().After(end) {
 			return nil
 		}
@@ -101,7 +101,7 @@ func run(ctx context.Context) error {
 }
 
 // try makes trials until next has no more, and prints a row for each.
-func try(ctx context.Context, all []*trial, next func(i int) *trial) error {
+func try(ctx context.Context, next func(i int) *trial) error {
 	broker, err := startBroker(ctx)
 	if err != nil {
 		return err

@@ -110,7 +110,7 @@ func allDue(n int, delay func(int) time.Duration) (took time.Duration, blocked [
 	}, false)
 	defer q.Close()
 	for i := range n {
-		q.Put(benchKey{uint32(i), 0}, delay(i)/time.Duration(time.Hour/time.Millisecond))
+		q.Put(benchKey{uint32(i), 0}, delay(i)/(time.Hour/time.Millisecond))
 	}
 	time.Sleep(600 * time.Millisecond) // the longest of the delays
 	begin := time.Now()

@@ -75,7 +75,7 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 	return true
 }
 
-// Restart begins the delay of key anew and reports whether key was there.
+// Restart restarts the delay of key and reports whether key was there.
 func (q *Queue[K]) Restart(key K) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

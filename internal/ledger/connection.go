@@ -57,7 +57,7 @@ func (l *Ledger) Connected() {
 	defer l.mu.Unlock()
 	l.table.lost = false
 	for _, s := range l.table.streams {
-		s.log.lost = false
+		s.log.lost = s.inactive
 	}
 }
 
@@ -76,18 +76,27 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	return more
 }
 
-// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched
-// and is another's. Should one of them be this consumer's all the same, it is asked for afterwards.
+// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was
+// prefetched and is another's. If one of them still belongs to this consumer, it is requested afterwards.
 func (l *Ledger) Activate(topic string, active bool) {
 	var a ask
 	l.mu.Lock()
 	l.withdraw()
-	if s := l.table.streams[topic]; s != nil {
-		if s.inactive = !active; s.inactive {
-			l.drop(s)
-		} else if s.missed != nil {
+	s := l.table.streams[topic]
+	if s == nil && !active { // nothing of what was prefetched was taken yet
+		s = l.table.stream(topic, nil)
+	}
+	switch {
+	case s == nil:
+	case !active:
+		s.inactive, s.log.lost = true, true // batches that were settled in part come again
+		l.drop(s)
+	default:
+		s.inactive = false
+		l.table.comesAgain(s)
+		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
-			s.missed, s.log.emptied, s.log.asking = nil, 0, l.asking()
+			s.missed, s.log.asking = nil, l.asking()
 			l.unsent(s)
 		}
 	}

@@ -183,5 +183,6 @@ func (l *Ledger) untrack(ref Ref, r *record) {
 		if r.flags.has(timed) {
 			l.timeouts.Untrack(uint64(ref))
 		}
+	default: // no deadline runs
 	}
 }

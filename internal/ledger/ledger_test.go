@@ -114,6 +114,17 @@ func TestAStreamThatBeginsWhileItsConnectionIsLost(t *testing.T) {
 	}
 }
 
+// Likewise of a partition that another consumer got before anything of it was taken here.
+func TestAStreamThatBeginsInactive(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.Activate("t", false)
+		x.verdict(ledger.Drop, 1)
+		x.Activate("t", true)
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+	})
+}
+
 // What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What
 // was settled just before may have been lost.
 func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {

@@ -120,11 +120,17 @@ func (t *table) repeats(s *stream) {
 // acknowledged of late.
 func (t *table) disconnected(s *stream) {
 	l := &s.log
-	l.lost, l.emptied = true, 0
-	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
-	l.safe = l.sure
+	t.comesAgain(s)
+	l.lost, l.safe = true, l.sure
 	s.run = run{last: s.run.last, index: s.run.index}
 	s.inactive, s.missed = false, nil // nobody knows
+}
+
+// comesAgain notes that the broker sends everything again that it has no acknowledgement of.
+func (t *table) comesAgain(s *stream) {
+	l := &s.log
+	l.lost, l.emptied = false, 0
+	l.again = l.taken + 2*t.queue(s) + uint64(s.unsettled+l.n)
 }
 
 // received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement

@@ -61,6 +61,7 @@ func (l *Ledger) delaysOver(keys []uint64) {
 			asks = append(asks, l.ask(ref, e, r))
 		case settling:
 			r.flags |= overdue
+		default: // it moved on since
 		}
 	}
 	l.mu.Unlock()
@@ -92,6 +93,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 			asks = append(asks, l.over(ref, e, r))
 		case settling:
 			r.flags |= overdue
+		default: // it moved on since
 		}
 	}
 	l.unlock()

@@ -46,7 +46,7 @@ func batchPartialAcks(s *script) {
 	a.redeliver(1, id)
 	a.drain()
 	s.stats("two acknowledged")
-	a.ack(1, id.keep(0b11011, 5)) // its count starts anew
+	a.ack(1, id.keep(0b11011, 5)) // its count starts again
 	a.redeliver(1, id)
 	a.drain()
 	a.redeliver(1, id)

@@ -6,7 +6,7 @@
 //
 //	make fidelity                                          both brokers, side by side, for Pulsar 3.0, 4.0 and 4.2
 //	eval "$(scripts/pulsar start)"; go test ./test/fidelity            one real broker
-//	eval "$(scripts/pulsar start)"; go test ./test/fidelity -update    write its traces anew
+//	eval "$(scripts/pulsar start)"; go test ./test/fidelity -update    rewrite its traces
 //
 // A scenario is for a broker with or without batch-index acknowledgement (PULSAR_CONF_acknowledgmentAtBatchIndexLevelEnabled): a real
 // one plays only those that are for it.

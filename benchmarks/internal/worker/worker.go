@@ -35,6 +35,7 @@ type Task struct {
 	Topic        string `json:"topic"`
 	Messages     int    `json:"messages"`
 	Redeliveries int    `json:"redeliveries,omitempty"` // of each message
+	Subscription string `json:"subscription,omitempty"` // type; Shared if ""
 	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
 
 	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout this is its backoff, none if minMs is 0.
@@ -128,6 +129,9 @@ func (w *worker) subscribe() (pulsar.Consumer, error) {
 		Topic: w.Topic, SubscriptionName: "benchmark", Type: pulsar.Shared,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 	}
+	if w.Subscription != "" {
+		opts.Type = types[w.Subscription]
+	}
 	if w.Program == "go" {
 		if w.MinMs > 0 {
 			opts.NackBackoffPolicy = backoff.Func(w.delay)
@@ -154,6 +158,10 @@ func (w *worker) subscribe() (pulsar.Consumer, error) {
 		options = append(options, redelivery.WithNackRedeliveryBackoff(backoff.Func(w.delay)))
 	}
 	return redelivery.Subscribe(w.client, opts, options...)
+}
+
+var types = map[string]pulsar.SubscriptionType{
+	"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Key_Shared": pulsar.KeyShared, "Shared": pulsar.Shared,
 }
 
 // delay is the policy of the task.

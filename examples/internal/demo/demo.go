@@ -64,7 +64,7 @@ func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	fmt.Printf("%-10s %10d %8.0fms %8.1fms %7.1fms  %s\n", name, redelivery, ms(due.Sub(from)), ms(now.Sub(from)), ms(late), bar(late))
 }
 
-// Summary prints how late the redeliveries were. It returns an error if one was early.
+// Summary prints how late the redeliveries were, and a verdict. It returns an error if one was early.
 func (t *Table) Summary() error {
 	if len(t.late) == 0 {
 		return fmt.Errorf("no message was redelivered")
@@ -77,6 +77,7 @@ func (t *Table) Summary() error {
 	if early > 0 {
 		return fmt.Errorf("%d redeliveries were early", early)
 	}
+	fmt.Println("OK: every failed message came back, as often as it failed and never before its time.")
 	return nil
 }
 

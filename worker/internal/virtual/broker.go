@@ -185,6 +185,7 @@ func (b *Broker) deliver(n int) {
 				}
 			}
 		}
+	default: // the first one is active
 	}
 	b.consumers[of].send(n)
 }

@@ -1,0 +1,35 @@
+// First is the README's program: it handles the messages of a topic, and a message that failed comes back later each time.
+package main
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+func main() {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://localhost:6650"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	consumer, err := redelivery.Subscribe(client,
+		pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared},
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute}))
+	if err != nil {
+		log.Fatal(err)
+	}
+	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
+		log.Printf("order %s, redelivery %d", msg.Payload(), msg.RedeliveryCount())
+		return nil // acknowledges the message; after an error it comes back in 1s, then 2s, 4s … 10m
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	log.Fatal(w.Run(context.Background()))
+}
