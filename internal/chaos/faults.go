@@ -58,7 +58,7 @@ var faults = []fault{
 		}},
 	{name: "unloads", what: "the topic is unloaded every second, ten times",
 		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
-			return t.broker.rest(ctx, "PUT", t.work.Topic+"/unload", nil, nil)
+			return patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", t.work.Topic+"/unload", nil, nil) })
 		})},
 	{name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {

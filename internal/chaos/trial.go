@@ -111,10 +111,10 @@ func (t *trial) send(ctx context.Context) error {
 	return nil
 }
 
-// patiently makes a topic. A broker that was killed and started again refuses that now and then, for a while.
-func patiently(ctx context.Context, makeTopic func() error) (err error) {
+// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a while.
+func patiently(ctx context.Context, do func() error) (err error) {
 	for range 20 {
-		if err = makeTopic(); err == nil || ctx.Err() != nil {
+		if err = do(); err == nil || ctx.Err() != nil {
 			return err
 		}
 		sleep(ctx, time.Second)

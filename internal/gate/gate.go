@@ -15,7 +15,7 @@ type Gate struct {
 const shut = 1 << 62
 
 // New returns an open gate.
-func New() *Gate { return &Gate{idle: make(chan struct{})} }
+func New() *Gate { return &Gate{idle: make(chan struct{}, 1)} }
 
 // Enter begins a call, and reports false if the gate is shut. After true, Leave must follow.
 func (g *Gate) Enter() bool {
@@ -31,7 +31,7 @@ func (g *Gate) Leave() {
 	if g.calls.Add(-1) == shut {
 		select {
 		case g.idle <- struct{}{}:
-		default: // nobody waits
+		default: // it is told already
 		}
 	}
 }

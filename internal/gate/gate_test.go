@@ -42,3 +42,16 @@ func TestGate(t *testing.T) {
 		})
 	}
 }
+
+// The last call may leave between a look at the count and the wait for it.
+func TestNoWakeUpIsLost(t *testing.T) {
+	for range 20_000 {
+		g := gate.New()
+		require.True(t, g.Enter())
+		g.Shut()
+		go g.Leave()
+		begin := time.Now()
+		g.Wait(10 * time.Second)
+		require.Less(t, time.Since(begin), 9*time.Second)
+	}
+}
