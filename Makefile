@@ -21,7 +21,7 @@ test-broker: ## run the tests against a real broker, started for them
 # UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
 .PHONY: test-upstream
 test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one, for each night (15 minutes)
-	eval "$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 scripts/pulsar start)" && \
+	broker=$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 scripts/pulsar start) && eval "$$broker" && \
 		go run ./test/upstream -upstream '$(UPSTREAM)'; status=$$?; PULSAR_NAME=upstream scripts/pulsar stop; exit $$status
 
 .PHONY: test-upstream-main

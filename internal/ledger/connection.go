@@ -13,9 +13,12 @@ func (l *Ledger) Disconnected(told bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.table.lost = l.table.lost || told
-	l.withdraw()
 	for _, s := range l.table.streams {
 		l.table.disconnected(s)
+		l.drop(s)
+	}
+	l.withdraw()
+	for _, s := range l.table.streams {
 		l.drop(s)
 	}
 }
@@ -81,7 +84,6 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 func (l *Ledger) Activate(topic string, active bool) {
 	var a ask
 	l.mu.Lock()
-	l.withdraw()
 	s := l.table.streams[topic]
 	if s == nil && !active { // nothing of what was prefetched was taken yet
 		s = l.table.stream(topic, nil)
@@ -90,6 +92,8 @@ func (l *Ledger) Activate(topic string, active bool) {
 	case s == nil:
 	case !active:
 		s.inactive, s.log.lost = true, true // batches that were settled in part come again
+		l.drop(s)
+		l.withdraw() // what the feeder offers next is none of these
 		l.drop(s)
 	default:
 		s.inactive = false

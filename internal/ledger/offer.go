@@ -13,7 +13,14 @@ type offer struct {
 func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
+	_, r := l.table.at(d.Ref)
+	if !l.isCurrent(r, d) {
+		return nil, false
+	}
+	if r.flags.has(doubtful) { // since the feeder got it
+		r.flags |= postponed
+		l.table.move(d.Ref, r, due)
+		l.nacks.TrackFor(uint64(d.Ref), l.patience())
 		return nil, false
 	}
 	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}

@@ -140,7 +140,7 @@ func (p modelPanic) Error() string { return fmt.Sprintf("model: a callback panic
 func (r *modelRun) allowed(what string, err error) {
 	switch {
 	case err == nil, errors.As(err, new(modelPanic)), r.isClosed():
-	case strings.Contains(err.Error(), "want a message's of pulsar-client-go"): // the Consumer has forgotten it, and the model's ids are none
+	case isForgotten(err):
 	case r.cfg.Response && (errors.Is(err, errModelAck) || errors.Is(err, errModelConnection)):
 	default:
 		r.w.fail("%v: %v", what, err)
@@ -254,7 +254,7 @@ func (r *modelRun) nack(m *modelExpected) {
 		defer r.done()
 		switch kind {
 		case 0:
-			if err := r.c.NackWithDelay(msg, delay); err != nil {
+			if err := r.c.NackWithDelay(msg, delay); err != nil && !isForgotten(err) {
 				r.w.fail("NackWithDelay: %v", err)
 			}
 		case 1:
@@ -319,3 +319,7 @@ func (r *modelRun) inProgress(m *modelExpected) {
 		}
 	}()
 }
+
+// isForgotten tells whether the Consumer does not know a message any more. It would ask the broker for it, if the model's ids were
+// pulsar-client-go's.
+func isForgotten(err error) bool { return strings.Contains(err.Error(), "want a message's of pulsar-client-go") }

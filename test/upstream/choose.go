@@ -20,17 +20,17 @@ type facts struct {
 	calls                                                                 []string
 }
 
-func (a *facts) add(b facts) {
-	a.subscribes = a.subscribes || b.subscribes
-	a.docker = a.docker || b.docker
-	a.transactions = a.transactions || b.transactions
-	a.internals = a.internals || b.internals
-	a.quotas = a.quotas || b.quotas
-	a.keyShared = a.keyShared || b.keyShared
-	a.skips = a.skips || b.skips
+func (f *facts) add(g facts) {
+	f.subscribes = f.subscribes || g.subscribes
+	f.docker = f.docker || g.docker
+	f.transactions = f.transactions || g.transactions
+	f.internals = f.internals || g.internals
+	f.quotas = f.quotas || g.quotas
+	f.keyShared = f.keyShared || g.keyShared
+	f.skips = f.skips || g.skips
 }
 
-func (f facts) leftOut() string {
+func (f *facts) leftOut() string {
 	switch {
 	case f.skips:
 		return "skips itself"
