@@ -138,7 +138,7 @@ func (c config) todo() ([]work, error) {
 	}
 	var todo []work
 	all := append(works(size), costs(size)...)
-	for _, name := range strings.Split(c.works, ",") {
+	for name := range strings.SplitSeq(c.works, ",") {
 		n := len(todo)
 		for _, w := range all {
 			if name != "" && strings.HasPrefix(w.name, name) {

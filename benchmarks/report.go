@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// summarise adds the figures that follow from others.
-func summarise(r *result) {
+// summarize adds the figures that follow from others.
+func summarize(r *result) {
 	f := r.Figures
 	f["messages"] = float64(r.Task.Messages)
 	if bytes, ok := f["heapBytes"]; ok {
@@ -109,15 +109,16 @@ func (rep *report) write(done []work, out, docs string) error {
 // facts says where and with what the run was made.
 func (rep *report) facts() string {
 	m := rep.Machine
-	text := fmt.Sprintf("Measured %s on %d cores (%s, %s) that the broker shares, load %s before; %s.", m.When.Format(time.DateOnly),
+	var text strings.Builder
+	fmt.Fprintf(&text, "Measured %s on %d cores (%s, %s) that the broker shares, load %s before; %s.", m.When.Format(time.DateOnly),
 		m.Cores, m.CPU, m.System, m.Load, strings.Join(m.Versions, ", "))
 	if rep.Quick {
-		text += " A quick run: sizes are smaller than usual."
+		text.WriteString(" A quick run: sizes are smaller than usual.")
 	}
 	for _, line := range rep.Left {
-		text += " Left out: " + line + "."
+		text.WriteString(" Left out: " + line + ".")
 	}
-	return text + "\n\n"
+	return text.String() + "\n\n"
 }
 
 // section is a work's part of the report: a heading, what was done, its table and its picture.

@@ -95,7 +95,7 @@ func (r *runner) run(ctx context.Context, w work) []result {
 			continue
 		}
 		results[i].Figures, results[i].Samples = median(reports[i])
-		summarise(&results[i])
+		summarize(&results[i])
 	}
 	return results
 }

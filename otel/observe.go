@@ -42,6 +42,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 		}
 	case redelivery.Nacked, redelivery.TimedOut:
 		return // nothing is sent for it now
+	case redelivery.Acked:
 	}
 	if e.Err != nil {
 		attrs = append(attrs, semconv.ErrorType(e.Err))
