@@ -46,8 +46,8 @@ func (f *facts) leftOut() string {
 	return ""
 }
 
-// tests returns those that subscribe.
-func (s *suite) tests() []test {
+// tests returns those that subscribe, or all.
+func (s *suite) tests(everything bool) []test {
 	functions := map[string]facts{}
 	for _, f := range s.files {
 		for _, d := range f.ast.Decls {
@@ -63,7 +63,7 @@ func (s *suite) tests() []test {
 		}
 		all := facts{}
 		collect(name, functions, map[string]bool{}, &all)
-		if all.subscribes {
+		if all.subscribes || everything {
 			tests = append(tests, test{name, all.leftOut(), all.keyShared})
 		}
 	}

@@ -33,6 +33,7 @@ func main() {
 	quick := flag.Bool("quick", false, "run a test plain only where it fails wrapped")
 	parallel := flag.Int("parallel", 2, "tests at a time")
 	on := flag.String("on", "", "only this broker: pulsartest or pulsar")
+	all := flag.Bool("all", false, "also tests that do not subscribe: they show how much of a broker pulsartest is")
 	list := flag.Bool("list", false, "only list the tests that subscribe, and why some are left out")
 	out := flag.String("out", "", "file for the table; standard output if empty")
 	flag.Parse()
@@ -40,7 +41,7 @@ func main() {
 	defer stop()
 	only, err := regexp.Compile(*run)
 	if err == nil {
-		err = compare(ctx, options{version: *version, only: only, quick: *quick, parallel: *parallel, on: *on, list: *list, out: *out})
+		err = compare(ctx, options{version: *version, only: only, quick: *quick, parallel: *parallel, on: *on, list: *list, all: *all, out: *out})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "upstream:", err)
@@ -49,11 +50,11 @@ func main() {
 }
 
 type options struct {
-	version     string
-	only        *regexp.Regexp
-	quick, list bool
-	parallel    int
-	on, out     string
+	version          string
+	only             *regexp.Regexp
+	quick, list, all bool
+	parallel         int
+	on, out          string
 }
 
 func compare(ctx context.Context, o options) error {
@@ -67,7 +68,7 @@ func compare(ctx context.Context, o options) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	tests, err := prepare(src, dir)
+	tests, err := prepare(src, dir, o.all)
 	if err != nil {
 		return err
 	}

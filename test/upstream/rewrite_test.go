@@ -75,7 +75,7 @@ func TestAsks(t *testing.T)        { helper(t); _, ok := c.(*zeroQueueConsumer) 
 func TestReaches(t *testing.T)     { helper(t); pc := c.(*consumer).consumers[0] }
 func TestQuota(t *testing.T)       { helper(t); put("/admin/v2/namespaces/public/default/backlogQuota") }
 func TestMain(m *testing.M)        { helper(nil) }
-`).tests()
+`).tests(false)
 	left := map[string]string{}
 	for _, x := range tests {
 		left[x.name] = x.leftOut

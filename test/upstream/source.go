@@ -70,8 +70,8 @@ func explain(err error) error {
 	return err
 }
 
-// prepare copies what the tests need of a module, rewrites it, and returns the tests that subscribe.
-func prepare(src module, dir string) ([]test, error) {
+// prepare copies what the tests need of a module, rewrites it, and returns the tests that subscribe, or all.
+func prepare(src module, dir string, everything bool) ([]test, error) {
 	for _, folder := range []string{"oauth2", "pulsar", "pulsaradmin", "integration-tests"} {
 		if err := copyTree(filepath.Join(src.Dir, folder), filepath.Join(dir, folder)); err != nil {
 			return nil, err
@@ -100,7 +100,7 @@ func prepare(src module, dir string) ([]test, error) {
 			return nil, err
 		}
 	}
-	return suite.tests(), writeModule(src, dir)
+	return suite.tests(everything), writeModule(src, dir)
 }
 
 // copyTree copies a folder; the files of the module cache are read-only, those of the copy are not.
