@@ -27,7 +27,7 @@ func snippetOfWorker(ctx context.Context, consumer *redelivery.Consumer) error {
 		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
 			return worker.Permanent(err) // a dead letter now: it would not parse the next time either
 		}
-		return serve(ctx, o) // nil acknowledges; an error nacks, and the last delivery's error makes a dead letter
+		return serve(ctx, o) // nil acknowledges; an error nacks, or makes a dead letter on the last delivery
 	}, worker.WithConcurrency(8), worker.WithTimeout(time.Minute))
 	if err != nil {
 		return err

@@ -11,7 +11,7 @@
 //		})
 //	}
 //
-// The file service_test.go tests a whole service that way. The broker keeps everything in memory, for as long as it runs, and is built for
+// Outside of tests [Start] starts one, and [Server.Close] stops it. The file service_test.go tests a whole service that way. The broker keeps everything in memory, for as long as it runs, and is built for
 // fidelity in what applications see, not for load.
 //
 // # What it does
