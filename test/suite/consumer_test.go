@@ -29,6 +29,7 @@ import (
 
 func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "24") // tests against a broker mostly wait
+	slog.SetLogLoggerLevel(slog.LevelWarn)
 	if os.Getenv(leaking) != "" {
 		os.Exit(m.Run())
 	}
