@@ -31,7 +31,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	}
 	return Delivery{
 		RedeliveryCount: d.Count,
-		Last:            c.publisher.isLast(d),
+		Last:            c.ledger.IsLast(d.Count),
 		NackDelay:       max(0, c.delay(c.settings.nackBackoff, d.Count)),
 		AckDeadline:     c.ledger.AckDeadline(d),
 	}, nil

@@ -78,7 +78,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 	if d.Message = nil; msg != nil {
 		d.Message = original(msg)
 	}
-	if msg != nil && c.publisher.isLast(d) {
+	if msg != nil && c.ledger.IsLast(d.Count) {
 		c.giveUp(d, ledger.Leaving, reason)
 		return nil
 	}

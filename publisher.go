@@ -47,11 +47,6 @@ func (x *publisher) isRetry(msg pulsar.Message) bool {
 	return x.retryTopic != "" && strings.HasPrefix(msg.Topic(), x.retryTopic) && reconsume.BaseTopic(msg.Topic()) == x.retryTopic
 }
 
-// isLast reports whether the application has a message for the last time.
-func (x *publisher) isLast(d ledger.Delivery) bool {
-	return x.maxDeliveries > 0 && uint64(d.Count)+1 >= uint64(x.maxDeliveries)
-}
-
 // givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
 // handed out whatever the broker counts, since that counts its siblings, and they may have been acknowledged.
 func (x *publisher) givesUp(d ledger.Delivery) bool {

@@ -81,7 +81,7 @@ func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		l.mu.Unlock()
 		return s, false, false
 	}
-	s = Settling{Consumer: e.stream().consumer, Topic: e.stream().topic, ID: r.id, Attempts: attempts(r), Since: l.since(ref, e)}
+	s = l.settlingOf(ref, e, r)
 	l.waitsFor(ref, e, delay, Nacked)
 	if r.flags.has(timed) {
 		l.timeouts.Untrack(uint64(ref))
@@ -120,14 +120,14 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	r.flags |= timed
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
 	l.timesOut(d.Ref, e, timeout)
-	if l.isLast(r) {
+	if l.IsLast(r.count) {
 		l.table.keep(d.Ref, e, d.Message, false)
 	}
 }
 
-// isLast reports whether a message is given up when the application does not settle it this time.
-func (l *Ledger) isLast(r *record) bool {
-	return l.o.MaxDeliveries > 0 && uint64(r.count)+1 >= uint64(l.o.MaxDeliveries)
+// IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
+func (l *Ledger) IsLast(count uint32) bool {
+	return l.o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(l.o.MaxDeliveries)
 }
 
 // Touch restarts the ack timeout of a message, and reports whether the application has it.

@@ -131,8 +131,7 @@ func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
 	if l.o.Calls.TimedOut == nil {
 		return
 	}
-	l.reports = append(l.reports, Settling{Ref: ref, Consumer: e.stream().consumer, Topic: e.stream().topic,
-		ID: l.table.newest(ref, r), Attempts: attempts(r), Since: l.since(ref, e)})
+	l.reports = append(l.reports, l.settlingOf(ref, e, r))
 	l.waitsFor(ref, e, 0, TimedOut)
 }
 
@@ -149,6 +148,9 @@ func (l *Ledger) unlock() {
 // oldest returns for how long the message has waited that waits longest. The caller holds mu.
 func (l *Ledger) oldest() (longest time.Duration) {
 	t := &l.table
+	if !l.o.Observed {
+		return 0
+	}
 	if t.states[waiting]+t.states[due]+t.states[ready] == 0 {
 		if t.states[held]+t.states[settling] == 0 {
 			t.times = nil // so that it is no larger than need be for ever

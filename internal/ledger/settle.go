@@ -101,16 +101,21 @@ func (l *Ledger) begin(ref Ref, r *record) Settling {
 	r.before = r.state
 	l.table.move(ref, r, settling)
 	item := l.table.entries.At(ref.slot())
+	s := l.settlingOf(ref, &item.Value, r)
+	s.entry, s.epoch = item.Key, l.epoch
+	return s
+}
+
+// settlingOf is what there is to say of a message. The caller holds mu.
+func (l *Ledger) settlingOf(ref Ref, e *entry, r *record) Settling {
 	return Settling{
 		Ref:      ref,
-		Consumer: item.Value.stream().consumer,
+		Consumer: e.stream().consumer,
 		ID:       l.table.newest(ref, r),
 		Count:    r.count,
 		Attempts: attempts(r),
-		Topic:    item.Value.stream().topic,
-		Since:    l.since(ref, &item.Value),
-		entry:    item.Key,
-		epoch:    l.epoch,
+		Topic:    e.stream().topic,
+		Since:    l.since(ref, e),
 	}
 }
 
@@ -230,8 +235,7 @@ func (l *Ledger) SettleTo(n Name) (settled []Settling) {
 						delete(l.settling, ref)
 					}
 					if l.o.Observed {
-						settled = append(settled, Settling{Consumer: s.consumer, Topic: s.topic, ID: r.id,
-							Attempts: attempts(r), Since: l.since(ref, e)})
+						settled = append(settled, l.settlingOf(ref, e, r))
 					}
 					l.settled(ref, e, r)
 				}

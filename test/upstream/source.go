@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -73,7 +72,8 @@ func explain(err error) error {
 // prepare copies what the tests need of a module, rewrites it, and returns the tests that subscribe, or all.
 func prepare(src module, dir string, everything bool) ([]test, error) {
 	for _, folder := range []string{"oauth2", "pulsar", "pulsaradmin", "integration-tests"} {
-		if err := copyTree(filepath.Join(src.Dir, folder), filepath.Join(dir, folder)); err != nil {
+		// The copy is writable, unlike the module cache.
+		if err := os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(src.Dir, folder))); err != nil {
 			return nil, err
 		}
 	}
@@ -101,27 +101,6 @@ func prepare(src module, dir string, everything bool) ([]test, error) {
 		}
 	}
 	return suite.tests(everything), writeModule(src, dir)
-}
-
-// copyTree copies a folder; the files of the module cache are read-only, those of the copy are not.
-func copyTree(from, to string) error {
-	return filepath.WalkDir(from, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		rel, err := filepath.Rel(from, path)
-		if err != nil {
-			return err
-		}
-		if entry.IsDir() {
-			return os.MkdirAll(filepath.Join(to, rel), 0o755)
-		}
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(filepath.Join(to, rel), text, 0o644)
-	})
 }
 
 // writeModule makes the copy a main module, of which this library, as it is in the working folder, is a dependency.

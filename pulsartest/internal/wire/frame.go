@@ -138,10 +138,3 @@ func Join(metadata *Metadata, payload []byte) []byte {
 	binary.BigEndian.PutUint32(data[2:], crc32.Checksum(data[6:], castagnoli))
 	return data
 }
-
-// AppendBatched appends a message of a batch to the batch's payload.
-func AppendBatched(out []byte, metadata *BatchMetadata, payload []byte) []byte {
-	meta := marshal(nil, metadata)
-	out = binary.BigEndian.AppendUint32(out, uint32(len(meta)))
-	return append(append(out, meta...), payload...)
-}
