@@ -19,12 +19,13 @@ type message struct {
 	pulsar.Message
 	id      pulsar.MessageID
 	payload []byte
+	count   uint32
 }
 
 func (m message) ID() pulsar.MessageID    { return m.id }
 func (m message) Topic() string           { return "t" }
 func (m message) Payload() []byte         { return m.payload }
-func (m message) RedeliveryCount() uint32 { return 0 }
+func (m message) RedeliveryCount() uint32 { return m.count }
 
 type consumer struct{ pulsar.Consumer }
 
@@ -199,5 +200,51 @@ func BenchmarkLedger(b *testing.B) {
 		}
 		s, _, _ := l.Settle(ctx, ctx, ledger.Name{ID: ids[n%len(ids)]})
 		l.Settled(s, nil)
+	}
+}
+
+// What was asked for in vain is another consumer's. When it comes here again the broker's count is the only one that is known, and it
+// is asked for again: that was not so of a message of a batch.
+func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
+	for name, again := range map[string]func(*x, pulsar.MessageID) uint32{
+		"comes again": func(x *x, id pulsar.MessageID) uint32 {
+			d, v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id, count: 7}}, ledger.Retry{})
+			require.Equal(x, ledger.Deliver, v)
+			return d.Count
+		},
+		"is nacked by its id": func(x *x, id pulsar.MessageID) uint32 {
+			x.Adopt(ledger.Name{ID: id}, x.child, 7)
+			d, _, _ := x.Find(ledger.Name{ID: id})
+			return d.Count
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := func(o *ledger.Options) { o.Rewinds, o.KeepSingles, o.KeepBatches = false, false, false }
+			run(t, shared, func(x *x) {
+				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
+				for _, id := range []pulsar.MessageID{first, second} {
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{})
+				}
+				s, _, _ := x.Settle(context.Background(), context.Background(), ledger.Name{ID: first})
+				require.Nil(t, x.Settled(s, nil))
+				d, _, _ := x.Find(ledger.Name{ID: second})
+				x.Nack(d, time.Second, nil, ledger.Failed)
+				for range 4 {
+					time.Sleep(10 * time.Second)
+					x.Idle()
+				}
+				synctest.Wait()
+				require.Len(t, x.asked, 2)
+				_, _, known := x.Find(ledger.Name{ID: second})
+				require.False(t, known)
+
+				require.EqualValues(t, 7, again(x, second))
+				d, _, _ = x.Find(ledger.Name{ID: second})
+				x.Nack(d, time.Second, nil, ledger.Failed)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Len(t, x.asked, 3)
+			})
+		})
 	}
 }

@@ -167,5 +167,6 @@ func (t *table) idle(s *stream) {
 		return
 	}
 	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
+	s.run.again = false
 	t.prune(s)
 }

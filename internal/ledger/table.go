@@ -132,6 +132,9 @@ func (t *table) enter(ref Ref, e *entry, id pulsar.MessageID, count uint32) *rec
 		e.batch.seen++
 	}
 	s.unsettled++
+	if len(t.asked) > 0 {
+		delete(t.asked, ref.slot()) // of a message that was given up waiting for
+	}
 	r := e.at(ref.index())
 	*r = record{count: count, flags: r.flags & (logged | repeated)}
 	t.hand(ref, r, id)

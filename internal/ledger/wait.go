@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -85,7 +86,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 		switch r.state {
 		case held:
 			r.flags &^= timed
-			if l.table.shelf.has(ref) && l.isLast(r) {
+			if l.table.shelf.has(ref) && l.IsLast(r.count) {
 				last = append(last, Delivery{e.stream().consumer, l.table.drop(ref, e), ref, r.count, r.hand, false, r.id})
 				continue
 			}
@@ -159,6 +160,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
 	case last.tries > tries, last.tries > 0 && r.flags.has(doubtful):
+		if e.isBatch() {
+			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
+		}
 		t.forget(ref, e, r)
 		return a
 	default:

@@ -98,16 +98,33 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 						}
 						for which := range seen { // a third is acknowledged after all
 							if len(acked) < n/rounds*int(round+1) {
-								require.NoError(t, c.Ack(last[which]))
+								b.acks(c, last[which])
 								acked[which] = true
 							}
 						}
 						b.unload(topic)
 					}
 					nothing(t, c, delay+time.Second)
+					if s := b.stats(topic, 0); s.Backlog > 0 && s.Unacked == 0 {
+						// A busy broker may hold an entry of which it lost the acknowledgement, and not send it.
+						t.Logf("unloaded once more: %+v", s)
+						b.unload(topic)
+						nothing(t, c, delay+time.Second)
+					}
 					b.settles(topic, 0)
 				})
 			}
 		}
 	}
+}
+
+// acks acknowledges a message at a broker that was just unloading its topic: a busy one may leave an acknowledgement without an answer.
+func (b *broker) acks(c *redelivery.Consumer, msg pulsar.Message) {
+	b.t.Helper()
+	err := c.Ack(msg)
+	for tries := 0; err != nil && tries < 2; tries++ {
+		b.t.Logf("Ack of %s: %v", name(msg), err)
+		err = c.Ack(msg)
+	}
+	require.NoError(b.t, err)
 }

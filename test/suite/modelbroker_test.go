@@ -65,6 +65,7 @@ type modelProgress struct {
 	asked    time.Time // when it was last requested
 	otherGot bool      // since it was last sent to our consumer
 	otherDid bool      // acknowledged it
+	recounts bool      // it was asked for and given up waiting for, so that its count may begin again
 	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
 }
 

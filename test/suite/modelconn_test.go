@@ -23,6 +23,12 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	p.state = dead
 	p.epoch++
 	p.sub.disconnect()
+	for _, other := range p.cons.parts { // nobody says which topic the connection was of
+		for _, e := range other.sub.entries {
+			starved := e.again && time.Since(e.asked) > time.Minute // others were sent all the time
+			e.recounts = e.recounts || starved || e.owner == others
+		}
+	}
 	p.w.at(time.Now().Add(detect), func() { p.reconnect(lookup) })
 }
 

@@ -148,7 +148,7 @@ func (s *modelSub) give(e *modelEntry) {
 			e.otherDid = true
 			s.finish(e)
 		case !s.rewinds():
-			e.owner, e.again, e.why = nobody, true, "since another consumer left it"
+			e.owner, e.again, e.why = nobody, true, modelLeft
 			e.count++
 		}
 		s.dispatch()

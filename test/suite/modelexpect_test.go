@@ -97,6 +97,12 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
+// modelLeft says why a message is sent that another consumer had.
+const modelLeft = "since another consumer left it"
+
+// modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another consumer's.
+const modelPatience = 6 * time.Second
+
 // modelOrigin is what the broker knows of a copy that was handed out.
 type modelOrigin struct {
 	copy     *modelCopy
@@ -104,6 +110,7 @@ type modelOrigin struct {
 	shared   bool      // another consumer had it meanwhile
 	another  bool      // another consumer has it, or has acknowledged it
 	told     time.Time // when the Consumer could know of that, if no copy has come since
+	givenUp  bool      // another consumer had it for so long that the Consumer forgot it
 	taken    time.Time
 	grabbed  time.Time
 	epoch    int
@@ -120,8 +127,10 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	defer r.w.mu.Unlock()
 	c := r.cons.copies[serial]
 	e, p := c.entry, c.part
-	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
+	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot || e.recounts, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
+	o.givenUp = c.why == modelLeft && c.sent.Sub(e.asked) > modelPatience
 	o.another = e.owner == others || e.otherDid
+	e.recounts = false
 	if o.taken.IsZero() { // the dispatcher has not got round to it yet
 		o.taken = time.Now()
 	}
@@ -155,7 +164,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.either {
+	if m.either || m.stand == modelSettled && o.givenUp && c.sent.Before(m.settled) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
