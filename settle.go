@@ -95,12 +95,15 @@ func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
 	}
 }
 
-// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged.
+// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged, and a panic
+// of an interceptor: others may wait for what else its caller settles.
 func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.MessageID) {
-	err := c.call(func() error { return consumer.AckID(id) })
-	if err != nil && c.life.ended.Err() == nil {
-		c.fail("acknowledging "+what, err, "message", id)
-	}
+	c.safely(func() {
+		err := c.call(func() error { return consumer.AckID(id) })
+		if err != nil && c.life.ended.Err() == nil {
+			c.fail("acknowledging "+what, err, "message", id)
+		}
+	})
 }
 
 // AckIDList acknowledges several messages, as Ack does each. The error may be a pulsar.AckError, which has the ids that were not
@@ -255,13 +258,20 @@ func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 }
 
 func (c *Consumer) ackCumulative(n ledger.Name) error {
-	consumer, newest := c.ledger.Newest(n)
-	if consumer == nil {
-		consumer = c.inner
-	}
 	began := c.begin()
-	if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
-		return err
+	var acked pulsar.MessageID
+	for {
+		consumer, newest := c.ledger.Newest(n)
+		if newest == acked {
+			break
+		}
+		if consumer == nil {
+			consumer = c.inner
+		}
+		if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
+			return err
+		}
+		acked = newest // of a batch that comes again meanwhile the newer delivery has to be acknowledged too
 	}
 	for _, s := range c.ledger.SettleTo(n) {
 		c.acked(began, n, nil, &s, nil)

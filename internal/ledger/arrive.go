@@ -19,6 +19,9 @@ type Delivery struct {
 	id pulsar.MessageID
 }
 
+// ID is what to acknowledge a message with that is to be swallowed.
+func (d Delivery) ID() pulsar.MessageID { return d.id }
+
 // Verdict says what to do with a message that arrived.
 type Verdict uint8
 
@@ -68,7 +71,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 		v = l.first(ref, e, cm, retry)
 	case acked:
 		l.repeated(e)
-		return d, Swallow
+		return Delivery{Consumer: cm.Consumer, id: l.toAck(ref, e, id, e.batch.acked)}, Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)

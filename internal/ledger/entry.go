@@ -50,6 +50,7 @@ const (
 	doubtful                    // it may be settled or another consumer's: only the broker can say
 	logged                      // of an entry: it is in its stream's log
 	repeated                    // of an entry: it was delivered more than once
+	refused                     // of an entry: an acknowledgement failed, which upstream does not send again
 )
 
 func (f flags) has(flag flags) bool { return f&flag != 0 }

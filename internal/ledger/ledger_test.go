@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -247,4 +248,24 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Upstream takes a message of a batch for acknowledged though the broker refused it, and does not send it again: the whole entry is
+// acknowledged then, when nothing of it is left.
+func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
+	run(t, nil, func(x *x) {
+		for i := range int32(3) {
+			x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: pulsar.NewMessageID(1, 1, i, 0)}}, ledger.Retry{})
+		}
+		for _, step := range []struct {
+			index int32
+			err   error
+			again pulsar.MessageID
+		}{
+			{0, nil, nil}, {1, errors.New("refused"), nil}, {2, nil, nil}, {1, nil, pulsar.NewMessageID(1, 1, -1, 0)},
+		} {
+			s, _ := x.TrySettle(ledger.Name{ID: pulsar.NewMessageID(1, 1, step.index, 0)})
+			require.Equal(t, step.again, x.Settled(s, step.err))
+		}
+	})
 }

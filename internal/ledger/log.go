@@ -168,5 +168,6 @@ func (t *table) idle(s *stream) {
 	}
 	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
 	s.run.again = false
+	t.follow(s, none)
 	t.prune(s)
 }

@@ -156,16 +156,28 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 	if newest != s.ID {
 		again = newest
 	}
-	if b := e.batch; l.o.IndexAcks && e.isBatch() && e.flags.has(repeated) && b.acked+1 == int32(len(b.records)) {
-		again = pulsar.NewMessageID(s.entry.ledger, s.entry.entry, -1, newest.PartitionIdx())
+	if whole := l.toAck(s.Ref, e, newest, e.batch.acked+1); whole != newest {
+		again = whole
 	}
 	l.settled(s.Ref, e, r)
 	return again
 }
 
+// toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for
+// just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
+// them. The caller holds mu.
+func (l *Ledger) toAck(ref Ref, e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
+	if !e.isBatch() || int(acked) < len(e.batch.records) || !e.flags.has(refused) && !(l.o.IndexAcks && e.flags.has(repeated)) {
+		return id
+	}
+	key := l.table.entries.At(ref.slot()).Key
+	return pulsar.NewMessageID(key.ledger, key.entry, -1, id.PartitionIdx())
+}
+
 // unsettle puts a message back to where it was before it was to be settled. The caller holds mu.
 func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
 	t := &l.table
+	e.flags |= refused
 	was := r.flags.has(overdue)
 	r.flags &^= overdue
 	t.move(ref, r, r.before)
@@ -191,7 +203,7 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	l.untrack(ref, r)
 	t.untime(ref, e)
 	t.drop(ref, e)
-	r.flags &= logged | repeated
+	r.flags &= logged | repeated | refused
 	t.move(ref, r, acked)
 	s.unsettled--
 	s.log.settled++

@@ -249,9 +249,15 @@ func (r *modelRun) nack(m *modelExpected) {
 	r.calls++
 	m.stand, m.waits, m.due = modelWaits, time.Now(), time.Now().Add(max(0, delay))
 	m.count++
+	m.nacking = true
 	msg, panics := m.msg, r.panics.Load()
 	go func() {
 		defer r.done()
+		defer func() {
+			r.mu.Lock()
+			m.nacking = false
+			r.mu.Unlock()
+		}()
 		switch kind {
 		case 0:
 			if err := r.c.NackWithDelay(msg, delay); err != nil && !isForgotten(err) {
@@ -304,8 +310,11 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	}
 	held := m.stand == modelHeld
 	r.mu.Lock()
+	defer r.mu.Unlock()
+	if m.nacking { // a policy may take its time, and nobody knows who has it meanwhile
+		return
+	}
 	r.calls++
-	r.mu.Unlock()
 	go func() {
 		defer r.done()
 		err := r.c.InProgress(m.msg)

@@ -65,6 +65,7 @@ type modelProgress struct {
 	asked    time.Time // when it was last requested
 	otherGot bool      // since it was last sent to our consumer
 	otherDid bool      // acknowledged it
+	refused  bool      // an acknowledgement of it, and one of a copy is not made again
 	recounts bool      // it was asked for and given up waiting for, so that its count may begin again
 	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
 }
@@ -145,6 +146,7 @@ func (s *modelSub) taken(e *modelEntry) {
 func (s *modelSub) send(e *modelEntry) {
 	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
 	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count,
+		late: !e.asked.IsZero() && time.Since(e.asked) > modelPatience && (e.why == modelLeft || e.why == modelAsked),
 		left: make([]bool, e.size), filtered: make([]bool, e.size)}
 	if s.rewinds() {
 		d.count = 0

@@ -19,7 +19,7 @@ func (s *modelSub) redeliver(entries []*modelEntry) {
 		if e.owner != ours || e.done {
 			continue
 		}
-		e.owner, e.again, e.why, e.asked = nobody, true, "since it was asked for", time.Now()
+		e.owner, e.again, e.why, e.asked = nobody, true, modelAsked, time.Now()
 		e.count++
 	}
 	s.dispatch()

@@ -32,6 +32,7 @@ type modelExpected struct {
 	count    uint32    // of the next hand-over
 	slack    uint32    // by which that may be more
 	settling int       // calls that are under way
+	nacking  bool      // one is under way
 	how      string    // it was settled
 	settled  time.Time
 	had      int // how many copies the Consumer had taken by then
@@ -97,8 +98,11 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
-// modelLeft says why a message is sent that another consumer had.
-const modelLeft = "since another consumer left it"
+// Why a message is sent again.
+const (
+	modelAsked = "since it was asked for"
+	modelLeft  = "since another consumer left it"
+)
 
 // modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another consumer's.
 const modelPatience = 6 * time.Second
@@ -110,7 +114,7 @@ type modelOrigin struct {
 	shared   bool      // another consumer had it meanwhile
 	another  bool      // another consumer has it, or has acknowledged it
 	told     time.Time // when the Consumer could know of that, if no copy has come since
-	givenUp  bool      // another consumer had it for so long that the Consumer forgot it
+	givenUp  bool      // it was asked for, and comes when the Consumer has forgotten it
 	taken    time.Time
 	grabbed  time.Time
 	epoch    int
@@ -128,7 +132,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	c := r.cons.copies[serial]
 	e, p := c.entry, c.part
 	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot || e.recounts, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
-	o.givenUp = c.why == modelLeft && c.sent.Sub(e.asked) > modelPatience
+	o.givenUp = c.late
 	o.another = e.owner == others || e.otherDid
 	e.recounts = false
 	if o.taken.IsZero() { // the dispatcher has not got round to it yet
@@ -164,11 +168,13 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.either || m.stand == modelSettled && o.givenUp && c.sent.Before(m.settled) {
+	if m.either || m.stand == modelSettled && o.givenUp && (c.entry.batch || c.sent.Before(m.settled)) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
 	switch {
+	case m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m):
+		return // a callback took its time before Receive returned
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
 	case m.stand == modelSettled: // both happened at once
@@ -201,7 +207,7 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	if m.stand == modelFresh || !m.entry.batch {
 		most = max(most, o.most)
 	}
-	if o.shared || o.another {
+	if o.shared || o.another || o.givenUp {
 		least, most = 0, max(most, o.most)
 	}
 	if count < least || count > most {
@@ -209,19 +215,23 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	}
 }
 
+// wasTaken reports whether the Consumer had taken a copy before the message was settled.
+func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return c.put > 0 && c.put <= m.had
+}
+
 // because guesses why a message that should not come came.
 func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 	c := o.copy
-	r.w.mu.Lock()
-	put := c.put
-	r.w.mu.Unlock()
 	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
 		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
 	guess := "?"
 	switch {
 	case m.how == "a cumulative acknowledgement of a settled message":
 		guess = "that acknowledgement was ignored"
-	case m.stand == modelSettled && put > 0 && put <= m.had:
+	case m.stand == modelSettled && r.wasTaken(c, m):
 		guess = "it was on its way from the Consumer to the application"
 	case c.epoch > m.copy.epoch && m.at.After(o.grabbed):
 		guess = "its first copy outlived the connection, in the channel"
@@ -229,7 +239,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 		guess = "its acknowledgement was lost, or late"
 	case c.why == "since a message was asked for", c.why == "since it is active again":
 		guess = "a rewind sent what was in the queue once more"
-	case c.why == "since it was asked for":
+	case c.why == modelAsked:
 		guess = "it was asked for again while its answer was in the queue"
 	}
 	return why + "; so " + guess

@@ -182,7 +182,7 @@ func (r *modelRun) end() {
 		defer r.w.mu.Unlock()
 		for _, p := range r.cons.parts {
 			for _, e := range p.sub.entries[p.sub.low:] {
-				if !e.done {
+				if !e.done && !e.refused {
 					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
 				}
 			}
@@ -230,7 +230,11 @@ func (r *modelRun) close() {
 		return r.calls == 0 && r.takes == 0
 	}
 	failed := r.w.failed()
-	if !r.w.runOn(time.Minute, over) && !failed {
-		r.w.fail("a minute after Close %d calls and %d that receive are still under way", r.calls, r.takes)
+	patience := time.Minute
+	if r.cfg.Chan { // which Close does not close: the contexts of those who wait are done some time
+		patience += 2 * r.cfg.Pace
+	}
+	if !r.w.runOn(patience, over) && !failed {
+		r.w.fail("%v after Close %d calls and %d that receive are still under way", patience, r.calls, r.takes)
 	}
 }

@@ -57,6 +57,7 @@ type modelDelivery struct {
 	why      string
 	sent     time.Time
 	count    uint32
+	late     bool   // the Consumer asked for it, and has given up waiting
 	filtered []bool // messages that the broker knows to be acknowledged
 	left     []bool // messages that were not acknowledged of this delivery
 	prevDone bool   // what is before it was acknowledged cumulatively
