@@ -167,7 +167,8 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 // just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
 // them. The caller holds mu.
 func (l *Ledger) toAck(ref Ref, e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
-	if !e.isBatch() || int(acked) < len(e.batch.records) || !e.flags.has(refused) && !(l.o.IndexAcks && e.flags.has(repeated)) {
+	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.Rewinds)
+	if !e.isBatch() || !again || int(acked) < len(e.batch.records) {
 		return id
 	}
 	key := l.table.entries.At(ref.slot()).Key
