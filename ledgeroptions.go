@@ -34,10 +34,10 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		o.AskDelay = nack.DefaultDelay * 4 / 3
 	}
 	if s.source == FromMemory {
-		o.KeepSingles, o.KeepBatches, o.Alone = true, true, false
+		o.Keeps = ledger.Keeps{Singles: true, Batches: true}
 	}
 	if s.source == FromBroker {
-		o.KeepSingles, o.KeepBatches = false, false
+		o.Keeps = ledger.Keeps{}
 	}
 	if !hasQueue {
 		o.HoldLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
@@ -59,9 +59,8 @@ const (
 func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
-	o.KeepSingles, o.KeepBatches = kind != pulsar.Shared, true
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.Alone = o.IndexAcks && kind == pulsar.Shared
+	o.Keeps = ledger.Keeps{Singles: kind != pulsar.Shared, Batches: true, ButLast: o.IndexAcks && kind == pulsar.Shared}
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		o.Queue = n
 	}

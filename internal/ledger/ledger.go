@@ -20,12 +20,7 @@ type Options struct {
 	// Rewinds tells that the broker answers a request for one message with everything that is unacknowledged, as it does on
 	// Exclusive and Failover.
 	Rewinds bool
-	// KeepSingles and KeepBatches tell that nacked messages wait here rather than at the broker: those that are no batch,
-	// and those of batches.
-	KeepSingles, KeepBatches bool
-	// Alone tells that the broker sends a message of a batch back alone, once its siblings are acknowledged: it is asked for
-	// then, although it waited here.
-	Alone bool
+	Keeps   Keeps
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool
@@ -48,6 +43,15 @@ type Options struct {
 	// application has them.
 	Observed, Timed bool
 	Calls           Calls
+}
+
+// Keeps are the nacked messages that wait here rather than at the broker.
+type Keeps struct {
+	Singles bool // those that are no batch
+	Batches bool // those of batches
+	// ButLast tells that the broker sends a message of a batch back alone, once its siblings are acknowledged: it is asked for
+	// then, although it waited here.
+	ButLast bool
 }
 
 // Calls are what a Ledger calls, with no lock held.

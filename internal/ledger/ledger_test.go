@@ -42,7 +42,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := &x{T: t, child: &consumer{}}
-		o := ledger.Options{Rewinds: true, KeepSingles: true, KeepBatches: true, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: 3,
+		o := ledger.Options{Rewinds: true, Keeps: ledger.Keeps{Singles: true, Batches: true}, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: 3,
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
 				Ask:    func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { y.asked = append(y.asked, id) },
 				Wake:   func() {},
@@ -220,7 +220,7 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := func(o *ledger.Options) { o.Rewinds, o.KeepSingles, o.KeepBatches = false, false, false }
+			shared := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, ledger.Keeps{} }
 			run(t, shared, func(x *x) {
 				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
 				for _, id := range []pulsar.MessageID{first, second} {

@@ -91,7 +91,7 @@ func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	if why == GivenUp {
 		r.flags |= postponed
 	}
-	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.KeepBatches && e.isBatch() || l.o.KeepSingles && !e.isBatch()) {
+	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.Keeps.Batches && e.isBatch() || l.o.Keeps.Singles && !e.isBatch()) {
 		kept = t.keep(ref, e, msg, why != Failed)
 	}
 	var a ask

@@ -130,7 +130,7 @@ func (l *Ledger) makeReady(ref Ref, r *record) {
 
 // goesAlone reports whether the broker can send a message of a batch back by itself, to a consumer that may do better.
 func (l *Ledger) goesAlone(ref Ref, e *entry, r *record) bool {
-	if !l.o.Alone || !e.isBatch() || r.flags.has(postponed) || e.batch.seen-e.batch.acked > 1 {
+	if !l.o.Keeps.ButLast || !e.isBatch() || r.flags.has(postponed) || e.batch.seen-e.batch.acked > 1 {
 		return false
 	}
 	s := e.stream()
