@@ -1,0 +1,5 @@
+//go:build !race
+
+package reconsume_test
+
+const underRace = false
