@@ -16,8 +16,8 @@ type test struct {
 
 // facts are what a function does, itself or by what it calls.
 type facts struct {
-	subscribes, docker, transactions, internals, quotas, keyShared, skips bool
-	calls                                                                 []string
+	subscribes, docker, transactions, internals, quotas, secured, keyShared, skips bool
+	calls                                                                          []string
 }
 
 func (f *facts) add(g facts) {
@@ -26,6 +26,7 @@ func (f *facts) add(g facts) {
 	f.transactions = f.transactions || g.transactions
 	f.internals = f.internals || g.internals
 	f.quotas = f.quotas || g.quotas
+	f.secured = f.secured || g.secured
 	f.keyShared = f.keyShared || g.keyShared
 	f.skips = f.skips || g.skips
 }
@@ -42,6 +43,8 @@ func (f *facts) leftOut() string {
 		return "reaches into the type of the consumer"
 	case f.quotas:
 		return "sets quotas on public/default"
+	case f.secured:
+		return "wants a broker with TLS, tokens, passwords or OAuth2"
 	}
 	return ""
 }
@@ -98,6 +101,9 @@ func factsOf(fn *ast.FuncDecl) (f facts) {
 			f.internals = f.internals || consumerType(n) != "" && !onlyAsked[n]
 		case *ast.Ident:
 			switch n.Name {
+			case "serviceURLTLS", "webServiceURLTLS", "NewAuthenticationToken", "NewAuthenticationTokenFromFile",
+				"NewAuthenticationTokenFromSupplier", "NewAuthenticationBasic", "NewAuthenticationOAuth2", "NewAuthenticationTLS":
+				f.secured = true
 			case "testcontainers":
 				f.docker = true
 			case "EnableTransaction", "NewTransaction":
