@@ -218,7 +218,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
 	d, verdict := c.ledger.Arrive(cm, retry)
 	if verdict == ledger.Swallow {
 		c.tally.swallowed.Add(1)
-		c.start(&c.swallows, func(context.Context) { c.ackAgain("a settled message again", d.Consumer, d.ID()) })
+		c.start(&c.swallows, func(context.Context) { c.ackAgain("a settled message again", d.Consumer, d.ID) })
 	}
 	c.arrived(cm, verdict)
 	return d, verdict == ledger.Deliver

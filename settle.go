@@ -259,22 +259,18 @@ func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 
 func (c *Consumer) ackCumulative(n ledger.Name) error {
 	began := c.begin()
-	var acked pulsar.MessageID
-	for {
-		consumer, newest := c.ledger.Newest(n)
-		if newest == acked {
-			break
-		}
+	for consumer, id := c.ledger.Newest(n); id != nil; {
 		if consumer == nil {
 			consumer = c.inner
 		}
-		if err := c.call(func() error { return consumer.AckIDCumulative(newest) }); err != nil {
+		if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil {
 			return err
 		}
-		acked = newest // of a batch that comes again meanwhile the newer delivery has to be acknowledged too
-	}
-	for _, s := range c.ledger.SettleTo(n) {
-		c.acked(began, n, nil, &s, nil)
+		var settled []ledger.Settling
+		id, settled = c.ledger.SettleTo(n, id)
+		for _, s := range settled {
+			c.acked(began, n, nil, &s, nil)
+		}
 	}
 	return nil
 }

@@ -16,11 +16,8 @@ type Delivery struct {
 
 	Unasked bool // it comes back without a request for it: it waited here, or the broker rewound for another
 
-	id pulsar.MessageID
+	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed
 }
-
-// ID is what to acknowledge a message with that is to be swallowed.
-func (d Delivery) ID() pulsar.MessageID { return d.id }
 
 // Verdict says what to do with a message that arrived.
 type Verdict uint8
@@ -71,7 +68,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 		v = l.first(ref, e, cm, retry)
 	case acked:
 		l.repeated(e)
-		return Delivery{Consumer: cm.Consumer, id: l.toAck(ref, e, id, e.batch.acked)}, Swallow
+		return Delivery{Consumer: cm.Consumer, ID: l.toAck(ref, e, id, e.batch.acked)}, Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)

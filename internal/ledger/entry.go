@@ -83,6 +83,7 @@ type batch struct {
 	stream      *stream
 	records     []record
 	seen, acked int32
+	total       int32  // messages; 0 if no delivery has said so, which an id made of numbers does not
 	last        int32  // index of the last arrival
 	kept        int32  // messages of it on the shelf
 	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
@@ -111,10 +112,15 @@ func (e *entry) isSettled() bool {
 
 // grow makes room for a batch of size, and at least for index.
 func (e *entry) grow(index, size int32) {
-	size = max(size, index+1)
-	if size <= e.size() {
-		return
+	if n := max(size, index+1); n > e.size() {
+		e.resize(n)
 	}
+	if size > 1 {
+		e.batch.total = size
+	}
+}
+
+func (e *entry) resize(size int32) {
 	records := make([]record, size)
 	if e.isBatch() {
 		copy(records, e.batch.records)

@@ -250,22 +250,38 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 	}
 }
 
+// ofBatch is an id of a batch of three.
+type ofBatch struct{ pulsar.MessageID }
+
+func (ofBatch) BatchSize() int32 { return 3 }
+
 // Upstream takes a message of a batch for acknowledged though the broker refused it, and does not send it again: the whole entry is
-// acknowledged then, when nothing of it is left.
+// acknowledged then, when nothing of it is left. An id that does not say how many there are is not enough for that.
 func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
-	run(t, nil, func(x *x) {
-		for i := range int32(3) {
-			x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: pulsar.NewMessageID(1, 1, i, 0)}}, ledger.Retry{})
-		}
-		for _, step := range []struct {
-			index int32
-			err   error
-			again pulsar.MessageID
-		}{
-			{0, nil, nil}, {1, errors.New("refused"), nil}, {2, nil, nil}, {1, nil, pulsar.NewMessageID(1, 1, -1, 0)},
-		} {
-			s, _ := x.TrySettle(ledger.Name{ID: pulsar.NewMessageID(1, 1, step.index, 0)})
-			require.Equal(t, step.again, x.Settled(s, step.err))
-		}
-	})
+	whole := pulsar.NewMessageID(1, 1, -1, 0)
+	for name, c := range map[string]struct {
+		id   func(index int32) pulsar.MessageID
+		want pulsar.MessageID
+	}{
+		"of three":        {func(index int32) pulsar.MessageID { return ofBatch{pulsar.NewMessageID(1, 1, index, 0)} }, whole},
+		"of unknown size": {func(index int32) pulsar.MessageID { return pulsar.NewMessageID(1, 1, index, 0) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(x *x) {
+				for i := range int32(3) {
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: c.id(i)}}, ledger.Retry{})
+				}
+				for _, step := range []struct {
+					index int32
+					err   error
+					again pulsar.MessageID
+				}{
+					{0, nil, nil}, {1, errors.New("refused"), nil}, {2, nil, nil}, {1, nil, c.want},
+				} {
+					s, _ := x.TrySettle(ledger.Name{ID: c.id(step.index)})
+					require.Equal(t, step.again, x.Settled(s, step.err))
+				}
+			})
+		})
+	}
 }

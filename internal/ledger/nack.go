@@ -15,7 +15,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	if r == nil {
 		return d, false, false
 	}
-	d = Delivery{Consumer: e.stream().consumer, Ref: ref, Count: r.count, Hand: r.hand, id: r.id}
+	d = Delivery{Consumer: e.stream().consumer, Ref: ref, Count: r.count, Hand: r.hand, ID: r.id}
 	return d, isWith(r, n), true
 }
 
@@ -45,7 +45,7 @@ func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
 
 // isCurrent reports whether the application has a message by hand-over d.
 func (l *Ledger) isCurrent(r *record, d Delivery) bool {
-	return r != nil && r.state == held && r.id == d.id && r.hand == d.Hand && !l.closed
+	return r != nil && r.state == held && r.id == d.ID && r.hand == d.Hand && !l.closed
 }
 
 // Why says why a message waits.

@@ -77,7 +77,7 @@ func (l *Ledger) SettleWaiting(d Delivery) (s Settling, msg pulsar.Message, ok b
 	defer l.mu.Unlock()
 	_, r := l.table.at(d.Ref)
 	msg = l.table.shelf.messages[d.Ref].msg
-	if r == nil || r.state != waiting || r.hand != d.Hand || msg == nil || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.id) {
+	if r == nil || r.state != waiting || r.hand != d.Hand || msg == nil || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
 		return s, nil, false
 	}
 	return l.begin(d.Ref, r), msg, true
@@ -168,7 +168,7 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 // them. The caller holds mu.
 func (l *Ledger) toAck(ref Ref, e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
 	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.Rewinds)
-	if !e.isBatch() || !again || int(acked) < len(e.batch.records) {
+	if !again || e.batch.total == 0 || acked < e.batch.total {
 		return id
 	}
 	key := l.table.entries.At(ref.slot()).Key
@@ -219,10 +219,9 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	}
 }
 
-// SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement that succeeded.
-//
-// It returns them where somebody observes.
-func (l *Ledger) SettleTo(n Name) (settled []Settling) {
+// SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement by id that succeeded. It
+// returns an id if a newer delivery of that message is to be acknowledged as well, and what it settled where somebody observes.
+func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, settled []Settling) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for l.offer != nil {
@@ -230,7 +229,12 @@ func (l *Ledger) SettleTo(n Name) (settled []Settling) {
 	}
 	s := l.streamOf(n)
 	if s == nil {
-		return nil
+		return nil, nil
+	}
+	if ref, _, r := l.table.find(n); r != nil {
+		if newest := l.table.newest(ref, r); newest != id {
+			again = newest
+		}
 	}
 	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
 	for slot := s.list.head; slot != none; {
@@ -258,7 +262,7 @@ func (l *Ledger) SettleTo(n Name) (settled []Settling) {
 		}
 		slot = next
 	}
-	return settled
+	return again, settled
 }
 
 // streamOf returns the partition that a message is of.

@@ -63,10 +63,11 @@ type modelProgress struct {
 	most     uint32    // count that was ever sent
 	lost     time.Time // when it was taken from our consumer, which knew nothing of it
 	asked    time.Time // when it was last requested
+	sent     time.Time // when it was last sent to our consumer
 	otherGot bool      // since it was last sent to our consumer
 	otherDid bool      // acknowledged it
 	refused  bool      // an acknowledgement of it, and one of a copy is not made again
-	recounts bool      // it was asked for and given up waiting for, so that its count may begin again
+	unknown  []bool    // messages that the Consumer may have asked for and given up waiting for
 	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
 }
 
@@ -146,7 +147,6 @@ func (s *modelSub) taken(e *modelEntry) {
 func (s *modelSub) send(e *modelEntry) {
 	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
 	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count,
-		late: !e.asked.IsZero() && time.Since(e.asked) > modelPatience && (e.why == modelLeft || e.why == modelAsked),
 		left: make([]bool, e.size), filtered: make([]bool, e.size)}
 	if s.rewinds() {
 		d.count = 0
@@ -159,6 +159,10 @@ func (s *modelSub) send(e *modelEntry) {
 		}
 		d.left[i] = true
 	}
+	if !s.rewinds() && e.asked.After(e.sent) && time.Since(e.asked) > modelPatience {
+		e.unknown = slices.Repeat([]bool{true}, e.size)
+	}
+	e.sent = time.Now()
 	e.most = max(e.most, d.count)
 	p := s.part
 	p.fromBroker(func() { p.arrive(d) })

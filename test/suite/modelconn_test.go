@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -25,8 +26,9 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	p.sub.disconnect()
 	for _, other := range p.cons.parts { // nobody says which topic the connection was of
 		for _, e := range other.sub.entries {
-			starved := e.again && time.Since(e.asked) > time.Minute // others were sent all the time
-			e.recounts = e.recounts || starved || e.owner == others
+			if starved := e.again && time.Since(e.asked) > time.Minute; starved || e.owner == others {
+				e.unknown = slices.Repeat([]bool{true}, e.size)
+			}
 		}
 	}
 	p.w.at(time.Now().Add(detect), func() { p.reconnect(lookup) })

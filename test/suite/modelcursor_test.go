@@ -19,7 +19,7 @@ func (s *modelSub) redeliver(entries []*modelEntry) {
 		if e.owner != ours || e.done {
 			continue
 		}
-		e.owner, e.again, e.why, e.asked = nobody, true, modelAsked, time.Now()
+		e.owner, e.again, e.why = nobody, true, "since it was asked for"
 		e.count++
 	}
 	s.dispatch()
@@ -148,7 +148,7 @@ func (s *modelSub) give(e *modelEntry) {
 			e.otherDid = true
 			s.finish(e)
 		case !s.rewinds():
-			e.owner, e.again, e.why = nobody, true, modelLeft
+			e.owner, e.again, e.why = nobody, true, "since another consumer left it"
 			e.count++
 		}
 		s.dispatch()

@@ -98,12 +98,6 @@ func (r *modelRun) expire(m *modelExpected) {
 	}
 }
 
-// Why a message is sent again.
-const (
-	modelAsked = "since it was asked for"
-	modelLeft  = "since another consumer left it"
-)
-
 // modelPatience is how long the Consumer waits at least for what it asked for, until it takes it for another consumer's.
 const modelPatience = 6 * time.Second
 
@@ -114,7 +108,7 @@ type modelOrigin struct {
 	shared   bool      // another consumer had it meanwhile
 	another  bool      // another consumer has it, or has acknowledged it
 	told     time.Time // when the Consumer could know of that, if no copy has come since
-	givenUp  bool      // it was asked for, and comes when the Consumer has forgotten it
+	givenUp  bool      // the Consumer may have forgotten it
 	taken    time.Time
 	grabbed  time.Time
 	epoch    int
@@ -131,10 +125,11 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	defer r.w.mu.Unlock()
 	c := r.cons.copies[serial]
 	e, p := c.entry, c.part
-	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot || e.recounts, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
-	o.givenUp = c.late
+	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
+	if o.givenUp = e.unknown != nil && e.unknown[c.index]; o.givenUp {
+		e.unknown[c.index] = false
+	}
 	o.another = e.owner == others || e.otherDid
-	e.recounts = false
 	if o.taken.IsZero() { // the dispatcher has not got round to it yet
 		o.taken = time.Now()
 	}
@@ -239,7 +234,7 @@ func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
 		guess = "its acknowledgement was lost, or late"
 	case c.why == "since a message was asked for", c.why == "since it is active again":
 		guess = "a rewind sent what was in the queue once more"
-	case c.why == modelAsked:
+	case c.why == "since it was asked for":
 		guess = "it was asked for again while its answer was in the queue"
 	}
 	return why + "; so " + guess

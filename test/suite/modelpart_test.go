@@ -57,7 +57,6 @@ type modelDelivery struct {
 	why      string
 	sent     time.Time
 	count    uint32
-	late     bool   // the Consumer asked for it, and has given up waiting
 	filtered []bool // messages that the broker knows to be acknowledged
 	left     []bool // messages that were not acknowledged of this delivery
 	prevDone bool   // what is before it was acknowledged cumulatively
@@ -272,6 +271,7 @@ func (p *modelPart) tickAt(every time.Duration) {
 			if !due.After(time.Now()) {
 				delete(p.requests, e)
 				entries = append(entries, e)
+				e.asked = time.Now()
 			}
 		}
 		slices.SortFunc(entries, func(a, b *modelEntry) int { return a.pos - b.pos })
