@@ -82,11 +82,18 @@
 //
 // # The client's own tests
 //
-// Of the tests of pulsar-client-go v0.21.0 in its package pulsar 228 need a broker, and neither TLS, authentication,
-// transactions nor Docker. Pointed at this one, with batch-index acknowledgement and messages of up to 1 MiB as in its CI, 225 pass. These
-// fail:
+// The package pulsar of pulsar-client-go v0.21.0 has 343 tests. 59 of them want what this broker has not: TLS, tokens, passwords, OAuth2,
+// transactions, backlog quotas or Docker; or they reach into the client's types, or skip themselves. Of the other 284, 279 run here and
+// pass, with batch-index acknowledgement and messages of up to 1 MiB as in the client's CI. These five do not run:
 //
-//   - TestSendTimeout, TestSendContextExpired, TestProducerReconnectWhenBacklogQuotaExceed: they set a backlog quota.
+//   - TestProducerReconnectWhenBacklogQuotaExceed: it sets a backlog quota.
+//   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName: they read dead
+//     letters from the latest on, and may subscribe after the dead letter.
+//   - TestZeroQueueConsumer_Chan and TestPriorityConsumer: they are run through redelivery.Subscribe, which differs there on purpose.
+//
+// The command is
+//
+//	go run ./test/upstream -all -on pulsartest -quick
 //
 // These pass about every other time, with any broker that hashes keys as Pulsar does: they want each of two consumers with random names to
 // get one of three keys, two of which have neighboring hashes.
