@@ -88,7 +88,7 @@ func report(w io.Writer, title string, tests []test, brokers []broker, results m
 		}
 		fmt.Fprintf(w, " %s |\n", strings.Join(notes, "; "))
 	}
-	fmt.Fprintf(w, "\n%d tests subscribe, %d of them are left out.\n", len(tests), left)
+	fmt.Fprintf(w, "\n%d tests, %d of them left out.\n", len(tests), left)
 	for i, b := range brokers {
 		if quick {
 			fmt.Fprintf(w, "On %s %d pass wrapped; plain they were run only where that failed.\n", b.name, wrapped[i])

@@ -31,7 +31,7 @@ func TestReport(t *testing.T) {
 		"| TestFailsAnyway | fail | fail | pulsartest, plain: a_test.go:2 |",
 		"| TestKeys | 1 of 4 | 1 of 2 |  |",
 		"| TestLeft |  |  | left out: because |",
-		"8 tests subscribe, 1 of them are left out.",
+		"8 tests, 1 of them left out.",
 		"On pulsartest 6 pass plain, and 4 of these wrapped.",
 	} {
 		require.Contains(t, out.String(), line)
