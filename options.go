@@ -126,10 +126,10 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the broker. A
 // message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
 //
-// The default is 10 ms up to 20 partitions, and half a millisecond for each partition above that. If nacked messages wait in
-// memory (WithRedeliveryFrom), as they do by default on Exclusive, Failover and Key_Shared, and there is no ack timeout, requests
-// are rare: the default is then 100 ms up to two partitions, and 50 ms for each partition above that. Each partition has a ticker
-// of a little less than this period. That is the cost of an idle Consumer.
+// The default is 10 ms up to 20 partitions, and half a millisecond more for each further one. If nacked messages wait in memory
+// (WithRedeliveryFrom), as they do by default on Exclusive, Failover and Key_Shared, and there is no ack timeout, requests are
+// rare: the default is then 100 ms up to two partitions, and 50 ms more for each further one. Each partition has a ticker of a
+// little less than this period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {

@@ -44,7 +44,7 @@ type Letter struct {
 	OrderingKey string            `json:"orderingKey,omitempty"`
 	EventTime   time.Time         `json:"eventTime,omitzero"`
 	Properties  map[string]string `json:"properties,omitempty"`
-	Schema      string            `json:"schema,omitempty"`    // version of the topic's schema that wrote it
+	Schema      string            `json:"schema,omitempty"`    // the version of the topic's schema that it was written with
 	Encrypted   bool              `json:"encrypted,omitempty"` // and not decrypted: Payload is still encrypted
 	Null        bool              `json:"null,omitempty"`      // a null value, not an empty one
 	Size        int               `json:"size"`                // of the payload, in bytes

@@ -1,5 +1,5 @@
 // Package worker runs the loop around a redelivery.Consumer: it receives messages, calls a handler for each, and settles the
-// message by the error that the handler returns.
+// message by the error that the handler returns: it acknowledges the message, nacks it, or publishes it as a dead letter.
 //
 //	consumer, err := redelivery.Subscribe(client, opts)
 //	...
@@ -17,8 +17,8 @@
 //	returns an error                nacks it: it comes back by the Consumer's policy   counts
 //	returns Permanent(err)          publishes a dead letter, with err as the reason    –
 //	returns RetryAfter(d, err)      nacks it with delay d                              counts
-//	panics                          logs the stack; a *PanicError, an error as above   counts
-//	returns an error but for        leaves the message: it is delivered again          –
+//	panics                          logs the stack, and nacks it with a *PanicError    counts
+//	returns an error other than     leaves the message: it is delivered again          –
 //	Permanent after a drain         when the Consumer is closed
 //	timeout ended its context
 //
