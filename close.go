@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// Close closes the consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. When Close
-// returns no goroutine of the Consumer is left, but for one that still waits for pulsar-client-go to make a producer of the
-// retry or dead letter topic, and one that is in a callback, as where that calls Close. Calling it again waits until it is
-// closed; while an interceptor runs, which may be what calls it, for a second at most.
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. When Close
+// returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
+// the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
+// the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
 func (c *Consumer) Close() {
 	if !c.life.closing.CompareAndSwap(false, true) {
 		var patience <-chan time.Time

@@ -17,12 +17,13 @@ import (
 // inner is embedded under a name of its own, so that the consumer below does not show.
 type inner = pulsar.Consumer
 
-// Consumer is a pulsar.Consumer that redelivers by policy: what the application nacks, or does not settle before its ack
-// timeout, comes back when the policy's delay for its redelivery count is over, never early. Subscribe and Wrap make one;
-// any number of goroutines may use it.
+// Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle before its
+// ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier. Subscribe and Wrap
+// make a Consumer. It is safe for concurrent use.
 //
-// Methods that are not documented here do what they do on the consumer below. No method panics on a nil or foreign message
-// or id: it returns an error, or, having none to return, logs a warning and counts it in Stats.
+// Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
+// or on a foreign one, which did not come from pulsar-client-go: the method returns an error. If it has no error to return, it
+// logs a warning and counts the failure in Stats.
 type Consumer struct {
 	inner
 	settings  *settings
@@ -145,42 +146,43 @@ func (c *Consumer) alone(call func() error) error {
 	return nil
 }
 
-// Unsubscribe deletes the subscription. What was received before is forgotten.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before.
 func (c *Consumer) Unsubscribe() error { return c.alone(c.inner.Unsubscribe) }
 
-// UnsubscribeForce deletes the subscription and disconnects its consumers. What was received before is forgotten.
+// UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
 func (c *Consumer) UnsubscribeForce() error { return c.alone(c.inner.UnsubscribeForce) }
 
-// GetLastMessageIDs returns the ids of the last messages that were published to each partition.
+// GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	c.hooks.queries.Add(1)
 	defer c.hooks.queries.Add(-1)
 	return c.inner.GetLastMessageIDs()
 }
 
-// Stats is what a Consumer did, and its current state.
+// Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
 	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again
-	HeldBytes   int64  // size of the messages that are kept here until they are due
+	HeldBytes   int64  // size of the messages that are kept in memory until they are due; see WithHoldLimit
 	Held        uint64 // copies that came early and were held back
-	Dropped     uint64 // copies that came early and did not fit the hold limit; they are asked for when due
+	Dropped     uint64 // copies that came early and did not fit the hold limit; the broker is asked for them when they are due
 	Redelivered uint64 // messages handed out again
-	Swallowed   uint64 // copies of messages settled already; they were acknowledged again and not handed out
-	Late        uint64 // redeliveries that the broker took over a second for
-	Failed      uint64 // what could not be done and could not be returned as an error either; each is logged
+	Swallowed   uint64 // copies of settled messages; they were acknowledged again and not handed out
+	Late        uint64 // redeliveries for which the broker took over a second
+	Failed      uint64 // failures that no method could return as an error; each is logged
 
-	OldestWaiting time.Duration // for how long the one of Waiting has waited that waits longest; 0 without WithObserver
+	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
 }
 
-// Stats returns what the Consumer did until now, and its current state.
+// Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
 	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
 }
 
-// RedeliveryCount returns how often msg was delivered before, as the policies see it: the larger of the broker's count and
-// the Consumer's own while msg is not settled, so that it grows where the broker's stays 0 (Exclusive, Failover) or is
-// reset. In a batch, where the broker counts the whole batch, it is the Consumer's own from the second delivery on.
+// RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
+// is the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive,
+// Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
+// delivery on.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -6,17 +6,18 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Delivery is what a Consumer knows of a message that the application has.
+// Delivery is what a Consumer knows about a message that the application has.
 type Delivery struct {
-	RedeliveryCount uint32        // how often it was delivered before, as the policies see it
+	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
-	NackDelay       time.Duration // what Nack would wait
-	AckDeadline     time.Time     // when its ack timeout is over; zero if none runs
+	NackDelay       time.Duration // how long Nack would delay it
+	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
 }
 
-// Delivery returns what the Consumer knows about msg, even if msg is no longer current. For a message that it does not know,
-// the count is the broker's. If the application wrapped the message and the wrapper's count is larger, that one counts. It
-// returns ErrClosed once the Consumer is closed or gave up reconnecting, and an error for a nil message.
+// Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
+// Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
+// larger, the wrapper's counts. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
+// nil message.
 func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	n, err := c.nameOf(msg)
 	if err != nil {

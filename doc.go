@@ -3,9 +3,10 @@
 // [Subscribe] is client.Subscribe with options. Its [Consumer] is a pulsar.Consumer that drives an unmodified consumer of
 // pulsar-client-go. [Prepare] and [Wrap] do the same for code in which client.Subscribe cannot be replaced.
 //
-// To settle a message is to acknowledge it, or to publish it elsewhere and then acknowledge it. A message that is not settled
-// comes back when its delay is over: never early, and late by at most the resolution and the broker's time. If the broker sends
-// a message too early, for instance after a reconnection, the Consumer holds it back.
+// To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is
+// nacked or times out comes back when its delay is over: never early, and late by at most the resolution
+// ([WithRedeliveryResolution]) and the time that the broker takes. If the broker sends a message too early, for instance after a
+// reconnection, the Consumer holds it back.
 //
 // # Negative acknowledgements
 //
@@ -15,20 +16,20 @@
 //
 // # Ack timeout
 //
-// With [WithAckTimeout] a message that is not settled in time comes back as if it had been nacked. The ack timeout can have a
-// backoff of its own (PIP-130). [Consumer.InProgress] restarts the timeout of a message.
+// With [WithAckTimeout] a message comes back if the application does not settle it in time. The timeout can grow with the
+// redelivery count: [WithAckTimeoutRedeliveryBackoff] (PIP-130). [Consumer.InProgress] restarts the timeout of a message.
 //
 // # Retry topic and dead letters
 //
 // [Consumer.ReconsumeLaterNext], ReconsumeLaterLevel and ReconsumeLaterAfter publish a message to a retry topic and then
 // acknowledge it (PIP-94). The broker delivers it from there after the delay, even if the process has restarted. A message that
-// was delivered too often, or that was given up with [Consumer.DeadLetter], goes to the dead letter topic. Package reconsume
-// does the publishing and can be used on its own.
+// was delivered too often (DLQPolicy.MaxDeliveries), or that the application gives up with [Consumer.DeadLetter], goes to the
+// dead letter topic. Package reconsume does the publishing and can be used on its own.
 //
 // # Subscription types
 //
-// Most nacked messages wait in memory, and the broker is asked for the others; [WithRedeliveryFrom] chooses. On Shared and
-// Key_Shared the broker can be asked for one entry, which is a message or a batch. On Exclusive and Failover it then sends
-// everything that is unacknowledged again. In both cases the Consumer holds back what is not due and acknowledges again what
-// was settled before. Redelivery counts grow on all four types.
+// Most nacked messages wait in the Consumer's memory. For the others the Consumer asks the broker; [WithRedeliveryFrom] chooses.
+// On Shared and Key_Shared it can ask for one entry, which is a message or a batch. On Exclusive and Failover the broker sends
+// all unacknowledged messages again. In both cases the Consumer holds back messages that are not due, and acknowledges again
+// those that were settled before. Redelivery counts grow on all four types.
 package redelivery

@@ -2,19 +2,19 @@ package redelivery
 
 import "errors"
 
-// Errors that errors.Is finds in what the methods return. Errors of pulsar-client-go are returned unchanged.
+// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged.
 var (
-	// ErrInvalidOption says that an option is not allowed: one of this package, or one of pulsar.ConsumerOptions that does
-	// not go together with them. The error names the option, its value and what is allowed.
+	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
+	// field of pulsar.ConsumerOptions. The error names the option, its value and what is allowed.
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
-	// ErrClosed says that the Consumer is closed, or was closed meanwhile.
+	// ErrClosed says that the Consumer was closed before the call or during it.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotHeld says that the application no longer has a message: it was settled, nacked, or its ack timeout is over.
+	// ErrNotHeld says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
 	ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
-	// ErrNoRetryTopic says that the consumer has no retry topic: it was subscribed without RetryEnable and
+	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
 	// WithReconsumeBackoff, or wrapped without WithReconsumer.
 	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
 		"with Subscribe, or WithReconsumer")

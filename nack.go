@@ -12,31 +12,32 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// Nack redelivers a message that the application failed on, after the nack policy's delay for its redelivery count (PIP-106).
-// A second nack changes nothing, and neither does a nack of an earlier delivery. Until the message is back it may still be
-// acknowledged. A message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in
-// Stats.
+// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its redelivery
+// count (PIP-106). On the last delivery by DLQPolicy.MaxDeliveries the message becomes a dead letter at once. A second nack
+// changes nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A
+// message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	if err := c.nackMessage(msg, nil, nil); err != nil {
 		c.fail("nack", err)
 	}
 }
 
-// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, which carries the
-// reason. If reason is nil, it says how often the message was delivered. It returns an error for a nil or foreign message.
+// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead letter
+// carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns an error
+// for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
 	return c.nackMessage(msg, nil, reason)
 }
 
-// NackWithDelay is Nack with a delay in place of the policy's, for this time. A negative delay counts as 0. It returns an
-// error for a nil or foreign message.
+// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns an error for
+// a nil or foreign message.
 func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
 	return c.nackMessage(msg, &delay, nil)
 }
 
-// NackID is Nack by message id. Unlike upstream's, it follows the policy. An id that this Consumer did not hand out, or has
-// settled, counts as a message that was not redelivered yet. The Consumer has no payload to keep, so it asks the broker for
-// the message when it is due.
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
+// out, or has settled, starts at redelivery count 0. NackID has no payload to keep, so the Consumer asks the broker for the
+// message when it is due.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
 	if err == nil {
@@ -100,7 +101,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 const maxForeignIndex = 1 << 16
 
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
-// nothing. It returns ErrNotHeld if the message is no longer the application's, and an error for a nil message.
+// nothing. It returns ErrNotHeld if the application no longer has the message, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {

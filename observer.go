@@ -9,38 +9,38 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Observer is a set of functions that are called with what a Consumer and its Worker do. Nil functions are skipped, and later
-// versions may add more. Package metrics makes Prometheus metrics of them, module otel traces.
+// Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
+// versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces.
 //
-// Functions are called by many goroutines at once, with no lock held, and may call any method of the Consumer, Close included; a
-// panic is logged and counted in Stats. Delivered, Settled and what a Worker tells are called by the goroutine that receives,
-// settles or handles, which waits for them; timeouts, dead letters of last deliveries and all else by goroutines of the Consumer.
-// A Seek, and Close, may leave out what was not told yet.
+// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included.
+// Its panic is logged and counted in Stats. The goroutine that receives, settles or handles a message calls Delivered, Settled
+// and the functions of a Worker, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack
+// timeouts and for dead letters of last deliveries. A Seek or Close may skip calls that are still to be made.
 type Observer struct {
-	Subscribed func(*Consumer) // before it has a message
-	Closed     func(*Consumer) // when Close has ended
+	Subscribed func(*Consumer) // the Consumer was made, and has no message yet
+	Closed     func(*Consumer) // Close has ended
 
 	Delivered func(Delivered) // a message was handed to the application
-	Settled   func(Settled)   // it was acknowledged, nacked, published elsewhere, or its ack timeout is over
+	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
 	Held      func(Event) // a copy came early, and is kept until the message is due
 	Dropped   func(Event) // a copy came early, and did not fit the hold limit
 	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
 	Asked     func(Event) // the broker is asked for a message
 
-	Failed func(Failed) // something failed that could not be returned, and that Settled does not tell
+	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
 
 	Handling func(Handling) // a Worker's handler is called
-	Handled  func(Handled)  // it has returned
-	Paused   func(Paused)   // a Worker takes no more messages, or does again
+	Handled  func(Handled)  // a Worker's handler has returned
+	Paused   func(Paused)   // a Worker stopped taking messages, or resumed
 
-	// Untimed tells that nothing above needs Settled.Duration, nor Settled.Took of acknowledgements. They are 0 if that is so of
-	// all observers, which saves reading the clock three times for each message.
+	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
+	// Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
 	Untimed bool
 }
 
-// WithObserver (default: none) has o told what the Consumer does. It may be given more than once: all are told, in the order in
-// which they are given.
+// WithObserver (default: none) calls the functions of o with what the Consumer does. It may be given more than once: all
+// observers are called, in the order in which they are given.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers = append(s.observers, o)
@@ -50,38 +50,39 @@ func WithObserver(o Observer) Option {
 
 // Event says which message something happened to.
 type Event struct {
-	Consumer     *Consumer        // that it happened at
-	Topic        string           // of the message, with its partition; "" if it is not known
+	Consumer     *Consumer        // where it happened
+	Topic        string           // the message's topic, with its partition; "" if unknown
 	Subscription string           // of the Consumer
-	ID           pulsar.MessageID // of the newest delivery
-	Message      pulsar.Message   // nil if only its id is here
+	ID           pulsar.MessageID // of the message's newest delivery
+	Message      pulsar.Message   // nil if only the id is known
 }
 
-// Delivered tells that the application has a message. One from Chan may be settled before that is told.
+// Delivered tells that the application has taken a message. A message from Chan may be settled before its Delivered is told.
 type Delivered struct {
 	Event
-	Count    uint32        // the redelivery count, as the policies see it
+	Count    uint32        // the redelivery count; policies get this count
 	Cause    Cause         // why it came again; 0 for a first delivery
-	Due      time.Time     // when it was to come; zero if nothing here waited for it
+	Due      time.Time     // when it was due; zero if the Consumer did not wait for it
 	Lateness time.Duration // how long after Due it came
 }
 
-// Settled tells what became of a message. With an error nothing did: it is still the application's, or waits as after a nack.
+// Settled tells what became of a message. If Err is not nil, the message is not settled: it is still the application's, or waits
+// as after a nack.
 //
-// The last nack of a message, and the last ack timeout, are told as DeadLettered alone, once it is published; a nack that
-// moves a message to the retry topic is told as Reconsumed. Acknowledging a message that is not known, because it was settled
-// before, is not told.
+// The nack or ack timeout of a last delivery is told only as DeadLettered, after the dead letter is published. A nack that moves
+// a message to the retry topic is told only as Reconsumed. The acknowledgement of a message that the Consumer has forgotten,
+// because it was settled before, is not told.
 type Settled struct {
 	Event
 	Outcome  Outcome       // what became of it
-	Attempts uint32        // how often the application had it until now; 0 if it acknowledged it by its id without having it
-	Delay    time.Duration // until it comes again: of Nacked, and of Reconsumed
-	To       string        // the topic that it was published to: of Reconsumed and DeadLettered
-	Reason   Reason        // of DeadLettered
-	Why      error         // likewise: what the dead letter says
-	Duration time.Duration // for how long the application had it; 0 if that is not known
-	Took     time.Duration // to settle it: until the broker answered, where that is waited for
-	Err      error         // why it is not settled; nil for success
+	Attempts uint32        // how often the application got it until now; 0 if it was acknowledged by id and never handed out
+	Delay    time.Duration // until it comes again; for Nacked and Reconsumed
+	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
+	Reason   Reason        // for DeadLettered
+	Why      error         // the error in the dead letter; for DeadLettered
+	Duration time.Duration // how long the application had it; 0 if unknown
+	Took     time.Duration // how long settling it took, with the broker's answer if the call waits for it
+	Err      error         // why it is not settled; nil if it is
 }
 
 // Outcome says how a message was settled.
@@ -104,9 +105,9 @@ func (o Outcome) String() string {
 type Cause uint8
 
 const (
-	CauseNack       Cause = iota + 1 // of its last delivery
-	CauseTimeout                     // of its ack
-	CauseRetryTopic                  // it came from there
+	CauseNack       Cause = iota + 1 // the application nacked its last delivery
+	CauseTimeout                     // the ack timeout of its last delivery was over
+	CauseRetryTopic                  // it came from the retry topic
 	CauseReconnect                   // the broker sent it again after a consumer or its connection was lost
 )
 
@@ -132,26 +133,26 @@ func name[N ~uint8](n N, names ...string) string {
 	return fmt.Sprintf("unknown(%d)", n)
 }
 
-// Failed tells of something that could not be returned as an error. Stats counts it.
+// Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
-	Consumer     *Consumer // that failed
+	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer
 	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy", "callback" or "other"
-	Err          error     // why
+	Err          error     // what failed
 }
 
 // Handling tells that a Worker calls its handler for a message.
 type Handling struct{ Event }
 
-// Handled tells that a Worker's handler has returned. For a batch it is told for each message.
+// Handled tells that a Worker's handler has returned. For a batch it is told once for each message.
 type Handled struct {
 	Event
-	Outcome  Outcome       // what the Worker makes of it: Acked, Nacked or DeadLettered
-	Duration time.Duration // of the handler
-	Err      error         // that it returned
+	Outcome  Outcome       // what the Worker does with the message: Acked, Nacked or DeadLettered
+	Duration time.Duration // how long the handler took
+	Err      error         // what the handler returned
 }
 
-// Paused tells that a Worker takes no more messages, or does again. It may do so for several reasons at a time.
+// Paused tells that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time.
 type Paused struct {
 	Consumer     *Consumer // of the Worker
 	Subscription string    // of the Consumer
@@ -159,20 +160,20 @@ type Paused struct {
 	Why          Pause     // the reason that began or ended
 }
 
-// Pause says why a Worker takes no more messages.
+// Pause is a reason why a Worker takes no more messages.
 type Pause uint8
 
 const (
-	PauseAsked     Pause = iota // its Pause was called
-	PauseOutage                 // most messages failed, and one at a time is tried: WithPauseOnFailure
+	PauseAsked     Pause = iota // Worker.Pause was called
+	PauseOutage                 // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
 	PauseHoldLimit              // too many messages wait for others of their keys: WithKeyOrder
 )
 
 // String returns "asked", "outage" or "hold_limit".
 func (p Pause) String() string { return name(p, "asked", "outage", "hold_limit") }
 
-// Observer returns an Observer that calls all those of WithObserver. Functions that none of them has are nil. It is for
-// packages such as worker.
+// Observer returns an Observer that calls all observers given by WithObserver. A function that none of them has is nil. The
+// method is for packages such as worker.
 func (c *Consumer) Observer() Observer { return c.observed.Observer }
 
 // observed is what a Consumer tells its observers by.

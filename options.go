@@ -10,9 +10,10 @@ import (
 )
 
 const (
-	// DefaultHoldLimit is how many bytes of messages are kept in memory by default.
+	// DefaultHoldLimit is the default of WithHoldLimit in bytes: 16 MiB.
 	DefaultHoldLimit = 16 << 20
-	// DefaultResolution is the resolution of requests where redelivery depends on them, up to 20 partitions.
+	// DefaultResolution is the default of WithRedeliveryResolution for up to 20 partitions if messages come back through the
+	// broker.
 	DefaultResolution = 10 * time.Millisecond
 
 	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
@@ -21,26 +22,26 @@ const (
 )
 
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
-// ErrInvalidOption. Of one that is given twice the last counts.
+// ErrInvalidOption. If an option is given twice, the last one counts.
 type Option func(*settings) error
 
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
 }
 
-// WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) makes the delay of a negatively
-// acknowledged message grow with its redelivery count (PIP-106), which is 0 at the first delivery.
+// WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) delays a negatively acknowledged message by
+// b.Next of its redelivery count (PIP-106). The count is 0 at the first delivery.
 //
-// It does not go together with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
+// It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
-// WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged
-// message by d; 0 is at once.
+// WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged message
+// by d; 0 means at once.
 //
-// It does not go together with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
+// It cannot be combined with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryDelay(d time.Duration) Option {
 	return func(s *settings) error {
@@ -51,8 +52,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeout (default: none) redelivers a message that the application does not settle within d after it took it: after
-// Receive returned, or the send on Chan completed. It must be more than 0.
+// WithAckTimeout (default: none) redelivers a message that the application does not settle within d. The timeout starts when the
+// application takes the message: when Receive returns, or when the send on Chan completes. d must be more than 0.
 //
 // Acknowledging, nacking and reconsuming a message end its timeout; InProgress restarts it. An acknowledgement after the
 // timeout still counts unless the application has already received the message again.
@@ -66,9 +67,8 @@ func WithAckTimeout(d time.Duration) Option {
 	}
 }
 
-// WithAckTimeoutRedeliveryBackoff (default: none) adds a delay that grows with the redelivery count to the ack timeout
-// (PIP-130): a message is redelivered after d + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs
-// WithAckTimeout.
+// WithAckTimeoutRedeliveryBackoff (default: none) adds a delay to the ack timeout (PIP-130): a message is redelivered after
+// timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := backoff.Validate(b); err != nil {
@@ -79,11 +79,11 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of backoff.DefaultDelayLevels)
-// subscribes to the retry topic too and gives the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
+// WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of backoff.DefaultDelayLevels) also
+// subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
 //
-// The topics and the number of deliveries are those of DLQ in pulsar.ConsumerOptions, or their defaults there. It is for
-// Subscribe, and for Shared and Key_Shared: the broker delays on no other type.
+// DLQ in pulsar.ConsumerOptions sets the topics and the number of retries. Without DLQ the topics have their default names, and
+// retries are not limited. The option is for Subscribe, on Shared and Key_Shared: the broker delays messages on no other type.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := backoff.Validate(b); err != nil {
@@ -96,7 +96,7 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 
 // WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the
 // delay survives a restart of the process. Shorter delays wait in the Consumer, which is more precise. The retry keeps the
-// redelivery count. atLeast must be more than 0. A retry topic is needed: RetryEnable or WithReconsumeBackoff.
+// redelivery count. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
 // It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
 // the retry cannot be published, the message waits in the Consumer. DLQPolicy.MaxDeliveries limits these retries as it limits
@@ -111,8 +111,8 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 	}
 }
 
-// WithReconsumer (default: none; Subscribe makes one where RetryEnable, DLQ or WithReconsumeBackoff ask for it) publishes
-// retries and dead letters with r. The caller closes r. The consumer then does not subscribe to the retry topic on its own.
+// WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes retries
+// and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry topic by itself.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
@@ -123,11 +123,13 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 	}
 }
 
-// WithRedeliveryResolution (default: 10 ms up to 20 partitions, from there half a millisecond for each; where requests are the
-// exception, as by default on Exclusive, Failover and Key_Shared without an ack timeout, 100 ms up to two partitions, from there
-// 50 ms for each) sets how often the consumer flushes requests for redelivery: a redelivery that the broker is asked for is late
-// by at most this and the broker's time. Every partition has a ticker of a little less than this period, which is what an
-// idle consumer costs. From 1 ms to 1 minute.
+// WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the broker. A
+// message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
+//
+// The default is 10 ms up to 20 partitions, and half a millisecond more for each further one. If nacked messages wait in memory
+// (WithRedeliveryFrom), as they do by default on Exclusive, Failover and Key_Shared, and there is no ack timeout, requests are
+// rare: the default is then 100 ms up to two partitions, and 50 ms more for each further one. Each partition has a ticker of a
+// little less than this period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -142,23 +144,25 @@ func WithRedeliveryResolution(d time.Duration) Option {
 type Source uint8
 
 const (
-	// FromAuto keeps messages in memory on Exclusive, Failover and Key_Shared, and those of batches on Shared. Others on
-	// Shared wait at the broker, which sends them to whichever consumer is free; so does one of a batch whose siblings are
-	// settled, if EnableBatchIndexAcknowledgment is set. A consumer that was not prepared asks the broker for all.
+	// FromAuto keeps messages in memory on Exclusive, Failover and Key_Shared. On Shared it keeps messages of batches in memory
+	// and asks the broker for the others, which the broker sends to any free consumer. With EnableBatchIndexAcknowledgment it
+	// also asks the broker for a message of a batch whose other messages are settled. A consumer wrapped without Prepare asks the
+	// broker for all messages.
 	FromAuto Source = iota
 	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
 	FromMemory
-	// FromBroker keeps none: each is asked for when it is due.
+	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
 	FromBroker
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. From memory it is late only by
-// scheduling. The broker adds up to a resolution and a round trip, and on Exclusive and Failover it sends all unacknowledged
-// messages again.
+// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. A message from memory is late only by
+// the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip; on Exclusive and
+// Failover the broker then sends all unacknowledged messages again.
 //
-// Messages that do not fit the hold limit, NackID and ack timeouts use the broker. After a lost connection, or when a
-// Failover partition becomes inactive, messages in memory may belong to another consumer. They are dropped and come back when
-// the broker sends them again. Clearing or skipping a backlog does not affect messages in memory.
+// Messages always come back through the broker after NackID or an ack timeout, or if they do not fit the hold limit. After a lost
+// connection, or when this is no longer the active consumer of a Failover partition, messages in memory may belong to another
+// consumer. The Consumer drops them, and they come back when the broker sends them again. Clearing or skipping a backlog at the
+// broker does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
@@ -170,8 +174,8 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithInnerNackDelay (default: unknown, so that redeliveries may be late by up to 4/3 of that delay) tells Wrap the
-// NackRedeliveryDelay of a consumer that was not prepared. Wrap then requests messages earlier by that delay and holds them
-// until they are due. On a Shared subscription another consumer may receive such a message early.
+// NackRedeliveryDelay of a consumer that was not prepared. The Consumer then requests messages earlier by d and holds them until
+// they are due. On a Shared subscription another consumer may receive such a message early. d must be more than 0.
 //
 // It is for Wrap only.
 func WithInnerNackDelay(d time.Duration) Option {
@@ -184,10 +188,11 @@ func WithInnerNackDelay(d time.Duration) Option {
 	}
 }
 
-// WithHoldLimit (default: 16 MiB) sets how many bytes of messages are kept here until they are due, in all partitions
-// together: nacked ones that wait in memory, and what the broker sent early. Each counts its payload and 512 bytes; of a batch
-// the whole payload counts, once, since one message keeps it alive. What does not fit is dropped, and asked for when due; 0
-// keeps nothing but, up to 1 MiB, what is about to be published to the retry or dead letter topic.
+// WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory until they are due, over all
+// partitions: nacked messages, and messages that the broker sent early. A message counts its payload and 512 bytes. A batch
+// counts its whole payload once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks
+// the broker for it when it is due. 0 keeps no messages, but for 1 MiB of those that are about to be published to the retry or
+// dead letter topic.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {

@@ -16,8 +16,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there
-// is one, ctx is done or the consumer is closed.
+// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
+// It returns an error when ctx is done or the Consumer is closed.
 func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()
@@ -45,9 +45,9 @@ type outlet struct {
 	once sync.Once
 }
 
-// Chan returns a channel of messages, with this Consumer in each. It is the MessageChannel of pulsar.ConsumerOptions, if
-// there was one. The application has a message when it has taken it from the channel; unlike upstream's, the channel has
-// no buffer of its own. It is never closed, as upstream's is not.
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. The channel is the MessageChannel of
+// pulsar.ConsumerOptions, if there was one. The application has a message when it has taken it from the channel. Unlike the
+// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 	c.startFeeder()
 	return c.outlet.ch

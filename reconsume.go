@@ -11,30 +11,30 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// ReconsumeLaterNext publishes the message to the retry topic, from which it comes again after the next delay of the
-// reconsume policy, and acknowledges it: PIP-94's reconsumeLater(msg). After DLQPolicy.MaxDeliveries times it goes to the
-// dead letter topic instead. See reconsume.Reconsumer.Later.
+// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
+// delivers it from there after the next delay of the reconsume policy. After DLQPolicy.MaxDeliveries retries the message goes to
+// the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's, to be nacked or tried again; after
-// reconsume.ErrNotAcknowledged it was published nevertheless, and will come twice. ErrNoRetryTopic, and ErrNotHeld if the
-// message was settled before or is not one of this Consumer's, say that nothing was published. When ctx ends or the Consumer
-// is closed meanwhile, nobody knows whether it was.
+// On an error the message is not acknowledged and still the application's: nack it or try again. After
+// reconsume.ErrNotAcknowledged the message was published all the same, and will come twice. After ErrNoRetryTopic and ErrNotHeld
+// nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
+// the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
 	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.Later(ctx, cm)
 	})
 }
 
-// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, from 1: PIP-94's reconsumeLater(msg, delayLevel). An unknown
-// level is an error.
+// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
+// unknown level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
 	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.LaterLevel(ctx, cm, level)
 	})
 }
 
-// ReconsumeLaterAfter is ReconsumeLaterNext with a delay of its own, and properties added to the message's. A negative delay
-// counts as 0.
+// ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
+// message's. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string) error {
 	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
@@ -42,16 +42,16 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 	})
 }
 
-// DeadLetter publishes the message to the dead letter topic, with the reason, and acknowledges it. It needs a DLQ policy
-// or a retry topic. Errors are as with ReconsumeLaterNext.
+// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
+// a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
 	return c.reconsume(ctx, msg, false, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.DeadLetter(ctx, cm, reason)
 	})
 }
 
-// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It has no error to return: it logs it, counts it in
-// Stats, and the message is nacked.
+// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It cannot return an error: it logs the error, counts it
+// in Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// Ack acknowledges a message. It is final: the message is not handed out again, unless Ack returns an error. A message
-// that waits for its redelivery may still be acknowledged, and one that was acknowledged before is no error. After Close it
-// returns ErrClosed; with AckWithResponse, what the broker said.
+// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not handed out again. A message that waits
+// for its redelivery may still be acknowledged. Acknowledging a message twice is no error. After Close, Ack returns ErrClosed.
+// With AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
 func (c *Consumer) Ack(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -29,11 +29,12 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 	return c.settle(ledger.Name{ID: id}, nil, final, pulsar.Consumer.AckID)
 }
 
-// AckWithTxn acknowledges a message in a transaction. Its delay and its ack timeout end; if the transaction is aborted the
-// broker sends it again at once, and what the Consumer counted starts again.
+// AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
+// broker sends the message again at once, and the Consumer's own redelivery count starts again.
 //
-// The messages of a batch need EnableBatchIndexAcknowledgment here and at the broker: without, pulsar-client-go sends nothing
-// before the last of them, which then takes all with it.
+// For messages of a batch, enable batch-index acknowledgement in pulsar.ConsumerOptions and at the broker. Without it,
+// pulsar-client-go sends nothing until the last message of the batch is acknowledged, and that one's transaction acknowledges
+// them all.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -106,8 +107,8 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.Mes
 	})
 }
 
-// AckIDList acknowledges several messages, as Ack does each. The error may be a pulsar.AckError, which has the ids that were not
-// acknowledged, as they were given here: with AckWithResponse what the broker said of each, after Close ErrClosed.
+// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id of ids that was
+// not acknowledged to its error: the broker's with AckWithResponse, ErrClosed after Close.
 func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		if err := checkID(id); err != nil {
@@ -239,8 +240,8 @@ func (l *ackList) finish(c *Consumer, err error) {
 	}
 }
 
-// AckCumulative acknowledges all messages of a partition up to and including this one; none of them is redelivered any more.
-// It is for Exclusive and Failover: on the other types pulsar-client-go has an error for it.
+// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is for
+// Exclusive and Failover: on the other types it returns pulsar-client-go's error.
 func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -15,14 +15,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options the policy is what opts
-// say: the delay of NackRedeliveryDelay, for instance, but never early, and counted on every subscription type. opts and what
-// they point to are not changed. docs/migration.md lists what differs from a consumer of client.Subscribe.
+// Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
+// for instance the delay of NackRedeliveryDelay; but no message comes early, and redeliveries are counted on every subscription
+// type. Subscribe does not change opts or what they point to. docs/migration.md lists what differs from a consumer of
+// client.Subscribe.
 //
-// NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy are adopted: they mean the same as the options
-// here; RetryEnable without DLQ means dead letters after 16 deliveries, as upstream. Messages of non-persistent topics, which the
-// broker cannot redeliver, pass through, which Subscribe logs. Errors are the client's own, or satisfy
-// errors.Is(err, ErrInvalidOption), but for that of a nil client.
+// NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
+// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go. The broker cannot redeliver messages of
+// non-persistent topics: they pass through, and Subscribe logs a warning. An error is pulsar-client-go's own, or satisfies
+// errors.Is(err, ErrInvalidOption), or says that client is nil.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
@@ -49,15 +50,15 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	return newConsumer(inner, p.settings, p), nil
 }
 
-// Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap
-// recognizes the consumer and applies the options given here, and more if it is given some. The resolution is 10 ms by
-// default whatever the number of partitions.
+// Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap recognizes
+// the consumer, and applies the options given here and then its own. Prepare does not know the number of partitions: the default
+// resolution is that of one (see WithRedeliveryResolution).
 //
-// There is no client to publish by, so retries and dead letters need WithReconsumer. Without it DLQ is left to upstream, by
-// the broker's count, and the ReconsumeLater methods have no retry topic.
+// Prepare and Wrap have no client to publish with, so retries and dead letters need WithReconsumer. Without it, pulsar-client-go
+// applies DLQ itself, by the broker's count, and the ReconsumeLater methods have no retry topic.
 //
-// What Prepare returns is for one consumer, and kept until Wrap has seen it: call Prepare once, not in a loop that tries to
-// subscribe. A zero-queue consumer cannot be recognized: use Subscribe.
+// The returned options are for one consumer. This package remembers them until Wrap gets that consumer: call Prepare once, not in
+// a loop that tries to subscribe. Wrap cannot recognize a zero-queue consumer, so Prepare refuses it: use Subscribe.
 func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
 	if opts.EnableZeroQueueConsumer {
 		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+
@@ -78,12 +79,12 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 	return prepared, nil
 }
 
-// Wrap takes over consumer and returns it as a Consumer that redelivers by policy; its Close closes consumer. From then on
-// consumer must not be used by itself.
+// Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
+// the returned Consumer closes it.
 //
-// A consumer subscribed with options from Prepare is driven at their resolution. Any other redelivers by policy and never
-// early, but up to 4/3 of its own NackRedeliveryDelay late, which Wrap logs: see WithInnerNackDelay. Messages of
-// non-persistent topics, which the broker cannot redeliver, pass through.
+// A consumer that was subscribed with options from Prepare has their resolution. Any other consumer also redelivers by policy and
+// never early, but up to 4/3 of its own NackRedeliveryDelay late. Wrap logs this; see WithInnerNackDelay. Messages of
+// non-persistent topics pass through, since the broker cannot redeliver them.
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")

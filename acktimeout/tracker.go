@@ -1,7 +1,7 @@
-// Package acktimeout tracks messages that the application holds, until they are settled or time out (PIP-130).
+// Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
-// A Tracker knows no broker and no consumer: keys go in, due keys come out. What a key is, and what redelivery means, is
-// its owner's business. Package nack is its twin for messages that were negatively acknowledged.
+// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and
+// redelivers the message. Package nack does the same for negatively acknowledged messages.
 package acktimeout
 
 import (
@@ -27,33 +27,33 @@ func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.Redeliv
 	})
 }
 
-// Tracker holds keys of unsettled messages and hands each out once, when its timeout is over: exactly then, neither early
-// nor on a tick. Any number of goroutines may use it.
+// Tracker holds the keys of unsettled messages. It hands out each key once, exactly when its timeout is over: not early, and not
+// on a tick. It is safe for concurrent use.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
 	queue   *delayqueue.Queue[K]
 }
 
-// New returns a Tracker with the timeouts of Backoff(timeout, b), which calls due with the keys whose timeout is over, in
-// order of time. Calls come one at a time, from the Tracker's one goroutine, outside any lock; due may use the Tracker but
-// not close it. A timeout below 0 counts as 0. Close ends the goroutine.
+// New returns a Tracker with the timeouts of Backoff(timeout, b). It calls due with the keys whose timeout is over, in order of
+// time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due may use the Tracker, but must not
+// close it. A negative timeout counts as 0. Close ends the goroutine.
 func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
 	return &Tracker[K]{Backoff(max(0, timeout), b), delayqueue.New(due, true)}
 }
 
-// Track starts the timeout of a key whose message has been redelivered redeliveryCount times before. A key that is tracked
-// already keeps its due time.
+// Track starts the timeout of a key whose message has been redelivered redeliveryCount times before. If the key is already
+// tracked, it keeps its due time.
 func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 	t.TrackFor(key, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor is Track with a timeout of its own. A negative one counts as 0.
+// TrackFor is Track with timeout d. A negative d counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
-// Touch restarts the timeout of key with its full length and reports whether key was tracked.
+// Touch restarts the full timeout of key and reports whether key was tracked.
 func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
 
-// Untrack forgets key and reports whether it was tracked. After a true answer key does not come due.
+// Untrack forgets key and reports whether it was tracked. If it returns true, the key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
 
 // Left returns how much of key's timeout is left; ok is false if key is not tracked.
@@ -68,6 +68,6 @@ func (t *Tracker[K]) Len() int { return t.queue.Len() }
 // Clear forgets all keys.
 func (t *Tracker[K]) Clear() { t.queue.Clear() }
 
-// Close forgets all keys and returns when the Tracker's goroutine has ended. Nothing comes due afterwards, and tracking
-// does nothing.
+// Close forgets all keys and returns when the Tracker's goroutine has ended. After Close no key comes due, and Track does
+// nothing.
 func (t *Tracker[K]) Close() { t.queue.Close() }

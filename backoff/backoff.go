@@ -4,7 +4,7 @@
 // before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
 // and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
 //
-// Every policy here saturates: whatever the count, its delay is between 0 and its maximum, and never overflows.
+// Every policy of this package is safe for any redelivery count: its delay is between 0 and its maximum, and never overflows.
 package backoff
 
 import (
@@ -16,7 +16,7 @@ import (
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
 // pulsar.NackBackoffPolicy, so each policy here also serves as one.
 //
-// Next is called from many goroutines at once. A negative delay counts as 0.
+// Next must be safe for concurrent use. A negative delay counts as 0.
 type RedeliveryBackoff interface {
 	// Next returns the delay for a message that has been redelivered redeliveryCount times before.
 	Next(redeliveryCount uint32) time.Duration
@@ -43,7 +43,7 @@ func (f Func) Validate() error {
 
 type fixed time.Duration
 
-// Fixed delays every redelivery by d. A negative d counts as 0 and does not pass validation.
+// Fixed delays every redelivery by d. A negative d counts as 0 and does not pass Validate.
 func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
 
 func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
@@ -55,8 +55,8 @@ func (f fixed) Validate() error {
 	return nil
 }
 
-// Validate returns the error of a policy that has a Validate method, and an error for a nil policy. Constructors and
-// options call it, so a policy of your own may have a Validate method too.
+// Validate returns an error if b is nil, or what b's Validate method returns if b has one. Constructors and options call it, so a
+// policy of your own may have a Validate method too.
 func Validate(b RedeliveryBackoff) error {
 	if b == nil {
 		return fmt.Errorf("backoff: policy is nil, want a RedeliveryBackoff")
@@ -67,8 +67,8 @@ func Validate(b RedeliveryBackoff) error {
 	return nil
 }
 
-// Schedule yields what b will do to a message that keeps failing, without waiting: the redelivery counts
-// 0 … redeliveries-1, each with its delay. Delays below 0 are yielded as 0.
+// Schedule yields what b does to a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its delay. It
+// does not wait for the delays. It yields a negative delay as 0.
 func Schedule(b RedeliveryBackoff, redeliveries int) iter.Seq2[uint32, time.Duration] {
 	return func(yield func(uint32, time.Duration) bool) {
 		if b == nil {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The values that zero fields of an Exponential stand for. (The Java client's minimum is 10s.)
+// The values that an Exponential uses for its zero fields. (The Java client's minimum is 10s.)
 const (
 	DefaultMin        = time.Second
 	DefaultMax        = 10 * time.Minute
@@ -37,8 +37,8 @@ func (e Exponential) withDefaults() Exponential {
 	return e
 }
 
-// Next returns the delay for redeliveryCount. It never overflows; a policy that does not pass Validate yields delays
-// between 0 and Max.
+// Next returns the delay for redeliveryCount. It never overflows. Even if e does not pass Validate, the delay is between 0 and
+// Max.
 func (e Exponential) Next(redeliveryCount uint32) time.Duration {
 	e = e.withDefaults()
 	d := float64(e.Min) * math.Pow(e.Multiplier, float64(redeliveryCount))
@@ -48,8 +48,8 @@ func (e Exponential) Next(redeliveryCount uint32) time.Duration {
 	return max(0, time.Duration(d))
 }
 
-// Validate returns an error that names the field and its value unless 0 < Min ≤ Max and 1 < Multiplier < ∞, with zero
-// fields standing for their defaults.
+// Validate returns nil if 0 < Min ≤ Max and 1 < Multiplier < ∞, where a zero field counts as its default. Otherwise the error
+// names the field and its value.
 func (e Exponential) Validate() error {
 	d := e.withDefaults()
 	switch {

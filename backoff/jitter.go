@@ -16,8 +16,8 @@ type jitter struct {
 //
 //	Next(n) = uniform in b.Next(n) · (1 ± fraction)
 //
-// The fraction is from 0, no jitter, to 1, anything from 0 to twice the delay; outside it is clamped and does not pass
-// validation. Note that the delay may be shorter than b's by the fraction.
+// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Any other fraction is clamped and does not pass
+// Validate. With jitter a delay may be shorter than b's, by up to the fraction.
 func WithJitter(b RedeliveryBackoff, fraction float64) RedeliveryBackoff { return jitter{b, fraction} }
 
 func (j jitter) Next(redeliveryCount uint32) time.Duration {
@@ -42,8 +42,8 @@ func scale(d time.Duration, factor float64) time.Duration {
 	return time.Duration(scaled)
 }
 
-// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ for WithJitter only: of
-// any other policy they are what Next returns, a negative delay or that of a nil policy as 0.
+// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ only for WithJitter; for any
+// other policy both are what Next returns. A negative delay and a nil policy count as 0.
 func Bounds(b RedeliveryBackoff, redeliveryCount uint32) (shortest, longest time.Duration) {
 	switch b := b.(type) {
 	case nil:

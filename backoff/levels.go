@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// DefaultDelayLevels are the delay levels of PIP-94, 18 of them.
+// DefaultDelayLevels are the 18 delay levels of PIP-94.
 const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
-// DelayLevels is a ladder of delays (PIP-94). Level 1 is the first:
+// DelayLevels is a list of delays (PIP-94). Level 1 is the first:
 //
 //	Next(n) = level n+1, and past the last level the last
 //
@@ -25,8 +25,8 @@ var units = []struct {
 	{"ms", time.Millisecond}, {"s", time.Second}, {"m", time.Minute}, {"h", time.Hour}, {"d", 24 * time.Hour},
 }
 
-// ParseDelayLevels reads delay levels as PIP-94 writes them: whole positive numbers with a unit of ms, s, m, h or d
-// (24 hours), separated by white space. The error names the word that is wrong.
+// ParseDelayLevels reads delay levels as PIP-94 writes them: whole positive numbers with a unit of ms, s, m, h or d (24 hours),
+// separated by white space. An error names the first wrong word.
 func ParseDelayLevels(s string) (DelayLevels, error) {
 	words := strings.Fields(s)
 	if len(words) == 0 {
@@ -61,7 +61,8 @@ func parseDelay(word string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not a delay, want a whole positive number and ms, s, m, h or d, such as %q", word, "30s")
 }
 
-// Next returns level redeliveryCount+1, past the last level the last; 0 if there are no levels.
+// Next returns the delay of level redeliveryCount+1, or of the last level if there is no such level. It returns 0 if there are no
+// levels.
 func (l DelayLevels) Next(redeliveryCount uint32) time.Duration {
 	if len(l) == 0 {
 		return 0
@@ -69,8 +70,7 @@ func (l DelayLevels) Next(redeliveryCount uint32) time.Duration {
 	return max(0, l[min(uint64(redeliveryCount), uint64(len(l)-1))])
 }
 
-// Level returns the delay of a level, from 1 to len(l). Any other level is an error: it is not clamped, since a wrong
-// level is a mistake worth hearing of.
+// Level returns the delay of a level, from 1 to len(l). Any other level is an error, since it is a mistake that should show.
 func (l DelayLevels) Level(level int) (time.Duration, error) {
 	if level < 1 || level > len(l) {
 		return 0, fmt.Errorf("backoff: delay level is %d, want 1 to %d", level, len(l))
@@ -78,7 +78,7 @@ func (l DelayLevels) Level(level int) (time.Duration, error) {
 	return l[level-1], nil
 }
 
-// Validate returns an error if there are no levels or one of them is negative.
+// Validate returns an error if there are no levels or a level is negative.
 func (l DelayLevels) Validate() error {
 	if len(l) == 0 {
 		return fmt.Errorf("backoff: DelayLevels are empty, want at least one level")

@@ -1,5 +1,5 @@
-// Package config reads redelivery policies, and what each consumer and worker does with them, from a file (PIP-106: "className"
-// and "params"). The file is YAML or JSON:
+// Package config reads redelivery policies, and the settings of consumers and workers that use them, from a file (PIP-106:
+// "className" and "params"). The file is YAML or JSON:
 //
 //	policies:
 //	  gentle: {type: exponential, min: 1s, max: 10m, multiplier: 2, jitter: 0.1}
@@ -38,29 +38,30 @@
 //     map or, as in Java's loadConf, a string of JSON.
 //   - a type or class of your own: [NewPolicy]
 //
-// The first three take jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations have a unit: ms, s, m or h, also
-// mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases (*name) work; merge keys (<<) do not.
+// The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations have a
+// unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases (*name) work; merge keys
+// (<<) do not.
 //
 // # Environment
 //
-// A variable overrides one key of a policy, consumer or worker that the file names, or gives it one that the file does not have. Its
-// name is REDELIVERY_ and the path in the file, in capitals, with _ for each dot, for each change from a small letter to a
-// capital, and for all but letters and digits:
+// An environment variable sets one key of a policy, consumer or worker that the file names, whether or not the file sets that
+// key. The variable's name is REDELIVERY_ and the path in the file, in capitals. An underscore stands for each dot, for each
+// change from a small letter to a capital, and for each character that is not a letter or digit:
 //
 //	REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT=20s    # consumers.billing.ackTimeout
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
 // An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
-// REDELIVERY_WORKERS_ and sets nothing is an error, as is one that means two keys.
+// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error.
 //
 // # Errors
 //
-// An unknown key, a wrong value, a name that is there twice or that nobody defined: each is an error, and all those of a file
-// come at once, joined as by [errors.Join], a line for each with file, line, path, value and what is allowed:
+// An unknown key, a wrong value, a duplicate name and an undefined name are errors. All errors of a file are reported at once,
+// joined as by [errors.Join]. Each is one line with file, line, path, value and what is allowed:
 //
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
 //
-// A file is at most 1 MiB, 32 levels deep, and 100,000 values with its aliases written out.
+// A file may have at most 1 MiB, 32 levels, and 100,000 values after its aliases are expanded.
 package config
 
 import (
@@ -78,16 +79,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is the content of a file. Its methods change nothing, so any number of goroutines may use them. The zero value has
-// no policy, consumer or worker.
+// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. The zero value has no policy,
+// consumer or worker.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
 	Consumers map[string]Consumer                  // by name
 	Workers   map[string]Worker                    // by name
 }
 
-// Load reads a file and what overrides it in the environment. Errors begin with the path of the file and the line; a file
-// that cannot be read is os.Open's error.
+// Load reads a file, and applies the environment variables that override it. Errors begin with the path of the file and the line.
+// If the file cannot be read, the error is os.Open's.
 func Load(path string, policies ...Policy) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -101,7 +102,7 @@ func Load(path string, policies ...Policy) (*Config, error) {
 	return parse(data, inFile(path), policies)
 }
 
-// Parse is Load for what a file holds. Errors begin with the line.
+// Parse is Load for the content of a file. Errors begin with the line.
 func Parse(data []byte, policies ...Policy) (*Config, error) {
 	return parse(data, inFile(""), policies)
 }
@@ -152,8 +153,8 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// Options are what the file says about a consumer, for Subscribe, Prepare or Wrap. It is an error if the file does not name
-// the consumer. What belongs into pulsar.ConsumerOptions comes from ConsumerOptions.
+// Options returns what the file says about a consumer, as options for Subscribe, Prepare or Wrap. It returns an error if the file
+// does not name the consumer. Use ConsumerOptions for the settings that belong in pulsar.ConsumerOptions.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {
@@ -163,8 +164,8 @@ func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 }
 
 // ConsumerOptions returns a copy of opts with the file's maxDeliveries, retryLetterTopic and deadLetterTopic in DLQ, and
-// RetryEnable if there is a retryLetterTopic. What the file does not say stays as it is in opts; opts and what it points to
-// are not changed. It is an error if the file does not name the consumer.
+// RetryEnable if there is a retryLetterTopic. Fields that the file does not set stay as in opts. ConsumerOptions does not change
+// opts or what it points to. It returns an error if the file does not name the consumer.
 func (c *Config) ConsumerOptions(consumer string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {

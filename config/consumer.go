@@ -13,26 +13,28 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Consumer is what a file says about one consumer. A field that is zero was not said: the default holds, or what the program
-// says. Each is named as in the file, where the first letter is small.
+// Consumer is what a file says about one consumer. A zero field is not set in the file: the default holds, or what the program
+// says. In the file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
 	NackRedeliveryBackoff backoff.RedeliveryBackoff
-	// NackRedeliveryDelay is one delay for all of them, and excludes NackRedeliveryBackoff; 0 in the file is at once.
+	// NackRedeliveryDelay is one delay for all negatively acknowledged messages; 0 in the file means at once. It cannot be
+	// combined with NackRedeliveryBackoff.
 	NackRedeliveryDelay *time.Duration
 	// AckTimeout is how long the application may take to settle a message.
 	AckTimeout time.Duration
-	// AckTimeoutRedeliveryBackoff is added to AckTimeout, which it needs (PIP-130). The file has the name of a policy.
+	// AckTimeoutRedeliveryBackoff is a delay that is added to AckTimeout (PIP-130). It needs AckTimeout. The file has the name of
+	// a policy.
 	AckTimeoutRedeliveryBackoff backoff.RedeliveryBackoff
 	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic too.
 	// The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
-	// MaxDeliveries is after how many deliveries a message goes to the dead letter topic, or after how many retries if it is
-	// reconsumed. Default: no limit.
+	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic; for a message that is
+	// reconsumed, the number of retries. Default: no limit.
 	MaxDeliveries uint32
 	// RetryLetterTopic is the topic of messages that are reconsumed. It needs MaxDeliveries.
 	RetryLetterTopic string
-	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times, which it needs. Default:
+	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times. It needs MaxDeliveries. Default:
 	// <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
 }

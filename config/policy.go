@@ -14,18 +14,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error
-// is reported with the place of the policy in the file; so is a policy that does not pass backoff.Validate. It is called once
-// for each policy of its type, by the goroutine that calls Load or Parse.
+// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error is
+// reported with the line of the policy in the file, and so is a policy that does not pass backoff.Validate. Load and Parse call
+// the Factory once for each policy of its type, in the caller's goroutine.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
-// Policy is a type of policy of your own, for Load and Parse.
+// Policy is a policy type of your own, for Load and Parse.
 type Policy struct {
 	name    string
 	factory Factory
 }
 
-// NewPolicy lets a file use policies of a type of your own, in either form:
+// NewPolicy returns a Policy, with which a file may use a policy type of your own in two forms:
 //
 //	policies:
 //	  short: {type: fibonacci, unit: 1s}

@@ -12,20 +12,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker is what a file says about one worker. A field that is zero was not said: the default of package worker holds. In the
-// file each name begins with a small letter.
+// Worker is what a file says about one worker. A zero field is not set in the file: the default of package worker holds. In the
+// file, each name begins with a small letter.
 type Worker struct {
 	Concurrency  int            // worker.WithConcurrency
 	Timeout      time.Duration  // worker.WithTimeout
-	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file is at once
+	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
 	HoldLimit    int64          // worker.WithHoldLimit, which needs KeyOrder
 
-	// For worker.WithPauseOnFailure: all of them or none.
+	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
 	PauseOnFailureRatio   float64                   // its ratio
-	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause, of which the file has the name
+	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
 
 	// For worker.NewBatch.
 	BatchMaxMessages int           // worker.Batch's MaxMessages
@@ -36,8 +36,8 @@ type Worker struct {
 var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "holdLimit", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
-// WorkerOptions are what the file says about a worker, for worker.New and worker.NewBatch. It is an error if the file does not name
-// the worker.
+// WorkerOptions returns what the file says about a worker, as options for worker.New and worker.NewBatch. It returns an error if
+// the file does not name the worker.
 func (c *Config) WorkerOptions(name string) ([]worker.Option, error) {
 	found, err := c.worker(name)
 	if err != nil {
@@ -46,8 +46,8 @@ func (c *Config) WorkerOptions(name string) ([]worker.Option, error) {
 	return found.options(), nil
 }
 
-// Batch is what the file says about the batches of a worker, for worker.NewBatch. It is an error if the file does not name the
-// worker.
+// Batch returns what the file says about the batches of a worker, for worker.NewBatch. It returns an error if the file does not
+// name the worker.
 func (c *Config) Batch(name string) (worker.Batch, error) {
 	found, err := c.worker(name)
 	return worker.Batch{MaxMessages: found.BatchMaxMessages, MaxBytes: found.BatchMaxBytes, MaxWait: found.BatchMaxWait}, err

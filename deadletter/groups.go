@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Group is letters that died of the same cause: of one type of error, with the same reason but for numbers and ids, on one
-// subscription of one topic.
+// Group is a number of letters that died of the same cause: the same type of error, and the same reason except for numbers and
+// ids, on one subscription of one topic.
 type Group struct {
 	ID           string    `json:"id"` // for Filter.Groups
 	Type         string    `json:"type,omitempty"`
@@ -19,15 +19,15 @@ type Group struct {
 	Origin       string    `json:"origin,omitempty"`
 	Subscription string    `json:"subscription,omitempty"`
 	Count        int       `json:"count"`
-	First        time.Time `json:"first"`   // that died
-	Last         time.Time `json:"last"`    // that died
+	First        time.Time `json:"first"`   // when the first letter died
+	Last         time.Time `json:"last"`    // when the last letter died
 	Example      string    `json:"example"` // the id of a letter
 }
 
 // maxGroups bounds memory: letters of any more causes are counted as one group, whose ID is empty.
 const maxGroups = 1000
 
-// Groups counts the letters that filter chooses by their cause, the most first. It moves no cursor.
+// Groups counts the letters that filter chooses by their cause, the largest group first. It acknowledges none.
 func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 	groups := map[string]*Group{}
 	for l, err := range t.Peek(ctx, 0) {

@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Properties that a replayed message has beside those of its letter.
+// Properties that a replay adds to a message.
 const (
-	PropertyReplayCount = "REPLAY_COUNT" // how often it was replayed
-	PropertyReplayRun   = "REPLAY_RUN"   // the replay that did so last
+	PropertyReplayCount = "REPLAY_COUNT" // how often the letter was replayed
+	PropertyReplayRun   = "REPLAY_RUN"   // the id of the last replay
 )
 
 const (
@@ -26,26 +26,26 @@ const (
 	propertyException = exceptionPrefix + "TYPE"
 )
 
-// Letter is a dead letter. What its sender did not say is empty: plain pulsar-client-go gives no reason.
+// Letter is a dead letter. Fields that its sender did not set are empty: plain pulsar-client-go gives no reason.
 type Letter struct {
-	ID        string    `json:"id"`        // ledger:entry:partition, of a batch :index too
+	ID        string    `json:"id"`        // ledger:entry:partition, and :index in a batch
 	Topic     string    `json:"topic"`     // with the partition
-	Published time.Time `json:"published"` // as a dead letter
-	Died      time.Time `json:"died"`      // DEAD_LETTER_TIME, or else when it was published
+	Published time.Time `json:"published"` // when it was published as a dead letter
+	Died      time.Time `json:"died"`      // DEAD_LETTER_TIME, or else Published
 
 	Type         string `json:"type,omitempty"`         // of the error
 	Reason       string `json:"reason,omitempty"`       // the error
 	Origin       string `json:"origin,omitempty"`       // the topic that it came from, without partition
 	OriginID     string `json:"originId,omitempty"`     // its id there
-	Subscription string `json:"subscription,omitempty"` // that it was dead on
-	Replays      int    `json:"replays,omitempty"`      // how often it was replayed before
+	Subscription string `json:"subscription,omitempty"` // the subscription that it died on
+	Replays      int    `json:"replays,omitempty"`      // how often the letter was replayed before
 
 	Key         string            `json:"key,omitempty"`
 	OrderingKey string            `json:"orderingKey,omitempty"`
 	EventTime   time.Time         `json:"eventTime,omitzero"`
 	Properties  map[string]string `json:"properties,omitempty"`
-	Schema      string            `json:"schema,omitempty"`    // version of the topic's schema that it was written with
-	Encrypted   bool              `json:"encrypted,omitempty"` // and not decrypted: Payload is as it was found
+	Schema      string            `json:"schema,omitempty"`    // the version of the topic's schema that it was written with
+	Encrypted   bool              `json:"encrypted,omitempty"` // and not decrypted: Payload is still encrypted
 	Null        bool              `json:"null,omitempty"`      // a null value, not an empty one
 	Size        int               `json:"size"`                // of the payload, in bytes
 	Payload     []byte            `json:"payload,omitempty"`   // in base64
@@ -137,12 +137,12 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	return m
 }
 
-// Filter chooses letters. A letter has to match all that is set; the zero Filter matches every letter.
+// Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
-	Groups     []string          `json:"groups,omitempty"`     // ids of groups, one of which it has to be in
-	Properties map[string]string `json:"properties,omitempty"` // that it has to have
-	After      time.Time         `json:"after,omitzero"`       // that it died at or after
-	Before     time.Time         `json:"before,omitzero"`      // that it died before
+	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
+	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
+	After      time.Time         `json:"after,omitzero"`       // the letter died then or later
+	Before     time.Time         `json:"before,omitzero"`      // the letter died before that
 }
 
 // Match reports whether the filter chooses l.

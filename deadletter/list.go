@@ -21,20 +21,20 @@ type Info struct {
 	Topic         string             `json:"topic"`
 	Retry         bool               `json:"retry,omitempty"`      // not a dead letter topic
 	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
-	Rate          float64            `json:"rate"`                 // messages in, a second, over the last minute
+	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
 	Bytes         int64              `json:"bytes"`                // stored
-	Subscriptions []SubscriptionInfo `json:"subscriptions"`        // none: messages are deleted unread
+	Subscriptions []SubscriptionInfo `json:"subscriptions"`        // if empty, the broker deletes messages unread
 }
 
 // SubscriptionInfo is what the broker's statistics say about a subscription.
 type SubscriptionInfo struct {
 	Name      string    `json:"name"`
 	Backlog   int       `json:"backlog"`         // entries, each a message, a batch or a chunk
-	Oldest    time.Time `json:"oldest,omitzero"` // publication of the first in the backlog, as far as the broker tells
+	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog, if the broker tells it
 	Consumers int       `json:"consumers"`
 }
 
-// List returns the dead letter and retry topics of a namespace such as public/default, known by their names: those that end in -DLQ or
+// List returns the dead letter and retry topics of a namespace such as public/default: the topics whose names end in -DLQ or
 // -RETRY.
 func List(ctx context.Context, a Admin, namespace string) ([]Info, error) {
 	var names []string

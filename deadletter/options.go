@@ -11,31 +11,33 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// DefaultMaxReplays is how often a letter is replayed, by default.
+// DefaultMaxReplays is the default of ReplayOptions.MaxReplays.
 const DefaultMaxReplays = 3
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// To is where the letters go. Default: ToRetry.
+	// To is the destination of the letters. Default: ToRetry.
 	To Destination
-	// Topic is the topic that they go to instead. Default: none; needed for ToRetry if the dead letter topic's name does not end in
-	// -DLQ.
+	// Topic is a topic that the letters go to instead of To. Default: none. ToRetry needs it if the dead letter topic's name does
+	// not end in -DLQ.
 	Topic string
 	// Filter chooses the letters. Default: all.
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
-	// MaxReplays is how often a letter is replayed in its life; one that was as often is left. Default: DefaultMaxReplays.
+	// MaxReplays is how often a letter may be replayed in its life. A letter that was replayed so often is left. Default:
+	// DefaultMaxReplays (3).
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
-	// Canary is how many letters are replayed before any more: these have to be acknowledged by every subscription they died on. If
-	// one of them is dead again the replay ends with ErrPoison. Needs an admin API. Default: 0, none.
+	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
+	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
+	// admin API. Default: 0, none.
 	Canary int
 	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// New gives up an earlier replay that is not finished. What that one published without acknowledging it is published again,
-	// and deduplication does not notice. Default: false.
+	// New gives up an earlier replay that is not finished. Letters that it published but did not acknowledge are published again,
+	// and deduplication does not drop them. Default: false.
 	New bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)

@@ -13,16 +13,16 @@ import (
 type PurgeOptions struct {
 	// Filter chooses the letters. Default: all.
 	Filter Filter
-	// Export gets the letters as lines of JSON, before they are gone; an *os.File is synchronized too. Required; io.Discard throws
-	// them away.
+	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Required.
+	// io.Discard throws the letters away.
 	Export io.Writer
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
 }
 
-// Purge acknowledges letters on the subscription without replaying them: those that are there when it begins. The broker deletes what
-// no other subscription has to get. It stops at the first error; a purge that was interrupted may have exported letters that are
-// still there.
+// Purge acknowledges, without replaying them, the letters that are on the subscription when it begins. The broker then deletes
+// letters that no other subscription still has to get. Purge stops at the first error. An interrupted purge may have exported
+// letters that are still there.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	var report Report
 	if o.Export == nil {

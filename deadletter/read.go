@@ -13,9 +13,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Peek yields the first n letters, or all if n is 0, partition by partition, in order. It moves no cursor. With an admin API they
-// are those that the subscription has not acknowledged, or all that the topic stores if there is no such subscription yet;
-// letters that come meanwhile may be missing. An error is the last that it yields.
+// Peek yields the first n letters, or all if n is 0, partition by partition, in order. It acknowledges none. With an admin API it
+// yields the letters that the subscription has not acknowledged, or all stored letters if the subscription does not exist yet.
+// Letters that arrive during the call may be missing. After an error it yields nothing more.
 func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	return func(yield func(Letter, error) bool) {
 		seen := 0
@@ -29,8 +29,8 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Export writes the letters that filter chooses as lines of JSON, and returns how many. It moves no cursor; the letters are
-// those of Peek.
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number. It reads the letters that Peek
+// sees, and acknowledges none.
 func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (int, error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)

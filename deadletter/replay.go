@@ -44,17 +44,17 @@ func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
 	return report, nil
 }
 
-// Replay publishes letters again and acknowledges each after its publication was confirmed. It stops at the first error. The letters
-// are those that the subscription has not acknowledged and that are there when it begins; later ones are for the next replay. Their
-// order is kept partition by partition, and so is that of a key.
+// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It
+// replays the letters that are on the subscription, unacknowledged, when it begins; later ones are for the next replay. It keeps
+// the order of each partition and of each key.
 //
-// What the sender set is kept: payload, null value, key, ordering key, event time, schema, properties with the origin and a trace.
-// EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME are removed, RECONSUMETIMES is 0,
-// REPLAY_COUNT and REPLAY_RUN are added. Letters that cannot be published like that are left, and reported.
+// Replay keeps what the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the
+// origin and a trace. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
+// RECONSUMETIMES to 0, and adds REPLAY_COUNT and REPLAY_RUN. Letters that cannot be published like that are left and reported.
 //
-// If ctx is done, the process dies or the broker is lost, the next Replay with the same options goes on to the same end: no letter is
-// lost. Letters that were published and not acknowledged by then, a few hundred at most, are published again; a broker that
-// deduplicates the messages of that topic drops them.
+// If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and no letter
+// is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A broker that
+// deduplicates messages of the target topic drops these copies.
 func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	o, err := t.checked(o)
 	if err != nil {

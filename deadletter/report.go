@@ -1,28 +1,28 @@
 package deadletter
 
-// Report is what a Replay or a Purge did, or would do.
+// Report says what a Replay or a Purge did, or what a Plan would do.
 type Report struct {
-	Run     string   `json:"run,omitempty"`     // of a replay
+	Run     string   `json:"run,omitempty"`     // id of the replay
 	Resumed bool     `json:"resumed,omitempty"` // the run began earlier
-	Seen    int      `json:"seen"`              // letters, those that the filter does not choose too
-	Done    int      `json:"done"`              // letters that are replayed or purged, in this call
-	Waiting int      `json:"waiting,omitempty"` // letters of the canary, and copies of them, that are not acknowledged
+	Seen    int      `json:"seen"`              // letters seen, including those that the filter does not choose
+	Done    int      `json:"done"`              // letters that this call replayed or purged
+	Waiting int      `json:"waiting,omitempty"` // letters of the canary, and copies of them, that are not acknowledged yet
 	Left    []Left   `json:"left,omitempty"`    // letters that the filter chooses and that stay where they are
 	Targets []Target `json:"targets,omitempty"` // where they go
 }
 
-// Left is letters that stay where they are, and why.
+// Left counts letters that stay where they are for one reason.
 type Left struct {
 	Why   string   `json:"why"`
 	Count int      `json:"count"`
-	IDs   []string `json:"ids"` // of the first ten
+	IDs   []string `json:"ids"` // the first ten
 }
 
 // Target is a topic that letters go to.
 type Target struct {
 	Topic         string   `json:"topic"`
 	Count         int      `json:"count"`
-	Subscriptions []string `json:"subscriptions,omitempty"` // that get the messages; needs an admin API
+	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
 	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// Schema is what a topic's schema registry has about one version.
+// Schema is one version of a topic's schema, from the schema registry.
 type Schema struct {
 	Type       string            `json:"type"` // AVRO, JSON, STRING …
 	Data       string            `json:"data"` // its definition, if it has one
@@ -27,7 +27,7 @@ type schemas struct {
 	known map[string]*Schema
 }
 
-// Schema returns the schema that a letter was written with, or nil if it has none, or it cannot be found.
+// Schema returns the schema that a letter was written with, or nil if the letter has none or the schema cannot be found.
 func (t *Topic) Schema(ctx context.Context, l *Letter) (*Schema, error) {
 	if l.Schema == "" || t.o.Admin.URL == "" {
 		return nil, nil

@@ -13,12 +13,12 @@ import (
 // Destination is where a letter goes.
 type Destination string
 
-// Destinations.
+// The destinations of a letter.
 const (
-	// ToRetry is the retry topic that belongs to the dead letter topic: the same name with -RETRY in place of -DLQ. Only the
-	// subscription that the letter died on gets it.
+	// ToRetry is the retry topic of the dead letter topic: the same name with -RETRY in place of -DLQ. Only the subscription that
+	// the letter died on gets the message.
 	ToRetry Destination = "retry"
-	// ToOrigin is the topic that the letter came from. Every subscription of that topic gets it.
+	// ToOrigin is the topic that the letter came from. Every subscription of that topic gets the message.
 	ToOrigin Destination = "origin"
 )
 

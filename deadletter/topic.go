@@ -1,4 +1,4 @@
-// Package deadletter looks into a dead letter topic and replays, exports and purges what is in it.
+// Package deadletter looks into a dead letter topic, and replays, exports and purges its letters.
 //
 //	letters, err := deadletter.Open(client, deadletter.Options{
 //		Topic: "persistent://public/default/orders-billing-DLQ",
@@ -7,8 +7,8 @@
 //	...
 //	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Canary: 10})
 //
-// It reads the letters of this library, of plain pulsar-client-go and of the Java client. Replay and Purge acknowledge on a durable
-// subscription of their own, "redelivery" unless Options say otherwise, and leave those of others alone.
+// It reads dead letters ("letters") of this library, of plain pulsar-client-go and of the Java client. Replay and Purge
+// acknowledge letters on their own durable subscription (default: "redelivery"), and leave other subscriptions alone.
 package deadletter
 
 import (
@@ -28,34 +28,34 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// DefaultSubscription is the subscription that Replay and Purge acknowledge on, by default.
+// DefaultSubscription is the default of Options.Subscription.
 const DefaultSubscription = "redelivery"
 
-// Errors that a caller may want to tell from others.
+// Errors of this package, for errors.Is.
 var (
-	// ErrNoTopic means that there is no such topic. It is not created.
+	// ErrNoTopic means that the topic does not exist. It is not created.
 	ErrNoTopic = errors.New("deadletter: no such topic")
 	// ErrBusy means that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
 	// ErrUnfinished means that an earlier Replay with other options is not finished.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
-	// ErrNoSubscription means that messages replayed to a topic would vanish: it has no subscription to keep them.
+	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
-	// ErrPoison means that a letter of the canary is dead again.
+	// ErrPoison means that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
 )
 
 // Options configures a Topic.
 type Options struct {
-	// Topic is the dead letter topic, with all its partitions if it has any. Required.
+	// Topic is the dead letter topic, including all its partitions. Required.
 	Topic string
-	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it, from the
-	// earliest letter that is stored, and are its only consumer. Default: DefaultSubscription.
+	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it at the earliest
+	// stored letter, and must be its only consumer. Default: DefaultSubscription.
 	Subscription string
-	// Admin is the broker's admin API. Default: none, and then letters with a schema are left alone, a canary is an error, and
-	// Peek, Groups and Export see everything that the topic stores, replayed or not.
+	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are left alone, a canary is an error, and
+	// Peek, Groups and Export see all letters that the topic stores, replayed or not.
 	Admin Admin
-	// Decryption reads encrypted letters. Default: none, and then they are left alone.
+	// Decryption decrypts encrypted letters. Default: none. Without it, encrypted letters are left alone.
 	Decryption *pulsar.MessageDecryptionInfo
 }
 
@@ -63,7 +63,7 @@ type Options struct {
 type Admin struct {
 	// URL is its address, such as http://localhost:8080.
 	URL string
-	// Client does the requests, with authentication and TLS as they are needed. Default: http.DefaultClient.
+	// Client makes the requests, with authentication and TLS if the API needs them. Default: http.DefaultClient.
 	Client *http.Client
 }
 
@@ -76,8 +76,8 @@ func notFound(err error) bool {
 	return errors.As(err, &status) && status.Status == http.StatusNotFound
 }
 
-// Topic is a dead letter topic. It has no connection of its own between calls, so there is nothing to close. Its methods may be
-// called at once.
+// Topic is a dead letter topic. It keeps no connection between calls, so there is nothing to close. It is safe for concurrent
+// use.
 type Topic struct {
 	client  pulsar.Client
 	o       Options

@@ -1,8 +1,8 @@
-// Package metrics makes Prometheus metrics of what Consumers and Workers do. docs/observability.md has what each metric means, what
-// to alert on, and a dashboard.
+// Package metrics makes Prometheus metrics of what Consumers and Workers do. docs/observability.md explains each metric, the
+// alerts, and a dashboard.
 //
-// Every metric has the label subscription, and WithTopic adds the topic; none has the partition, or anything else whose values
-// grow with the number of consumers or messages.
+// Every metric has the label subscription, and WithTopic adds the label topic. No label has a partition, or anything else whose
+// values grow with the number of consumers or messages.
 package metrics
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Metrics serve any number of Consumers and their Workers. Any number of goroutines may use them.
+// Metrics serve any number of Consumers and their Workers. They are safe for concurrent use.
 type Metrics struct {
 	settings
 	settled, redelivered, deadLetters, failures *prometheus.CounterVec
@@ -35,8 +35,8 @@ type settings struct {
 	topic bool
 }
 
-// WithTopic (default: the subscription alone) adds the label topic, without partition, to counters and histograms. Each topic and
-// each retry topic then has series of its own: do not use it with patterns that match many.
+// WithTopic (default: the label subscription only) adds the label topic, without partition, to counters and histograms. Each
+// topic and each retry topic then has its own series: do not use it with patterns that match many topics.
 func WithTopic() Option {
 	return func(s *settings) error {
 		s.topic = true
@@ -44,8 +44,8 @@ func WithTopic() Option {
 	}
 }
 
-// New registers metrics, or returns those that reg has already, if their options are the same: Registries are shared, and a second
-// Consumer must not lose its metrics. An error is reg's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
+// New registers metrics with reg. If reg already has them with the same options, New returns those, so that several parts of a
+// program can share a registry. An error is reg's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
 	if reg == nil {
 		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer", redelivery.ErrInvalidOption)
@@ -120,7 +120,7 @@ func (m *Metrics) collectors() []prometheus.Collector {
 		m.lateness, m.attempts, m.handlers}
 }
 
-// Describe is for the registry.
+// Describe implements prometheus.Collector, for the registry.
 func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	for _, c := range m.collectors() {
 		c.Describe(ch)
@@ -130,7 +130,7 @@ func (m *Metrics) Describe(ch chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect is for the registry.
+// Collect implements prometheus.Collector, for the registry.
 func (m *Metrics) Collect(ch chan<- prometheus.Metric) {
 	for _, c := range m.collectors() {
 		c.Collect(ch)

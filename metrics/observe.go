@@ -11,7 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Observe returns an option for Subscribe, Prepare or Wrap. The same may be given to any number of them.
+// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Untimed: true,

@@ -21,7 +21,7 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for Subscribe, Prepare or Wrap. The same may be given to any number of them.
+// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{Delivered: t.delivered, Settled: t.settled})
 }
@@ -85,7 +85,7 @@ func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Co
 }
 
 // Middleware returns a worker.Middleware that makes a span each time a message is handled, and puts it into the handler's
-// context. It is best the first one, so that what others do is in the span.
+// context. Give it to worker.WithMiddleware first, so that the span covers the others.
 func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {

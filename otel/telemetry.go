@@ -1,12 +1,12 @@
-// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do, by the semantic conventions for
-// messaging, version 1.40.0, which are in development.
+// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do. It follows the semantic
+// conventions for messaging, version 1.40.0, which are in development.
 //
-// Middleware makes a span "process {topic}" for each time that a message is handled: a child of the span that its producer put
-// into its properties, so that all attempts, those from the retry topic too, are one trace; with a link to the attempt before,
-// if that was made by this process. Observe makes a span "send {topic}" for each message that is published to the retry topic or
-// the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
-// messaging.client.operation.duration; Middleware makes messaging.process.duration. The trace context in a message's properties
-// stays its producer's: retries and dead letters have it as it is.
+// Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer put into the
+// message's properties, so all attempts are one trace, those from the retry topic included. It links to the previous attempt, if
+// this process made it. Middleware also makes the metric messaging.process.duration. Observe makes a span "send {topic}" for each
+// message that is published to the retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages,
+// messaging.client.sent.messages and messaging.client.operation.duration. Retries and dead letters keep the producer's trace
+// context in their properties.
 package otelredelivery
 
 import (
@@ -24,7 +24,7 @@ import (
 
 const scope = "github.com/pulsar-redelivery/redelivery/otel"
 
-// Telemetry serves any number of Consumers and Workers. Any number of goroutines may use it.
+// Telemetry serves any number of Consumers and Workers. It is safe for concurrent use.
 type Telemetry struct {
 	settings
 	tracer   trace.Tracer
@@ -66,7 +66,7 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	}
 }
 
-// WithPropagator (default: the global one) reads the trace context of a message's properties.
+// WithPropagator (default: the global one) sets what reads the trace context from a message's properties.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(s *settings) error {
 		if p == nil {
@@ -81,7 +81,7 @@ func invalid(option, want string) error {
 	return fmt.Errorf("%w: otel: %s is nil, want %s", redelivery.ErrInvalidOption, option, want)
 }
 
-// New returns Telemetry. An error is of the meter provider, or satisfies errors.Is with redelivery.ErrInvalidOption.
+// New returns Telemetry. An error is the meter provider's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
 func New(options ...Option) (*Telemetry, error) {
 	t := &Telemetry{settings: settings{otel.GetTracerProvider(), otel.GetMeterProvider(), otel.GetTextMapPropagator()}}
 	for i, option := range options {

@@ -8,8 +8,8 @@ type clock struct {
 	timers map[*timer]struct{}
 }
 
-// FastForward moves the server's clock by d: delayed messages, delays of Failover and messages of a rollback are as old as if d had passed.
-// What became due is on its way when it returns. Clients have clocks of their own, which go on as before.
+// FastForward moves the server's clock by d: delayed messages, delays of Failover and messages of a rollback are as old as if d
+// had passed. When FastForward returns, the messages that became due are on their way. It does not change the clocks of clients.
 func (s *Server) FastForward(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

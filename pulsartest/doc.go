@@ -11,24 +11,26 @@
 //		})
 //	}
 //
-// Outside of tests [Start] starts one, and [Server.Close] stops it. The file service_test.go tests a whole service that way. The broker keeps everything in memory, for as long as it runs, and is built for
-// fidelity in what applications see, not for load.
+// Outside of tests, [Start] starts a broker and [Server.Close] stops it. The file service_test.go tests a whole service that way.
+// The broker keeps everything in memory for as long as it runs. It is built to show applications what Pulsar shows them, not for
+// load.
 //
 // # What it does
 //
-// Topics are created on use, partitioned ones by [Server.CreatePartitionedTopic]. There are the four subscription types, durable or not,
-// with redelivery and its counts, batches and their partial acknowledgement ([WithBatchIndexAcknowledgment], off by default as in Pulsar),
-// cumulative acknowledgement, acknowledgement with response, chunks, delayed delivery, dead letters and retries as the client makes them,
-// seek, unsubscribe, readers, patterns, schemas, access modes of producers, priorities of consumers, limits of unacknowledged messages,
-// non-persistent topics, and topics that are terminated, deleted or unloaded. Messages are kept and forwarded byte for byte: encryption and
-// compression are the clients' affair. The admin API has tenants, namespaces, topics, partitions, subscriptions (create, delete, skip,
-// reset), schemas and statistics.
+// Topics are created on use, partitioned ones by [Server.CreatePartitionedTopic]. There are the four subscription types, durable
+// or not, with redelivery and its counts, batches and their partial acknowledgement ([WithBatchIndexAcknowledgment], off by
+// default as in Pulsar), cumulative acknowledgement, acknowledgement with response, chunks, delayed delivery, dead letters and
+// retries as the client makes them, seek, unsubscribe, readers, patterns, schemas, access modes of producers, priorities of
+// consumers, limits of unacknowledged messages, non-persistent topics, and topics that are terminated, deleted or unloaded.
+// Messages are kept and forwarded byte for byte: clients encrypt and compress. The admin API has tenants, namespaces, topics,
+// partitions, subscriptions (create, delete, skip, reset), schemas and statistics.
 //
 // # For tests
 //
-// [Server.Client] is a client for the test. [Server.Publish] stores messages without one. [Server.Await] waits until a subscription is as the
-// test wants it, and says what it saw if that does not come. [Server.FastForward] moves the broker's clock: delayed messages are due now.
-// [Server.Subscription], [Server.Messages], [Server.Topics] and [Server.Subscriptions] look inside.
+// [Server.Client] returns a client for the test. [Server.Publish] stores messages without a client. [Server.Await] waits until a
+// subscription is as the test wants it, and otherwise fails the test with what it saw. [Server.FastForward] moves the broker's
+// clock: delayed messages are due now. [Server.Subscription], [Server.Messages], [Server.Topics] and [Server.Subscriptions] look
+// inside.
 //
 // # Faults
 //
@@ -43,7 +45,7 @@
 //
 // # Same as Pulsar
 //
-// Scenarios are played on this broker and on real ones, side by side, and all that the brokers answer is compared (make fidelity). So many
+// A test plays scenarios on this broker and on real ones, side by side, and compares all answers (make fidelity). This is how many
 // scenarios leave the same trace:
 //
 //	                            Pulsar 3.0    Pulsar 4.0    Pulsar 4.2
@@ -63,28 +65,28 @@
 //	the Go client                 20 of 20      20 of 20      20 of 20
 //	together                    175 of 191    191 of 191    189 of 191
 //
-// The broker does as Pulsar 4.0; docs/pulsartest.md says where the other versions differ.
+// The broker behaves like Pulsar 4.0; docs/pulsartest.md says where the other versions differ.
 //
 // # What differs from the real broker
 //
 //   - There is no TLS, authentication, authorization, transaction, cluster, replication, deduplication, compaction, or topic watcher.
-//     Transactions are refused; what else a client asks for of these is ignored.
-//   - Policies are limits of unacknowledged messages of a topic, by the admin API; there are no others, such as retention, expiry, backlog
-//     quotas or rates.
+//     Transactions are refused; other requests for these features are ignored.
+//   - Policies are limits of unacknowledged messages of a topic, set by the admin API. There are no other policies, such as retention,
+//     expiry, backlog quotas or rates.
 //   - Nothing is ever removed from a topic. The real broker may delete what all subscriptions have acknowledged, and a reader or a seek to
 //     the beginning then misses it.
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
 //   - Of two schemas of one type every one is compatible. The real broker judges the evolution of Avro, JSON and Protobuf schemas.
-//   - Topics load and unload in no time. The real broker takes up to seconds, in which clients back off.
-//   - One thing happens after another. In the real broker a read of messages may cross a request: it may send a few more than a limit
-//     of unacknowledged messages allows, or a copy that was acknowledged meanwhile.
-//   - Error messages, and what the admin API calls rates, are its own; error codes are the real ones.
+//   - Topics load and unload in no time. The real broker takes up to some seconds, and clients back off meanwhile.
+//   - One thing happens after another. In the real broker a read of messages may cross a request: the broker may send a few more
+//     messages than a limit of unacknowledged messages allows, or a copy of a message that was acknowledged meanwhile.
+//   - Error messages, and what the admin API calls rates, are not Pulsar's; error codes are.
 //
 // # The client's own tests
 //
-// The package pulsar of pulsar-client-go v0.21.0 has 343 tests. 59 of them want what this broker has not: TLS, tokens, passwords, OAuth2,
-// transactions, backlog quotas or Docker; or they reach into the client's types, or skip themselves. Of the other 284, 279 run here and
-// pass, with batch-index acknowledgement and messages of up to 1 MiB as in the client's CI. These five do not run:
+// Package pulsar of pulsar-client-go v0.21.0 has 343 tests. 59 of them do not apply: they want TLS, tokens, passwords, OAuth2,
+// transactions, backlog quotas or Docker, reach into the client's own types, or skip themselves. 279 of the other 284 run on this broker
+// and pass, with batch-index acknowledgement and messages of up to 1 MiB as in that project's CI. These five do not run:
 //
 //   - TestProducerReconnectWhenBacklogQuotaExceed: it sets a backlog quota.
 //   - TestWithDeadLetterTopicDeadLetterTopicProducerName and TestWithoutDeadLetterTopicDeadLetterTopicProducerName: they read dead
@@ -95,8 +97,8 @@
 //
 //	go run ./test/upstream -all -on pulsartest -quick
 //
-// These pass about every other time, with any broker that hashes keys as Pulsar does: they want each of two consumers with random names to
-// get one of three keys, two of which have neighboring hashes.
+// These pass about every other time with any broker that hashes keys as Pulsar does. They want each of two consumers with random names to
+// get at least one of three keys, but two of the keys have neighboring hashes.
 //
 //   - TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages, TestConsumerKeySharedWithOrderingKey
 package pulsartest

@@ -26,18 +26,16 @@ func (s *Server) DropConnections() {
 	}
 }
 
-// RefuseConnections closes new connections at once, until it is called with
-// false. Those that are open stay.
+// RefuseConnections closes new connections at once, until it is called with false. Open connections stay open.
 func (s *Server) RefuseConnections(refuse bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults.refuse = refuse
 }
 
-// Unload closes the topic's producers and consumers and forgets redelivery
-// counts, as when the real broker moves a topic. Clients come back by
-// themselves. Entries that were acknowledged stay so; of a batch that was
-// acknowledged in part all messages come back, as from Pulsar 4.0.7.
+// Unload closes the topic's producers and consumers and forgets redelivery counts, as when the real broker moves a topic. Clients
+// reconnect by themselves. Acknowledged entries stay acknowledged. If only some messages of a batch were acknowledged, all of
+// them come back, as with Pulsar 4.0.7.
 func (s *Server) Unload(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,8 +65,8 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 	}
 }
 
-// PauseDispatch sends no messages of the topic to consumers until
-// ResumeDispatch. Without a topic ("") it stands for all, also for those to come.
+// PauseDispatch stops sending messages of the topic to consumers until ResumeDispatch. The topic "" means all topics, including
+// those created later.
 func (s *Server) PauseDispatch(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,8 +80,7 @@ func (s *Server) PauseDispatch(topic string) {
 	}
 }
 
-// ResumeDispatch ends PauseDispatch of the same topic; without a topic ("") it
-// ends all of them.
+// ResumeDispatch ends PauseDispatch of the same topic. The topic "" ends every PauseDispatch.
 func (s *Server) ResumeDispatch(topic string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

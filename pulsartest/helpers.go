@@ -15,8 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Client returns a client of the server that is closed when the test ends. It logs nothing: under faults a client has much to say. For a
-// client with options of its own there is [Server.URL].
+// Client returns a client of the server that is closed when the test ends. The client logs nothing, since a client logs much
+// under faults. For a client with other options, use [Server.URL].
 func (s *Server) Client(t testing.TB) pulsar.Client {
 	t.Helper()
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
@@ -30,9 +30,10 @@ func (s *Server) Client(t testing.TB) pulsar.Client {
 	return client
 }
 
-// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key, OrderingKey, Properties,
-// EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a key goes where pulsar-client-go would send it,
-// others go round. No client, hook or rule is involved. It fails the test if the topic cannot be published to.
+// Publish stores messages in a topic, each as an entry of its own, and returns their ids. It takes Payload, Key, OrderingKey,
+// Properties, EventTime, DeliverAt and DeliverAfter of a message. On a partitioned topic a message with a key goes to the
+// partition that pulsar-client-go would choose, and others go to each partition in turn. Publish uses no client, and hooks and
+// faults do not apply. It fails the test if the topic takes no messages.
 func (s *Server) Publish(t testing.TB, topic string, messages ...*pulsar.ProducerMessage) []MessageID {
 	t.Helper()
 	s.mu.Lock()
@@ -112,8 +113,8 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await waits until a subscription's state is as the test wants it, and returns that state. After the time given it fails the test with
-// the states that it saw. On a partitioned topic it is the state of all partitions together.
+// Await waits until a subscription's state is as the test wants it, and returns that state. If that takes longer than within,
+// Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration, until func(Subscription) bool) Subscription {
 	t.Helper()
 	const most = 8 // states that a failure shows
@@ -139,7 +140,7 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 	}
 }
 
-// String says all of a state in a line.
+// String returns the whole state in one line.
 func (s Subscription) String() string {
 	if s.Type == "" {
 		return "no such subscription"

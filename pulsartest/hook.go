@@ -6,11 +6,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A Hook sees every command before it has an effect and decides on it. It is called on the connection's own goroutines, one for each
-// direction: it may block, which holds up that direction of that connection, and may call the Server's methods except Close.
+// A Hook sees every command before it has an effect and decides on it. Each connection calls it from two goroutines, one for each
+// direction. It may block, which holds up that direction of that connection. It may call the Server's methods except Close.
 type Hook func(Command) Verdict
 
-// A Verdict is what becomes of a command. The zero value is Pass.
+// A Verdict decides what becomes of a command. The zero value is Pass.
 type Verdict struct {
 	action action
 	err    error
@@ -26,30 +26,30 @@ const (
 	answer
 )
 
-// The verdicts, besides those of Fail.
+// The verdicts, in addition to those of Fail.
 var (
-	Pass       = Verdict{}                   // as if there were no hook
+	Pass       = Verdict{}                   // the command goes on as if there were no hook
 	Drop       = Verdict{action: drop}       // the command is lost
 	Disconnect = Verdict{action: disconnect} // the connection is closed instead
-	// Confirm answers a client's command as if it had been done, and does nothing. What has no answer is lost; what asks for
-	// something, such as a lookup, passes.
+	// Confirm answers a client's command as if the broker had carried it out, and does nothing. A command that has no answer is
+	// lost. A command that asks for something, such as a lookup, passes.
 	Confirm = Verdict{action: answer}
 )
 
-// Fail answers a client's command with an error instead of carrying it out. What has no answer, as an acknowledgement without
-// AckWithResponse, is lost. The broker's own commands pass.
+// Fail answers a client's command with an error instead of carrying it out. A command that has no answer, such as an
+// acknowledgement without AckWithResponse, is lost. Commands from the broker pass.
 func Fail(code ServerError, message string) Verdict {
 	return Verdict{action: answer, err: failf(wire.ServerError(code), "%s", message)}
 }
 
-// After is v, d later: counted from when the broker read the command, or wrote it. What follows in that direction of that connection
-// waits, too.
+// After returns v delayed by d, counted from when the broker read or wrote the command. Later commands in that direction of that
+// connection wait, too.
 func (v Verdict) After(d time.Duration) Verdict {
 	v.delay += d
 	return v
 }
 
-// Direction is who sends a command.
+// Direction says who sends a command.
 type Direction int
 
 // The directions.
@@ -58,7 +58,7 @@ const (
 	FromBroker
 )
 
-// Command describes a command to a Hook. Fields that the command has not are zero.
+// Command describes a command to a Hook. Fields that the command does not have are zero.
 type Command struct {
 	Type         string    // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
 	From         Direction // who sends it
@@ -78,10 +78,10 @@ type Command struct {
 type MessageID struct {
 	Ledger, Entry int64 // as in pulsar.MessageID
 	Partition     int   // -1 when the topic is not a partition
-	BatchIndex    int   // -1 when it is not one of a batch
+	BatchIndex    int   // -1 when the message is not in a batch
 }
 
-// SetHook replaces the hook; nil is none. Commands under way may still go to the old one.
+// SetHook replaces the hook; nil removes it. Commands under way may still go to the old hook.
 func (s *Server) SetHook(hook Hook) {
 	if hook == nil {
 		s.hooked.Store(nil)

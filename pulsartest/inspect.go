@@ -10,16 +10,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// Subscription is the state of a subscription at one moment; on a partitioned
-// topic, of all partitions together. Where there is no such subscription it is
-// the zero value.
+// Subscription is the state of a subscription at one moment; on a partitioned topic, of all partitions together. If the
+// subscription does not exist, it is the zero value.
 type Subscription struct {
 	Type        string // Exclusive, Shared, Failover, Key_Shared, or None before the first consumer
 	Backlog     int    // entries not acknowledged
-	Unacked     int    // messages sent and not acknowledged; on Shared and Key_Shared
+	Unacked     int    // messages sent and not acknowledged; counted on Shared and Key_Shared only
 	Delayed     int    // entries that are not due yet, as far as the broker has read
 	Delivered   int    // messages sent since the topic's last unload, redeliveries included
-	Redelivered int    // of these, with a redelivery count above 0
+	Redelivered int    // of Delivered, those with a redelivery count above 0
 
 	// RedeliveryCounts has the entries whose count is above 0.
 	RedeliveryCounts map[MessageID]uint32
@@ -31,8 +30,8 @@ type Subscription struct {
 type Consumer struct {
 	Name      string // pulsar.ConsumerOptions.Name, or the one that the broker gave
 	Topic     string // full name, with the partition
-	Active    bool   // false for the waiting ones of a Failover subscription
-	Permits   int    // messages it may still be sent; below 0 after a batch
+	Active    bool   // false for the inactive consumers of a Failover subscription
+	Permits   int    // messages that the broker may still send it; may be below 0 after a batch
 	Unacked   int    // messages
 	Delivered int    // messages sent, redeliveries included
 }
@@ -69,8 +68,7 @@ func (s *Server) Subscription(topic, name string) Subscription {
 	return state
 }
 
-// Topics are the full names of all topics, of partitioned ones each partition,
-// in order.
+// Topics returns the full names of all topics, in order. A partitioned topic is listed by its partitions.
 func (s *Server) Topics() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +80,7 @@ func (s *Server) Topics() []string {
 	return names
 }
 
-// Subscriptions are the names of the topic's subscriptions, in order.
+// Subscriptions returns the names of the topic's subscriptions, in order.
 func (s *Server) Subscriptions(topic string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,8 +113,8 @@ type Message struct {
 	Chunks    int // entries of the whole message; 0 when it is not chunked
 }
 
-// Messages are all messages ever stored in a topic, acknowledged or not, in
-// order, partition by partition. A chunked message is one Message for each chunk.
+// Messages returns all messages ever stored in a topic, acknowledged or not, in order, partition by partition. A chunked message
+// is one Message for each chunk.
 func (s *Server) Messages(topic string) []Message {
 	type stored struct {
 		*entry

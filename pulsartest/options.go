@@ -41,9 +41,8 @@ func WithAddresses(broker, admin string) Option {
 	return func(s *settings) { s.brokerAddr, s.adminAddr = broker, admin }
 }
 
-// WithLogger sets where the server logs: bad input at Warn, connections,
-// producers and consumers at Debug. By default warnings go to the test, and those
-// of a server without one to slog.Default.
+// WithLogger sets where the server logs: bad input at Warn, connections, producers and consumers at Debug. By default warnings go
+// to the test, or to slog.Default if the server was started without a test.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = logger }
 }
@@ -60,10 +59,9 @@ func WithMaxMessageSize(bytes int) Option {
 	return func(s *settings) { s.maxMessageSize = bytes }
 }
 
-// WithExactDelays makes delayed delivery exact: a message comes when it is due.
-// By default it is lax, as in the real broker: up to one tick of a second
-// early when the broker has something else to do on that subscription, up to
-// one tick late when it has not.
+// WithExactDelays makes delayed delivery exact: a message comes when it is due. By default it is inexact, as in the real broker:
+// a message comes up to one tick of a second early when the broker is busy with that subscription, and up to one tick late when
+// it is not.
 func WithExactDelays() Option {
 	return func(s *settings) { s.strictDelay = true }
 }
@@ -75,17 +73,17 @@ func WithFailoverDelay(d time.Duration) Option {
 	return func(s *settings) { s.failoverDelay = d }
 }
 
-// WithMaxUnacked sets after how many unacknowledged messages a consumer, or a
-// whole subscription, is sent no more; by default 50,000 and 200,000, as in the
-// real broker. Zero is no limit. They apply to Shared and Key_Shared.
+// WithMaxUnacked limits the unacknowledged messages of a consumer and of a whole subscription: above a limit the broker sends no
+// more. By default the limits are 50,000 and 200,000, as in the real broker. Zero means no limit. The limits apply to Shared and
+// Key_Shared.
 func WithMaxUnacked(perConsumer, perSubscription int) Option {
 	return func(s *settings) { s.maxUnackedConsumer, s.maxUnackedSub = perConsumer, perSubscription }
 }
 
 // WithBatchIndexAcknowledgment lets consumers acknowledge single messages of a batch, as a broker with
-// acknowledgmentAtBatchIndexLevelEnabled=true does. By default, as by Pulsar's, such acknowledgements are answered
-// and ignored: a batch comes again as a whole until each of its messages is acknowledged by one client. Clients
-// need pulsar.ConsumerOptions.EnableBatchIndexAcknowledgment, too.
+// acknowledgmentAtBatchIndexLevelEnabled=true does. By default, as in Pulsar, the server answers and ignores such
+// acknowledgements: a batch comes again as a whole until one client has acknowledged all of its messages. Clients need
+// pulsar.ConsumerOptions.EnableBatchIndexAcknowledgment, too.
 func WithBatchIndexAcknowledgment() Option {
 	return func(s *settings) { s.indexAcks = true }
 }

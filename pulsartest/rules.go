@@ -7,11 +7,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// ServerError is an error code of Pulsar's protocol. Clients give some of them a meaning of their own: after ServiceNotReady
-// they connect again, after TopicNotFound, TopicTerminated and ProducerFenced most give up.
+// ServerError is an error code of Pulsar's protocol. Clients react to some codes in their own way: after ServiceNotReady they
+// connect again; after TopicNotFound, TopicTerminated and ProducerFenced most give up.
 type ServerError int32
 
-// The codes that make sense as the answer of a failing broker.
+// Error codes that a failing broker may answer with.
 const (
 	MetadataError         = ServerError(wire.MetadataError)
 	PersistenceError      = ServerError(wire.PersistenceError)
@@ -80,15 +80,15 @@ func (rules rules) judge(d Command) Verdict {
 	return v
 }
 
-// FailSends answers the next n messages sent to topic with an error; all when n is negative, none any more when it is 0. Without a topic
-// ("") it stands for all. pulsar-client-go sends again after most errors, on a new connection; to make its Send fail use SwallowSends or
-// the code TopicTerminated.
+// FailSends answers the next n messages sent to topic with an error. If n is negative it fails all messages; 0 ends this. The
+// topic "" means all topics. pulsar-client-go sends again after most errors, on a new connection. To make its Send fail, use
+// SwallowSends or the code TopicTerminated.
 func (s *Server) FailSends(topic string, n int, code ServerError) {
 	s.setRule("SEND", topic, n, injected(code))
 }
 
-// SwallowSends loses the next n messages sent to topic: they are neither stored nor answered, and fail after the producer's SendTimeout.
-// n and topic are as for FailSends, which it replaces.
+// SwallowSends loses the next n messages sent to topic: the broker neither stores nor answers them, and the producer's Send fails
+// after its SendTimeout. n and topic are as for FailSends. The call replaces an earlier FailSends.
 func (s *Server) SwallowSends(topic string, n int) { s.setRule("SEND", topic, n, Drop) }
 
 // FailProducers answers the next n producers of topic with an error. n and topic are as for FailSends.
@@ -101,7 +101,7 @@ func (s *Server) FailSubscribes(topic string, n int, code ServerError) {
 	s.setRule("SUBSCRIBE", topic, n, injected(code))
 }
 
-// DelayResponses has everything that the broker sends, messages too, arrive d later, in the same order; 0 ends it.
+// DelayResponses delays everything that the broker sends by d, messages included, and keeps its order; 0 ends the delay.
 func (s *Server) DelayResponses(d time.Duration) {
 	n := -1
 	if d <= 0 {
@@ -110,8 +110,8 @@ func (s *Server) DelayResponses(d time.Duration) {
 	s.setRule("", "", n, Pass.After(d))
 }
 
-// DropAckResponses leaves the next n acknowledgements that ask for a response (AckWithResponse) without one, though they count; all when n
-// is negative, none any more when it is 0. The client's Ack fails after its OperationTimeout.
+// DropAckResponses sends no response to the next n acknowledgements that ask for one (AckWithResponse), although they take
+// effect. If n is negative it drops all responses; 0 ends this. The client's Ack fails after its OperationTimeout.
 func (s *Server) DropAckResponses(n int) { s.setRule("ACK_RESPONSE", "", n, Drop) }
 
 func injected(code ServerError) Verdict { return Fail(code, "pulsartest: injected failure") }

@@ -15,8 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A Server is a Pulsar broker inside this process. All its methods may be
-// called from many goroutines at once, also from a [Hook].
+// A Server is a Pulsar broker inside this process. It is safe for concurrent use. A [Hook] may call its methods, except Close.
 //
 // A topic may be given by its short name ("orders") or its full one
 // ("persistent://public/default/orders"). Where a method takes a topic, the
@@ -65,8 +64,7 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 	return s
 }
 
-// Start starts a server for a program, which has to Close it. It returns an
-// error when it cannot listen.
+// Start starts a server for a program. The program must Close it. Start returns an error when it cannot listen.
 func Start(opts ...Option) (*Server, error) {
 	s := &Server{
 		settings:   defaults(),
@@ -107,10 +105,10 @@ func Start(opts ...Option) (*Server, error) {
 	return s, nil
 }
 
-// URL is what a client connects to: pulsar://127.0.0.1:port.
+// URL returns the address that a client connects to: pulsar://127.0.0.1:port.
 func (s *Server) URL() string { return "pulsar://" + s.broker.Addr().String() }
 
-// AdminURL is the base of the admin REST API: http://127.0.0.1:port.
+// AdminURL returns the base URL of the admin REST API: http://127.0.0.1:port.
 func (s *Server) AdminURL() string { return "http://" + s.admin.Addr().String() }
 
 // Close drops all connections and forgets all topics. It returns when no

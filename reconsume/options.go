@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// DefaultMaxDeliveries is how often a message is reconsumed before it is a dead letter, by default: as in all clients.
+	// DefaultMaxDeliveries is the default of Options.MaxDeliveries: 16, as in all clients.
 	DefaultMaxDeliveries = 16
-	// Unlimited, as Options.MaxDeliveries, never turns a message into a dead letter because of how often it was reconsumed:
-	// with delay levels the last one repeats, as PIP-94 has it. DeadLetter still publishes dead letters.
+	// Unlimited is a value of Options.MaxDeliveries: a message may be reconsumed any number of times. With delay levels the last
+	// level repeats, as PIP-94 proposes. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
 )
 
 // Options configures a Reconsumer.
 type Options struct {
-	// Topic is the topic that the messages come from; the first, if there are several. It names the default topics, there
-	// without -partition-N, and the dead letter producer.
+	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default
+	// topics, without -partition-N, and of the dead letter producer's name.
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
@@ -37,24 +37,24 @@ type Options struct {
 	RetryLetterTopic string
 	// DeadLetterTopic is where dead letters go. Default: <Topic>-<Subscription>-DLQ.
 	DeadLetterTopic string
-	// MaxDeliveries is how often a message is reconsumed before it is a dead letter; Unlimited for never. Default: 16.
+	// MaxDeliveries is how often a message is reconsumed before it becomes a dead letter; Unlimited sets no limit. Default: 16.
 	MaxDeliveries uint32
-	// Backoff gives the delay of Later for the number of times that a message was reconsumed before. Default:
+	// Backoff gives the delay of Later. Its redelivery count is how often the message was reconsumed before. Default:
 	// backoff.DefaultDelayLevels.
 	Backoff backoff.RedeliveryBackoff
 
-	// ProducerOptions are for the producers of both topics, Name for that of retries; Topic and Schema are replaced.
-	// Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are
+	// replaced. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// DeadLetterTopicProducerName is the dead letter producer's name, which only one at a time may have. Default:
+	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic that is made before the first dead letter,
-	// so that none is deleted unread. Default: none.
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. It is created before the first dead letter, so
+	// that the broker deletes none unread. Default: none.
 	InitialSubscriptionName string
-	// Schema is the consumer's. Default: none.
+	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
-	// Decrypts says that the consumer decrypts its messages: then New needs ProducerOptions.Encryption with a key, so that no
+	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key, so that no
 	// plain text leaks. Default: false.
 	Decrypts bool
 	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.

@@ -17,13 +17,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Properties of retries and dead letters, beside those that pulsar-client-go names. The Java client writes the first too.
+// Properties of retries and dead letters, in addition to those that pulsar-client-go names. The Java client also writes
+// REAL_SUBSCRIPTION.
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
-	PropertyDelayLevel       = "DELAY_LEVEL"       // of LaterLevel, or of Later after it
-	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon and the redelivery count that StartLater hands on
+	PropertyDelayLevel       = "DELAY_LEVEL"       // the level that LaterLevel, or Later after it, used
+	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon, and the redelivery count that StartLater passes on
 	PropertyException        = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
-	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that
+	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
@@ -72,9 +73,9 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// DelayTime returns the delay that a retry was published with, counted from its publish time, and whether msg is a retry of
-// this or another client. The broker may deliver it sooner, and much sooner if delayed delivery is switched off. Any
-// publisher can forge these properties, so do not hold a message back for longer than a day because of them.
+// DelayTime returns the delay of a retry, counted from its publish time. It reports false if msg is not a retry of this or
+// another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any publisher can
+// forge the properties of a retry, so do not hold a message back for longer than a day because of them.
 func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	props := msg.Properties()
 	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
@@ -84,7 +85,7 @@ func DelayTime(msg pulsar.Message) (time.Duration, bool) {
 	return time.Duration(ms) * time.Millisecond, true
 }
 
-// RedeliveryCount returns the redelivery count that StartLater handed on with msg, or 0.
+// RedeliveryCount returns the redelivery count that StartLater stored in msg, or 0.
 func RedeliveryCount(msg pulsar.Message) uint32 {
 	props := msg.Properties()
 	times, count, _ := strings.Cut(props[PropertyNackCount], ":")

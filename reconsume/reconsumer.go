@@ -1,8 +1,8 @@
-// Package reconsume publishes a message that could not be processed to a retry topic, from which the broker delivers it
-// again after a delay, or to a dead letter topic, and then acknowledges it. Unlike a nack's, such a delay outlives the process.
-// Retry topics are as in the Java client; the delay levels are proposed by PIP-94, a draft that is not part of any.
+// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then
+// acknowledges it. The broker delivers a retry again after a delay. Unlike the delay of a nack, this one survives the process.
+// Retry topics are as in the Java client. Delay levels come from PIP-94, a draft that is not part of any client.
 //
-// Names of topics and properties are those of the Java and Go clients, which can read each other's retries and these.
+// Topics and properties have the same names as in the Java and Go clients, so each can read the retries of the others.
 // docs/properties.md lists the properties.
 package reconsume
 
@@ -22,17 +22,18 @@ import (
 )
 
 var (
-	// ErrNoLevels says that a level was asked for but the policy is no backoff.DelayLevels.
+	// ErrNoLevels says that a level was asked for, but Options.Backoff is not a backoff.DelayLevels.
 	ErrNoLevels = errors.New("reconsume: the policy has no delay levels")
 	// ErrClosed says that the Reconsumer is closed.
 	ErrClosed = errors.New("reconsume: closed")
-	// ErrNotAcknowledged says that the message was published but could not be acknowledged, so that it will come twice.
+	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It will come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The
-	// client cannot publish it with that, and with the consumer's nobody could read it.
+	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The client
+	// cannot publish with that version, and nobody could read the payload with the consumer's version.
 	ErrOtherSchema = errors.New("reconsume: the payload is of another version of the schema than the consumer's")
-	// ErrDelayRefused says that the broker has not answered a message whose delay was longer than any before. It refuses what
-	// is longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says so.
+	// ErrDelayRefused says that the broker did not answer, within five seconds, a message with a longer delay than any before. A
+	// broker refuses delays that are longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says
+	// so.
 	ErrDelayRefused = errors.New("reconsume: no answer to such a delay, as when the namespace does not allow it")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
@@ -43,13 +44,13 @@ const (
 	patience = 5 * time.Second            // for the answer to a delay longer than any before
 )
 
-// Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. Any number of goroutines
-// may use it; what they publish at the same time goes to the broker together.
+// Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. It is safe for concurrent use.
+// Messages published at the same time go to the broker together.
 //
-// Every method waits until the broker has confirmed the publish, then acknowledges the message at its consumer, and returns
-// an error if either failed. After an error the message is not acknowledged, with one exception: after ErrNotAcknowledged
-// nobody knows. A call whose context ends may have published the message. Without a deadline in the context a call takes at
-// most Options.OperationTimeout.
+// Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer. It returns
+// an error if either failed. After an error the message is not acknowledged, with one exception: after ErrNotAcknowledged nobody
+// knows. A call whose context ends may have published the message. If the context has no deadline, a call takes at most
+// Options.OperationTimeout.
 type Reconsumer struct {
 	o           Options
 	retries     *producer
@@ -60,7 +61,7 @@ type Reconsumer struct {
 	close       context.CancelFunc
 }
 
-// New returns a Reconsumer that publishes by client. It connects to nothing until the first message.
+// New returns a Reconsumer that publishes with client. It creates no producer until the first message.
 func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if client == nil {
 		return nil, errors.New("reconsume: client is nil, want a pulsar.Client")
@@ -93,11 +94,12 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 // RetryTopic returns the topic that retries are published to.
 func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 
-// Later reconsumes a message after the policy's delay: the first time after Backoff.Next(0), or level 1, and so on. After
-// Options.MaxDeliveries times the message goes to the dead letter topic instead, at once.
+// Later publishes a message to the retry topic, with the policy's delay: the first time Backoff.Next(0), which is level 1 of
+// delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic instead, at
+// once.
 //
-// With delay levels, RECONSUMETIMES decides the level, unless the message was last reconsumed by LaterLevel, or by Later after
-// it: then it is the next level. Past the last level it stays on the last.
+// With delay levels, the message's property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
+// previous one instead. The last level repeats.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	if cm.Message == nil {
 		return errNoMessage
@@ -110,8 +112,8 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error
 	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})()
 }
 
-// LaterLevel is Later with a delay level, from 1: its delay is the level's. It returns ErrNoLevels if the policy has no
-// levels, and an error for an unknown level. (Tencent's and RocketMQ's clients take the nearest.)
+// LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels, and an error
+// for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
 	levels, ok := r.o.Backoff.(backoff.DelayLevels)
 	if !ok {
@@ -124,19 +126,19 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.later(ctx, cm, retry{delay: delay, level: level})()
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and properties that are added to the message's own. They may be a
-// copy of those: names that the clients use themselves are ignored. A negative delay counts as 0, one of more than a hundred
-// years as a hundred years.
+// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties
+// may be a copy of the message's own: names that the clients use themselves are ignored. A negative delay counts as 0, and a
+// delay of more than a hundred years as a hundred years.
 //
-// The broker delays on Shared and Key_Shared subscriptions only, and by its own clock, which ticks once a second. A delay
-// longer than its namespace allows is ErrDelayRefused, after five seconds.
+// The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, which ticks once a second by
+// default. If the delay is longer than the namespace allows, the error is ErrDelayRefused, after five seconds.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string) error {
 	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
 }
 
-// StartLater begins what LaterAfter does, for a message that was nacked: the retry carries its next redelivery count, so that
-// its delays keep growing. It and wait are as with StartDeadLetter; only a delay longer than any before may change the order.
+// StartLater begins what LaterAfter does, for a nacked message: the retry carries the message's next redelivery count, so that
+// its delays keep growing. wait and the order are as in StartDeadLetter, but a delay longer than any before may change the order.
 func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
 	return r.later(ctx, cm, retry{delay: delay, nacked: true})
 }
@@ -146,8 +148,8 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.StartDeadLetter(ctx, cm, reason)()
 }
 
-// StartDeadLetter begins what DeadLetter does. It blocks until there is a producer with room for the message and returns wait,
-// which must be called and does the rest. Calls made one after the other publish in that order, whoever waits first.
+// StartDeadLetter begins what DeadLetter does. It blocks until a producer has room for the message, and returns wait. The caller
+// must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
 func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
 	if cm.Message == nil {
 		return failed(errNoMessage)
@@ -233,8 +235,8 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 	}
 }
 
-// Close closes the producers. Calls in flight return ErrClosed; a producer that is being created is closed when it is
-// there. Calling it again does nothing.
+// Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed afterwards. A
+// second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
 	r.retries.close()

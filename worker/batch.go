@@ -15,20 +15,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Batch says how many messages a BatchHandler gets at once: as soon as one of the limits is reached. Zero fields mean 100 messages,
-// 1 MiB and 100 ms.
+// Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached. Zero fields
+// mean 100 messages, 1 MiB and 100 ms.
 type Batch struct {
 	MaxMessages int
-	MaxBytes    int64         // of payload; the message that reaches it is the last of its batch
+	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
 	MaxWait     time.Duration // after the first message
 }
 
-// BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError each by its own error,
-// any other error fails all. All that Handler says holds here too.
+// BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError settles each message
+// by its own error, and any other error fails all. What the documentation of Handler says holds here too.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
-// BatchError has the error of each message that failed, by its index; the others succeeded. Each error is one that a Handler
-// returns: Permanent, RetryAfter, or any other. An index that the batch does not have fails the whole batch.
+// BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
+// Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
 type BatchError map[int]error
 
 func (e BatchError) Error() string {

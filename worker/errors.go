@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Permanent returns an error that says that trying again is of no use: the message becomes a dead letter now, with err as the
-// reason. Without a dead letter topic it is nacked. Its text is err's, errors.Is and errors.As see err, and it may itself be
-// wrapped. Permanent(nil) is an error too.
+// Permanent returns an error after which the message is not tried again: it becomes a dead letter now, with err as the reason.
+// Without a dead letter topic the message is nacked. The error has the text of err, wraps err for errors.Is and errors.As, and
+// may itself be wrapped. Permanent(nil) is an error too.
 func Permanent(err error) error { return &permanentError{orUnknown(err)} }
 
-// RetryAfter returns an error that asks for the message again after delay, in place of what the nack policy says; a negative
-// delay counts as 0. It counts as a delivery: on the last one the message becomes a dead letter with err as the reason. Its
-// text is err's, errors.Is and errors.As see err, and it may itself be wrapped. RetryAfter(delay, nil) is an error too.
+// RetryAfter returns an error after which the message comes back after delay, in place of the nack policy's delay. A negative
+// delay counts as 0. The delivery counts: on the last one the message becomes a dead letter, with err as the reason. The error
+// has the text of err, wraps err for errors.Is and errors.As, and may itself be wrapped. RetryAfter(delay, nil) is an error too.
 func RetryAfter(delay time.Duration, err error) error {
 	return &retryAfterError{max(0, delay), orUnknown(err)}
 }
@@ -41,7 +41,7 @@ func (e *retryAfterError) Unwrap() error { return e.error }
 // PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error.
 type PanicError struct {
 	Value any    // what the handler panicked with
-	Stack []byte // where, as debug.Stack shows it
+	Stack []byte // the stack of the panic, as debug.Stack shows it
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

@@ -11,17 +11,18 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Handler handles one message. What it returns says what becomes of the message: see the package's table. Handlers run
-// concurrently; they do not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery.
+// Handler handles one message. What it returns decides what becomes of the message: see the table of the package. Handlers run
+// concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery.
 //
-// ctx has the values of Run's context. It ends after WithTimeout, and when a drain takes too long; context.Cause says which.
+// ctx has the values of Run's context. It ends after WithTimeout, and when a drain takes longer than WithDrainTimeout;
+// context.Cause says which: ErrTimeout or ErrDrainTimeout.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
 // Middleware wraps a handler: it can act before next, after it, or in its place.
 type Middleware func(next Handler) Handler
 
 // Logging returns a middleware that logs each message with its id, its redelivery count and how long its handler took: at Debug
-// if that succeeded, else at Warn with the error.
+// if the handler succeeded, else at Warn with the error.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with
-// redelivery.ErrInvalidOption. Of one that is given twice the last counts, but for WithMiddleware, which adds.
+// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
+// If an option is given twice, the last one counts; but WithMiddleware adds to the middleware given before.
 type Option func(*settings) error
 
 type settings struct {
@@ -53,8 +53,8 @@ func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: worker: %s is %v, want %s", redelivery.ErrInvalidOption, option, value, want)
 }
 
-// WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. No more are taken from
-// the Consumer: the others stay prefetched, and their ack timeouts do not run yet. It must be at least 1.
+// WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. The Worker takes no more
+// from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be at least 1.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -65,12 +65,12 @@ func WithConcurrency(n int) Option {
 	}
 }
 
-// WithTimeout (default: none) ends the context of a handler after d, and renews the message's ack timeout until then, so that d
-// may be longer than it. Without WithTimeout the ack timeout is the limit: a message whose handler takes longer is delivered
-// again. It must be more than 0.
+// WithTimeout (default: none) ends the context of a handler after d, and renews the message's ack timeout until then, so d may be
+// longer than the ack timeout. Without WithTimeout the ack timeout is the limit: a message whose handler takes longer is
+// delivered again. d must be more than 0.
 //
-// A handler that does not return within five seconds of the end of its context keeps its place among the concurrent ones. It
-// is logged, and counted in State.
+// A handler that does not return within five seconds after its context ended still counts toward WithConcurrency. It is logged,
+// and counted in State.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -81,8 +81,8 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then their contexts end;
-// 0 ends them at once.
+// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts
+// end; 0 ends them at once.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -93,9 +93,9 @@ func WithDrainTimeout(d time.Duration) Option {
 	}
 }
 
-// WithMaxAge (default: none) makes a message that fails a dead letter, not a retry, if it was published more than d ago. One that
-// was not handled yet is handled first, however old it is. A copy from the retry topic is as old as the copy. Without a dead letter
-// topic it is nacked as ever. It must be more than 0.
+// WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than
+// d ago. Every message is handled at least once, however old it is. The age of a retry from the retry topic counts from the
+// publication of the retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -106,15 +106,15 @@ func WithMaxAge(d time.Duration) Option {
 	}
 }
 
-// WithKeyOrder (default: none) handles the messages of each key one after the other, also if one fails: it is tried again here, by
-// the Consumer's nack policy or the delay of RetryAfter, while those of its key that follow wait, and other keys go on. It is not
-// nacked, so that nothing overtakes it, and its ack timeout is renewed while it waits, as are theirs. A dead letter, for a permanent
-// error or the last delivery, lets its key go on. If none can be published, the message is tried again, and again. What waits when a
-// drain begins is left.
+// WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker itself tries a
+// failed message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages of its key wait, and other
+// keys go on. The Worker does not nack the failed message, so nothing overtakes it, and renews the ack timeouts of all that wait.
+// When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
+// cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
 //
-// The key is the ordering key, or else the key; messages without one are handled as if there were no WithKeyOrder. Key_Shared,
-// Failover and Exclusive keep the order over all consumers of a subscription, as long as no handler takes longer than the ack
-// timeout allows; on Shared it holds among the messages that this Worker gets.
+// The key is the ordering key, or else the key. Messages without a key are handled as if there were no WithKeyOrder. On
+// Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
+// than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
@@ -122,9 +122,9 @@ func WithKeyOrder() Option {
 	}
 }
 
-// WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) bounds the messages that wait for their keys, each by its payload and
-// 512 bytes. Once they are more, no message is taken until some keys go on, which is logged; it is in State, too. It must be more
-// than 0, and needs WithKeyOrder.
+// WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
+// counts its payload and 512 bytes. Above the limit the Worker takes no message until some keys go on. It logs this, and State
+// shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes <= 0 {
@@ -135,13 +135,14 @@ func WithHoldLimit(bytes int64) Option {
 	}
 }
 
-// WithPauseOnFailure (default: none) pauses when what handlers need is down: once ratio of the last window messages failed, each
-// slot keeps its message, and one of them at a time is tried, after a pause of pause.Next(0), Next(1) and so on, or of what RetryAfter
-// asked for if that is longer. When one succeeds all go on. Meanwhile the ack timeouts of the messages are renewed, and no failure is
-// a nack: an outage makes no dead letters, and the load on what is down is one message for each pause. A drain leaves the messages.
+// WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
+// ratio of the last window messages failed. The Worker then keeps the messages that it has and tries one at a time, after a pause
+// of pause.Next(0), Next(1) and so on, or of RetryAfter if that is longer. The outage ends when a message succeeds. During an
+// outage the ack timeouts are renewed, and a failure is not a nack: it makes no dead letter, and only one message is tried for
+// each pause. A drain leaves the messages to the broker.
 //
-// Permanent errors say nothing about an outage: they do not count, and settle their messages as ever. window must be at least 1,
-// ratio more than 0 and at most 1.
+// Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
+// 0 and at most 1.
 func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		switch err := backoff.Validate(pause); {
@@ -157,8 +158,8 @@ func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBacko
 	}
 }
 
-// WithMiddleware (default: none) puts middleware around the handler; the first is the outermost. A panic of the handler reaches
-// them as a *PanicError, and a panic of theirs is handled in the same way.
+// WithMiddleware (default: none) puts middleware around the handler; the first is the outermost. Middleware gets a panic of the
+// handler as a *PanicError. A panic of a middleware is handled in the same way.
 func WithMiddleware(middleware ...Middleware) Option {
 	return func(s *settings) error {
 		for i, m := range middleware {
@@ -171,9 +172,9 @@ func WithMiddleware(middleware ...Middleware) Option {
 	}
 }
 
-// WithClassifier (default: none) has classify look at each error that a handler returns, after all middleware, and return what
-// counts in its place: Permanent or RetryAfter of it, the error as it is, or nil for success. It is the one place for errors of a
-// database or of an HTTP client. If classify panics the error counts as it is.
+// WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. What classify
+// returns counts in its place: Permanent or RetryAfter of the error, the error itself, or nil for success. Use it to classify the
+// errors of a database or an HTTP client in one place. If classify panics, the original error counts.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {
 		if classify == nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// The causes with which a handler's context ends; context.Cause returns them.
+// Why a handler's context ended, as context.Cause returns it.
 var (
 	ErrTimeout      = errors.New("worker: the handler's timeout is over")
 	ErrDrainTimeout = errors.New("worker: the drain timeout is over")

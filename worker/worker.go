@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Worker takes messages from a Consumer, calls a handler for each and settles it by what the handler returns. New makes one; its
-// methods may be called by any number of goroutines.
+// Worker takes messages from a Consumer, calls a handler for each, and settles the message by what the handler returns. New makes
+// a Worker. It is safe for concurrent use.
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
@@ -20,10 +20,10 @@ type Worker struct {
 	run      atomic.Pointer[run] // nil until Run
 }
 
-// New returns a Worker that calls handler for each message of consumer. It returns an error that satisfies errors.Is with
-// redelivery.ErrInvalidOption if consumer or handler is nil, or an option is not allowed.
+// New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is not
+// allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
-// The Worker is the only one to receive from consumer, which stays the caller's to close, after Run.
+// Only the Worker may receive from consumer. The caller closes consumer after Run has returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -52,13 +52,13 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
-// MaxReconnectToBroker attempts. Then it takes no more, and drains: handlers go on until the drain timeout, after which their
-// contexts end. Of a handler that returns later, nil and Permanent are still honored; with any other error its message is left,
-// and delivered again when the Consumer is closed.
+// MaxReconnectToBroker attempts. Then it takes no more messages and drains: running handlers go on until the drain timeout, and
+// then their contexts end. If a handler returns nil or Permanent after that, its message is still settled. After any other error
+// the message is left, and the broker delivers it again when the Consumer is closed.
 //
-// Run returns when all handlers have: nil if ctx is done. It does not wait longer than five seconds after the handlers'
-// contexts ended: then it returns an error that names the messages of those that did not return. What it returns for a lost
-// Consumer wraps the Consumer's error. It may be called once; a second call returns an error.
+// Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
+// is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
+// of the handlers that did not return. Run may be called once; a second call returns an error.
 func (w *Worker) Run(ctx context.Context) error {
 	r := newRun(w, ctx)
 	defer r.end()
@@ -69,8 +69,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause takes no more messages until Resume. Those that were taken before are handled, and their ack timeouts renewed, as
-// always. It may be called at any time, before Run too; pausing twice is pausing once.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts
+// are renewed as always. Pause may be called at any time, also before Run. A second Pause does nothing.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
@@ -86,20 +86,20 @@ func (w *Worker) Resume() {
 	}
 }
 
-// State is what a Worker does at one moment, and what it did until then.
+// State is the state of a Worker at one moment, with its counters since New.
 type State struct {
 	Paused bool
-	Outage bool // WithPauseOnFailure has one message at a time tried
+	Outage bool // WithPauseOnFailure tries one message at a time
 
-	InFlight     int   // messages that are handled or settled, or kept in an outage: at most WithConcurrency, or as many batches
+	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
 	Stuck        int   // handlers that did not return within five seconds after their context ended
-	Waiting      int   // messages that wait for others of their keys, or to be tried again, with WithKeyOrder
-	WaitingBytes int64 // what they count towards WithHoldLimit
+	Waiting      int   // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
+	WaitingBytes int64 // what the waiting messages count towards WithHoldLimit
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors but for permanent ones, each time; those that made a dead letter, too
-	Permanent uint64 // errors for which trying again is of no use: Permanent, and those of messages past WithMaxAge
-	Expired   uint64 // of these, the latter
+	Failed    uint64 // errors, each time, except permanent ones; includes errors that made a dead letter
+	Permanent uint64 // errors after which no retry follows: Permanent, and errors of messages past WithMaxAge
+	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
 	Panics    uint64
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain

@@ -1,4 +1,5 @@
-// Package workertest tests handlers of package worker: messages in, what becomes of them at each delivery out.
+// Package workertest tests handlers of package worker. A test passes in messages, and gets back what became of each at each
+// delivery.
 //
 //	func TestOrders(t *testing.T) {
 //		setup := workertest.Setup{
@@ -14,8 +15,8 @@
 //		if !slices.Equal(got[0].Strings(), want) { ...
 //
 // A real Consumer and a real Worker run on a client without a network, in the virtual time of testing/synctest: delays are exact,
-// and of hours too take no time. What the handler does must fit in there: goroutines that it starts must end, and what it waits for
-// outside of the test's goroutines, such as a real server, takes its real time. Package pulsartest is for tests with connections.
+// and even a delay of hours takes no time. The handler must suit synctest: goroutines that it starts must end, and a wait for
+// something outside of the test, such as a real server, takes real time. Package pulsartest is for tests with connections.
 package workertest
 
 import (
@@ -38,23 +39,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-// Setup is what a handler runs with. The zero value has the defaults of redelivery.Subscribe and worker.New.
+// Setup has the options of the Consumer and the Worker that call a handler. The zero value has the defaults of
+// redelivery.Subscribe and worker.New.
 type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	Attempts   int // after which a message that still fails is acknowledged without a call of the handler; 0 means 10
+	Attempts   int // a message that still fails after so many is acknowledged without calling the handler; 0 means 10
 }
 
-// Attempt is a call of the handler, and what became of its message.
+// Attempt is one call of the handler, and what became of its message.
 type Attempt struct {
 	Redeliveries uint32        // msg.RedeliveryCount()
 	Err          error         // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked
-	Took         time.Duration // what the handler took
+	Took         time.Duration // how long the handler took
 	Acked        bool
 	Dead         bool          // the message became a dead letter
-	Reason       string        // of the dead letter
-	Back         time.Duration // after which the message came back, if it was neither acknowledged nor a dead letter
+	Reason       string        // the reason in the dead letter
+	Back         time.Duration // after how long the message came back; 0 if it was acknowledged or became a dead letter
 }
 
 // String says what became of the message, after the error if there was one: "acked", "timeout: back after 2s",
@@ -75,10 +77,10 @@ func (a Attempt) String() string {
 	return s
 }
 
-// Attempts are those of one message.
+// Attempts are the attempts of one message.
 type Attempts []Attempt
 
-// Strings has a row for each.
+// Strings returns Attempt.String of each attempt.
 func (a Attempts) Strings() (rows []string) {
 	for _, attempt := range a {
 		rows = append(rows, attempt.String())
@@ -86,8 +88,9 @@ func (a Attempts) Strings() (rows []string) {
 	return rows
 }
 
-// Run has the messages handled one after the other, each by a Consumer and a Worker of its own, and returns the attempts for each.
-// It fails the test if a message is not settled within a year. It starts a bubble of testing/synctest, so it cannot run inside one.
+// Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the attempts of each
+// message. It fails the test if a message is not settled within a year of virtual time. Run starts a bubble of testing/synctest,
+// so it cannot be called inside one.
 func (s Setup) Run(t *testing.T, handler worker.Handler, msgs ...*pulsar.ProducerMessage) []Attempts {
 	t.Helper()
 	var all []Attempts
