@@ -11,7 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 )
 
 func TestMain(m *testing.M) {
@@ -19,12 +20,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait most of the time
 		panic(err)
 	}
-	// What the client leaves behind until a timeout, and for good by a producer of a terminated topic.
-	goleak.VerifyTestMain(m,
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).reconnectToBroker"),
-		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1"),
-		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
-		goleak.IgnoreTopFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
+	leaktest.Main(m)
 }
 
 func quiet() plog.Logger {

@@ -15,18 +15,13 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m, // they stay behind in pulsar-client-go when a client is closed
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).runEventsLoop.func1"),
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // run runs a test of a Reconsumer in virtual time.
 func run(t *testing.T, o reconsume.Options, test func(*testing.T, *reconsume.Reconsumer, *client, *consumer)) {

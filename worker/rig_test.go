@@ -12,18 +12,14 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"))
-}
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var (
 	errTest = errors.New("no luck")

@@ -20,10 +20,10 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -33,11 +33,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(leaking) != "" {
 		os.Exit(m.Run())
 	}
-	goleak.VerifyTestMain(m,
-		// Upstream's producers look for messages that timed out until the next time-out after they were closed.
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*partitionProducer).failTimeoutMessages"),
-		// Upstream's consumers wait for a minute after each chunk.
-		goleak.IgnoreAnyFunction("github.com/apache/pulsar-client-go/pulsar.(*chunkedMsgCtxMap).discardChunkIfExpire"))
+	leaktest.Main(m)
 }
 
 const leaking = "REDELIVERY_TEST_LEAKING"
