@@ -72,7 +72,7 @@ func (x *told) are(t testing.TB, want ...string) {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		assert.ElementsMatch(t, want, x.events)
-	}, 10*time.Second, ms(10))
+	}, 30*time.Second, ms(10))
 }
 
 // TestObserver has what is told of each verb.
