@@ -68,7 +68,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 		v = l.first(ref, e, cm, retry)
 	case acked:
 		l.repeated(e)
-		return Delivery{Consumer: cm.Consumer, ID: l.toAck(ref, e, id, e.batch.acked)}, Swallow
+		return Delivery{Consumer: cm.Consumer, ID: l.toAck(e, id, e.batch.acked)}, Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)

@@ -53,6 +53,9 @@ const (
 	refused                     // of an entry: an acknowledgement failed, which upstream does not send again
 )
 
+// ofEntry are the flags of an entry, which stay when its one message is settled or begins again.
+const ofEntry = logged | repeated | refused
+
 func (f flags) has(flag flags) bool { return f&flag != 0 }
 
 // record is what is kept for each message.

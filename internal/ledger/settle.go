@@ -152,12 +152,8 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 		t.forget(s.Ref, e, r)
 		return nil
 	}
-	newest := t.newest(s.Ref, r)
-	if newest != s.ID {
-		again = newest
-	}
-	if whole := l.toAck(s.Ref, e, newest, e.batch.acked+1); whole != newest {
-		again = whole
+	if id := l.toAck(e, t.newest(s.Ref, r), e.batch.acked+1); id != s.ID {
+		again = id
 	}
 	l.settled(s.Ref, e, r)
 	return again
@@ -166,13 +162,12 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 // toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for
 // just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
 // them. The caller holds mu.
-func (l *Ledger) toAck(ref Ref, e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
+func (l *Ledger) toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
 	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.Rewinds)
 	if !again || e.batch.total == 0 || acked < e.batch.total {
 		return id
 	}
-	key := l.table.entries.At(ref.slot()).Key
-	return pulsar.NewMessageID(key.ledger, key.entry, -1, id.PartitionIdx())
+	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
 // unsettle puts a message back to where it was before it was to be settled. The caller holds mu.
@@ -204,7 +199,7 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	l.untrack(ref, r)
 	t.untime(ref, e)
 	t.drop(ref, e)
-	r.flags &= logged | repeated | refused
+	r.flags &= ofEntry
 	t.move(ref, r, acked)
 	s.unsettled--
 	s.log.settled++

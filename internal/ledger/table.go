@@ -136,7 +136,7 @@ func (t *table) enter(ref Ref, e *entry, id pulsar.MessageID, count uint32) *rec
 		delete(t.asked, ref.slot()) // of a message that was given up waiting for
 	}
 	r := e.at(ref.index())
-	*r = record{count: count, flags: r.flags & (logged | repeated | refused)}
+	*r = record{count: count, flags: r.flags & ofEntry}
 	t.hand(ref, r, id)
 	return r
 }

@@ -172,7 +172,7 @@ func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)
-	var log safeBuffer
+	var log syncBuffer
 	opts := b.options(topic, pulsar.Exclusive)
 	opts.NackRedeliveryDelay, opts.DLQ = ms(100), &pulsar.DLQPolicy{MaxDeliveries: 1}
 	c := b.subscribe(opts, logTo(&log))

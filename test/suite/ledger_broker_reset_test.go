@@ -68,11 +68,7 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 			_ = c.InProgress(msg) // its clock starts now
 		}
 	}
-	for way, option := range map[string]redelivery.Option{
-		"Nack":        redelivery.WithNackRedeliveryDelay(delay),
-		"NackID":      redelivery.WithNackRedeliveryDelay(delay),
-		"ack timeout": redelivery.WithAckTimeout(delay),
-	} {
+	for way, option := range waysToFail(delay) {
 		for kind := range kinds {
 			for _, batched := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {

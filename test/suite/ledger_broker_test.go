@@ -17,11 +17,7 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 	t.Parallel()
 	const n = 300
 	delay := ms(300)
-	for way, option := range map[string]redelivery.Option{
-		"Nack":        redelivery.WithNackRedeliveryDelay(delay),
-		"NackID":      redelivery.WithNackRedeliveryDelay(delay),
-		"ack timeout": redelivery.WithAckTimeout(delay),
-	} {
+	for way, option := range waysToFail(delay) {
 		for _, kind := range []string{"Exclusive", "Failover"} {
 			for _, response := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s AckWithResponse=%t", kind, way, response), func(t *testing.T) {

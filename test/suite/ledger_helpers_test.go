@@ -151,3 +151,12 @@ func (m *item) IsNullValue() bool                               { return false }
 func (m *item) PublishTime() time.Time                          { return time.Time{} }
 func (m *item) EventTime() time.Time                            { return time.Time{} }
 func (m *item) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
+
+// waysToFail are those in which the application fails on a message, with the option that has it come again after delay.
+func waysToFail(delay time.Duration) map[string]redelivery.Option {
+	return map[string]redelivery.Option{
+		"Nack":        redelivery.WithNackRedeliveryDelay(delay),
+		"NackID":      redelivery.WithNackRedeliveryDelay(delay),
+		"ack timeout": redelivery.WithAckTimeout(delay),
+	}
+}

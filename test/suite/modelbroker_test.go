@@ -144,6 +144,9 @@ func (s *modelSub) taken(e *modelEntry) {
 	}
 }
 
+// givenUp notes that the Consumer may have forgotten the messages of an entry that it asked for.
+func (e *modelEntry) givenUp() { e.unknown = slices.Repeat([]bool{true}, e.size) }
+
 func (s *modelSub) send(e *modelEntry) {
 	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
 	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count,
@@ -160,7 +163,7 @@ func (s *modelSub) send(e *modelEntry) {
 		d.left[i] = true
 	}
 	if !s.rewinds() && e.asked.After(e.sent) && time.Since(e.asked) > modelPatience {
-		e.unknown = slices.Repeat([]bool{true}, e.size)
+		e.givenUp()
 	}
 	e.sent = time.Now()
 	e.most = max(e.most, d.count)

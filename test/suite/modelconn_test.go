@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -27,7 +26,7 @@ func (p *modelPart) lose(gently bool, detect, lookup time.Duration) {
 	for _, other := range p.cons.parts { // nobody says which topic the connection was of
 		for _, e := range other.sub.entries {
 			if starved := e.again && time.Since(e.asked) > time.Minute; starved || e.owner == others {
-				e.unknown = slices.Repeat([]bool{true}, e.size)
+				e.givenUp()
 			}
 		}
 	}

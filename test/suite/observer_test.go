@@ -453,7 +453,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			topic := b.topic(0)
 			opts := b.options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
-			var log safeBuffer
+			var log syncBuffer
 			c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(ms(20))), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
 				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
 			b.send(topic, 1, false)
@@ -466,21 +466,4 @@ func TestDecisionsAreLogged(t *testing.T) {
 			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString`, log.String())
 		})
 	}
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
