@@ -186,7 +186,7 @@ func (c *Consumer) Stats() Stats {
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {
-		c.fail("redelivery count", err)
+		c.fail("count", "redelivery count", err)
 		return 0
 	}
 	if count, ok := c.ledger.Count(n); ok {
@@ -195,12 +195,13 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	return msg.RedeliveryCount()
 }
 
-// fail reports what cannot be returned.
-func (c *Consumer) fail(what string, err error, attrs ...any) {
+// fail reports what cannot be returned. The operation is for observers.
+func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	c.report(what, err, attrs...)
-	c.failed(what, err)
+	c.failed(operation, err)
 }
 
+// report is fail without telling observers: they are told already.
 func (c *Consumer) report(what string, err error, attrs ...any) {
 	c.tally.failed.Add(1)
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)

@@ -85,7 +85,7 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			last := h.gaveUp == h.children
 			h.mu.Unlock()
 			if !last {
-				outer.fail("staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
+				outer.fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
 			} else if outer.crew.Enter() {
 				outer.life.end()
 				go func() {

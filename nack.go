@@ -18,7 +18,7 @@ import (
 // message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
 	if err := c.nackMessage(msg, nil, nil); err != nil {
-		c.fail("nack", err)
+		c.fail("nack", "nack", err)
 	}
 }
 
@@ -44,7 +44,7 @@ func (c *Consumer) NackID(id pulsar.MessageID) {
 		err = c.nack(ledger.Name{ID: id}, nil, nil, nil)
 	}
 	if err != nil {
-		c.fail("nack", err)
+		c.fail("nack", "nack", err)
 	}
 }
 
@@ -118,7 +118,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 func (c *Consumer) delay(policy backoff.RedeliveryBackoff, count uint32) (d time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.fail("policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
+			c.fail("policy", "policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
 			d = nack.DefaultDelay
 		}
 	}()

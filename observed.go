@@ -2,7 +2,6 @@ package redelivery
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -167,40 +166,9 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	}
 }
 
-// operations are what fail is told, by their beginnings. Those without an operation are told by Settled.
-var operations = []struct{ what, operation string }{
-	{"acknowledging", "ack"},
-	{"nack", "nack"},
-	{"reconsume later", "reconsume"},
-	{"moving a nacked message", ""},
-	{"dead letter", ""},
-	{"receiving", "receive"},
-	{"staying connected", "receive"},
-	{"redelivery count", "count"},
-	{"policy", "policy"},
-	{"a callback", "callback"},
-}
-
-// operationOf returns what to call something that failed, or "" if it was told already.
-func operationOf(what string, err error) string {
-	for _, o := range operations {
-		switch {
-		case !strings.HasPrefix(what, o.what):
-		case o.operation == "reconsume" && !errors.Is(err, ErrNoRetryTopic) && !errors.Is(err, ErrNotHeld):
-			return "" // publishing failed
-		default:
-			return o.operation
-		}
-	}
-	return "other"
-}
-
 // failed tells of what could not be returned.
-func (c *Consumer) failed(what string, err error) {
-	if c.observed.Failed == nil {
-		return
-	}
-	if operation := operationOf(what, err); operation != "" {
+func (c *Consumer) failed(operation string, err error) {
+	if c.observed.Failed != nil {
 		c.later(func() { c.observed.Failed(Failed{c, c.observed.subscription, operation, err}) })
 	}
 }

@@ -137,7 +137,7 @@ func name[N ~uint8](n N, names ...string) string {
 type Failed struct {
 	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer
-	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy", "callback" or "other"
+	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy" or "callback"
 	Err          error     // what failed
 }
 
@@ -245,7 +245,7 @@ func callObserver[E any](c *Consumer, f func(E), event *E) {
 			if _, ok := any(event).(*Failed); ok { // of which it would only be told again
 				c.report("a callback", err)
 			} else {
-				c.fail("a callback", err)
+				c.fail("callback", "a callback", err)
 			}
 		}
 	}()

@@ -114,7 +114,7 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 			go c.safely(func() {
 				defer leave()
 				if err := finish(); err != nil && c.life.ended.Err() == nil {
-					c.fail(what, err, "message", s.ID)
+					c.report(what, err, "message", s.ID)
 				}
 			})
 		}()

@@ -129,7 +129,7 @@ func (c *Consumer) next(ctx context.Context) (d ledger.Delivery, err error) {
 			cm, event, err := c.intake.Take(ctx)
 			switch {
 			case errors.Is(err, intake.ErrUndecryptable):
-				c.fail("receiving", err)
+				c.fail("receive", "receiving", err)
 				continue
 			case err != nil:
 				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
@@ -250,7 +250,7 @@ func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
 func (c *Consumer) safely(call func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.fail("a callback", fmt.Errorf("panic: %v", r))
+			c.fail("callback", "a callback", fmt.Errorf("panic: %v", r))
 		}
 	}()
 	call()

@@ -20,23 +20,31 @@ import (
 // nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
-	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	_, err := c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.Later(ctx, cm)
 	})
+	return err
 }
 
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
 // unknown level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
-	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	_, err := c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.LaterLevel(ctx, cm, level)
 	})
+	return err
 }
 
 // ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
 // message's. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string) error {
+	_, err := c.reconsumeAfter(ctx, msg, delay, properties)
+	return err
+}
+
+func (c *Consumer) reconsumeAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
+	properties map[string]string) (told bool, err error) {
 	return c.reconsume(ctx, msg, true, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.LaterAfter(ctx, cm, delay, properties)
 	})
@@ -45,9 +53,10 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
 // a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	return c.reconsume(ctx, msg, false, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	_, err := c.reconsume(ctx, msg, false, func(ctx context.Context, cm pulsar.ConsumerMessage) error {
 		return c.publisher.reconsumer.DeadLetter(ctx, cm, reason)
 	})
+	return err
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It cannot return an error: it logs the error, counts it
@@ -58,51 +67,55 @@ func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 
 // ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
 func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
-	err := c.ReconsumeLaterAfter(context.Background(), msg, delay, properties)
-	if err == nil {
+	told, err := c.reconsumeAfter(context.Background(), msg, delay, properties)
+	switch {
+	case err == nil:
 		return
+	case told:
+		c.report("reconsume later", err)
+	default:
+		c.fail("reconsume", "reconsume later", err)
 	}
-	c.fail("reconsume later", err)
 	if n, err := c.nameOf(msg); err == nil {
 		if err := c.nack(n, msg, nil, nil); err != nil {
-			c.fail("nack", err)
+			c.fail("nack", "nack", err)
 		}
 	}
 }
 
 // reconsume settles a message by publishing it elsewhere, to the retry topic if it is a retry, and acknowledging its newest
-// delivery.
+// delivery. told says that observers know of it.
 func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, retry bool,
-	publish func(context.Context, pulsar.ConsumerMessage) error) error {
+	publish func(context.Context, pulsar.ConsumerMessage) error) (told bool, err error) {
 	n, err := c.nameOf(msg)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if c.publisher.reconsumer == nil || retry && !c.publisher.retries {
-		return ErrNoRetryTopic
+		return false, ErrNoRetryTopic
 	}
 	if ctx == nil {
 		ctx = context.Background()
 	}
 	if err := ctx.Err(); err != nil {
-		return err
+		return false, err
 	}
 	if c.life.ended.Err() != nil {
-		return ErrClosed
+		return false, ErrClosed
 	}
 	s, standing, err := c.ledger.Settle(ctx, c.life.ended, n)
 	switch {
 	case err != nil:
-		return err
+		return false, err
 	case standing == ledger.Busy:
-		return ErrClosed
+		return false, ErrClosed
 	case standing != ledger.Unsettled:
-		return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+		return false, fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
 	}
 	if !n.HasHand { // as for Delivery
 		s.Count = max(s.Count, msg.RedeliveryCount())
 	}
-	return c.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
+	return true, c.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
 		return func() error { return publish(ctx, cm) }
 	})()
 }

@@ -102,7 +102,7 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, id pulsar.Mes
 	c.safely(func() {
 		err := c.call(func() error { return consumer.AckID(id) })
 		if err != nil && c.life.ended.Err() == nil {
-			c.fail("acknowledging "+what, err, "message", id)
+			c.fail("ack", "acknowledging "+what, err, "message", id)
 		}
 	})
 }

@@ -153,11 +153,13 @@ func TestObserver(t *testing.T) {
 			}, want: []string{"delivered 0 ", "reconsumed after 1", "delivered 1 retry_topic", "acked after 2"}},
 		"failures": {act: func(t *testing.T, c *redelivery.Consumer) {
 			c.Nack(nil)
+			c.ReconsumeLater(nil, 0)
 			msg := receive(t, c)
 			c.ReconsumeLater(msg, 0) // there is no retry topic
 			require.NoError(t, c.Ack(msg))
 		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1",
-			"failed nack: redelivery: message is nil, want one that was received", "failed reconsume: " + redelivery.ErrNoRetryTopic.Error()}},
+			"failed nack: redelivery: message is nil, want one that was received",
+			"failed reconsume: redelivery: message is nil, want one that was received", "failed reconsume: " + redelivery.ErrNoRetryTopic.Error()}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
