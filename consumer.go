@@ -2,16 +2,11 @@ package redelivery
 
 import (
 	"context"
-	"log/slog"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/gate"
-	"github.com/pulsar-redelivery/redelivery/internal/intake"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/driver"
 )
 
 // inner is embedded under a name of its own, so that the consumer below does not show.
@@ -26,137 +21,65 @@ type inner = pulsar.Consumer
 // logs a warning and counts the failure in Stats.
 type Consumer struct {
 	inner
-	settings  *settings
-	hooks     *hooks // in the inner consumer
-	intake    *intake.Intake
-	ledger    *ledger.Ledger
-	publisher *publisher // of retries and dead letters
-	outlet    outlet     // the channel that Chan returns
-	calls     *gate.Gate // calls of the inner consumer
-	crew      *gate.Gate // goroutines
-	life      *life
-	swallows  chores // copies of settled messages
-	tally     struct{ swallowed, failed atomic.Uint64 }
-	warned    atomic.Bool  // of many unacknowledged messages
-	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
-	observed  observed
-}
-
-// life says until when what was begun is to go on.
-type life struct {
-	closing atomic.Bool     // Close has begun
-	closed  chan struct{}   // closed when it has ended
-	ended   context.Context // Close began, or the inner consumer has closed itself
-	end     context.CancelFunc
-
-	mu    sync.Mutex
-	era   context.Context // ended by a Seek too: what was received before it is forgotten
-	endIt context.CancelFunc
-}
-
-func newLife() *life {
-	l := &life{closed: make(chan struct{})}
-	l.ended, l.end = context.WithCancel(context.Background())
-	l.era, l.endIt = context.WithCancel(l.ended)
-	return l
-}
-
-// now is the present era.
-func (l *life) now() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.era
-}
-
-// next begins another era.
-func (l *life) next() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endIt()
-	l.era, l.endIt = context.WithCancel(l.ended)
+	driver   *driver.Driver
+	observer Observer // all that WithObserver gave
 }
 
 // newConsumer starts to drive consumer. p is nil if it was not prepared.
-func newConsumer(consumer pulsar.Consumer, s *settings, p *preparation) *Consumer {
-	c := &Consumer{
-		inner:    consumer,
-		settings: s,
-		hooks:    &hooks{},
-		calls:    gate.New(),
-		crew:     gate.New(),
-		life:     newLife(),
+func newConsumer(consumer pulsar.Consumer, s *settings, p *driver.Preparation) *Consumer {
+	c := &Consumer{inner: consumer}
+	c.driver = driver.New(c, consumer, &s.Settings, p, c.observe(s.observers))
+	if c.observer.Subscribed != nil {
+		c.observer.Subscribed(c)
 	}
-	c.publisher = newPublisher(s, p)
-	c.observe()
-	messages := chanOf(consumer)
-	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
-	if p != nil {
-		c.hooks = p.hooks
-		p.hooks.outer.Store(c)
-	}
-	c.intake = intake.New(consumer, messages, c.life.ended.Done(), c.hooks.mayBeClosed)
-	if c.observed.Subscribed != nil {
-		c.observed.Subscribed(c)
-	}
-	c.outlet.ch = make(chan pulsar.ConsumerMessage)
-	if p != nil && p.opts.MessageChannel != nil {
-		c.outlet.ch = p.opts.MessageChannel
-		c.startFeeder()
-	}
+	c.driver.Start()
 	return c
 }
 
-// ask requests a message. The inner consumer sends requests with its next tick.
-func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
-	c.hooks.asked()
-	child.NackID(id)
-	c.asked(topic, id)
+// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
+// It returns an error when ctx is done or the Consumer is closed.
+func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	return c.driver.Receive(ctx)
+}
+
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. The channel is the MessageChannel of
+// pulsar.ConsumerOptions, if there was one. The application has a message when it has taken it from the channel. Unlike the
+// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
+func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
+	return c.driver.Chan()
 }
 
 // Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
 // redeliver them.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
-	if err := checkID(id); err != nil {
-		return err
-	}
-	if !isPulsarID(id) {
-		return foreign(id) // upstream would stop dispatching until it reconnects
-	}
-	return c.alone(func() error { return c.inner.Seek(id) })
+	return c.driver.Seek(id)
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
 // longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.alone(func() error { return c.inner.SeekByTime(t) })
-}
-
-// alone calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
-// drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
-func (c *Consumer) alone(call func() error) error {
-	if err := c.intake.Borrow(); err != nil {
-		return ErrClosed
-	}
-	defer c.intake.Release()
-	if err := c.call(call); err != nil {
-		return err
-	}
-	c.life.next()
-	c.ledger.Clear()
-	return nil
+	return c.driver.Alone(func() error { return c.inner.SeekByTime(t) })
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before.
-func (c *Consumer) Unsubscribe() error { return c.alone(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.driver.Alone(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.alone(c.inner.UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error { return c.driver.Alone(c.inner.UnsubscribeForce) }
 
 // GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	c.hooks.queries.Add(1)
-	defer c.hooks.queries.Add(-1)
-	return c.inner.GetLastMessageIDs()
+	return c.driver.GetLastMessageIDs()
+}
+
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. When Close
+// returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
+// the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
+// the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
+func (c *Consumer) Close() {
+	if c.driver.Close() && c.observer.Closed != nil {
+		c.observer.Closed(c)
+	}
 }
 
 // Stats are the counters of a Consumer since it was made, and its current state.
@@ -175,8 +98,8 @@ type Stats struct {
 
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
-	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
+	s, swallowed, failed := c.driver.Stats()
+	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, swallowed, s.Late, failed, s.Oldest}
 }
 
 // RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
@@ -184,30 +107,45 @@ func (c *Consumer) Stats() Stats {
 // Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
 // delivery on.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
-	n, err := c.nameOf(msg)
-	if err != nil {
-		c.fail("count", "redelivery count", err)
-		return 0
-	}
-	if count, ok := c.ledger.Count(n); ok {
-		return count
-	}
-	return msg.RedeliveryCount()
+	return c.driver.RedeliveryCount(msg)
 }
 
-// fail reports what cannot be returned. The operation is for observers.
-func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
-	c.report(what, err, attrs...)
-	c.failed(operation, err)
+// Delivery is what a Consumer knows about a message that the application has.
+type Delivery struct {
+	RedeliveryCount uint32        // how often it was delivered before; policies get this count
+	Last            bool          // no delivery is left: a nack makes it a dead letter
+	NackDelay       time.Duration // how long Nack would delay it
+	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
 }
 
-// report is fail without telling observers: they are told already.
-func (c *Consumer) report(what string, err error, attrs ...any) {
-	c.tally.failed.Add(1)
-	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+// Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
+// Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
+// larger, the wrapper's counts. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
+// nil message.
+func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
+	d, err := c.driver.Delivery(msg)
+	return Delivery(d), err
 }
 
-func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
-	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
-		append(attrs, "consumer", c.Name(), "subscription", c.Subscription())...)
+// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
+// nothing. It returns ErrNotHeld if the application no longer has the message, and an error for a nil message.
+func (c *Consumer) InProgress(msg pulsar.Message) error {
+	return c.driver.InProgress(msg)
 }
+
+// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged.
+var (
+	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
+	// field of pulsar.ConsumerOptions. The error names the option, its value and what is allowed.
+	ErrInvalidOption = driver.ErrInvalidOption
+
+	// ErrClosed says that the Consumer was closed before the call or during it.
+	ErrClosed = driver.ErrClosed
+
+	// ErrNotHeld says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
+	ErrNotHeld = driver.ErrNotHeld
+
+	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
+	// WithReconsumeBackoff, or wrapped without WithReconsumer.
+	ErrNoRetryTopic = driver.ErrNoRetryTopic
+)

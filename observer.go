@@ -1,12 +1,13 @@
 package redelivery
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/driver"
 )
 
 // Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
@@ -37,15 +38,6 @@ type Observer struct {
 	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
 	// Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
 	Untimed bool
-}
-
-// WithObserver (default: none) calls the functions of o with what the Consumer does. It may be given more than once: all
-// observers are called, in the order in which they are given.
-func WithObserver(o Observer) Option {
-	return func(s *settings) error {
-		s.observers = append(s.observers, o)
-		return nil
-	}
 }
 
 // Event says which message something happened to.
@@ -97,9 +89,7 @@ const (
 )
 
 // String returns the outcome as package metrics has it: "acked", "nacked", "timed_out", "reconsumed" or "dead_lettered".
-func (o Outcome) String() string {
-	return name(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
-}
+func (o Outcome) String() string { return driver.Outcome(o).String() }
 
 // Cause says why a message came again.
 type Cause uint8
@@ -112,7 +102,7 @@ const (
 )
 
 // String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.
-func (c Cause) String() string { return name(c, "", "nack", "timeout", "retry_topic", "reconnect") }
+func (c Cause) String() string { return driver.Cause(c).String() }
 
 // Reason says why a message became a dead letter.
 type Reason uint8
@@ -124,14 +114,7 @@ const (
 )
 
 // String returns the reason as package metrics has it: "max_deliveries", "permanent" or "explicit"; "" for 0.
-func (r Reason) String() string { return name(r, "", "max_deliveries", "permanent", "explicit") }
-
-func name[N ~uint8](n N, names ...string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("unknown(%d)", n)
-}
+func (r Reason) String() string { return driver.Reason(r).String() }
 
 // Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
@@ -170,60 +153,60 @@ const (
 )
 
 // String returns "asked", "outage" or "hold_limit".
-func (p Pause) String() string { return name(p, "asked", "outage", "hold_limit") }
+func (p Pause) String() string { return driver.Name(p, "asked", "outage", "hold_limit") }
 
 // Observer returns an Observer that calls all observers given by WithObserver. A function that none of them has is nil. The
 // method is for packages such as worker.
-func (c *Consumer) Observer() Observer { return c.observed.Observer }
+func (c *Consumer) Observer() Observer { return c.observer }
 
-// observed is what a Consumer tells its observers by.
-type observed struct {
-	Observer          // tells all
-	any          bool // somebody observes
-	timed        bool // and wants to know for how long the application has messages
-	subscription string
-	delivered    []func(Delivered) // as in Observer, for what happens to each message
-	settled      []func(Settled)
-	told         chores // what is told by goroutines that must not wait, or may not be closed by who is told
+// observe returns what tells all observers, and combines them.
+func (c *Consumer) observe(observers []Observer) driver.Observer {
+	c.observer = Observer{
+		Subscribed: all(c, observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
+		Closed:     all(c, observers, func(o Observer) func(*Consumer) { return o.Closed }),
+		Delivered:  all(c, observers, func(o Observer) func(Delivered) { return o.Delivered }),
+		Settled:    all(c, observers, func(o Observer) func(Settled) { return o.Settled }),
+		Held:       all(c, observers, func(o Observer) func(Event) { return o.Held }),
+		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
+		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
+		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
+		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
+		Handling:   all(c, observers, func(o Observer) func(Handling) { return o.Handling }),
+		Handled:    all(c, observers, func(o Observer) func(Handled) { return o.Handled }),
+		Paused:     all(c, observers, func(o Observer) func(Paused) { return o.Paused }),
+		Untimed:    !slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil }),
+	}
+	subscription := c.Subscription()
+	event := func(e driver.Event) Event { return Event{c, e.Topic, subscription, e.ID, e.Message} }
+	return driver.Observer{
+		Any:   len(observers) > 0,
+		Timed: !c.observer.Untimed,
+		Delivered: tell(c.observer.Delivered, func(e driver.Delivered) Delivered {
+			return Delivered{event(e.Event), e.Count, Cause(e.Cause), e.Due, e.Lateness}
+		}),
+		Settled: tell(c.observer.Settled, func(e driver.Settled) Settled {
+			return Settled{event(e.Event), Outcome(e.Outcome), e.Attempts, e.Delay, e.To, Reason(e.Reason), e.Why, e.Duration, e.Took, e.Err}
+		}),
+		Held:      tell(c.observer.Held, event),
+		Dropped:   tell(c.observer.Dropped, event),
+		Swallowed: tell(c.observer.Swallowed, event),
+		Asked:     tell(c.observer.Asked, event),
+		Failed:    tell(c.observer.Failed, func(f driver.Failed) Failed { return Failed{c, subscription, f.Operation, f.Err} }),
+	}
 }
 
-// observe combines the observers.
-func (c *Consumer) observe() {
-	x, s := &c.observed, c.settings
-	x.subscription = c.Subscription()
-	if o, ok := c.logDecisions(); ok {
-		s.observers = append(slices.Clip(s.observers), o)
+// tell returns a function that tells what a driver tells; nil if nobody is to be told.
+func tell[D, E any](f func(E), of func(D) E) func(D) {
+	if f == nil {
+		return nil
 	}
-	for _, o := range s.observers {
-		x.any = true
-		x.timed = x.timed || !o.Untimed && o.Settled != nil
-		if o.Delivered != nil {
-			x.delivered = append(x.delivered, o.Delivered)
-		}
-		if o.Settled != nil {
-			x.settled = append(x.settled, o.Settled)
-		}
-	}
-	x.Observer = Observer{
-		Subscribed: all(c, func(o Observer) func(*Consumer) { return o.Subscribed }),
-		Closed:     all(c, func(o Observer) func(*Consumer) { return o.Closed }),
-		Delivered:  all(c, func(o Observer) func(Delivered) { return o.Delivered }),
-		Settled:    all(c, func(o Observer) func(Settled) { return o.Settled }),
-		Held:       all(c, func(o Observer) func(Event) { return o.Held }),
-		Dropped:    all(c, func(o Observer) func(Event) { return o.Dropped }),
-		Swallowed:  all(c, func(o Observer) func(Event) { return o.Swallowed }),
-		Asked:      all(c, func(o Observer) func(Event) { return o.Asked }),
-		Failed:     all(c, func(o Observer) func(Failed) { return o.Failed }),
-		Handling:   all(c, func(o Observer) func(Handling) { return o.Handling }),
-		Handled:    all(c, func(o Observer) func(Handled) { return o.Handled }),
-		Paused:     all(c, func(o Observer) func(Paused) { return o.Paused }),
-	}
+	return func(told D) { f(of(told)) }
 }
 
 // all returns a function that calls one of each observer, or nil if none has it.
-func all[E any](c *Consumer, of func(Observer) func(E)) func(E) {
+func all[E any](c *Consumer, observers []Observer, of func(Observer) func(E)) func(E) {
 	var functions []func(E)
-	for _, o := range c.settings.observers {
+	for _, o := range observers {
 		if f := of(o); f != nil {
 			functions = append(functions, f)
 		}
@@ -243,23 +226,11 @@ func callObserver[E any](c *Consumer, f func(E), event *E) {
 		if r := recover(); r != nil {
 			err := fmt.Errorf("panic: %v", r)
 			if _, ok := any(event).(*Failed); ok { // of which it would only be told again
-				c.report("a callback", err)
+				c.driver.Report("a callback", err)
 			} else {
-				c.fail("callback", "a callback", err)
+				c.driver.Fail("callback", "a callback", err)
 			}
 		}
 	}()
 	f(*event)
-}
-
-// later tells from a goroutine that has nothing else to do.
-func (c *Consumer) later(tell func()) {
-	if c.life.ended.Err() == nil {
-		c.start(&c.observed.told, func(context.Context) { tell() })
-	}
-}
-
-// event says which message it is.
-func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) Event {
-	return Event{Consumer: c, Topic: topic, Subscription: c.observed.subscription, ID: id, Message: msg}
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/driver"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -13,21 +14,13 @@ const (
 	// DefaultHoldLimit is the default of WithHoldLimit in bytes: 16 MiB.
 	DefaultHoldLimit = 16 << 20
 	// DefaultResolution is the default of WithRedeliveryResolution for up to 20 partitions if messages come back through the
-	// broker.
-	DefaultResolution = 10 * time.Millisecond
-
-	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
-
-	minResolution, maxResolution = time.Millisecond, time.Minute
+	// broker: 10 ms.
+	DefaultResolution = driver.DefaultResolution
 )
 
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
 // ErrInvalidOption. If an option is given twice, the last one counts.
 type Option func(*settings) error
-
-func invalid(option string, value any, want string) error {
-	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
-}
 
 // WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) delays a negatively acknowledged message by
 // b.Next of its redelivery count (PIP-106). The count is 0 at the first delivery.
@@ -35,7 +28,7 @@ func invalid(option string, value any, want string) error {
 // It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
-	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
+	return func(s *settings) error { return s.SetNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
 // WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged message
@@ -46,9 +39,9 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 func WithNackRedeliveryDelay(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
-			return invalid("WithNackRedeliveryDelay", d, "0 or more")
+			return driver.Invalid("WithNackRedeliveryDelay", d, "0 or more")
 		}
-		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
+		return s.SetNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
 	}
 }
 
@@ -60,9 +53,9 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
-			return invalid("WithAckTimeout", d, "more than 0")
+			return driver.Invalid("WithAckTimeout", d, "more than 0")
 		}
-		s.timeout = d
+		s.Timeout = d
 		return nil
 	}
 }
@@ -74,7 +67,7 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := backoff.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
-		s.timeoutBackoff = b
+		s.TimeoutBackoff = b
 		return nil
 	}
 }
@@ -89,7 +82,7 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := backoff.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
-		s.reconsumeBackoff = b
+		s.ReconsumeBackoff = b
 		return nil
 	}
 }
@@ -104,9 +97,9 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
-			return invalid("WithNackRetryTopic", atLeast, "more than 0")
+			return driver.Invalid("WithNackRetryTopic", atLeast, "more than 0")
 		}
-		s.retryFrom = atLeast
+		s.RetryFrom = atLeast
 		return nil
 	}
 }
@@ -116,9 +109,9 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
-			return invalid("WithReconsumer", "nil", "a *reconsume.Reconsumer")
+			return driver.Invalid("WithReconsumer", "nil", "a *reconsume.Reconsumer")
 		}
-		s.reconsumer = r
+		s.Reconsumer = r
 		return nil
 	}
 }
@@ -132,10 +125,10 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // little less than this period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < minResolution || d > maxResolution {
-			return invalid("WithRedeliveryResolution", d, fmt.Sprintf("%v to %v", minResolution, maxResolution))
+		if d < driver.MinResolution || d > driver.MaxResolution {
+			return driver.Invalid("WithRedeliveryResolution", d, fmt.Sprintf("%v to %v", driver.MinResolution, driver.MaxResolution))
 		}
-		s.resolution = d
+		s.Resolution = d
 		return nil
 	}
 }
@@ -166,9 +159,9 @@ const (
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
-			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
+			return driver.Invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
-		s.source = source
+		s.Source = driver.Source(source)
 		return nil
 	}
 }
@@ -181,9 +174,9 @@ func WithRedeliveryFrom(source Source) Option {
 func WithInnerNackDelay(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
-			return invalid("WithInnerNackDelay", d, "more than 0")
+			return driver.Invalid("WithInnerNackDelay", d, "more than 0")
 		}
-		s.innerDelay = d
+		s.InnerDelay = d
 		return nil
 	}
 }
@@ -196,9 +189,18 @@ func WithInnerNackDelay(d time.Duration) Option {
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
-			return invalid("WithHoldLimit", bytes, "0 or more")
+			return driver.Invalid("WithHoldLimit", bytes, "0 or more")
 		}
-		s.holdLimit = bytes
+		s.HoldLimit = bytes
+		return nil
+	}
+}
+
+// WithObserver (default: none) calls the functions of o with what the Consumer does. It may be given more than once: all
+// observers are called, in the order in which they are given.
+func WithObserver(o Observer) Option {
+	return func(s *settings) error {
+		s.observers = append(s.observers, o)
 		return nil
 	}
 }
@@ -208,9 +210,9 @@ func WithHoldLimit(bytes int64) Option {
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
-			return invalid("WithLogger", "nil", "a *slog.Logger")
+			return driver.Invalid("WithLogger", "nil", "a *slog.Logger")
 		}
-		s.logger = logger
+		s.Logger = logger
 		return nil
 	}
 }

@@ -1,4 +1,4 @@
-package redelivery
+package driver
 
 import (
 	"fmt"
@@ -20,8 +20,9 @@ type hooks struct {
 	tick               time.Duration // of requests; 0 if unknown
 	children           int           // one for each topic, that give up before the consumer is of no use
 	pattern            bool          // so that topics may vanish
+	rewinds            bool          // the subscription is Exclusive or Failover
 
-	outer   atomic.Pointer[Consumer]
+	outer   atomic.Pointer[Driver]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
@@ -37,7 +38,7 @@ type hooks struct {
 // consumer is what the caller's interceptors get in place of inner.
 func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
 	if outer := h.outer.Load(); outer != nil {
-		return outer
+		return outer.outer
 	}
 	return inner
 }
@@ -85,7 +86,7 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			last := h.gaveUp == h.children
 			h.mu.Unlock()
 			if !last {
-				outer.fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
+				outer.Fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
 			} else if outer.crew.Enter() {
 				outer.life.end()
 				go func() {

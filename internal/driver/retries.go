@@ -1,4 +1,4 @@
-package redelivery
+package driver
 
 import (
 	"fmt"
@@ -14,34 +14,34 @@ import (
 
 // retries reports whether the consumer has a retry topic of its own. RetryEnable of a zero-queue consumer is left to upstream,
 // which refuses it.
-func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
-	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
+func (s *Settings) retries(opts pulsar.ConsumerOptions) bool {
+	return s.Reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.ReconsumeBackoff != nil)
 }
 
-func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
+func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
-		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
+		return Invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
 	if !s.retries(opts) {
 		switch {
-		case s.retryFrom == 0:
-		case s.reconsumer == nil:
+		case s.RetryFrom == 0:
+		case s.Reconsumer == nil:
 			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 		case opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared:
-			return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithNackRetryTopic: the broker "+
+			return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithNackRetryTopic: the broker "+
 				"delays on no other")
 		}
 		return nil
 	}
 	switch {
 	case opts.EnableZeroQueueConsumer:
-		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
+		return Invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
-	case s.reconsumeBackoff != nil || s.retryFrom > 0:
-		return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
+	case s.ReconsumeBackoff != nil || s.RetryFrom > 0:
+		return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 			"WithNackRetryTopic: the broker delays on no other")
 	default:
-		s.logger.Warn("redelivery: RetryEnable without effect on delays: the broker delays on Shared and Key_Shared only",
+		s.Logger.Warn("redelivery: RetryEnable without effect on delays: the broker delays on Shared and Key_Shared only",
 			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 	return nil
@@ -61,17 +61,17 @@ func typeName(t pulsar.SubscriptionType) string {
 }
 
 // publishRetries makes a Reconsumer, if the options ask for one, and chooses the topics.
-func (p *preparation) publishRetries(client pulsar.Client) error {
+func (p *Preparation) publishRetries(client pulsar.Client) error {
 	opts := &p.opts
 	retries := p.settings.retries(*opts)
-	if p.settings.reconsumer != nil || !retries && opts.DLQ == nil {
+	if p.settings.Reconsumer != nil || !retries && opts.DLQ == nil {
 		return nil
 	}
 	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
 	switch {
 	case opts.DLQ != nil:
 		policy = *opts.DLQ
-	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+	case p.settings.ReconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		policy.MaxDeliveries = reconsume.Unlimited
 	}
 	o := reconsume.Options{
@@ -80,7 +80,7 @@ func (p *preparation) publishRetries(client pulsar.Client) error {
 		RetryLetterTopic:            policy.RetryLetterTopic,
 		DeadLetterTopic:             policy.DeadLetterTopic,
 		MaxDeliveries:               policy.MaxDeliveries,
-		Backoff:                     p.settings.reconsumeBackoff,
+		Backoff:                     p.settings.ReconsumeBackoff,
 		ProducerOptions:             policy.ProducerOptions,
 		DeadLetterTopicProducerName: policy.DeadLetterTopicProducerName,
 		InitialSubscriptionName:     policy.InitialSubscriptionName,
@@ -131,7 +131,7 @@ func checkPattern(pattern, deadLetterTopic string) error {
 	}
 	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
 	if err == nil && matches.MatchString(deadLetterTopic) {
-		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
+		return Invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
 	}
 	return nil
 }
@@ -164,11 +164,11 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 
 // maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
 // retries has dead letters too.
-func maxDeliveries(opts pulsar.ConsumerOptions, s *settings) uint32 {
+func maxDeliveries(opts pulsar.ConsumerOptions, s *Settings) uint32 {
 	switch {
 	case opts.DLQ != nil:
 		return opts.DLQ.MaxDeliveries
-	case opts.RetryEnable && s.reconsumeBackoff == nil:
+	case opts.RetryEnable && s.ReconsumeBackoff == nil:
 		return reconsume.DefaultMaxDeliveries
 	}
 	return 0

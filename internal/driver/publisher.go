@@ -1,4 +1,4 @@
-package redelivery
+package driver
 
 import (
 	"context"
@@ -25,8 +25,8 @@ type publisher struct {
 	underway      chan struct{} // full when maxUnderway of them have no answer
 }
 
-func newPublisher(s *settings, p *preparation) *publisher {
-	x := &publisher{reconsumer: s.reconsumer, retries: s.reconsumer != nil, underway: make(chan struct{}, maxUnderway)}
+func newPublisher(s *Settings, p *Preparation) *publisher {
+	x := &publisher{reconsumer: s.Reconsumer, retries: s.Reconsumer != nil, underway: make(chan struct{}, maxUnderway)}
 	if p != nil && p.reconsumer != nil {
 		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.retryTopic != ""
 	}
@@ -55,7 +55,7 @@ func (x *publisher) givesUp(d ledger.Delivery) bool {
 
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
 // again, if it cannot be published or does not fit the hold limit.
-func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
+func (x *Driver) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	deliveries := d.Count
 	if why == ledger.Leaving {
 		deliveries++
@@ -67,11 +67,11 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	c.moveTo(&c.publisher.dead, d, why, c.delay(c.settings.nackBackoff, d.Count), "dead letter",
+	x.moveTo(&x.publisher.dead, d, why, x.delay(x.settings.NackBackoff, d.Count), "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
-			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
+			return x.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
 		})
 }
 
@@ -82,43 +82,43 @@ type givenUp struct {
 }
 
 // move has a nacked message published to the retry topic.
-func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
+func (x *Driver) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
-	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
+	x.moveTo(&x.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
+			return x.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
 		})
 }
 
 // moveTo nacks a message and publishes it elsewhere, unless it is back before that. Messages are published in the order of
 // the calls, and no more than maxUnderway wait for the broker's answer.
-func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
-	if !c.ledger.Nack(d, delay, d.Message, why) {
+func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
+	if !x.ledger.Nack(d, delay, d.Message, why) {
 		return
 	}
 	d.Message = nil // it is kept by the ledger, which counts it
-	c.start(ch, func(era context.Context) {
+	x.start(ch, func(era context.Context) {
 		select {
-		case c.publisher.underway <- struct{}{}:
+		case x.publisher.underway <- struct{}{}:
 		case <-era.Done():
 			return
 		}
-		leave := func() { <-c.publisher.underway }
-		s, msg, ok := c.ledger.SettleWaiting(d)
+		leave := func() { <-x.publisher.underway }
+		s, msg, ok := x.ledger.SettleWaiting(d)
 		if !ok {
 			leave()
 			return
 		}
 		finish := func() error { return errPanicked }
 		defer func() {
-			go c.safely(func() {
+			go x.safely(func() {
 				defer leave()
-				if err := finish(); err != nil && c.life.ended.Err() == nil {
-					c.report(what, err, "message", s.ID)
+				if err := finish(); err != nil && x.life.ended.Err() == nil {
+					x.Report(what, err, "message", s.ID)
 				}
 			})
 		}()
-		finish = c.publish(era, s, original(msg), start)
+		finish = x.publish(era, s, original(msg), start)
 	})
 }
 
@@ -139,29 +139,29 @@ type chore struct {
 }
 
 // start adds a chore.
-func (c *Consumer) start(ch *chores, do func(context.Context)) {
+func (x *Driver) start(ch *chores, do func(context.Context)) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.todo = append(ch.todo, chore{c.life.now(), do})
-	if !ch.busy && c.crew.Enter() {
+	ch.todo = append(ch.todo, chore{x.life.now(), do})
+	if !ch.busy && x.crew.Enter() {
 		ch.busy = true
-		go c.drain(ch)
+		go x.drain(ch)
 	}
 }
 
-func (c *Consumer) drain(ch *chores) {
+func (x *Driver) drain(ch *chores) {
 	for {
 		ch.mu.Lock()
-		if len(ch.todo) == 0 || c.life.ended.Err() != nil {
+		if len(ch.todo) == 0 || x.life.ended.Err() != nil {
 			ch.todo, ch.busy = nil, false
 			ch.mu.Unlock()
-			c.crew.Leave()
+			x.crew.Leave()
 			return
 		}
 		next := ch.todo[0]
 		ch.todo = ch.todo[1:]
 		ch.mu.Unlock()
-		if next.era.Err() == nil && !c.outside(func() { c.safely(func() { next.do(next.era) }) }) {
+		if next.era.Err() == nil && !x.outside(func() { x.safely(func() { next.do(next.era) }) }) {
 			return
 		}
 	}

@@ -1,4 +1,4 @@
-package redelivery
+package driver
 
 import (
 	"time"
@@ -10,33 +10,33 @@ import (
 )
 
 // ledgerOptions returns what a Ledger is to know of the consumer; p is nil if it was not prepared.
-func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
-	s := c.settings
+func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger.Options {
+	s := x.settings
 	o := ledger.Options{
-		HoldLimit:     s.holdLimit,
+		HoldLimit:     s.HoldLimit,
 		Queue:         defaultQueue + buffer,
 		AckGroup:      defaultAckGroup,
 		SendDelay:     sendSlack + defaultAckTime,
-		Ahead:         s.innerDelay,
-		MaxDeliveries: c.publisher.maxDeliveries,
-		Observed:      c.observed.any,
-		Timed:         c.observed.timed,
+		Ahead:         s.InnerDelay,
+		MaxDeliveries: x.publisher.maxDeliveries,
+		Observed:      x.observer.Any,
+		Timed:         x.observer.Timed,
 		Calls: ledger.Calls{
-			Ask:      c.ask,
-			Wake:     func() { c.intake.Wake() },
-			GiveUp:   func(d ledger.Delivery) { c.giveUp(d, ledger.Leaving, nil) },
-			TimedOut: c.timedOut(),
+			Ask:      x.ask,
+			Wake:     func() { x.intake.Wake() },
+			GiveUp:   func(d ledger.Delivery) { x.giveUp(d, ledger.Leaving, nil) },
+			TimedOut: x.timedOut(),
 		},
 	}
 	if p != nil {
 		p.ledgerOptions(&o)
-	} else if o.AskDelay = s.innerDelay * 4 / 3; s.innerDelay == 0 {
+	} else if o.AskDelay = s.InnerDelay * 4 / 3; s.InnerDelay == 0 {
 		o.AskDelay = nack.DefaultDelay * 4 / 3
 	}
-	if s.source == FromMemory {
+	if s.Source == FromMemory {
 		o.Keeps = ledger.Keeps{Singles: true, Batches: true}
 	}
-	if s.source == FromBroker {
+	if s.Source == FromBroker {
 		o.Keeps = ledger.Keeps{}
 	}
 	if !hasQueue {
@@ -56,7 +56,7 @@ const (
 )
 
 // ledgerOptions adds what is known of the inner consumer.
-func (p *preparation) ledgerOptions(o *ledger.Options) {
+func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
@@ -69,5 +69,5 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
 	}
 	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
-	p.settings.rewinds = o.Rewinds
+	p.hooks.rewinds = o.Rewinds
 }

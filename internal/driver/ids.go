@@ -1,4 +1,4 @@
-package redelivery
+package driver
 
 import (
 	"errors"
@@ -51,7 +51,7 @@ func original(msg pulsar.Message) pulsar.Message {
 
 // nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
 // time; of one that somebody has wrapped nobody can tell.
-func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
+func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	if msg == nil {
 		return n, errors.New("redelivery: message is nil, want one that was received")
 	}
@@ -60,7 +60,7 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	if reflect.TypeOf(msg) == c.raw.Load() {
+	if reflect.TypeOf(msg) == x.memo.raw.Load() {
 		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), HasHand: true}, nil
 	}
 	if m, ok := msg.(*handedOver); ok {

@@ -1,0 +1,183 @@
+// Package driver drives a consumer of pulsar-client-go for a redelivery.Consumer, whose methods are documented there. It takes
+// what the inner consumer delivers, asks a Ledger what becomes of it, and does what the Ledger or the application decides.
+package driver
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/gate"
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// Driver drives one consumer. Any number of goroutines may use it.
+type Driver struct {
+	outer     pulsar.Consumer // what the application knows
+	inner     pulsar.Consumer
+	settings  *Settings
+	hooks     *hooks // in the inner consumer
+	intake    *intake.Intake
+	ledger    *ledger.Ledger
+	publisher *publisher // of retries and dead letters
+	outlet    outlet     // the channel that Chan returns
+	calls     *gate.Gate // calls of the inner consumer
+	crew      *gate.Gate // goroutines
+	life      *life
+	swallows  chores // copies of settled messages
+	tally     struct{ swallowed, failed atomic.Uint64 }
+	memo      memo
+	observer  observer
+}
+
+// memo is what a Driver has noticed.
+type memo struct {
+	warned atomic.Bool  // of many unacknowledged messages
+	raw    atomic.Value // reflect.Type of the messages that the inner consumer delivers
+}
+
+// life says until when what was begun is to go on.
+type life struct {
+	closing atomic.Bool     // Close has begun
+	closed  chan struct{}   // closed when it has ended
+	ended   context.Context // Close began, or the inner consumer has closed itself
+	end     context.CancelFunc
+
+	mu    sync.Mutex
+	era   context.Context // ended by a Seek too: what was received before it is forgotten
+	endIt context.CancelFunc
+}
+
+func newLife() *life {
+	l := &life{closed: make(chan struct{})}
+	l.ended, l.end = context.WithCancel(context.Background())
+	l.era, l.endIt = context.WithCancel(l.ended)
+	return l
+}
+
+// now is the present era.
+func (l *life) now() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.era
+}
+
+// next begins another era.
+func (l *life) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endIt()
+	l.era, l.endIt = context.WithCancel(l.ended)
+}
+
+// New returns a Driver of inner for outer, which Start starts. p is nil if inner was not prepared.
+func New(outer, inner pulsar.Consumer, s *Settings, p *Preparation, o Observer) *Driver {
+	x := &Driver{
+		outer:     outer,
+		inner:     inner,
+		settings:  s,
+		hooks:     &hooks{},
+		publisher: newPublisher(s, p),
+		calls:     gate.New(),
+		crew:      gate.New(),
+		life:      newLife(),
+		observer:  observer{Observer: o},
+	}
+	x.logDecisions()
+	messages := ChanOf(inner)
+	x.ledger = ledger.New(x.ledgerOptions(p, cap(messages), messages != nil))
+	if p != nil {
+		x.hooks = p.hooks
+	}
+	x.intake = intake.New(inner, messages, x.life.ended.Done(), x.hooks.mayBeClosed)
+	x.outlet.ch = make(chan pulsar.ConsumerMessage)
+	if p != nil && p.opts.MessageChannel != nil {
+		x.outlet.ch, x.outlet.given = p.opts.MessageChannel, true
+	}
+	return x
+}
+
+// Start has the inner consumer's hooks find the Driver, and feeds a channel that the application gave.
+func (x *Driver) Start() {
+	x.hooks.outer.Store(x)
+	if x.outlet.given {
+		x.startFeeder()
+	}
+}
+
+// ask requests a message. The inner consumer sends requests with its next tick.
+func (x *Driver) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
+	x.hooks.asked()
+	child.NackID(id)
+	x.asked(topic, id)
+}
+
+// Seek resets the subscription to a message id.
+func (x *Driver) Seek(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if !isPulsarID(id) {
+		return foreign(id) // upstream would stop dispatching until it reconnects
+	}
+	return x.Alone(func() error { return x.inner.Seek(id) })
+}
+
+// Alone calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
+// drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
+func (x *Driver) Alone(call func() error) error {
+	if err := x.intake.Borrow(); err != nil {
+		return ErrClosed
+	}
+	defer x.intake.Release()
+	if err := x.call(call); err != nil {
+		return err
+	}
+	x.life.next()
+	x.ledger.Clear()
+	return nil
+}
+
+// GetLastMessageIDs asks the inner consumer, in whose hooks that may look like a reconnection.
+func (x *Driver) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
+	x.hooks.queries.Add(1)
+	defer x.hooks.queries.Add(-1)
+	return x.inner.GetLastMessageIDs()
+}
+
+// Stats returns the counters of the Ledger, how many copies were swallowed, and how many failures reported.
+func (x *Driver) Stats() (s ledger.Stats, swallowed, failed uint64) {
+	return x.ledger.Stats(), x.tally.swallowed.Load(), x.tally.failed.Load()
+}
+
+// Fail reports what cannot be returned. The operation is for observers.
+func (x *Driver) Fail(operation, what string, err error, attrs ...any) {
+	x.Report(what, err, attrs...)
+	x.failed(operation, err)
+}
+
+// Report is Fail without telling observers: they are told already.
+func (x *Driver) Report(what string, err error, attrs ...any) {
+	x.tally.failed.Add(1)
+	x.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+}
+
+func (x *Driver) log(level slog.Level, msg string, attrs ...any) {
+	x.settings.Logger.Log(context.Background(), level, "redelivery: "+msg,
+		append(attrs, "consumer", x.inner.Name(), "subscription", x.inner.Subscription())...)
+}
+
+// safely calls what may call code that is not ours, where nobody could recover from its panic.
+func (x *Driver) safely(call func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			x.Fail("callback", "a callback", fmt.Errorf("panic: %v", r))
+		}
+	}()
+	call()
+}

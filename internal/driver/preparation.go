@@ -1,0 +1,194 @@
+package driver
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Preparation is what is known about a consumer that is subscribed for a Driver.
+type Preparation struct {
+	opts     pulsar.ConsumerOptions // as the caller wrote them
+	settings *Settings
+	hooks    *hooks
+
+	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
+	retryTopic string                // that it subscribes to as well; "" if there is none
+}
+
+// Prepare begins to prepare a consumer. The settings are complete.
+func Prepare(opts pulsar.ConsumerOptions, s *Settings) *Preparation {
+	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
+		if strings.HasPrefix(topic, nonPersistent) {
+			s.Logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
+				"topic", topic, "subscription", opts.SubscriptionName)
+		}
+	}
+	p := &Preparation{opts: opts, settings: s}
+	d := opts.Decryption
+	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
+		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
+	return p
+}
+
+// Resettle replaces the settings of the Preparation by those that Wrap came to.
+func (p *Preparation) Resettle(s *Settings) error {
+	if err := s.CheckWithoutClient(); err != nil {
+		return err
+	}
+	if s.Reconsumer != p.settings.Reconsumer && (p.opts.DLQ != nil || p.opts.RetryEnable) {
+		return fmt.Errorf("%w: WithReconsumer is given to Wrap, want it with Prepare where there are DLQ or RetryEnable", ErrInvalidOption)
+	}
+	if s.Resolution != 0 && s.Resolution != p.settings.Resolution {
+		return Invalid("WithRedeliveryResolution", s.Resolution, fmt.Sprintf("the %v of Prepare", p.settings.Resolution))
+	}
+	s.Resolution = p.settings.Resolution
+	p.settings = s
+	return nil
+}
+
+// tick returns the period of requests. What comes with one tick and is nacked at once is due a round delay later: if the tick
+// divided that, it would miss its next tick by just the broker's time, every time.
+func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
+
+const persistent, nonPersistent = "persistent://", "non-persistent://"
+
+// requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
+// sends all requests made since the last.
+const requestsAreDueAtOnce = int64(62)
+
+// ConsumerOptions are what the inner consumer is subscribed with. Its nacks only carry our requests: they go out at the
+// next tick, and its ticks come once per resolution.
+func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
+	opts, bits := p.opts, requestsAreDueAtOnce
+	opts.NackRedeliveryDelay = 3 * tick(p.settings.Resolution) // of which upstream makes a tick of a third
+	opts.NackPrecisionBit = &bits
+	opts.NackBackoffPolicy = nil
+	opts.EnableDefaultNackBackoffPolicy = false
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage) // what a buffer has at a reconnect comes twice
+	opts.Interceptors = pulsar.ConsumerInterceptors{p.hooks}
+	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
+	if opts.Type == pulsar.Failover {
+		opts.EventListener = listener{opts.EventListener, p.hooks}
+	}
+	p.hooks.tick, p.hooks.children = tick(p.settings.Resolution), p.children()
+	if opts.Topics != nil {
+		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
+	}
+	if p.retryTopic != "" && opts.TopicsPattern == "" {
+		opts.Topic, opts.Topics = "", append(slices.Clone(topicsOf(opts)), p.retryTopic)
+	}
+	switch {
+	case p.retryTopic != "" && opts.TopicsPattern != "": // upstream only subscribes to the retry topic
+		opts.RetryEnable = true
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.retryTopic, DeadLetterTopic: p.retryTopic}
+	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
+		opts.DLQ = nil
+		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
+	case opts.DLQ != nil || opts.RetryEnable:
+		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
+		if opts.DLQ != nil {
+			policy = *opts.DLQ // upstream fills it in
+		}
+		if p.settings.Reconsumer != nil {
+			policy.MaxDeliveries = math.MaxUint32 // upstream only subscribes to the retry topic
+		}
+		opts.DLQ = &policy
+	}
+	var decryption pulsar.MessageDecryptionInfo // which upstream fills in
+	if opts.Decryption != nil {
+		decryption = *opts.Decryption
+		opts.Decryption = &decryption
+	}
+	if p.hooks.nacksUndecryptable {
+		// Left to upstream it would be nacked by upstream, and come back every tick.
+		decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
+		opts.Decryption = &decryption
+	}
+	return opts
+}
+
+// children returns how many consumers of a topic have to give up until the consumer is of no use. One is enough for a
+// pattern: it does not come back to a topic that it gave up.
+func (p *Preparation) children() int {
+	topics := topicsOf(p.opts)
+	if len(topics) == 0 {
+		return 1
+	}
+	distinct := map[string]bool{}
+	if p.retryTopic != "" {
+		distinct[p.retryTopic] = true
+	}
+	for _, topic := range topics {
+		distinct[fullTopic(topic)] = true
+	}
+	return len(distinct)
+}
+
+// Open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
+func (p *Preparation) Open(client pulsar.Client) error {
+	if p.settings.Resolution == 0 {
+		n, err := p.partitions(client)
+		if err != nil {
+			return err
+		}
+		p.SetResolution(n)
+	}
+	return p.publishRetries(client)
+}
+
+// Close ends what Open opened. Closing the Driver does that too.
+func (p *Preparation) Close() {
+	if p.reconsumer != nil {
+		p.reconsumer.Close()
+	}
+}
+
+// partitions counts the partitions. The topics of a pattern count as none.
+func (p *Preparation) partitions(client pulsar.Client) (n int, err error) {
+	if p.opts.SubscriptionName != "" { // else client.Subscribe has an error for it
+		for _, topic := range topicsOf(p.opts) {
+			partitions, err := client.TopicPartitions(topic)
+			if err != nil {
+				return 0, err
+			}
+			n += len(partitions)
+		}
+	}
+	return n, nil
+}
+
+// SetResolution sets the default resolution, unless one is set: each partition costs a ticker, and requests are rare where
+// all that comes back by policy waits in memory.
+func (p *Preparation) SetResolution(partitions int) {
+	s, n := p.settings, time.Duration(partitions)
+	switch {
+	case s.Resolution != 0:
+	case s.Timeout == 0 && s.HoldLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && p.opts.Type != pulsar.Shared):
+		s.Resolution = min(MaxResolution, max(slowResolution, n*slowResolution/2))
+	default:
+		s.Resolution = min(MaxResolution, max(DefaultResolution, n*time.Millisecond/2))
+	}
+}
+
+// Resolutions.
+const (
+	DefaultResolution = 10 * time.Millisecond
+	MinResolution     = time.Millisecond
+	MaxResolution     = time.Minute
+
+	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
+)
+
+// ChanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.
+func ChanOf(consumer pulsar.Consumer) (ch <-chan pulsar.ConsumerMessage) {
+	defer func() { _ = recover() }()
+	return consumer.Chan()
+}

@@ -1,0 +1,242 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// Receive waits for the next message.
+func (x *Driver) Receive(ctx context.Context) (pulsar.Message, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	d, err := x.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	msg := messageOf(d)
+	x.intercept(d, msg)
+	if !x.observer.Any {
+		x.hold(d)
+		return msg, nil
+	}
+	told := x.deliveredEvent(d, msg)
+	x.hold(d)
+	x.delivered(told)
+	return msg, nil
+}
+
+// outlet is the channel that Chan returns, and what feeds it.
+type outlet struct {
+	ch    chan pulsar.ConsumerMessage
+	given bool // by the application
+	once  sync.Once
+}
+
+// Chan returns a channel of messages, which the Driver feeds from now on.
+func (x *Driver) Chan() <-chan pulsar.ConsumerMessage {
+	x.startFeeder()
+	return x.outlet.ch
+}
+
+func (x *Driver) startFeeder() {
+	x.outlet.once.Do(func() {
+		if x.crew.Enter() {
+			go x.feed()
+		}
+	})
+}
+
+// feed sends messages on the channel until the Consumer is closed.
+func (x *Driver) feed() {
+	for {
+		era := x.life.now()
+		d, err := x.next(x.life.ended)
+		if err != nil {
+			x.crew.Leave()
+			return
+		}
+		msg := messageOf(d)
+		if !x.outside(func() { x.intercept(d, msg) }) {
+			return
+		}
+		told := x.deliveredEvent(d, msg)
+		if x.offer(era, d, msg) && !x.outside(func() { x.hold(d); x.delivered(told) }) {
+			return
+		}
+	}
+}
+
+// outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
+// the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
+func (x *Driver) outside(call func()) bool {
+	x.crew.Leave()
+	call()
+	return x.crew.Enter()
+}
+
+// offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
+func (x *Driver) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
+	var withdrawn <-chan struct{}
+	if isTracked(d.Message) {
+		var ok bool
+		if withdrawn, ok = x.ledger.Offer(d); !ok {
+			return false
+		}
+		defer func() { x.ledger.Offered(d, sent) }()
+	}
+	select {
+	case x.outlet.ch <- pulsar.ConsumerMessage{Consumer: x.outer, Message: msg}:
+		return true
+	case <-withdrawn:
+	case <-era.Done():
+	}
+	return false
+}
+
+// next takes the next message for the application.
+func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
+	if err := ctx.Err(); err != nil && ctx != x.life.ended {
+		return d, err
+	}
+	if err := x.intake.Acquire(ctx); err != nil {
+		return d, x.receiveError(ctx, err)
+	}
+	hasTurn := true
+	defer func() {
+		if hasTurn {
+			x.intake.Release()
+		}
+	}()
+	for x.life.ended.Err() == nil {
+		d, ok := x.ledger.Next()
+		if !ok {
+			cm, event, err := x.intake.Take(ctx)
+			switch {
+			case errors.Is(err, intake.ErrUndecryptable):
+				x.Fail("receive", "receiving", err)
+				continue
+			case err != nil:
+				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
+					x.life.end()
+				}
+				hasTurn = false
+				x.intake.Release()
+				return d, x.receiveError(ctx, err)
+			case event == intake.Lent:
+				hasTurn = false
+				if err := x.intake.Acquire(ctx); err != nil {
+					return d, x.receiveError(ctx, err)
+				}
+				hasTurn = true
+				continue
+			case event == intake.Idle:
+				x.idle()
+				continue
+			case event == intake.Woken:
+				continue
+			}
+			if d, ok = x.arrive(cm); !ok {
+				continue
+			}
+		}
+		if x.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
+			x.ledger.Nack(d, x.delay(x.settings.NackBackoff, d.Count), nil, ledger.Failed)
+			continue
+		}
+		if x.publisher.givesUp(d) {
+			x.giveUp(d, ledger.GivenUp, nil)
+			continue
+		}
+		return d, nil
+	}
+	hasTurn = false
+	x.intake.Release()
+	return d, x.receiveError(ctx, intake.ErrClosed)
+}
+
+// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would
+// take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+func (x *Driver) receiveError(ctx context.Context, err error) error {
+	if !errors.Is(err, intake.ErrClosed) || ctx == x.life.ended {
+		return err
+	}
+	if x.life.closing.Load() {
+		select {
+		case <-x.life.closed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for {
+		if _, err := x.inner.Receive(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// idle acts where nothing came for a second although somebody waited.
+func (x *Driver) idle() {
+	x.ledger.Idle()
+	if !x.hooks.rewinds && !x.memo.warned.Load() && x.ledger.Unsettled() >= nearLimit && x.memo.warned.CompareAndSwap(false, true) {
+		x.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
+			"wait for redelivery count too", "unacknowledged", nearLimit)
+	}
+}
+
+// nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
+// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
+const nearLimit = 45_000
+
+// arrive enters a message into the ledger and reports whether it goes to the application now.
+func (x *Driver) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
+	if !isTracked(cm.Message) {
+		return ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}, true
+	}
+	if x.memo.raw.Load() == nil {
+		x.memo.raw.Store(reflect.TypeOf(cm.Message))
+	}
+	var retry ledger.Retry
+	if x.publisher.isRetry(cm.Message) {
+		retry = retryOf(cm.Message, time.Now())
+	}
+	d, verdict := x.ledger.Arrive(cm, retry)
+	if verdict == ledger.Swallow {
+		x.tally.swallowed.Add(1)
+		x.start(&x.swallows, func(context.Context) { x.ackAgain("a settled message again", d.Consumer, d.ID) })
+	}
+	x.arrived(cm, verdict)
+	return d, verdict == ledger.Deliver
+}
+
+// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
+func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
+
+// hold starts the ack timeout of a message that the application has now.
+func (x *Driver) hold(d ledger.Delivery) {
+	if x.settings.ackTimeout != nil && isTracked(d.Message) {
+		x.ledger.Hold(d, x.delay(x.settings.ackTimeout, d.Count))
+	}
+}
+
+// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
+// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message.
+func (x *Driver) intercept(d ledger.Delivery, msg pulsar.Message) {
+	if len(x.hooks.of) == 0 {
+		return
+	}
+	if d.Unasked {
+		x.safely(func() { x.hooks.of.OnNegativeAcksSend(x.outer, []pulsar.MessageID{msg.ID()}) })
+	}
+	x.safely(func() { x.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: x.outer, Message: msg}) })
+}

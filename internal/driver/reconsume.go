@@ -1,0 +1,121 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Publish publishes a message elsewhere, and acknowledges it when the broker has it.
+type Publish func(context.Context, *reconsume.Reconsumer, pulsar.ConsumerMessage) error
+
+// Reconsume settles a message by publishing it to the retry topic.
+func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publish) error {
+	_, err := x.reconsume(ctx, msg, x.publisher.retries, publish)
+	return err
+}
+
+// DeadLetter settles a message by publishing it to the dead letter topic.
+func (x *Driver) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
+	_, err := x.reconsume(ctx, msg, x.publisher.reconsumer != nil,
+		func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+			return r.DeadLetter(ctx, cm, reason)
+		})
+	return err
+}
+
+// ReconsumeOrNack is Reconsume for a caller that gets no error: the message is nacked then.
+func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
+	told, err := x.reconsume(context.Background(), msg, x.publisher.retries, publish)
+	switch {
+	case err == nil:
+		return
+	case told:
+		x.Report("reconsume later", err)
+	default:
+		x.Fail("reconsume", "reconsume later", err)
+	}
+	if n, err := x.nameOf(msg); err == nil {
+		if err := x.nack(n, msg, nil, nil); err != nil {
+			x.Fail("nack", "nack", err)
+		}
+	}
+}
+
+// reconsume settles a message by publishing it where there is a topic for that, and acknowledging its newest delivery. told says
+// that observers know of it.
+func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic bool, publish Publish) (told bool, err error) {
+	n, err := x.nameOf(msg)
+	if err != nil {
+		return false, err
+	}
+	if !hasTopic {
+		return false, ErrNoRetryTopic
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if x.life.ended.Err() != nil {
+		return false, ErrClosed
+	}
+	s, standing, err := x.ledger.Settle(ctx, x.life.ended, n)
+	switch {
+	case err != nil:
+		return false, err
+	case standing == ledger.Busy:
+		return false, ErrClosed
+	case standing != ledger.Unsettled:
+		return false, fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+	}
+	if !n.HasHand { // as for Delivery
+		s.Count = max(s.Count, msg.RedeliveryCount())
+	}
+	return true, x.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
+		return func() error { return publish(ctx, x.publisher.reconsumer, cm) }
+	})()
+}
+
+// publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
+type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
+
+// publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
+func (x *Driver) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
+	if !x.calls.Enter() {
+		x.finishSettling(&s, ErrClosed)
+		return func() error { return ErrClosed }
+	}
+	ctx, told := x.publishes(ctx, s, msg)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(x.life.ended, func() { cancel(ErrClosed) })
+	end := func(err error) error {
+		if stop(); err != nil && x.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		cancel(nil)
+		x.calls.Leave()
+		x.finishSettling(&s, err)
+		told(err)
+		return err
+	}
+	started := false
+	defer func() {
+		if !started {
+			_ = end(errPanicked)
+		}
+	}()
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+	started = true
+	return func() (err error) {
+		err = errPanicked
+		defer func() { err = end(err) }()
+		return wait()
+	}
+}

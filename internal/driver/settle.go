@@ -1,0 +1,268 @@
+package driver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// Ack acknowledges a message.
+func (x *Driver) Ack(msg pulsar.Message) error {
+	n, err := x.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return x.settle(n, msg, final, pulsar.Consumer.AckID)
+}
+
+// AckID is Ack by message id.
+func (x *Driver) AckID(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return x.settle(ledger.Name{ID: id}, nil, final, pulsar.Consumer.AckID)
+}
+
+// AckWithTxn acknowledges a message in a transaction.
+func (x *Driver) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
+	n, err := x.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	if txn == nil {
+		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
+	}
+	return x.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
+	})
+}
+
+// What an acknowledgement that succeeded means for a message.
+const (
+	final     = false
+	undecided = true // a transaction decides, so a copy that comes later is to be handed out
+)
+
+// settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
+// does not count towards a batch.
+func (x *Driver) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
+	ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	if !x.calls.Enter() {
+		return ErrClosed
+	}
+	var s ledger.Settling
+	if x.observer.Settled != nil {
+		began := x.begin()
+		defer func() { x.acked(began, n, msg, &s, err) }()
+	}
+	defer x.calls.Leave()
+	var standing ledger.Standing
+	s, standing, _ = x.ledger.Settle(context.Background(), x.life.ended, n)
+	switch standing {
+	case ledger.Busy:
+		return ErrClosed
+	case ledger.Settled:
+		return nil
+	case ledger.Unknown:
+		return ack(x.inner, n.ID)
+	default: // Unsettled: it is now settling
+	}
+	s.Undecided = inTransaction
+	err = errPanicked
+	defer func() { x.finishSettling(&s, err) }()
+	err = ack(s.Consumer, s.ID)
+	return err
+}
+
+// errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
+var errPanicked = errors.New("panicked")
+
+// finishSettling ends what Ledger.Settle began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
+// a copy will come, and be swallowed.
+func (x *Driver) finishSettling(s *ledger.Settling, err error) {
+	if again := x.ledger.Settled(*s, err); again != nil {
+		x.ackAgain("a newer delivery", s.Consumer, again)
+	}
+}
+
+// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged, and a panic
+// of an interceptor: others may wait for what else its caller settles.
+func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, id pulsar.MessageID) {
+	x.safely(func() {
+		err := x.call(func() error { return consumer.AckID(id) })
+		if err != nil && x.life.ended.Err() == nil {
+			x.Fail("ack", "acknowledging "+what, err, "message", id)
+		}
+	})
+}
+
+// AckIDList acknowledges several messages, each as Ack does.
+func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
+	for i, id := range ids {
+		if err := checkID(id); err != nil {
+			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
+		}
+	}
+	if !x.calls.Enter() {
+		return notAcked(ids)
+	}
+	lists := map[pulsar.Consumer]*ackList{}
+	if x.observer.Settled != nil {
+		began := x.begin()
+		defer func() { x.ackedLists(began, lists) }()
+	}
+	defer x.calls.Leave()
+	var busy []pulsar.MessageID
+	list := func(consumer pulsar.Consumer) *ackList {
+		if lists[consumer] == nil {
+			lists[consumer] = &ackList{}
+		}
+		return lists[consumer]
+	}
+	defer func() {
+		for _, l := range lists { // those that a panic left
+			l.finish(x, errPanicked)
+		}
+	}()
+	for _, id := range ids {
+		switch s, standing := x.ledger.TrySettle(ledger.Name{ID: id}); standing {
+		case ledger.Unsettled:
+			list(s.Consumer).add(id, s)
+		case ledger.Unknown:
+			list(x.inner).add(id, ledger.Settling{ID: id})
+		case ledger.Busy:
+			busy = append(busy, id)
+		default: // Settled before
+		}
+	}
+	failed := pulsar.AckError{}
+	for consumer, l := range lists {
+		l.errs = l.ack(consumer)
+		for i, err := range l.errs {
+			if err != nil {
+				failed[l.given[i]] = err
+			}
+		}
+		l.finish(x, nil)
+	}
+	for _, id := range busy {
+		if err := x.AckID(id); err != nil {
+			failed[id] = err
+		} else {
+			delete(failed, id)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// notAcked is the error of AckIDList after Close.
+func notAcked(ids []pulsar.MessageID) error {
+	if len(ids) == 0 {
+		return ErrClosed
+	}
+	failed := pulsar.AckError{}
+	for _, id := range ids {
+		failed[id] = ackOnClosed{}
+	}
+	return failed
+}
+
+// ackOnClosed is ErrClosed in the words of upstream.
+type ackOnClosed struct{}
+
+func (ackOnClosed) Error() string { return "consumer state is closed" }
+func (ackOnClosed) Unwrap() error { return ErrClosed }
+
+// ackList has the messages of AckIDList that are of one consumer.
+type ackList struct {
+	given     []pulsar.MessageID
+	settlings []ledger.Settling // without a Consumer if the ledger does not know the message
+	errs      []error
+	acked     []acked // for observers
+}
+
+type acked struct {
+	settling ledger.Settling
+	err      error
+}
+
+func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
+	l.given, l.settlings = append(l.given, given), append(l.settlings, s)
+}
+
+// ack acknowledges them and returns an error for each.
+func (l *ackList) ack(consumer pulsar.Consumer) []error {
+	newest, errs := make([]pulsar.MessageID, len(l.given)), make([]error, len(l.given))
+	for i, s := range l.settlings {
+		newest[i] = s.ID
+	}
+	err := consumer.AckIDList(newest)
+	var some pulsar.AckError
+	isSome := errors.As(err, &some)
+	for i, id := range newest {
+		if errs[i] = err; isSome {
+			errs[i] = some[id]
+		}
+	}
+	return errs
+}
+
+// finish ends the settlings that have not ended yet, with err where no other error is known.
+func (l *ackList) finish(x *Driver, err error) {
+	settlings := l.settlings
+	l.settlings = nil
+	for i := range settlings {
+		if settlings[i].Consumer == nil {
+			continue
+		}
+		if l.errs != nil {
+			err = l.errs[i]
+		}
+		x.finishSettling(&settlings[i], err)
+		if x.observer.Settled != nil {
+			l.acked = append(l.acked, acked{settlings[i], err})
+		}
+	}
+}
+
+// AckCumulative acknowledges all messages of a partition up to and including this one.
+func (x *Driver) AckCumulative(msg pulsar.Message) error {
+	n, err := x.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return x.ackCumulative(n)
+}
+
+// AckIDCumulative is AckCumulative by message id.
+func (x *Driver) AckIDCumulative(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return x.ackCumulative(ledger.Name{ID: id})
+}
+
+func (x *Driver) ackCumulative(n ledger.Name) error {
+	began := x.begin()
+	for consumer, id := x.ledger.Newest(n); id != nil; {
+		if consumer == nil {
+			consumer = x.inner
+		}
+		if err := x.call(func() error { return consumer.AckIDCumulative(id) }); err != nil {
+			return err
+		}
+		var settled []ledger.Settling
+		id, settled = x.ledger.SettleTo(n, id)
+		for _, s := range settled {
+			x.acked(began, n, nil, &s, nil)
+		}
+	}
+	return nil
+}
