@@ -13,15 +13,15 @@ import (
 // Group is a number of letters that died of the same cause: the same type of error, and the same reason except for numbers and
 // ids, on one subscription of one topic.
 type Group struct {
-	ID           string    `json:"id"` // for Filter.Groups
-	Type         string    `json:"type,omitempty"`
-	Reason       string    `json:"reason,omitempty"` // numbers and ids are masked
-	Origin       string    `json:"origin,omitempty"`
-	Subscription string    `json:"subscription,omitempty"`
-	Count        int       `json:"count"`
-	First        time.Time `json:"first"`   // when the first letter died
-	Last         time.Time `json:"last"`    // when the last letter died
-	Example      string    `json:"example"` // the id of a letter
+	ID           string    `json:"id"`                     // for Filter.Groups
+	Type         string    `json:"type,omitempty"`         // of the error
+	Reason       string    `json:"reason,omitempty"`       // numbers and ids are masked
+	Origin       string    `json:"origin,omitempty"`       // the topic that the letters came from
+	Subscription string    `json:"subscription,omitempty"` // the subscription that they died on
+	Count        int       `json:"count"`                  // letters
+	First        time.Time `json:"first"`                  // when the first letter died
+	Last         time.Time `json:"last"`                   // when the last letter died
+	Example      string    `json:"example"`                // the id of a letter
 }
 
 // maxGroups bounds memory: letters of any more causes are counted as one group, whose ID is empty.

@@ -40,15 +40,15 @@ type Letter struct {
 	Subscription string `json:"subscription,omitempty"` // the subscription that it died on
 	Replays      int    `json:"replays,omitempty"`      // how often the letter was replayed before
 
-	Key         string            `json:"key,omitempty"`
-	OrderingKey string            `json:"orderingKey,omitempty"`
-	EventTime   time.Time         `json:"eventTime,omitzero"`
-	Properties  map[string]string `json:"properties,omitempty"`
-	Schema      string            `json:"schema,omitempty"`    // the version of the topic's schema that it was written with
-	Encrypted   bool              `json:"encrypted,omitempty"` // and not decrypted: Payload is still encrypted
-	Null        bool              `json:"null,omitempty"`      // a null value, not an empty one
-	Size        int               `json:"size"`                // of the payload, in bytes
-	Payload     []byte            `json:"payload,omitempty"`   // in base64
+	Key         string            `json:"key,omitempty"`         // of the original
+	OrderingKey string            `json:"orderingKey,omitempty"` // likewise
+	EventTime   time.Time         `json:"eventTime,omitzero"`    // likewise
+	Properties  map[string]string `json:"properties,omitempty"`  // all of them, with those that other fields are made of
+	Schema      string            `json:"schema,omitempty"`      // the version of the topic's schema that it was written with
+	Encrypted   bool              `json:"encrypted,omitempty"`   // and not decrypted: Payload is still encrypted
+	Null        bool              `json:"null,omitempty"`        // a null value, not an empty one
+	Size        int               `json:"size"`                  // of the payload, in bytes
+	Payload     []byte            `json:"payload,omitempty"`     // in base64
 
 	pos       position
 	id        pulsar.MessageID

@@ -18,7 +18,7 @@ import (
 
 // Info is what the broker's statistics say about a dead letter or retry topic.
 type Info struct {
-	Topic         string             `json:"topic"`
+	Topic         string             `json:"topic"`                // its whole name
 	Retry         bool               `json:"retry,omitempty"`      // not a dead letter topic
 	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
 	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
@@ -28,10 +28,10 @@ type Info struct {
 
 // SubscriptionInfo is what the broker's statistics say about a subscription.
 type SubscriptionInfo struct {
-	Name      string    `json:"name"`
+	Name      string    `json:"name"`            // of the subscription
 	Backlog   int       `json:"backlog"`         // entries, each a message, a batch or a chunk
 	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog, if the broker tells it
-	Consumers int       `json:"consumers"`
+	Consumers int       `json:"consumers"`       // connected now
 }
 
 // List returns the dead letter and retry topics of a namespace such as public/default: the topics whose names end in -DLQ or

@@ -13,15 +13,15 @@ type Report struct {
 
 // Left counts letters that stay where they are for one reason.
 type Left struct {
-	Why   string   `json:"why"`
-	Count int      `json:"count"`
-	IDs   []string `json:"ids"` // the first ten
+	Why   string   `json:"why"`   // the reason, the same for all of them
+	Count int      `json:"count"` // letters
+	IDs   []string `json:"ids"`   // the first ten
 }
 
 // Target is a topic that letters go to.
 type Target struct {
-	Topic         string   `json:"topic"`
-	Count         int      `json:"count"`
+	Topic         string   `json:"topic"`                   // its whole name
+	Count         int      `json:"count"`                   // letters
 	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
 	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
 }

@@ -14,9 +14,9 @@ import (
 
 // Schema is one version of a topic's schema, from the schema registry.
 type Schema struct {
-	Type       string            `json:"type"` // AVRO, JSON, STRING …
-	Data       string            `json:"data"` // its definition, if it has one
-	Properties map[string]string `json:"properties"`
+	Type       string            `json:"type"`       // AVRO, JSON, STRING …
+	Data       string            `json:"data"`       // its definition, if it has one
+	Properties map[string]string `json:"properties"` // its own, as the producer set them
 }
 
 // schemas are those of a topic, by their version. What could not be found is not asked for again.

@@ -18,7 +18,7 @@ import (
 // Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached. Zero fields
 // mean 100 messages, 1 MiB and 100 ms.
 type Batch struct {
-	MaxMessages int
+	MaxMessages int           // that a handler gets at once
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
 	MaxWait     time.Duration // after the first message
 }

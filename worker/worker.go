@@ -88,7 +88,7 @@ func (w *Worker) Resume() {
 
 // State is the state of a Worker at one moment, with its counters since New.
 type State struct {
-	Paused bool
+	Paused bool // Pause was called, and Resume not yet
 	Outage bool // WithPauseOnFailure tries one message at a time
 
 	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
@@ -100,7 +100,7 @@ type State struct {
 	Failed    uint64 // errors, each time, except permanent ones; includes errors that made a dead letter
 	Permanent uint64 // errors after which no retry follows: Permanent, and errors of messages past WithMaxAge
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
-	Panics    uint64
+	Panics    uint64 // of handlers; each is an error too
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
 }

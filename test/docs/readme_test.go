@@ -1,4 +1,4 @@
-package redelivery_test
+package docs_test
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
 	assert.Error(t, snippetOfWrap(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
-	source, err := os.ReadFile("readme_test.go")
+	source, err := os.ReadFile("test/docs/readme_test.go")
 	require.NoError(t, err)
 	program, err := os.ReadFile("examples/first/main.go")
 	require.NoError(t, err)
