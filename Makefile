@@ -1,4 +1,4 @@
-# `make help` lists the targets, CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
+# `make help` lists the targets, docs/CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
 GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 VALE = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
@@ -16,13 +16,13 @@ test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a b
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
-	eval "$$(scripts/pulsar start)" && go test -race -count 1 -timeout 20m ./test/suite ./reconsume ./pulsartest
+	eval "$$(test/scripts/pulsar start)" && go test -race -count 1 -timeout 20m ./test/suite ./reconsume ./pulsartest
 
 # UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
 .PHONY: test-upstream
 test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one, for each night (15 minutes)
-	broker=$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 scripts/pulsar start) && eval "$$broker" && \
-		go run ./test/upstream -upstream '$(UPSTREAM)'; status=$$?; PULSAR_NAME=upstream scripts/pulsar stop; exit $$status
+	broker=$$(PULSAR_NAME=upstream PULSAR_CONF_maxMessageSize=1048576 test/scripts/pulsar start) && eval "$$broker" && \
+		go run ./test/upstream -upstream '$(UPSTREAM)'; status=$$?; PULSAR_NAME=upstream test/scripts/pulsar stop; exit $$status
 
 .PHONY: test-upstream-main
 test-upstream-main: ## the same with the newest commit of pulsar-client-go, whatever go.mod says
@@ -47,11 +47,11 @@ soak: ## the same, chosen at random, for an hour
 .PHONY: quickstart
 quickstart: ## show planned and actual delays of redelivered messages
 	@echo "The first run compiles pulsar-client-go, which takes a minute, and fetches a broker, which takes another." >&2
-	eval "$$(scripts/pulsar start)" && go run ./examples/quickstart
+	eval "$$(test/scripts/pulsar start)" && go run ./examples/quickstart
 
 .PHONY: broker
 broker: ## start a real broker and print where it is
-	scripts/pulsar start
+	test/scripts/pulsar start
 
 .PHONY: lint
 lint: lint-prose ## check code (.golangci.yml), prose (.vale.ini), workflows, and that go.mod is tidy
@@ -92,11 +92,11 @@ benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
 
 .PHONY: benchmarks
 benchmarks: ## compare with other clients and write docs/performance.md (25 minutes, a calm machine)
-	eval "$$(scripts/pulsar start)" && cd benchmarks && go run . -docs ../docs
+	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -docs ../docs
 
 .PHONY: benchmarks-quick
 benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
-	eval "$$(scripts/pulsar start)" && cd benchmarks && go run . -quick
+	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -quick
 
 .PHONY: otel
 otel: ## check and test the module of OpenTelemetry
@@ -104,7 +104,7 @@ otel: ## check and test the module of OpenTelemetry
 
 .PHONY: dashboard
 dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
-	eval "$$(scripts/prometheus)" && go test ./deploy -v -count 1 -update -scrape 60s
+	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
 
 .PHONY: lint-benchmarks
 lint-benchmarks: ## check the module of the benchmarks as lint does the library

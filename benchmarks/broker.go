@@ -24,7 +24,7 @@ type broker struct {
 
 func connect(url, admin string) (*broker, error) {
 	if url == "" || admin == "" {
-		return nil, fmt.Errorf(`PULSAR_URL and PULSAR_ADMIN_URL are not set; a broker: eval "$(../scripts/pulsar start)"`)
+		return nil, fmt.Errorf(`PULSAR_URL and PULSAR_ADMIN_URL are not set; a broker: eval "$(../test/scripts/pulsar start)"`)
 	}
 	quiet := plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet})

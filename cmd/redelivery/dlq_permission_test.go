@@ -30,7 +30,7 @@ func startGuarded(t *testing.T) guarded {
 	g := guarded{secret: make([]byte, 32)}
 	_, _ = rand.Read(g.secret)
 	script := func(command, line string) string {
-		cmd := exec.Command("../../scripts/pulsar", command)
+		cmd := exec.Command("../../test/scripts/pulsar", command)
 		cmd.Env = append(os.Environ(), fmt.Sprintf("PULSAR_NAME=guarded-%d", os.Getpid()),
 			"PULSAR_CONF_authenticationEnabled=true", "PULSAR_CONF_authorizationEnabled=true",
 			"PULSAR_CONF_authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",

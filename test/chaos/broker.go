@@ -16,10 +16,10 @@ import (
 // broker is a broker and its admin API.
 type broker struct {
 	url, admin string
-	inProcess  *pulsartest.Server // nil if it is that of scripts/pulsar
+	inProcess  *pulsartest.Server // nil if it is that of test/scripts/pulsar
 }
 
-// startBroker starts the broker of scripts/pulsar unless it runs.
+// startBroker starts the broker of test/scripts/pulsar unless it runs.
 func startBroker(ctx context.Context) (*broker, error) {
 	out, err := script(ctx, "start", "-keep")
 	if err != nil {
@@ -36,21 +36,21 @@ func startBroker(ctx context.Context) (*broker, error) {
 		}
 	}
 	if b.url == "" || b.admin == "" {
-		return nil, fmt.Errorf("scripts/pulsar start printed %q, want PULSAR_URL and PULSAR_ADMIN_URL", out)
+		return nil, fmt.Errorf("test/scripts/pulsar start printed %q, want PULSAR_URL and PULSAR_ADMIN_URL", out)
 	}
 	return b, nil
 }
 
 func script(ctx context.Context, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "scripts/pulsar", args...)
+	cmd := exec.CommandContext(ctx, "test/scripts/pulsar", args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	if _, err := os.Stat("scripts/pulsar"); err != nil {
+	if _, err := os.Stat("test/scripts/pulsar"); err != nil {
 		return "", fmt.Errorf("%w: run this in the project's folder", err)
 	}
 	out, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("scripts/pulsar %s: %w\n%s", strings.Join(args, " "), err, said.String())
+		return "", fmt.Errorf("test/scripts/pulsar %s: %w\n%s", strings.Join(args, " "), err, said.String())
 	}
 	return string(out), nil
 }

@@ -2,7 +2,7 @@
 // message: how many were processed, came twice, were lost or came early. It is what docs/reliability.md was filled in
 // with.
 //
-// It works on the broker of scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
+// It works on the broker of test/scripts/pulsar, which it starts, kills and starts again; PULSAR_NAME chooses which.
 //
 //	go run ./test/chaos                   every fault on each subscription type it is made for
 //	go run ./test/chaos -short            the quick ones

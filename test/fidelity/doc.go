@@ -5,8 +5,8 @@
 // the tests hold the broker in process against these; with PULSAR_URL and PULSAR_ADMIN_URL they play the scenarios on that broker as well:
 //
 //	make fidelity                                          both brokers, side by side, for Pulsar 3.0, 4.0 and 4.2
-//	eval "$(scripts/pulsar start)"; go test ./test/fidelity            one real broker
-//	eval "$(scripts/pulsar start)"; go test ./test/fidelity -update    rewrite its traces
+//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity            one real broker
+//	eval "$(test/scripts/pulsar start)"; go test ./test/fidelity -update    rewrite its traces
 //
 // A scenario is for a broker with or without batch-index acknowledgement (PULSAR_CONF_acknowledgmentAtBatchIndexLevelEnabled): a real
 // one plays only those that are for it.

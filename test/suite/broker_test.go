@@ -70,7 +70,7 @@ func startBroker(t *testing.T, name string, conf map[string]string) (url, admin 
 		env = append(env, "PULSAR_CONF_"+key+"="+value)
 	}
 	script := func(command, line string) string {
-		cmd := exec.Command("../../scripts/pulsar", command)
+		cmd := exec.Command("../../test/scripts/pulsar", command)
 		cmd.Env = env
 		var said strings.Builder
 		cmd.Stderr = &said

@@ -76,11 +76,11 @@ func alerts(t *testing.T) map[string]string {
 
 // TestExpressionsUseKnownMetrics needs no Prometheus: each name is one of package metrics, and docs/observability.md names all.
 func TestExpressionsUseKnownMetrics(t *testing.T) {
-	source, err := os.ReadFile("../metrics/metrics.go")
+	source, err := os.ReadFile("../metrics.go")
 	require.NoError(t, err)
-	gauges, err := os.ReadFile("../metrics/gauges.go")
+	gauges, err := os.ReadFile("../gauges.go")
 	require.NoError(t, err)
-	doc, err := os.ReadFile("../docs/observability.md")
+	doc, err := os.ReadFile("../../docs/observability.md")
 	require.NoError(t, err)
 	name := regexp.MustCompile(`redelivery_[a-z_]+`)
 	known := map[string]bool{}
@@ -104,11 +104,11 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 func TestPrometheus(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
 	if dir == "" {
-		t.Skip(`eval "$(scripts/prometheus)" sets PROMETHEUS_DIR`)
+		t.Skip(`eval "$(test/scripts/prometheus)" sets PROMETHEUS_DIR`)
 	}
 	target, server, tmp := address(t), address(t), t.TempDir()
 	example := filepath.Join(tmp, "observed")
-	require.NoError(t, exec.Command("go", "build", "-o", example, "../examples/observed").Run())
+	require.NoError(t, exec.Command("go", "build", "-o", example, "../../examples/observed").Run())
 	start(t, example, "-listen", target)
 
 	conf := filepath.Join(tmp, "prometheus.yml")
@@ -170,7 +170,7 @@ scrape_configs: [{job_name: observed, static_configs: [{targets: [%q]}]}]
 		for _, dark := range []bool{false, true} {
 			name := map[bool]string{false: "light", true: "dark"}[dark]
 			picture := draw(p, readDashboard(t).Panels[:6], dark)
-			require.NoError(t, os.WriteFile("../docs/img/observability-"+name+".svg", picture, 0o600))
+			require.NoError(t, os.WriteFile("../../docs/img/observability-"+name+".svg", picture, 0o600))
 		}
 	}
 }
