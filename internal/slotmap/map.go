@@ -45,8 +45,9 @@ type page[K comparable, V any] struct {
 	len   int32
 }
 
-// HashUint64 is a hash of numbers, of which the low bits may have little in them.
-func HashUint64(n uint64) uint32 { return uint32(n * 0x9e3779b97f4a7c15 >> 32) }
+// HashUint64 is a hash of numbers, made for runs of them: multiplied by the golden ratio they are spread evenly by the highest
+// bits of the product, and a Map looks at the lowest bits of a hash.
+func HashUint64(n uint64) uint32 { return bits.Reverse32(uint32(n * 0x9e3779b97f4a7c15 >> 32)) }
 
 // New returns an empty map. hash is nil for a hash that suits every key and takes longer; for uint64 it is HashUint64.
 func New[K comparable, V any](hash func(K) uint32) *Map[K, V] {

@@ -3,6 +3,7 @@ package slotmap
 import (
 	"iter"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -113,4 +114,19 @@ func TestEntriesOfOneKey(t *testing.T) {
 	slot, _ = m.Another(slot)
 	m.Remove(slot)
 	assert.Equal(t, "ca", values())
+}
+
+// Keys that count up, as entries of a ledger and as slots of a table do, are spread evenly over the buckets.
+func TestRunsOfNumbersAreSpread(t *testing.T) {
+	for _, from := range []uint64{0, 1 << 32, 77<<32 + 5} {
+		for _, step := range []uint64{1, 2, 10, 1 << 32} {
+			for _, n := range []uint64{1 << 10, 1 << 17} {
+				buckets := make([]int, n)
+				for i := range n {
+					buckets[uint64(HashUint64(from+i*step))%n]++
+				}
+				assert.LessOrEqual(t, slices.Max(buckets), 5, "%d keys from %d by %d", n, from, step)
+			}
+		}
+	}
 }
