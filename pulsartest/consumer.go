@@ -20,8 +20,7 @@ type consumer struct {
 	unacked  int // messages, on Shared and Key_Shared
 	blocked  bool
 	ended    bool // it was told that the topic has ended
-	out      int  // messages sent, counting each time
-	again    int  // messages sent again
+	traffic
 }
 
 // available reports whether c may be sent something.

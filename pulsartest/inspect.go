@@ -53,8 +53,8 @@ func (s *Server) Subscription(topic, name string) Subscription {
 		state.Backlog += sub.cursor.backlog(len(t.log))
 		state.Unacked += sub.unacked
 		state.Delayed += len(sub.delayed.heap)
-		state.Delivered += sub.out
-		state.Redelivered += sub.again
+		state.Delivered += sub.gone.out
+		state.Redelivered += sub.gone.again
 		for offset, count := range sub.counts {
 			state.RedeliveryCounts[t.log[offset].messageID(t)] = count
 		}

@@ -22,24 +22,17 @@ import (
 // name of a partitioned topic means all its partitions.
 type Server struct {
 	settings
-	broker net.Listener
-	admin  net.Listener
-	http   *http.Server
-	began  time.Time // the delayed delivery's ticks are counted from here
-	tasks  sync.WaitGroup
+	listeners
+	began time.Time // the delayed delivery's ticks are counted from here
+	tasks sync.WaitGroup
 
 	// mu guards everything below, and all topics, subscriptions, producers
 	// and consumers. Of a session it guards what session.go says. Nothing
 	// waits, and no hook is called, while it is held.
-	mu         sync.Mutex
-	closed     bool
-	sessions   map[*session]struct{}
-	topics     map[topicName]*topic
-	partitions map[topicName]int
-	tenants    map[string]bool
-	namespaces map[string]bool
-	schemas    map[topicName][]wire.Schema // by base name
-	limits     map[topicName]limits        // by base name
+	mu       sync.Mutex
+	closed   bool
+	sessions map[*session]struct{}
+	catalog
 	nextLedger uint64
 	nextName   uint64
 	faults     faults
@@ -48,6 +41,22 @@ type Server struct {
 
 	hooked atomic.Pointer[Hook]
 	ruled  atomic.Bool // there are rules
+}
+
+// listeners are what clients connect to.
+type listeners struct {
+	broker, admin net.Listener
+	http          *http.Server
+}
+
+// catalog is what has a name. Server.mu guards it.
+type catalog struct {
+	topics     map[topicName]*topic
+	partitions map[topicName]int
+	tenants    map[string]bool
+	namespaces map[string]bool
+	schemas    map[topicName][]wire.Schema // by base name
+	limits     map[topicName]limits        // by base name
 }
 
 // NewServer starts a server that is closed when the test ends and, unless
@@ -67,15 +76,17 @@ func NewServer(t testing.TB, opts ...Option) *Server {
 // Start starts a server for a program. The program must Close it. Start returns an error when it cannot listen.
 func Start(opts ...Option) (*Server, error) {
 	s := &Server{
-		settings:   defaults(),
-		began:      time.Now(),
-		sessions:   map[*session]struct{}{},
-		topics:     map[topicName]*topic{},
-		partitions: map[topicName]int{},
-		tenants:    map[string]bool{"public": true, "pulsar": true},
-		namespaces: map[string]bool{"public/default": true, "pulsar/system": true},
-		schemas:    map[topicName][]wire.Schema{},
-		limits:     map[topicName]limits{},
+		settings: defaults(),
+		began:    time.Now(),
+		sessions: map[*session]struct{}{},
+		catalog: catalog{
+			topics:     map[topicName]*topic{},
+			partitions: map[topicName]int{},
+			tenants:    map[string]bool{"public": true, "pulsar": true},
+			namespaces: map[string]bool{"public/default": true, "pulsar/system": true},
+			schemas:    map[topicName][]wire.Schema{},
+			limits:     map[topicName]limits{},
+		},
 		nextLedger: 1,
 		clock:      clock{timers: map[*timer]struct{}{}},
 	}

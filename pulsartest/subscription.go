@@ -23,13 +23,28 @@ type subscription struct {
 	delayed   delayed
 	unacked   int // messages
 	blocked   bool
-	turn      int                  // Shared: whose it is
-	chunks    map[string]*consumer // Shared: who has the first chunk
-	keys      keySelector          // Key_Shared
-	active    *consumer            // Exclusive, Failover
-	failover  *timer               // until the active consumer is served
-	out       int                  // messages sent, by consumers that have gone
-	again     int
+	choice
+	gone traffic // of consumers that have gone
+}
+
+// choice is what decides which consumer gets the next message.
+type choice struct {
+	turn     int                  // Shared: whose it is
+	chunks   map[string]*consumer // Shared: who has the first chunk
+	keys     keySelector          // Key_Shared
+	active   *consumer            // Exclusive, Failover
+	failover *timer               // until the active consumer is served
+}
+
+// traffic counts messages.
+type traffic struct {
+	out   int // sent, counting each time
+	again int // sent again
+}
+
+func (t *traffic) include(other traffic) {
+	t.out += other.out
+	t.again += other.again
 }
 
 // pending is an entry in a consumer's hands.
@@ -103,8 +118,7 @@ func (s *subscription) added(c *consumer) {
 // remove takes c away. What it had goes to the others, with the same counts;
 // with the last consumer all counts go.
 func (s *subscription) remove(c *consumer) {
-	s.out += c.out
-	s.again += c.again
+	s.gone.include(c.traffic)
 	i := slices.Index(s.consumers, c)
 	s.consumers = slices.Delete(s.consumers, i, i+1)
 	if len(s.consumers) == 0 {
@@ -150,8 +164,7 @@ func (s *subscription) closeConsumers(but *consumer) {
 		}
 		delete(c.session.consumers, c.id)
 		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
-		s.out += c.out
-		s.again += c.again
+		s.gone.include(c.traffic)
 	}
 	s.consumers = slices.DeleteFunc(s.consumers, func(c *consumer) bool { return c != but })
 	if len(s.consumers) == 0 {

@@ -100,7 +100,7 @@ func (t *topic) unload() {
 	for name, sub := range t.subs {
 		sub.closeConsumers(nil)
 		sub.cursor.forgetIndexes()
-		sub.out, sub.again, sub.used, sub.turn = 0, 0, false, 0
+		sub.gone, sub.used, sub.turn = traffic{}, false, 0
 		if !sub.durable {
 			delete(t.subs, name)
 		}

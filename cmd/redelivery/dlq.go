@@ -72,17 +72,31 @@ wrong command line.
 // dlq is one command line.
 type dlq struct {
 	connection
-	filter                                                   deadletter.Filter
-	subscription, to, topic, out                             string
-	n, canary, max, maxReplays                               int
-	rate                                                     float64
-	payload, others, fresh, yes, noExport, asJSON, talkative bool
-
+	dlqFlags
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	client         pulsar.Client
 	admin          deadletter.Admin
 	letters        *deadletter.Topic
+}
+
+// dlqFlags are the flags of all verbs, beside those of the connection.
+type dlqFlags struct {
+	filter            deadletter.Filter
+	subscription, out string
+	n                 int
+	payload, yes      bool
+	noExport          bool
+	asJSON, talkative bool
+	replayFlags
+}
+
+// replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
+type replayFlags struct {
+	to, topic               string
+	others, fresh           bool
+	canary, max, maxReplays int
+	rate                    float64
 }
 
 // errUsage is an error of the command line.
