@@ -213,7 +213,7 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
 	d, verdict := x.ledger.Arrive(cm, retry)
 	if verdict == ledger.Swallow {
 		x.tally.swallowed.Add(1)
-		x.start(&x.swallows, func(context.Context) { x.ackAgain("a settled message again", d.Consumer, d.ID) })
+		x.start(&x.swallows, func(context.Context) { x.ackAgain("a settled message again", d.Consumer, d.Ref, d.ID) })
 	}
 	x.arrived(cm, verdict)
 	return d, verdict == ledger.Deliver

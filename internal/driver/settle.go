@@ -85,15 +85,17 @@ var errPanicked = errors.New("panicked")
 // a copy will come, and be swallowed.
 func (x *Driver) finishSettling(s *ledger.Settling, err error) {
 	if again := x.ledger.Settled(*s, err); again != nil {
-		x.ackAgain("a newer delivery", s.Consumer, again)
+		x.ackAgain("a newer delivery", s.Consumer, s.Ref, again)
 	}
 }
 
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged, and a panic
 // of an interceptor: others may wait for what else its caller settles.
-func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, id pulsar.MessageID) {
+func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID) {
 	x.safely(func() {
-		err := x.call(func() error { return consumer.AckID(id) })
+		err := errPanicked
+		defer func() { x.ledger.AckedAgain(ref, id, err) }()
+		err = x.call(func() error { return consumer.AckID(id) })
 		if err != nil && x.life.ended.Err() == nil {
 			x.Fail("ack", "acknowledging "+what, err, "message", id)
 		}

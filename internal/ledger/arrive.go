@@ -27,7 +27,7 @@ const (
 	Hold                   // nothing: it is kept until it is due
 	Drop                   // nothing: it could not be kept, and is asked for when due
 	Skip                   // nothing: the application gets another copy of it
-	Swallow                // acknowledge it again, silently: the application settled it
+	Swallow                // acknowledge it again, silently: the application settled it; AckedAgain must follow
 )
 
 // Retry is what a message of the retry topic says of itself.
@@ -68,7 +68,8 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 		v = l.first(ref, e, cm, retry)
 	case acked:
 		l.repeated(e)
-		return Delivery{Consumer: cm.Consumer, ID: l.toAck(e, id, e.batch.acked)}, Swallow
+		t.acking[ref.slot()]++
+		return Delivery{Consumer: cm.Consumer, Ref: ref, ID: l.toAck(e, id, e.batch.acked)}, Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)

@@ -84,16 +84,48 @@ func TestWhatIsSettledIsForgotten(t *testing.T) {
 	run(t, nil, func(x *x) {
 		x.verdict(ledger.Deliver, 1)
 		x.ack(1)
-		x.verdict(ledger.Swallow, 1) // which tells that the broker sends everything again
-		time.Sleep(time.Hour)        // and no clock tells when that is over
+		x.swallow(1)          // which tells that the broker sends everything again
+		time.Sleep(time.Hour) // and no clock tells when that is over
 		require.Equal(t, 1, x.Len())
-		for entry := range int64(20) {
-			x.verdict(ledger.Deliver, 10+entry)
-			x.ack(10 + entry)
-			time.Sleep(5 * time.Second)
-		}
+		x.others(10)
 		require.Less(t, x.Len(), 3)
 	})
+}
+
+// Nor is it forgotten while it is acknowledged once more, which may be in line behind many.
+func TestWhatIsAcknowledgedOnceMoreIsNotForgotten(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+		d, v := x.arrive(1)
+		require.Equal(t, ledger.Swallow, v)
+		x.others(10)
+		x.swallow(1)
+		x.others(40)
+		x.AckedAgain(d.Ref, d.ID, nil)
+		x.swallow(1)
+		x.others(70)
+		require.Less(t, x.Len(), 3)
+		x.verdict(ledger.Deliver, 1)
+	})
+}
+
+// swallow has a copy of a settled message delivered.
+func (x *x) swallow(entry int64) {
+	x.Helper()
+	d, v := x.arrive(entry)
+	require.Equal(x, ledger.Swallow, v)
+	x.AckedAgain(d.Ref, d.ID, nil)
+}
+
+// others has other entries delivered and settled.
+func (x *x) others(from int64) {
+	x.Helper()
+	for entry := range int64(20) {
+		x.verdict(ledger.Deliver, from+entry)
+		x.ack(from + entry)
+		time.Sleep(5 * time.Second)
+	}
 }
 
 // A partition of which nothing was taken yet may have messages in the queue that came by a connection which is lost: the broker sends

@@ -11,7 +11,7 @@ type log struct {
 	ring
 
 	taken   uint64 // deliveries of the stream
-	settled uint64 // messages of the stream
+	settled uint64 // messages of the stream, and acknowledgements once more
 	marked  uint64 // settled at the last mark
 	sure    uint64 // the broker has the acknowledgements of so many
 	passed  uint64 // and no copies of so many are on their way
@@ -76,7 +76,7 @@ func (t *table) prune(s *stream) {
 	}
 }
 
-// pop lets go of the first entry, unless more of it came meanwhile.
+// pop lets go of the first entry, unless more of it came meanwhile, or it is being acknowledged once more.
 func (t *table) pop(s *stream) {
 	l := &s.log
 	slot := l.pop().slot
@@ -84,7 +84,7 @@ func (t *table) pop(s *stream) {
 		return
 	}
 	e := &t.entries.At(slot).Value
-	if e.flags &^= logged; e.isSettled() {
+	if e.flags &^= logged; e.isSettled() && t.acking[slot] == 0 {
 		t.release(slot, e)
 	}
 }

@@ -120,7 +120,7 @@ func (l *Ledger) settlingOf(ref Ref, e *entry, r *record) Settling {
 }
 
 // Settled ends what Settle began; after an error the message is where it was before. It returns an id if that is to be
-// acknowledged as well: of a delivery that came meanwhile, or of the whole entry.
+// acknowledged as well: of a delivery that came meanwhile, or of the whole entry. AckedAgain must follow then.
 func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 	var a ask
 	l.mu.Lock()
@@ -154,9 +154,34 @@ func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
 	}
 	if id := l.toAck(e, t.newest(s.Ref, r), e.batch.acked+1); id != s.ID {
 		again = id
+		t.acking[s.Ref.slot()]++
 	}
 	l.settled(s.Ref, e, r)
 	return again
+}
+
+// AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
+// has that, as if it were settled now: many acknowledgements may have been in line before it.
+func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t, slot := &l.table, ref.slot()
+	item := t.entries.At(slot)
+	if t.acking[slot] == 0 || item.Key != entryOf(id) {
+		return // everything was forgotten meanwhile
+	}
+	if t.acking[slot]--; t.acking[slot] == 0 {
+		delete(t.acking, slot)
+	}
+	e := &item.Value
+	if err != nil {
+		e.flags |= refused
+	}
+	if s := e.stream(); e.isSettled() {
+		s.log.settled++
+		t.settleEntry(slot, e)
+		l.unsent(s)
+	}
 }
 
 // toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for

@@ -23,9 +23,10 @@ type table struct {
 	shelf   shelf
 
 	// What few messages have at a time:
-	newer map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
-	older map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
-	asked map[uint32]request         // the last request for an entry, as long as its answer may come
+	newer  map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
+	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
+	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
+	acking map[uint32]int             // acknowledgements of a settled entry that are under way once more
 
 	times []timing // by slot, where somebody observes; those of batches are theirs
 }
@@ -40,6 +41,7 @@ func newTable(o *Options) table {
 		newer:   map[Ref]pulsar.MessageID{},
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
+		acking:  map[uint32]int{},
 	}
 }
 
@@ -229,6 +231,7 @@ func (t *table) release(slot uint32, e *entry) {
 		t.states[acked]--
 	}
 	delete(t.asked, slot)
+	delete(t.acking, slot)
 	if int(slot) < len(t.times) {
 		t.times[slot] = timing{}
 	}
