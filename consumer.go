@@ -29,10 +29,11 @@ type Consumer struct {
 func newConsumer(consumer pulsar.Consumer, s *settings, p *driver.Preparation) *Consumer {
 	c := &Consumer{inner: consumer}
 	c.driver = driver.New(c, consumer, &s.Settings, p, c.observe(s.observers))
-	if c.observer.Subscribed != nil {
-		c.observer.Subscribed(c)
-	}
-	c.driver.Start()
+	c.driver.Start(func() {
+		if c.observer.Subscribed != nil {
+			c.observer.Subscribed(c)
+		}
+	})
 	return c
 }
 

@@ -15,7 +15,7 @@ const (
 	DefaultHoldLimit = 16 << 20
 	// DefaultResolution is the default of WithRedeliveryResolution for up to 20 partitions if messages come back through the
 	// broker: 10 ms.
-	DefaultResolution = driver.DefaultResolution
+	DefaultResolution = 10 * time.Millisecond
 )
 
 // Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with

@@ -121,7 +121,7 @@ type settings struct {
 
 // newSettings applies options, and takes over what opts say; nil if they are not known.
 func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
-	s := &settings{Settings: driver.Settings{HoldLimit: DefaultHoldLimit, Logger: slog.Default()}}
+	s := &settings{Settings: driver.Settings{HoldLimit: DefaultHoldLimit, FastResolution: DefaultResolution, Logger: slog.Default()}}
 	for i, option := range options {
 		if option == nil {
 			return nil, driver.Invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

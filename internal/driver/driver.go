@@ -31,14 +31,9 @@ type Driver struct {
 	life      *life
 	swallows  chores // copies of settled messages
 	tally     struct{ swallowed, failed atomic.Uint64 }
-	memo      memo
+	warned    atomic.Bool  // of many unacknowledged messages
+	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	observer  observer
-}
-
-// memo is what a Driver has noticed.
-type memo struct {
-	warned atomic.Bool  // of many unacknowledged messages
-	raw    atomic.Value // reflect.Type of the messages that the inner consumer delivers
 }
 
 // life says until when what was begun is to go on.
@@ -102,9 +97,10 @@ func New(outer, inner pulsar.Consumer, s *Settings, p *Preparation, o Observer) 
 	return x
 }
 
-// Start has the inner consumer's hooks find the Driver, and feeds a channel that the application gave.
-func (x *Driver) Start() {
-	x.hooks.outer.Store(x)
+// Start has the inner consumer's hooks find the Driver, calls begun, and feeds a channel that the application gave.
+func (x *Driver) Start(begun func()) {
+	x.hooks.driver.Store(x)
+	begun()
 	if x.outlet.given {
 		x.startFeeder()
 	}

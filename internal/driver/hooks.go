@@ -22,7 +22,7 @@ type hooks struct {
 	pattern            bool          // so that topics may vanish
 	rewinds            bool          // the subscription is Exclusive or Failover
 
-	outer   atomic.Pointer[Driver]
+	driver  atomic.Pointer[Driver]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
@@ -37,8 +37,8 @@ type hooks struct {
 
 // consumer is what the caller's interceptors get in place of inner.
 func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
-	if outer := h.outer.Load(); outer != nil {
-		return outer.outer
+	if driver := h.driver.Load(); driver != nil {
+		return driver.outer
 	}
 	return inner
 }
@@ -48,9 +48,9 @@ func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 	if !h.lost.Load() {
 		return
 	}
-	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
+	if driver := h.driver.Load(); driver != nil && isTracked(cm.Message) {
 		h.lost.Store(false)
-		if outer.ledger.Received(cm.Topic(), cm.ID()) {
+		if driver.ledger.Received(cm.Topic(), cm.ID()) {
 			h.lost.Store(true)
 		}
 	}
@@ -78,20 +78,20 @@ func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.Messag
 // tell.
 func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.closes.Add(1)
-	if outer := h.outer.Load(); outer != nil && outer.life.ended.Err() == nil {
-		outer.ledger.Gone(consumer)
+	if driver := h.driver.Load(); driver != nil && driver.life.ended.Err() == nil {
+		driver.ledger.Gone(consumer)
 		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
 			h.mu.Lock()
 			h.gaveUp++
 			last := h.gaveUp == h.children
 			h.mu.Unlock()
 			if !last {
-				outer.Fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
-			} else if outer.crew.Enter() {
-				outer.life.end()
+				driver.Fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
+			} else if driver.crew.Enter() {
+				driver.life.end()
 				go func() {
-					defer outer.crew.Leave()
-					outer.inner.Close()
+					defer driver.crew.Leave()
+					driver.inner.Close()
 				}()
 			}
 		}
@@ -108,13 +108,13 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		of = backoff.NewDefaultBackoff
 	}
 	return func() backoff.Policy {
-		outer := h.outer.Load()
-		if outer == nil {
+		driver := h.driver.Load()
+		if driver == nil {
 			return of()
 		}
 		h.lost.Store(true)
 		asked := h.queries.Load() > 0 // for a backoff of their own, as it may be
-		outer.ledger.Disconnected(!asked)
+		driver.ledger.Disconnected(!asked)
 		if asked {
 			return of()
 		}
@@ -143,7 +143,7 @@ func (h *hooks) connected() {
 	all := h.reconnecting == 0
 	h.mu.Unlock()
 	if all {
-		h.outer.Load().ledger.Connected()
+		h.driver.Load().ledger.Connected()
 	}
 }
 
@@ -169,8 +169,8 @@ func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partiti
 }
 
 func (l listener) activate(topic string, active bool) {
-	if outer := l.hooks.outer.Load(); outer != nil {
-		outer.ledger.Activate(topic, active)
+	if driver := l.hooks.driver.Load(); driver != nil {
+		driver.ledger.Activate(topic, active)
 	}
 }
 

@@ -60,7 +60,7 @@ func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	if reflect.TypeOf(msg) == x.memo.raw.Load() {
+	if reflect.TypeOf(msg) == x.raw.Load() {
 		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), HasHand: true}, nil
 	}
 	if m, ok := msg.(*handedOver); ok {

@@ -58,7 +58,7 @@ const (
 // ledgerOptions adds what is known of the inner consumer.
 func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
-	o.Rewinds = kind == pulsar.Exclusive || kind == pulsar.Failover
+	o.Rewinds = p.hooks.rewinds
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	o.Keeps = ledger.Keeps{Singles: kind != pulsar.Shared, Batches: true, ButLast: o.IndexAcks && kind == pulsar.Shared}
 	if n := p.opts.ReceiverQueueSize; n > 0 {
@@ -69,5 +69,4 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
 	}
 	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
-	p.hooks.rewinds = o.Rewinds
 }

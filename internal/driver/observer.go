@@ -16,7 +16,7 @@ type Observer struct {
 
 	Held, Dropped, Swallowed, Asked func(Event)
 
-	Failed func(Failed)
+	Failed func(operation string, err error)
 
 	Any   bool // somebody observes
 	Timed bool // and wants to know for how long the application has messages
@@ -50,12 +50,6 @@ type Settled struct {
 	Duration time.Duration
 	Took     time.Duration
 	Err      error
-}
-
-// Failed is redelivery.Failed.
-type Failed struct {
-	Operation string
-	Err       error
 }
 
 // Outcome is redelivery.Outcome.
@@ -111,26 +105,25 @@ func (x *Driver) logDecisions() {
 	}
 	o := &x.observer.Observer
 	o.Any, o.Timed = true, true
-	o.Delivered = both(o.Delivered, func(e Delivered) {
+	o.Delivered = both(x, o.Delivered, func(e Delivered) {
 		log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause.String(), "late", e.Lateness)
 	})
-	o.Settled = both(o.Settled, func(e Settled) {
+	o.Settled = both(x, o.Settled, func(e Settled) {
 		if e.Outcome != DeadLettered || e.Err != nil { // else it was logged
 			log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
 		}
 	})
 	for what, of := range map[string]*func(Event){"held": &o.Held, "dropped": &o.Dropped, "swallowed": &o.Swallowed, "asked": &o.Asked} {
-		*of = both(*of, func(e Event) { log(what, e) })
+		*of = both(x, *of, func(e Event) { log(what, e) })
 	}
 }
 
-// both returns a function that calls first, which may be nil, and then second.
-func both[E any](first, second func(E)) func(E) {
-	if first == nil {
-		return second
-	}
+// both returns a function that calls first, which may be nil, and then second, which may panic.
+func both[E any](x *Driver, first, second func(E)) func(E) {
 	return func(e E) {
-		first(e)
-		second(e)
+		if first != nil {
+			first(e)
+		}
+		x.safely(func() { second(e) })
 	}
 }

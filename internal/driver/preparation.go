@@ -34,6 +34,7 @@ func Prepare(opts pulsar.ConsumerOptions, s *Settings) *Preparation {
 	p := &Preparation{opts: opts, settings: s}
 	d := opts.Decryption
 	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
+		rewinds:            opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
 		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
 	return p
 }
@@ -174,15 +175,14 @@ func (p *Preparation) SetResolution(partitions int) {
 	case s.Timeout == 0 && s.HoldLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && p.opts.Type != pulsar.Shared):
 		s.Resolution = min(MaxResolution, max(slowResolution, n*slowResolution/2))
 	default:
-		s.Resolution = min(MaxResolution, max(DefaultResolution, n*time.Millisecond/2))
+		s.Resolution = min(MaxResolution, max(s.FastResolution, n*time.Millisecond/2))
 	}
 }
 
 // Resolutions.
 const (
-	DefaultResolution = 10 * time.Millisecond
-	MinResolution     = time.Millisecond
-	MaxResolution     = time.Minute
+	MinResolution = time.Millisecond
+	MaxResolution = time.Minute
 
 	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
 )

@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// publisher is what a Consumer publishes retries and dead letters by.
+// publisher publishes retries and dead letters.
 type publisher struct {
 	reconsumer    *reconsume.Reconsumer // nil without retries and dead letters
 	own           bool                  // Close closes it
@@ -43,14 +43,14 @@ func newPublisher(s *Settings, p *Preparation) *publisher {
 }
 
 // isRetry reports whether a message came from the retry topic.
-func (x *publisher) isRetry(msg pulsar.Message) bool {
-	return x.retryTopic != "" && strings.HasPrefix(msg.Topic(), x.retryTopic) && reconsume.BaseTopic(msg.Topic()) == x.retryTopic
+func (p *publisher) isRetry(msg pulsar.Message) bool {
+	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) && reconsume.BaseTopic(msg.Topic()) == p.retryTopic
 }
 
 // givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
 // handed out whatever the broker counts, since that counts its siblings, and they may have been acknowledged.
-func (x *publisher) givesUp(d ledger.Delivery) bool {
-	return x.maxDeliveries > 0 && d.Count >= x.maxDeliveries && (d.Hand > 0 || d.Message.ID().BatchSize() <= 1)
+func (p *publisher) givesUp(d ledger.Delivery) bool {
+	return p.maxDeliveries > 0 && d.Count >= p.maxDeliveries && (d.Hand > 0 || d.Message.ID().BatchSize() <= 1)
 }
 
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
@@ -167,8 +167,8 @@ func (x *Driver) drain(ch *chores) {
 	}
 }
 
-func (x *publisher) close() {
-	if x.own {
-		x.reconsumer.Close()
+func (p *publisher) close() {
+	if p.own {
+		p.reconsumer.Close()
 	}
 }

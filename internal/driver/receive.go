@@ -188,7 +188,7 @@ func (x *Driver) receiveError(ctx context.Context, err error) error {
 // idle acts where nothing came for a second although somebody waited.
 func (x *Driver) idle() {
 	x.ledger.Idle()
-	if !x.hooks.rewinds && !x.memo.warned.Load() && x.ledger.Unsettled() >= nearLimit && x.memo.warned.CompareAndSwap(false, true) {
+	if !x.hooks.rewinds && !x.warned.Load() && x.ledger.Unsettled() >= nearLimit && x.warned.CompareAndSwap(false, true) {
 		x.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
 			"wait for redelivery count too", "unacknowledged", nearLimit)
 	}
@@ -203,8 +203,8 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
 	if !isTracked(cm.Message) {
 		return ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}, true
 	}
-	if x.memo.raw.Load() == nil {
-		x.memo.raw.Store(reflect.TypeOf(cm.Message))
+	if x.raw.Load() == nil {
+		x.raw.Store(reflect.TypeOf(cm.Message))
 	}
 	var retry ledger.Retry
 	if x.publisher.isRetry(cm.Message) {

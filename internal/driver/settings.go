@@ -24,7 +24,8 @@ type Settings struct {
 	ReconsumeBackoff backoff.RedeliveryBackoff
 	Reconsumer       *reconsume.Reconsumer
 	RetryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
-	Resolution       time.Duration
+	Resolution       time.Duration // 0 for the default
+	FastResolution   time.Duration // the default where messages come back through the broker
 	InnerDelay       time.Duration
 	Source           Source
 	HoldLimit        int64

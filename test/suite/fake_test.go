@@ -20,6 +20,7 @@ type fake struct {
 	ch              chan pulsar.ConsumerMessage
 	queue           chan pulsar.ConsumerMessage // what goes to ch
 	closed          chan struct{}
+	once            sync.Once
 	probes          atomic.Int32 // calls of Receive
 
 	mu     sync.Mutex
@@ -73,7 +74,7 @@ var errFakeClosed = errors.New("fake: closed")
 func (f *fake) Name() string                           { return "fake" }
 func (f *fake) Subscription() string                   { return sub }
 func (f *fake) Chan() <-chan pulsar.ConsumerMessage    { return f.ch }
-func (f *fake) Close()                                 { close(f.closed) }
+func (f *fake) Close()                                 { f.once.Do(func() { close(f.closed) }) }
 func (f *fake) Ack(m pulsar.Message) error             { return f.AckID(m.ID()) }
 func (f *fake) AckIDCumulative(pulsar.MessageID) error { return nil }
 

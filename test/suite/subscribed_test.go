@@ -1,0 +1,119 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/driver"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// While Observer.Subscribed runs the Consumer works already: what the inner consumer tells is heard.
+func TestSubscribedUsesTheConsumer(t *testing.T) {
+	t.Run("receive, acknowledge, close", func(t *testing.T) {
+		b := newBroker(t)
+		topic := b.topic(0)
+		var acked, closed pulsar.Consumer
+		var ch <-chan pulsar.ConsumerMessage
+		opts := b.options(topic, pulsar.Exclusive)
+		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+		opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{
+			acked:  func(c pulsar.Consumer) { acked = c },
+			closed: func(c pulsar.Consumer) { closed = c },
+		}}
+		b.send(topic, 1, false)
+		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+			assert.NoError(t, c.Ack(receive(t, c)))
+			ch = c.Chan()
+			c.Close()
+		}}))
+		assert.Equal(t, pulsar.Consumer(c), acked)
+		assert.Equal(t, pulsar.Consumer(c), closed)
+		assert.Equal(t, c.Chan(), ch)
+	})
+	t.Run("a topic that gives up", func(t *testing.T) {
+		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Shared, Topics: []string{"a", "b"}})
+		require.NoError(t, err)
+		inner := newFake()
+		inner.prefetch(t, opts.MessageChannel)
+		c, err := redelivery.Wrap(inner, redelivery.WithObserver(redelivery.Observer{Subscribed: func(*redelivery.Consumer) {
+			opts.Interceptors.OnConsumerClose(inner, errors.New("a gave up"))
+		}}))
+		require.NoError(t, err)
+		defer c.Close()
+		opts.Interceptors.OnConsumerClose(inner, errors.New("b gave up"))
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err = c.Receive(ctx)
+		require.Error(t, err)
+		require.NoError(t, ctx.Err(), "Receive ends with the last topic")
+	})
+}
+
+// interceptor tells which Consumer it gets.
+type interceptor struct{ acked, closed func(pulsar.Consumer) }
+
+func (i interceptor) BeforeConsume(pulsar.ConsumerMessage)                       {}
+func (i interceptor) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID)        { i.acked(c) }
+func (i interceptor) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) {}
+func (i interceptor) OnConsumerClose(c pulsar.Consumer, _ error)                 { i.closed(c) }
+
+// panics is a handler that does not like what is of level Debug.
+type panics struct{ slog.Handler }
+
+func (h panics) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level == slog.LevelDebug {
+		panic(r.Message)
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// A logger that panics loses no message and does not end the program.
+func TestLoggerPanics(t *testing.T) {
+	inner := newFake()
+	logger := slog.New(panics{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})})
+	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryDelay(0))
+	require.NoError(t, err)
+	defer c.Close()
+	inner.deliver(1)
+	inner.deliver(2)
+	c.Nack(receive(t, c))
+	require.NoError(t, c.Ack((<-c.Chan()).Message))
+	require.Eventually(t, func() bool { return c.Stats().Failed >= 4 }, 10*time.Second, time.Millisecond, "each is counted")
+}
+
+// What the root and the driver call the same is the same.
+func TestNamesOfRootAndDriver(t *testing.T) {
+	for root, driver := range map[redelivery.Outcome]driver.Outcome{
+		redelivery.Acked: driver.Acked, redelivery.Nacked: driver.Nacked, redelivery.TimedOut: driver.TimedOut,
+		redelivery.Reconsumed: driver.Reconsumed, redelivery.DeadLettered: driver.DeadLettered,
+	} {
+		assert.EqualValues(t, root, driver, root)
+	}
+	for root, driver := range map[redelivery.Cause]driver.Cause{
+		redelivery.CauseNack: driver.CauseNack, redelivery.CauseTimeout: driver.CauseTimeout,
+		redelivery.CauseRetryTopic: driver.CauseRetryTopic, redelivery.CauseReconnect: driver.CauseReconnect,
+	} {
+		assert.EqualValues(t, root, driver, root)
+	}
+	for root, driver := range map[redelivery.Source]driver.Source{
+		redelivery.FromAuto: driver.FromAuto, redelivery.FromMemory: driver.FromMemory, redelivery.FromBroker: driver.FromBroker,
+	} {
+		assert.EqualValues(t, root, driver)
+	}
+	for root, published := range map[redelivery.Reason]publishing.Reason{
+		redelivery.ReasonMaxDeliveries: publishing.MaxDeliveries, redelivery.ReasonPermanent: publishing.Permanent,
+		redelivery.ReasonExplicit: publishing.Explicit,
+	} {
+		assert.EqualValues(t, root, published, root)
+	}
+}
