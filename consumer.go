@@ -121,7 +121,7 @@ type Delivery struct {
 
 // Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
 // Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
-// larger, the wrapper's counts. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
+// larger, that count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
 // nil message.
 func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	d, err := c.driver.Delivery(msg)

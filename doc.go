@@ -5,7 +5,7 @@
 //
 // To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is
 // nacked or times out comes back when its delay is over: never early, and late by at most the resolution
-// ([WithRedeliveryResolution]) and the time that the broker takes. If the broker sends a message too early, for instance after a
+// ([WithRedeliveryResolution]: how often requests are sent to the broker) and the time that the broker takes. If the broker sends a message too early, for instance after a
 // reconnection, the Consumer holds it back.
 //
 // # Negative acknowledgements

@@ -77,7 +77,7 @@ type Settled struct {
 	Err      error         // why it is not settled; nil if it is
 }
 
-// Outcome says how a message was settled.
+// Outcome says what became of a message.
 type Outcome uint8
 
 const (

@@ -166,8 +166,8 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithInnerNackDelay (default: unknown, so that redeliveries may be late by up to 4/3 of that delay) tells Wrap the
-// NackRedeliveryDelay of a consumer that was not prepared. The Consumer then requests messages earlier by d and holds them until
+// WithInnerNackDelay (default: not set; redeliveries may then be late by up to 4/3 of the consumer's NackRedeliveryDelay) tells Wrap
+// the NackRedeliveryDelay of a consumer that was not prepared. The Consumer then requests messages earlier by d and holds them until
 // they are due. On a Shared subscription another consumer may receive such a message early. d must be more than 0.
 //
 // It is for Wrap only.
@@ -184,8 +184,8 @@ func WithInnerNackDelay(d time.Duration) Option {
 // WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory until they are due, over all
 // partitions: nacked messages, and messages that the broker sent early. A message counts its payload and 512 bytes. A batch
 // counts its whole payload once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks
-// the broker for it when it is due. 0 keeps no messages, but for 1 MiB of those that are about to be published to the retry or
-// dead letter topic.
+// the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to be published to the retry or dead
+// letter topic.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {

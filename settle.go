@@ -89,7 +89,7 @@ func (c *Consumer) failNack(err error) {
 // the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After
-// reconsume.ErrNotAcknowledged the message was published all the same, and will come twice. After ErrNoRetryTopic and ErrNotHeld
+// reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotHeld
 // nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {

@@ -18,7 +18,7 @@ import (
 // client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
-// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go. The broker cannot redeliver messages of
+// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none. The broker cannot redeliver messages of
 // non-persistent topics: they pass through, and Subscribe logs a warning. An error is pulsar-client-go's own, or satisfies
 // errors.Is(err, ErrInvalidOption), or says that client is nil.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {

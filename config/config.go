@@ -1,5 +1,4 @@
-// Package config reads redelivery policies, and the settings of consumers and workers that use them, from a file (PIP-106:
-// "className" and "params"). The file is YAML or JSON:
+// Package config reads redelivery policies, and the settings of consumers and workers that use them, from a file. The file is YAML or JSON:
 //
 //	policies:
 //	  gentle: {type: exponential, min: 1s, max: 10m, multiplier: 2, jitter: 0.1}

@@ -4,6 +4,9 @@
 //	func TestBilling(t *testing.T) {
 //		broker := pulsartest.NewServer(t)
 //		startBilling(t, broker.Client(t)) // your service
+//		broker.Await(t, "orders", "billing", 5*time.Second, func(s pulsartest.Subscription) bool {
+//			return s.Type != "" // the service has subscribed; what was published before is not in its subscription
+//		})
 //		broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("one coffee")})
 //		broker.DropConnections()
 //		broker.Await(t, "orders", "billing", 5*time.Second, func(s pulsartest.Subscription) bool {
@@ -11,7 +14,7 @@
 //		})
 //	}
 //
-// Outside of tests, [Start] starts a broker and [Server.Close] stops it. The file service_test.go tests a whole service that way.
+// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close] stops it.
 // The broker keeps everything in memory for as long as it runs. It is built to show applications what Pulsar shows them, not for
 // load.
 //
@@ -97,8 +100,7 @@
 //
 //	go run ./test/upstream -all -on pulsartest -quick
 //
-// These pass about every other time with any broker that hashes keys as Pulsar does. They want each of two consumers with random names to
-// get at least one of three keys, but two of the keys have neighboring hashes.
-//
-//   - TestConsumerKeyShared, TestConsumerKeySharedWithDelayedMessages, TestConsumerKeySharedWithOrderingKey
+// Three of those that run pass about every other time, with any broker that hashes keys as Pulsar does: TestConsumerKeyShared,
+// TestConsumerKeySharedWithDelayedMessages and TestConsumerKeySharedWithOrderingKey want each of two consumers with random names
+// to get at least one of three keys, but two of the keys have neighboring hashes.
 package pulsartest

@@ -113,7 +113,8 @@ func javaHash(key string) (h uint32) {
 	return h
 }
 
-// Await waits until a subscription's state is as the test wants it, and returns that state. If that takes longer than within,
+// Await waits until a subscription's state is as the test wants it, and returns that state. While there is no subscription of that
+// name, until gets the zero Subscription, whose Type is "" and Backlog 0. If it takes longer than within,
 // Await fails the test and shows the states that it saw. On a partitioned topic the state is that of all partitions together.
 func (s *Server) Await(t testing.TB, topic, subscription string, within time.Duration, until func(Subscription) bool) Subscription {
 	t.Helper()

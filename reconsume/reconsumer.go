@@ -26,7 +26,7 @@ var (
 	ErrNoLevels = errors.New("reconsume: the policy has no delay levels")
 	// ErrClosed says that the Reconsumer is closed.
 	ErrClosed = errors.New("reconsume: closed")
-	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It will come twice.
+	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
 	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The client
 	// cannot publish with that version, and nobody could read the payload with the consumer's version.

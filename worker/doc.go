@@ -1,5 +1,5 @@
-// Package worker runs the loop around a redelivery.Consumer: it receives messages, calls a handler for each, and settles the
-// message by the error that the handler returns: it acknowledges the message, nacks it, or publishes it as a dead letter.
+// Package worker runs the loop around a redelivery.Consumer: it receives messages and calls a handler for each. By the error that
+// the handler returns it acknowledges the message, nacks it, or publishes it as a dead letter.
 //
 //	consumer, err := redelivery.Subscribe(client, opts)
 //	...
@@ -12,15 +12,15 @@
 //
 // # Outcomes
 //
-//	the handler                     the Worker                                         attempts
-//	returns nil                     acknowledges the message                           –
-//	returns an error                nacks it: it comes back by the Consumer's policy   counts
-//	returns Permanent(err)          publishes a dead letter, with err as the reason    –
-//	returns RetryAfter(d, err)      nacks it with delay d                              counts
-//	panics                          logs the stack, and nacks it with a *PanicError    counts
-//	returns an error other than     leaves the message: it is delivered again          –
-//	Permanent after a drain         when the Consumer is closed
-//	timeout ended its context
+//	the handler                     the Worker                                         an attempt
+//	returns nil                     acknowledges the message                           no
+//	returns an error                nacks it: it comes back by the Consumer's policy   yes
+//	returns Permanent(err)          publishes a dead letter, with err as the reason    no
+//	returns RetryAfter(d, err)      nacks it with delay d                              yes
+//	panics                          logs the stack, and nacks it with a *PanicError    yes
+//	returns an error too late       leaves the message to the broker                   no
+//
+// Too late means after the drain timeout has ended the handler's context (see Time); Permanent makes a dead letter even then.
 //
 // Errors may be wrapped. On the last delivery by MaxDeliveries of pulsar.DLQPolicy, every error makes a dead letter, with the
 // error as the reason. Without a dead letter topic, or if the dead letter cannot be published, Permanent nacks. Use

@@ -30,7 +30,7 @@ func (x *Driver) Delivery(msg pulsar.Message) (Delivery, error) {
 	return Delivery{
 		RedeliveryCount: d.Count,
 		Last:            x.ledger.IsLast(d.Count),
-		NackDelay:       max(0, x.delay(x.settings.NackBackoff, d.Count)),
+		NackDelay:       max(0, x.nackDelay(d.Count)),
 		AckDeadline:     x.ledger.AckDeadline(d),
 	}, nil
 }

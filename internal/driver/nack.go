@@ -57,7 +57,7 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 		return nil
 	}
 	if delay == nil {
-		policy := x.delay(x.settings.NackBackoff, d.Count)
+		policy := x.nackDelay(d.Count)
 		delay = &policy
 	}
 	if from := x.settings.RetryFrom; msg != nil && from > 0 && *delay >= from {
@@ -84,6 +84,9 @@ func (x *Driver) InProgress(msg pulsar.Message) error {
 	}
 	return nil
 }
+
+// nackDelay returns what the nack policy says about a redelivery count.
+func (x *Driver) nackDelay(count uint32) time.Duration { return x.delay(x.settings.NackBackoff, count) }
 
 // delay returns what policy says about a redelivery count. A policy is the caller's code: it is not called under a lock,
 // and its panic does not end a program in a goroutine that nobody can recover.

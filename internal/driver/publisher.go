@@ -67,7 +67,7 @@ func (x *Driver) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	x.moveTo(&x.publisher.dead, d, why, x.delay(x.settings.NackBackoff, d.Count), "dead letter",
+	x.moveTo(&x.publisher.dead, d, why, x.nackDelay(d.Count), "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)

@@ -151,7 +151,7 @@ func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
 			}
 		}
 		if x.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
-			x.ledger.Nack(d, x.delay(x.settings.NackBackoff, d.Count), nil, ledger.Failed)
+			x.ledger.Nack(d, x.nackDelay(d.Count), nil, ledger.Failed)
 			continue
 		}
 		if x.publisher.givesUp(d) {

@@ -110,8 +110,7 @@ func (x *Intake) Release() {
 	<-x.turn
 }
 
-// Take waits for the next message. The caller has the turn, and has lost it if the event is Lent or if there is an error
-// other than the context's.
+// Take waits for the next message. The caller has the turn, and has lost it only if the event is Lent.
 func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
 	if x.messages == nil {
 		return x.takeWithoutQueue(ctx)

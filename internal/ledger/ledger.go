@@ -95,7 +95,7 @@ type Stats struct {
 func New(o Options) *Ledger {
 	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}, start: time.Now()}
 	l.table = newTable(&l.o)
-	l.nacks = nack.New(nil, l.delaysOver)
+	l.nacks = nack.New(nil, l.delaysOver) // without policies: the caller asks those, and gives delays
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)
 	return l
 }
