@@ -66,6 +66,13 @@ type state struct {
 	unacked int // of these, sent to consumers
 	permits int // that consumers gave and the broker did not use
 	out     int // messages sent until now
+
+	consumers int
+}
+
+func (s state) String() string {
+	return fmt.Sprintf("a backlog of %d, %d sent and unacknowledged, %d sent in all, %d permits of %d consumers",
+		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
 // isStuck reports whether the broker could send something and does not. It happens to every client now and then.
@@ -92,6 +99,7 @@ func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 		sum.backlog += s.Backlog
 		sum.unacked += s.Unacked
 		sum.out += s.Out
+		sum.consumers += len(s.Consumers)
 		for _, c := range s.Consumers {
 			sum.permits += c.Permits
 		}

@@ -9,6 +9,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"runtime/pprof"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -212,7 +213,7 @@ func (t *trial) until(ctx context.Context, what string, reached func(counts) boo
 type stuckError struct{ state }
 
 func (e *stuckError) Error() string {
-	return fmt.Sprintf("the broker sends nothing of its backlog of %d, with %d permits", e.backlog, e.permits)
+	return fmt.Sprintf("the broker has %v, and sends nothing", e.state)
 }
 
 // patience is how long the broker may do nothing with its backlog.
@@ -238,12 +239,27 @@ func (t *trial) drain(ctx context.Context) error {
 			}
 			t.show("waiting for the rest: %v", t.model.progress())
 			if sleep(ctx, 100*time.Millisecond); ctx.Err() != nil {
-				return fmt.Errorf("the broker still has %d messages of %s: %w", s.backlog, topic, context.Cause(ctx))
+				return fmt.Errorf("the broker has %v of %s: %w; %v; %s", s, topic, context.Cause(ctx), t.model.progress(), t.stats())
 			}
 		}
 	}
 	sleep(ctx, time.Second)
 	return nil
+}
+
+// stats says what the Consumer of this process has, and where it writes down what its goroutines do.
+func (t *trial) stats() string {
+	if t.local == nil {
+		return "the Consumers are in other processes"
+	}
+	text := fmt.Sprintf("%+v", t.local.Stats())
+	file, err := os.CreateTemp("", "chaos-goroutines-*.txt")
+	if err != nil {
+		return text
+	}
+	defer file.Close()
+	_ = pprof.Lookup("goroutine").WriteTo(file, 1)
+	return text + ", goroutines in " + file.Name()
 }
 
 var terminal = func() bool {
