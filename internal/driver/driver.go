@@ -6,7 +6,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"sync"
 	"sync/atomic"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -34,40 +33,6 @@ type Driver struct {
 	warned    atomic.Bool  // of many unacknowledged messages
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	observer  observer
-}
-
-// life says until when what was begun is to go on.
-type life struct {
-	closing atomic.Bool     // Close has begun
-	closed  chan struct{}   // closed when it has ended
-	ended   context.Context // Close began, or the inner consumer has closed itself
-	end     context.CancelFunc
-
-	mu    sync.Mutex
-	era   context.Context // ended by a Seek too: what was received before it is forgotten
-	endIt context.CancelFunc
-}
-
-func newLife() *life {
-	l := &life{closed: make(chan struct{})}
-	l.ended, l.end = context.WithCancel(context.Background())
-	l.era, l.endIt = context.WithCancel(l.ended)
-	return l
-}
-
-// now is the present era.
-func (l *life) now() context.Context {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.era
-}
-
-// next begins another era.
-func (l *life) next() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.endIt()
-	l.era, l.endIt = context.WithCancel(l.ended)
 }
 
 // New returns a Driver of inner for outer, which Start starts. p is nil if inner was not prepared.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -124,48 +123,6 @@ func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay tim
 
 // maxUnderway is how many dead letters and moved messages may wait for the broker's answer.
 const maxUnderway = 500
-
-// chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever
-// receives. A Seek ends those that are left.
-type chores struct {
-	mu   sync.Mutex
-	todo []chore
-	busy bool
-}
-
-type chore struct {
-	era context.Context
-	do  func(context.Context)
-}
-
-// start adds a chore.
-func (x *Driver) start(ch *chores, do func(context.Context)) {
-	ch.mu.Lock()
-	defer ch.mu.Unlock()
-	ch.todo = append(ch.todo, chore{x.life.now(), do})
-	if !ch.busy && x.crew.Enter() {
-		ch.busy = true
-		go x.drain(ch)
-	}
-}
-
-func (x *Driver) drain(ch *chores) {
-	for {
-		ch.mu.Lock()
-		if len(ch.todo) == 0 || x.life.ended.Err() != nil {
-			ch.todo, ch.busy = nil, false
-			ch.mu.Unlock()
-			x.crew.Leave()
-			return
-		}
-		next := ch.todo[0]
-		ch.todo = ch.todo[1:]
-		ch.mu.Unlock()
-		if next.era.Err() == nil && !x.outside(func() { x.safely(func() { next.do(next.era) }) }) {
-			return
-		}
-	}
-}
 
 func (p *publisher) close() {
 	if p.own {

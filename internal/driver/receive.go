@@ -77,14 +77,6 @@ func (x *Driver) feed() {
 	}
 }
 
-// outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
-// the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
-func (x *Driver) outside(call func()) bool {
-	x.crew.Leave()
-	call()
-	return x.crew.Enter()
-}
-
 // offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
 func (x *Driver) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
 	var withdrawn <-chan struct{}

@@ -1,0 +1,91 @@
+package driver
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+)
+
+// life says until when what was begun is to go on.
+type life struct {
+	closing atomic.Bool     // Close has begun
+	closed  chan struct{}   // closed when it has ended
+	ended   context.Context // Close began, or the inner consumer has closed itself
+	end     context.CancelFunc
+
+	mu    sync.Mutex
+	era   context.Context // ended by a Seek too: what was received before it is forgotten
+	endIt context.CancelFunc
+}
+
+func newLife() *life {
+	l := &life{closed: make(chan struct{})}
+	l.ended, l.end = context.WithCancel(context.Background())
+	l.era, l.endIt = context.WithCancel(l.ended)
+	return l
+}
+
+// now is the present era.
+func (l *life) now() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.era
+}
+
+// next begins another era.
+func (l *life) next() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.endIt()
+	l.era, l.endIt = context.WithCancel(l.ended)
+}
+
+// chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever
+// receives. A Seek ends those that are left.
+type chores struct {
+	mu   sync.Mutex
+	todo []chore
+	busy bool
+}
+
+type chore struct {
+	era context.Context
+	do  func(context.Context)
+}
+
+// start adds a chore.
+func (x *Driver) start(ch *chores, do func(context.Context)) {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	ch.todo = append(ch.todo, chore{x.life.now(), do})
+	if !ch.busy && x.crew.Enter() {
+		ch.busy = true
+		go x.drain(ch)
+	}
+}
+
+func (x *Driver) drain(ch *chores) {
+	for {
+		ch.mu.Lock()
+		if len(ch.todo) == 0 || x.life.ended.Err() != nil {
+			ch.todo, ch.busy = nil, false
+			ch.mu.Unlock()
+			x.crew.Leave()
+			return
+		}
+		next := ch.todo[0]
+		ch.todo = ch.todo[1:]
+		ch.mu.Unlock()
+		if next.era.Err() == nil && !x.outside(func() { x.safely(func() { next.do(next.era) }) }) {
+			return
+		}
+	}
+}
+
+// outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
+// the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
+func (x *Driver) outside(call func()) bool {
+	x.crew.Leave()
+	call()
+	return x.crew.Enter()
+}
