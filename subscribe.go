@@ -18,18 +18,21 @@ import (
 // client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
-// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none. The broker cannot redeliver messages of
-// non-persistent topics: they pass through, and Subscribe logs a warning. An error is pulsar-client-go's own, or satisfies
-// errors.Is(err, ErrInvalidOption), or says that client is nil.
+// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none.
+// The broker cannot redeliver messages of non-persistent topics: they pass through, and Subscribe logs a warning. An error is
+// pulsar-client-go's own, or satisfies errors.Is(err, ErrInvalidOption), or says that client is nil.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
 	}
-	s, err := newSettings(&opts, options)
+	s, err := newSettings(options)
 	if err != nil {
 		return nil, err
 	}
-	p := driver.Prepare(opts, &s.Settings)
+	p, err := driver.Prepare(opts, &s.Settings)
+	if err != nil {
+		return nil, err
+	}
 	if err := p.Open(client); err != nil {
 		return nil, err
 	}
@@ -55,30 +58,32 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+
 			"or Subscribe in place of Prepare and Wrap", ErrInvalidOption)
 	}
-	s, err := newSettings(&opts, options)
+	s, err := newSettings(options)
+	if err != nil {
+		return pulsar.ConsumerOptions{}, err
+	}
+	p, err := driver.Prepare(opts, &s.Settings)
 	if err == nil {
 		err = s.CheckWithoutClient()
 	}
 	if err != nil {
 		return pulsar.ConsumerOptions{}, err
 	}
-	p := &preparation{driver.Prepare(opts, &s.Settings), opts, options}
 	p.SetResolution(1)
 	prepared := p.ConsumerOptions()
-	preparations.Store((<-chan pulsar.ConsumerMessage)(prepared.MessageChannel), p)
+	preparations.Store((<-chan pulsar.ConsumerMessage)(prepared.MessageChannel), preparation{p, options})
 	return prepared, nil
 }
 
 // preparation is what Wrap has to know of Prepare.
 type preparation struct {
 	*driver.Preparation
-	opts    pulsar.ConsumerOptions
 	options []Option
 }
 
 // preparations are those that Wrap has not seen yet, by the message channel that each consumer was given: the one thing of it
 // that both can see.
-var preparations sync.Map // of *preparation by <-chan pulsar.ConsumerMessage
+var preparations sync.Map // of preparation by <-chan pulsar.ConsumerMessage
 
 // Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
 // the returned Consumer closes it.
@@ -92,17 +97,17 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	}
 	found, ok := preparations.LoadAndDelete(driver.ChanOf(consumer))
 	if !ok {
-		s, err := newSettings(nil, options)
+		s, err := newSettings(options)
 		if err == nil {
-			err = s.CheckUnprepared(consumer)
+			err = s.Unprepared(consumer)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return newConsumer(consumer, s, nil), nil
 	}
-	p := found.(*preparation)
-	s, err := newSettings(&p.opts, slices.Concat(p.options, options))
+	p := found.(preparation)
+	s, err := newSettings(slices.Concat(p.options, options))
 	if err == nil {
 		err = p.Resettle(&s.Settings)
 	}
@@ -119,8 +124,8 @@ type settings struct {
 	observers []Observer
 }
 
-// newSettings applies options, and takes over what opts say; nil if they are not known.
-func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, error) {
+// newSettings applies options.
+func newSettings(options []Option) (*settings, error) {
 	s := &settings{Settings: driver.Settings{HoldLimit: DefaultHoldLimit, FastResolution: DefaultResolution, Logger: slog.Default()}}
 	for i, option := range options {
 		if option == nil {
@@ -130,5 +135,5 @@ func newSettings(opts *pulsar.ConsumerOptions, options []Option) (*settings, err
 			return nil, err
 		}
 	}
-	return s, s.Complete(opts)
+	return s, nil
 }

@@ -23,8 +23,11 @@ type Preparation struct {
 	retryTopic string                // that it subscribes to as well; "" if there is none
 }
 
-// Prepare begins to prepare a consumer. The settings are complete.
-func Prepare(opts pulsar.ConsumerOptions, s *Settings) *Preparation {
+// Prepare begins to prepare a consumer, and completes its settings.
+func Prepare(opts pulsar.ConsumerOptions, s *Settings) (*Preparation, error) {
+	if err := s.complete(&opts); err != nil {
+		return nil, err
+	}
 	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
 		if strings.HasPrefix(topic, nonPersistent) {
 			s.Logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
@@ -36,11 +39,14 @@ func Prepare(opts pulsar.ConsumerOptions, s *Settings) *Preparation {
 	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
 		rewinds:            opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
 		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
-	return p
+	return p, nil
 }
 
-// Resettle replaces the settings of the Preparation by those that Wrap came to.
+// Resettle replaces the settings of the Preparation by those that Wrap came to, and completes them.
 func (p *Preparation) Resettle(s *Settings) error {
+	if err := s.complete(&p.opts); err != nil {
+		return err
+	}
 	if err := s.CheckWithoutClient(); err != nil {
 		return err
 	}

@@ -84,8 +84,8 @@ func (s *Settings) adopt(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// Complete checks what options have set, and adds what opts say; nil if they are not known.
-func (s *Settings) Complete(opts *pulsar.ConsumerOptions) error {
+// complete checks what options have set, and adds what opts say; nil if they are not known.
+func (s *Settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.Reconsumer != nil && s.ReconsumeBackoff != nil {
 		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
 	}
@@ -119,8 +119,11 @@ func (s *Settings) CheckWithoutClient() error {
 	return nil
 }
 
-// CheckUnprepared refuses what a consumer that was not prepared cannot do, and says how late its messages may come.
-func (s *Settings) CheckUnprepared(consumer pulsar.Consumer) error {
+// Unprepared completes the settings of a consumer that was not prepared, and says how late its messages may come.
+func (s *Settings) Unprepared(consumer pulsar.Consumer) error {
+	if err := s.complete(nil); err != nil {
+		return err
+	}
 	if err := s.CheckWithoutClient(); err != nil {
 		return err
 	}
