@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -240,12 +239,8 @@ func all[E any](c *Consumer, functions []func(E)) func(E) {
 func callObserver[E any](c *Consumer, f func(E), event *E) {
 	defer func() {
 		if r := recover(); r != nil {
-			err := fmt.Errorf("panic: %v", r)
-			if _, ok := any(event).(*Failed); ok { // of which it would only be told again
-				c.driver.Report("a callback", err)
-			} else {
-				c.driver.Fail("callback", "a callback", err)
-			}
+			_, failed := any(event).(*Failed) // of which it would only be told again
+			c.driver.Panicked(r, !failed)
 		}
 	}()
 	f(*event)

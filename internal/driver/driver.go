@@ -29,10 +29,15 @@ type Driver struct {
 	crew      *gate.Gate // goroutines
 	life      *life
 	swallows  chores // copies of settled messages
-	tally     struct{ swallowed, failed atomic.Uint64 }
-	warned    atomic.Bool  // of many unacknowledged messages
+	tally     tally
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	observer  observer
+}
+
+// tally is what has happened.
+type tally struct {
+	swallowed, failed atomic.Uint64
+	warned            atomic.Bool // of many unacknowledged messages
 }
 
 // New returns a Driver of inner for outer, which Start starts. p is nil if inner was not prepared.
@@ -118,12 +123,12 @@ func (x *Driver) Stats() (s ledger.Stats, swallowed, failed uint64) {
 
 // Fail reports what cannot be returned. The operation is for observers.
 func (x *Driver) Fail(operation, what string, err error, attrs ...any) {
-	x.Report(what, err, attrs...)
+	x.report(what, err, attrs...)
 	x.failed(operation, err)
 }
 
-// Report is Fail without telling observers: they are told already.
-func (x *Driver) Report(what string, err error, attrs ...any) {
+// report is Fail without telling observers: they are told already.
+func (x *Driver) report(what string, err error, attrs ...any) {
 	x.tally.failed.Add(1)
 	x.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 }
@@ -137,8 +142,18 @@ func (x *Driver) log(level slog.Level, msg string, attrs ...any) {
 func (x *Driver) safely(call func()) {
 	defer func() {
 		if r := recover(); r != nil {
-			x.Fail("callback", "a callback", fmt.Errorf("panic: %v", r))
+			x.Panicked(r, true)
 		}
 	}()
 	call()
+}
+
+// Panicked reports the panic of code that is not ours, to observers too if they are to be told.
+func (x *Driver) Panicked(r any, tell bool) {
+	const what = "a callback"
+	if err := fmt.Errorf("panic: %v", r); tell {
+		x.Fail("callback", what, err)
+	} else {
+		x.report(what, err)
+	}
 }

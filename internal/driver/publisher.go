@@ -113,7 +113,7 @@ func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay tim
 			go x.safely(func() {
 				defer leave()
 				if err := finish(); err != nil && x.life.ended.Err() == nil {
-					x.Report(what, err, "message", s.ID)
+					x.report(what, err, "message", s.ID)
 				}
 			})
 		}()

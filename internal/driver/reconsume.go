@@ -36,7 +36,7 @@ func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
 	case err == nil:
 		return
 	case told:
-		x.Report("reconsume later", err)
+		x.report("reconsume later", err)
 	default:
 		x.Fail("reconsume", "reconsume later", err)
 	}
