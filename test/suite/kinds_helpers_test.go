@@ -113,9 +113,9 @@ func (k keyReader) decryption() *pulsar.MessageDecryptionInfo {
 
 // witness is an interceptor that wants to see the Consumer that Subscribe returned, and what the application sees of it.
 type witness struct {
-	mu                         sync.Mutex
-	consumers                  map[pulsar.Consumer]bool
-	consumed, acked, requested int
+	mu                                 sync.Mutex
+	consumers                          map[pulsar.Consumer]bool
+	consumed, acked, requested, closed int
 }
 
 func (w *witness) BeforeConsume(cm pulsar.ConsumerMessage) {
@@ -128,6 +128,10 @@ func (w *witness) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) {
 
 func (w *witness) OnNegativeAcksSend(c pulsar.Consumer, ids []pulsar.MessageID) {
 	w.see(c, func() { w.requested += len(ids) })
+}
+
+func (w *witness) OnConsumerClose(c pulsar.Consumer, _ error) {
+	w.see(c, func() { w.closed++ })
 }
 
 func (w *witness) see(c pulsar.Consumer, what func()) {

@@ -22,22 +22,19 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 	t.Run("receive, acknowledge, close", func(t *testing.T) {
 		b := newBroker(t)
 		topic := b.topic(0)
-		var acked, closed pulsar.Consumer
+		var w witness
 		var ch <-chan pulsar.ConsumerMessage
 		opts := b.options(topic, pulsar.Exclusive)
 		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-		opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{
-			acked:  func(c pulsar.Consumer) { acked = c },
-			closed: func(c pulsar.Consumer) { closed = c },
-		}}
+		opts.Interceptors = pulsar.ConsumerInterceptors{&w}
 		b.send(topic, 1, false)
 		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
 			assert.NoError(t, c.Ack(receive(t, c)))
 			ch = c.Chan()
 			c.Close()
 		}}))
-		assert.Equal(t, pulsar.Consumer(c), acked)
-		assert.Equal(t, pulsar.Consumer(c), closed)
+		assert.Equal(t, map[pulsar.Consumer]bool{c: true}, w.consumers)
+		assert.Equal(t, []int{1, 1}, []int{w.acked, w.closed})
 		assert.Equal(t, c.Chan(), ch)
 	})
 	t.Run("a topic that gives up", func(t *testing.T) {
@@ -58,14 +55,6 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 		require.NoError(t, ctx.Err(), "Receive ends with the last topic")
 	})
 }
-
-// interceptor tells which Consumer it gets.
-type interceptor struct{ acked, closed func(pulsar.Consumer) }
-
-func (i interceptor) BeforeConsume(pulsar.ConsumerMessage)                       {}
-func (i interceptor) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID)        { i.acked(c) }
-func (i interceptor) OnNegativeAcksSend(_ pulsar.Consumer, _ []pulsar.MessageID) {}
-func (i interceptor) OnConsumerClose(c pulsar.Consumer, _ error)                 { i.closed(c) }
 
 // panics is a handler that does not like what is of level Debug.
 type panics struct{ slog.Handler }
