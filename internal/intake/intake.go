@@ -30,16 +30,12 @@ type Intake struct {
 	ended    <-chan struct{}
 	mayEnd   func() bool
 
-	turn  chan struct{}
-	loans chan loan
-	loan  loan // to be granted when the turn is released
+	turn  turn
+	lend  chan struct{} // has one when somebody borrows the turn
 	wake  chan struct{}
 	check *time.Ticker
 	quiet time.Duration // for which somebody has waited since the last message
 }
-
-// loan is closed when the turn is the borrower's.
-type loan chan struct{}
 
 // New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
 // read once ended is closed. mayEnd reports whether the consumer may have closed itself, which its channel does not tell.
@@ -49,8 +45,7 @@ func New(consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, ended
 		messages: messages,
 		ended:    ended,
 		mayEnd:   mayEnd,
-		turn:     make(chan struct{}, 1),
-		loans:    make(chan loan),
+		lend:     make(chan struct{}, 1),
 		wake:     make(chan struct{}, 1),
 		check:    time.NewTicker(time.Second),
 	}
@@ -63,52 +58,56 @@ func (x *Intake) Close() { x.check.Stop() }
 func (x *Intake) HasQueue() bool { return x.messages != nil }
 
 // Wake has whoever has the turn look for something else than messages of the consumer.
-func (x *Intake) Wake() {
+func (x *Intake) Wake() { signal(x.wake) }
+
+func signal(ch chan<- struct{}) {
 	select {
-	case x.wake <- struct{}{}:
-	default:
+	case ch <- struct{}{}:
+	default: // it has one
 	}
 }
 
 // Acquire waits for the turn.
 func (x *Intake) Acquire(ctx context.Context) error {
-	select {
-	case x.turn <- struct{}{}:
+	given := x.turn.take(false)
+	if given == nil {
 		return nil
-	default:
 	}
 	select {
-	case x.turn <- struct{}{}:
+	case <-given:
 		return nil
 	case <-ctx.Done():
+		x.turn.giveUp(given)
 		return ctx.Err()
 	case <-x.ended:
+		x.turn.giveUp(given)
 		return ErrClosed
 	}
 }
 
-// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
+// Borrow waits for the turn before all others, and has whoever waits for a message give it up.
 func (x *Intake) Borrow() error {
-	l := make(loan)
 	select {
 	case <-x.ended:
 		return ErrClosed
-	case x.turn <- struct{}{}:
-	case x.loans <- l:
-		<-l
+	default:
 	}
-	return nil
+	given := x.turn.take(true)
+	if given == nil {
+		return nil
+	}
+	signal(x.lend)
+	select {
+	case <-given:
+		return nil
+	case <-x.ended:
+		x.turn.giveUp(given)
+		return ErrClosed
+	}
 }
 
-// Release gives the turn back, or to whoever borrows it.
-func (x *Intake) Release() {
-	if l := x.loan; l != nil {
-		x.loan = nil
-		close(l)
-		return
-	}
-	<-x.turn
-}
+// Release gives the turn back.
+func (x *Intake) Release() { x.turn.release() }
 
 // Take waits for the next message. The caller has the turn, and has lost it only if the event is Lent.
 func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
@@ -128,7 +127,7 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 		return cm, Message, nil
 	case <-x.wake:
 		return cm, Woken, nil
-	case x.loan = <-x.loans:
+	case <-x.lend:
 		x.Release()
 		return cm, Lent, nil
 	case <-x.check.C:

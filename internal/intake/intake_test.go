@@ -3,6 +3,9 @@ package intake_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,6 +115,74 @@ func TestBorrow(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, x.Acquire(waits), context.DeadlineExceeded)
 		x.Release()
+	})
+}
+
+// However many want the turn, for a while or for as long as it takes, one has it at a time, and all who do not give up get it.
+func TestTurn(t *testing.T) {
+	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
+		var all sync.WaitGroup
+		var having, had atomic.Int32
+		has := func() {
+			require.EqualValues(t, 1, having.Add(1))
+			time.Sleep(time.Duration(rand.IntN(5)) * time.Millisecond)
+			having.Add(-1)
+			had.Add(1)
+			x.Release()
+		}
+		for i := range 200 {
+			all.Go(func() {
+				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+				switch i % 4 {
+				case 0:
+					require.NoError(t, x.Borrow())
+				case 1:
+					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(20))*time.Millisecond)
+					defer cancel()
+					if err := x.Acquire(ctx); err != nil {
+						had.Add(1)
+						return
+					}
+				default:
+					require.NoError(t, x.Acquire(context.Background()))
+				}
+				has()
+			})
+		}
+		all.Wait()
+		require.EqualValues(t, 200, had.Load())
+	})
+}
+
+// A borrower gets the turn although the message that was taken meanwhile was no use, and before those who waited longer.
+func TestBorrowBesideAMessage(t *testing.T) {
+	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
+		ctx := context.Background()
+		require.NoError(t, x.Acquire(ctx))
+		var order []string
+		var others sync.WaitGroup
+		others.Go(func() {
+			require.NoError(t, x.Acquire(ctx))
+			order = append(order, "waited")
+			x.Release()
+		})
+		synctest.Wait()
+		others.Go(func() {
+			require.NoError(t, x.Borrow())
+			order = append(order, "borrowed")
+			x.Release()
+		})
+		if !x.HasQueue() {
+			others.Go(func() { c.ch <- pulsar.ConsumerMessage{} })
+		}
+		synctest.Wait()
+		for {
+			if _, event, _ := x.Take(ctx); event == intake.Lent {
+				break
+			}
+		}
+		others.Wait()
+		require.Equal(t, []string{"borrowed", "waited"}, order)
 	})
 }
 

@@ -17,19 +17,16 @@ var errWoken = errors.New("woken")
 // takeWithoutQueue is Take for a consumer that has no channel. While its Receive runs, a helper listens for what ends it; the
 // helper has ended when takeWithoutQueue returns, so that it takes nothing which is meant for the next.
 func (x *Intake) takeWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
-	if x.loan != nil {
-		x.Release()
-		return cm, Lent, nil
-	}
 	receiving, cancel := context.WithCancelCause(ctx)
 	helper := make(chan struct{})
-	woken := false
+	woken, lent := false, false
 	go func() {
 		defer close(helper)
 		select {
 		case <-x.wake:
 			woken = true
-		case x.loan = <-x.loans:
+		case <-x.lend:
+			lent = true
 		case <-x.ended:
 		case <-receiving.Done():
 		}
@@ -38,15 +35,19 @@ func (x *Intake) takeWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessag
 	msg, err := x.receive(receiving)
 	cancel(nil)
 	<-helper
+	undecryptable := errors.Is(err, ErrUndecryptable)
+	if lent && (err == nil || undecryptable) {
+		signal(x.lend) // for the next
+	}
 	switch {
 	case err == nil:
 		if woken {
 			x.Wake()
 		}
 		return pulsar.ConsumerMessage{Consumer: x.consumer, Message: msg}, Message, nil
-	case errors.Is(err, ErrUndecryptable):
+	case undecryptable:
 		return cm, Woken, err
-	case x.loan != nil:
+	case lent:
 		x.Release()
 		return cm, Lent, nil
 	case errors.Is(context.Cause(receiving), errWoken):
