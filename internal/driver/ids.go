@@ -31,7 +31,7 @@ type handedOver struct {
 func (m *handedOver) RedeliveryCount() uint32 { return m.count }
 
 // messageOf returns what the application gets.
-func messageOf(d ledger.Delivery) pulsar.Message {
+func messageOf(d *ledger.Delivery) pulsar.Message {
 	if d.Hand == 0 && d.Count == d.Message.RedeliveryCount() {
 		return d.Message
 	}

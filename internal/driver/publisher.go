@@ -48,7 +48,7 @@ func (p *publisher) isRetry(msg pulsar.Message) bool {
 
 // givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
 // handed out whatever the broker counts, since that counts its siblings, and they may have been acknowledged.
-func (p *publisher) givesUp(d ledger.Delivery) bool {
+func (p *publisher) givesUp(d *ledger.Delivery) bool {
 	return p.maxDeliveries > 0 && d.Count >= p.maxDeliveries && (d.Hand > 0 || d.Message.ID().BatchSize() <= 1)
 }
 
@@ -103,7 +103,8 @@ func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay tim
 			return
 		}
 		leave := func() { <-x.publisher.underway }
-		s, msg, ok := x.ledger.SettleWaiting(d)
+		var s ledger.Settling
+		msg, ok := x.ledger.SettleWaiting(d, &s)
 		if !ok {
 			leave()
 			return

@@ -20,11 +20,11 @@ func (x *Driver) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	d, err := x.next(ctx)
-	if err != nil {
+	var d ledger.Delivery
+	if err := x.next(ctx, &d); err != nil {
 		return nil, err
 	}
-	msg := messageOf(d)
+	msg := messageOf(&d)
 	x.intercept(d, msg)
 	if !x.observer.Any {
 		x.hold(d)
@@ -61,12 +61,12 @@ func (x *Driver) startFeeder() {
 func (x *Driver) feed() {
 	for {
 		era := x.life.now()
-		d, err := x.next(x.life.ended)
-		if err != nil {
+		var d ledger.Delivery
+		if err := x.next(x.life.ended, &d); err != nil {
 			x.crew.Leave()
 			return
 		}
-		msg := messageOf(d)
+		msg := messageOf(&d)
 		if !x.outside(func() { x.intercept(d, msg) }) {
 			return
 		}
@@ -97,12 +97,12 @@ func (x *Driver) offer(era context.Context, d ledger.Delivery, msg pulsar.Messag
 }
 
 // next takes the next message for the application.
-func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
+func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 	if err := ctx.Err(); err != nil && ctx != x.life.ended {
-		return d, err
+		return err
 	}
 	if err := x.intake.Acquire(ctx); err != nil {
-		return d, x.receiveError(ctx, err)
+		return x.receiveError(ctx, err)
 	}
 	hasTurn := true
 	defer func() {
@@ -111,8 +111,7 @@ func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
 		}
 	}()
 	for x.life.ended.Err() == nil {
-		d, ok := x.ledger.Next()
-		if !ok {
+		if !x.ledger.Next(d) {
 			cm, event, err := x.intake.Take(ctx)
 			switch {
 			case errors.Is(err, intake.ErrUndecryptable):
@@ -124,11 +123,11 @@ func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
 				}
 				hasTurn = false
 				x.intake.Release()
-				return d, x.receiveError(ctx, err)
+				return x.receiveError(ctx, err)
 			case event == intake.Lent:
 				hasTurn = false
 				if err := x.intake.Acquire(ctx); err != nil {
-					return d, x.receiveError(ctx, err)
+					return x.receiveError(ctx, err)
 				}
 				hasTurn = true
 				continue
@@ -138,23 +137,23 @@ func (x *Driver) next(ctx context.Context) (d ledger.Delivery, err error) {
 			case event == intake.Woken:
 				continue
 			}
-			if d, ok = x.arrive(cm); !ok {
+			if !x.arrive(cm, d) {
 				continue
 			}
 		}
 		if x.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
-			x.ledger.Nack(d, x.nackDelay(d.Count), nil, ledger.Failed)
+			x.ledger.Nack(*d, x.nackDelay(d.Count), nil, ledger.Failed)
 			continue
 		}
 		if x.publisher.givesUp(d) {
-			x.giveUp(d, ledger.GivenUp, nil)
+			x.giveUp(*d, ledger.GivenUp, nil)
 			continue
 		}
-		return d, nil
+		return nil
 	}
 	hasTurn = false
 	x.intake.Release()
-	return d, x.receiveError(ctx, intake.ErrClosed)
+	return x.receiveError(ctx, intake.ErrClosed)
 }
 
 // receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would
@@ -191,9 +190,10 @@ func (x *Driver) idle() {
 const nearLimit = 45_000
 
 // arrive enters a message into the ledger and reports whether it goes to the application now.
-func (x *Driver) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
+func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	if !isTracked(cm.Message) {
-		return ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}, true
+		*d = ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}
+		return true
 	}
 	if x.raw.Load() == nil {
 		x.raw.Store(reflect.TypeOf(cm.Message))
@@ -202,13 +202,16 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage) (ledger.Delivery, bool) {
 	if x.publisher.isRetry(cm.Message) {
 		retry = retryOf(cm.Message, time.Now())
 	}
-	d, verdict := x.ledger.Arrive(cm, retry)
+	verdict := x.ledger.Arrive(cm, retry, d)
 	if verdict == ledger.Swallow {
 		x.tally.swallowed.Add(1)
-		x.start(&x.swallows, func(context.Context) { x.ackAgain("a settled message again", d.Consumer, d.Ref, d.ID) })
+		settled := *d
+		x.start(&x.swallows, func(context.Context) {
+			x.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID)
+		})
 	}
 	x.arrived(cm, verdict)
-	return d, verdict == ledger.Deliver
+	return verdict == ledger.Deliver
 }
 
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.

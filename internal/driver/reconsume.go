@@ -66,7 +66,8 @@ func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic boo
 	if x.life.ended.Err() != nil {
 		return false, ErrClosed
 	}
-	s, standing, err := x.ledger.Settle(ctx, x.life.ended, n)
+	var s ledger.Settling
+	standing, err := x.ledger.Settle(ctx, x.life.ended, n, &s)
 	switch {
 	case err != nil:
 		return false, err

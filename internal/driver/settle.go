@@ -60,8 +60,7 @@ func (x *Driver) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 		defer func() { x.acked(began, n, msg, &s, err) }()
 	}
 	defer x.calls.Leave()
-	var standing ledger.Standing
-	s, standing, _ = x.ledger.Settle(context.Background(), x.life.ended, n)
+	standing, _ := x.ledger.Settle(context.Background(), x.life.ended, n, &s)
 	switch standing {
 	case ledger.Busy:
 		return ErrClosed
@@ -84,7 +83,9 @@ var errPanicked = errors.New("panicked")
 // finishSettling ends what Ledger.Settle began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
 // a copy will come, and be swallowed.
 func (x *Driver) finishSettling(s *ledger.Settling, err error) {
-	if again := x.ledger.Settled(*s, err); again != nil {
+	if err != nil {
+		x.ledger.NotSettled(s)
+	} else if again := x.ledger.Settled(s); again != nil {
 		x.ackAgain("a newer delivery", s.Consumer, s.Ref, again)
 	}
 }
@@ -131,7 +132,8 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		}
 	}()
 	for _, id := range ids {
-		switch s, standing := x.ledger.TrySettle(ledger.Name{ID: id}); standing {
+		var s ledger.Settling
+		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
 		case ledger.Unsettled:
 			list(s.Consumer).add(id, s)
 		case ledger.Unknown:

@@ -36,26 +36,28 @@ type Retry struct {
 	Wait  time.Duration // how long it is to be held back still
 }
 
-// Arrive takes a message that the inner consumer delivered.
-func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v Verdict) {
+// Arrive takes a message that the inner consumer delivered. It fills d if that is to be delivered or swallowed.
+func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v Verdict) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return d, Skip
+		return Skip
 	}
 	t, id := &l.table, cm.ID()
 	s := t.stream(cm.Topic(), cm.Consumer)
 	if s.log.taken++; s.inactive { // it was prefetched before
 		l.stats.Dropped++
 		s.missed = id
-		return d, Drop
+		return Drop
 	}
 	ref, e := t.add(id, s)
-	t.follow(s, ref.slot())
 	if t.o.Rewinds {
 		s.run.arrive(entryOf(id), ref.index())
 	}
-	if e.isBatch() {
+	if !e.isBatch() {
+		t.follow(s, none)
+	} else {
+		t.follow(s, ref.slot())
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {
@@ -65,31 +67,33 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry) (d Delivery, v V
 	r, unasked := e.at(ref.index()), false
 	switch r.state {
 	case unseen:
-		v = l.first(ref, e, cm, retry)
+		v = l.first(ref, e, cm.Message, id, retry)
 	case acked:
 		l.repeated(e)
 		t.acking[ref.slot()]++
-		return Delivery{Consumer: cm.Consumer, Ref: ref, ID: l.toAck(e, id, e.batch.acked)}, Swallow
+		d.Consumer, d.Ref, d.ID = cm.Consumer, ref, l.toAck(e, id, e.batch.acked)
+		return Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)
 	}
-	if v != Deliver {
-		return d, v
+	if v == Deliver {
+		d.Consumer, d.Message, d.ID, d.Ref = cm.Consumer, cm.Message, id, ref
+		d.Count, d.Hand, d.Unasked = r.count, r.hand, unasked
 	}
-	return Delivery{cm.Consumer, cm.Message, ref, r.count, r.hand, unasked, id}, Deliver
+	return v
 }
 
 // first enters a message that was not seen before.
-func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry) Verdict {
-	count := cm.RedeliveryCount()
+func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageID, retry Retry) Verdict {
+	count := msg.RedeliveryCount()
 	if b := e.batch; e.isBatch() {
 		if b.seen == 0 {
 			b.base = count
 		}
 		count = min(b.base, count)
 	}
-	r := l.table.enter(ref, e, cm.ID(), count+min(retry.Count, ^count))
+	r := l.table.enter(ref, e, id, count+min(retry.Count, ^count))
 	if retry.Wait <= 0 {
 		if l.o.Timed {
 			l.handed(l.table.timing(ref, e))
@@ -100,7 +104,7 @@ func (l *Ledger) first(ref Ref, e *entry, cm pulsar.ConsumerMessage, retry Retry
 	r.flags |= postponed
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
 	l.waitsFor(ref, e, retry.Wait, NoCause)
-	return l.held(l.table.keep(ref, e, cm.Message, false))
+	return l.held(l.table.keep(ref, e, msg, false))
 }
 
 // copy takes another delivery of a message that is not settled.
@@ -152,10 +156,10 @@ func (l *Ledger) held(kept bool) Verdict {
 	return Drop
 }
 
-// Next returns the next message that is due and here; the application has it from now on.
-func (l *Ledger) Next() (d Delivery, ok bool) {
+// Next fills d with the next message that is due and here; the application has it from now on.
+func (l *Ledger) Next(d *Delivery) (ok bool) {
 	if !l.hasNext.Load() {
-		return d, false
+		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -177,9 +181,10 @@ func (l *Ledger) Next() (d Delivery, ok bool) {
 			t.newer[ref] = newest
 		}
 		l.hasNext.Store(len(t.ready) > 0)
-		return Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, r.id}, true
+		*d = Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, r.id}
+		return true
 	}
 	t.ready = nil
 	l.hasNext.Store(false)
-	return d, false
+	return false
 }

@@ -106,6 +106,16 @@ func (e *entry) at(index int32) *record {
 	return &e.record
 }
 
+// seen returns the message of an index, or nil if none was seen.
+func (e *entry) seen(index int32) *record {
+	if index < e.size() {
+		if r := e.at(index); r.state != unseen {
+			return r
+		}
+	}
+	return nil
+}
+
 func (e *entry) isSettled() bool {
 	if e.isBatch() {
 		return e.batch.acked == e.batch.seen

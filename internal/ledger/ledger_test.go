@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -61,15 +60,18 @@ func id(entry int64) pulsar.MessageID { return pulsar.NewMessageID(1, entry, 0, 
 
 // arrive has an entry delivered.
 func (x *x) arrive(entry int64) (ledger.Delivery, ledger.Verdict) {
-	return x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(entry), payload: make([]byte, 100)}}, ledger.Retry{})
+	var d ledger.Delivery
+	v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(entry), payload: make([]byte, 100)}}, ledger.Retry{}, &d)
+	return d, v
 }
 
 func (x *x) ack(entry int64) {
 	x.Helper()
-	s, standing, err := x.Settle(context.Background(), context.Background(), ledger.Name{ID: id(entry)})
+	var s ledger.Settling
+	standing, err := x.Settle(context.Background(), context.Background(), ledger.Name{ID: id(entry)}, &s)
 	require.NoError(x, err)
 	require.Equal(x, ledger.Unsettled, standing)
-	require.Nil(x, x.Settled(s, nil))
+	require.Nil(x, x.Settled(&s))
 }
 
 func (x *x) verdict(want ledger.Verdict, entry int64) {
@@ -189,7 +191,8 @@ func TestHoldLimit(t *testing.T) {
 		require.Equal(t, 2, x.Stats().Waiting)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
-		d, ok := x.Next()
+		var d ledger.Delivery
+		ok := x.Next(&d)
 		require.True(t, ok)
 		require.Equal(t, id(1), d.Message.ID())
 		require.Equal(t, []pulsar.MessageID{id(2)}, x.asked)
@@ -204,12 +207,11 @@ func TestALateNack(t *testing.T) {
 		require.True(t, x.Nack(first, 0, first.Message, ledger.Failed))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		second, ok := x.Next()
-		require.True(t, ok)
+		var second ledger.Delivery
+		require.True(t, x.Next(&second))
 		require.EqualValues(t, 1, second.Count)
 		require.False(t, x.Nack(first, 0, first.Message, ledger.Failed))
-		_, ok = x.Next()
-		require.False(t, ok)
+		require.False(t, x.Next(&ledger.Delivery{}))
 		require.True(t, x.Nack(second, 0, second.Message, ledger.Failed))
 	})
 }
@@ -228,11 +230,13 @@ func BenchmarkLedger(b *testing.B) {
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
 		cm.Message = &message{id: ids[n%len(ids)]}
-		if _, v := l.Arrive(cm, ledger.Retry{}); v != ledger.Deliver {
+		var d ledger.Delivery
+		if v := l.Arrive(cm, ledger.Retry{}, &d); v != ledger.Deliver {
 			b.Fatal(v)
 		}
-		s, _, _ := l.Settle(ctx, ctx, ledger.Name{ID: ids[n%len(ids)]})
-		l.Settled(s, nil)
+		var s ledger.Settling
+		_, _ = l.Settle(ctx, ctx, ledger.Name{ID: ids[n%len(ids)]}, &s)
+		l.Settled(&s)
 	}
 }
 
@@ -241,7 +245,8 @@ func BenchmarkLedger(b *testing.B) {
 func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 	for name, again := range map[string]func(*x, pulsar.MessageID) uint32{
 		"comes again": func(x *x, id pulsar.MessageID) uint32 {
-			d, v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id, count: 7}}, ledger.Retry{})
+			var d ledger.Delivery
+			v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id, count: 7}}, ledger.Retry{}, &d)
 			require.Equal(x, ledger.Deliver, v)
 			return d.Count
 		},
@@ -256,10 +261,11 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 			run(t, shared, func(x *x) {
 				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
 				for _, id := range []pulsar.MessageID{first, second} {
-					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{})
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{}, &ledger.Delivery{})
 				}
-				s, _, _ := x.Settle(context.Background(), context.Background(), ledger.Name{ID: first})
-				require.Nil(t, x.Settled(s, nil))
+				var s ledger.Settling
+				_, _ = x.Settle(context.Background(), context.Background(), ledger.Name{ID: first}, &s)
+				require.Nil(t, x.Settled(&s))
 				d, _, _ := x.Find(ledger.Name{ID: second})
 				x.Nack(d, time.Second, nil, ledger.Failed)
 				for range 4 {
@@ -301,17 +307,22 @@ func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, nil, func(x *x) {
 				for i := range int32(3) {
-					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: c.id(i)}}, ledger.Retry{})
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: c.id(i)}}, ledger.Retry{}, &ledger.Delivery{})
 				}
 				for _, step := range []struct {
-					index int32
-					err   error
-					again pulsar.MessageID
+					index   int32
+					refused bool
+					again   pulsar.MessageID
 				}{
-					{0, nil, nil}, {1, errors.New("refused"), nil}, {2, nil, nil}, {1, nil, c.want},
+					{0, false, nil}, {1, true, nil}, {2, false, nil}, {1, false, c.want},
 				} {
-					s, _ := x.TrySettle(ledger.Name{ID: c.id(step.index)})
-					require.Equal(t, step.again, x.Settled(s, step.err))
+					var s ledger.Settling
+					x.TrySettle(ledger.Name{ID: c.id(step.index)}, &s)
+					if step.refused {
+						x.NotSettled(&s)
+					} else {
+						require.Equal(t, step.again, x.Settled(&s))
+					}
 				}
 			})
 		})

@@ -81,7 +81,7 @@ func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		l.mu.Unlock()
 		return s, false, false
 	}
-	s = l.settlingOf(ref, e, r)
+	l.describe(ref, e, r, &s)
 	l.waitsFor(ref, e, delay, Nacked)
 	if r.flags.has(timed) {
 		l.timeouts.Untrack(uint64(ref))

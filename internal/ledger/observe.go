@@ -131,7 +131,8 @@ func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
 	if l.o.Calls.TimedOut == nil {
 		return
 	}
-	l.reports = append(l.reports, l.settlingOf(ref, e, r))
+	l.reports = append(l.reports, Settling{})
+	l.describe(ref, e, r, &l.reports[len(l.reports)-1])
 	l.waitsFor(ref, e, 0, TimedOut)
 }
 

@@ -35,18 +35,19 @@ const (
 	Settled
 )
 
-// Settle begins to settle a message that is Unsettled: Settled must follow. It is final unless Settled is told of an error:
-// meanwhile the message is not handed out. While another call settles it, Settle waits until that is over or a context done.
-func (l *Ledger) Settle(ctx, closed context.Context, n Name) (s Settling, standing Standing, err error) {
+// Settle begins to settle a message that is Unsettled, of which it fills s: Settled must follow. It is final unless Settled is told
+// of an error: meanwhile the message is not handed out. While another call settles it, Settle waits until that is over or a context
+// done.
+func (l *Ledger) Settle(ctx, closed context.Context, n Name, s *Settling) (Standing, error) {
 	for waited := false; ; waited = true {
 		l.mu.Lock()
-		s, standing := l.settle(n)
+		standing := l.settle(n, s)
 		if standing != Busy {
 			l.mu.Unlock()
 			if waited && standing == Unknown {
 				standing = Settled // by the other, so that the Ledger let go of it
 			}
-			return s, standing, nil
+			return standing, nil
 		}
 		over := l.settling[s.Ref]
 		if over == nil {
@@ -57,107 +58,119 @@ func (l *Ledger) Settle(ctx, closed context.Context, n Name) (s Settling, standi
 		select {
 		case <-over:
 		case <-ctx.Done():
-			return s, Busy, ctx.Err()
+			return Busy, ctx.Err()
 		case <-closed.Done():
-			return s, Busy, nil
+			return Busy, nil
 		}
 	}
 }
 
 // TrySettle is Settle without waiting: a message may be Busy.
-func (l *Ledger) TrySettle(n Name) (Settling, Standing) {
+func (l *Ledger) TrySettle(n Name, s *Settling) Standing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settle(n)
+	return l.settle(n, s)
 }
 
 // SettleWaiting begins to settle a message that waits here since hand-over d; ok is false for any other.
-func (l *Ledger) SettleWaiting(d Delivery) (s Settling, msg pulsar.Message, ok bool) {
+func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (msg pulsar.Message, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, r := l.table.at(d.Ref)
+	e, r := l.table.at(d.Ref)
 	msg = l.table.shelf.messages[d.Ref].msg
 	if r == nil || r.state != waiting || r.hand != d.Hand || msg == nil || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
-		return s, nil, false
+		return nil, false
 	}
-	return l.begin(d.Ref, r), msg, true
+	l.begin(d.Ref, e, r, s)
+	return msg, true
 }
 
-func (l *Ledger) settle(n Name) (Settling, Standing) {
-	ref, _, r := l.find(n)
+func (l *Ledger) settle(n Name, s *Settling) Standing {
+	ref, e, r := l.find(n)
 	switch {
 	case r == nil:
-		return Settling{}, Unknown
+		return Unknown
 	case r.state == settling:
-		return Settling{Ref: ref}, Busy
+		s.Ref = ref
+		return Busy
 	case r.state == acked:
-		return Settling{}, Settled
+		return Settled
 	}
-	return l.begin(ref, r), Unsettled
+	l.begin(ref, e, r, s)
+	return Unsettled
 }
 
 // begin notes that a message is being settled. The caller holds mu.
-func (l *Ledger) begin(ref Ref, r *record) Settling {
+func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
 	r.before = r.state
 	l.table.move(ref, r, settling)
-	item := l.table.entries.At(ref.slot())
-	s := l.settlingOf(ref, &item.Value, r)
-	s.entry, s.epoch = item.Key, l.epoch
-	return s
+	l.describe(ref, e, r, s)
+	s.entry, s.epoch = entryOf(s.ID), l.epoch
 }
 
-// settlingOf is what there is to say of a message. The caller holds mu.
-func (l *Ledger) settlingOf(ref Ref, e *entry, r *record) Settling {
-	return Settling{
-		Ref:      ref,
-		Consumer: e.stream().consumer,
-		ID:       l.table.newest(ref, r),
-		Count:    r.count,
-		Attempts: attempts(r),
-		Topic:    e.stream().topic,
-		Since:    l.since(ref, e),
-	}
+// describe says what there is to say of a message. The caller holds mu.
+func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
+	s.Ref = ref
+	s.Consumer = e.stream().consumer
+	s.ID = l.table.newest(ref, r)
+	s.Count, s.Attempts = r.count, attempts(r)
+	s.Topic = e.stream().topic
+	s.Since = l.since(ref, e)
 }
 
-// Settled ends what Settle began; after an error the message is where it was before. It returns an id if that is to be
-// acknowledged as well: of a delivery that came meanwhile, or of the whole entry. AckedAgain must follow then.
-func (l *Ledger) Settled(s Settling, err error) (again pulsar.MessageID) {
-	var a ask
+// Settled ends what Settle began, if the message was acknowledged. It returns an id if that is to be acknowledged as well: of a
+// delivery that came meanwhile, or of the whole entry. AckedAgain must follow then.
+func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 	l.mu.Lock()
-	defer func() {
-		l.unlock()
-		l.send(a)
-		if l.hasNext.Load() {
-			l.o.Calls.Wake()
-		}
-	}()
-	if s.epoch != l.epoch {
+	defer l.mu.Unlock()
+	t, ref := &l.table, s.Ref
+	e, r := l.ends(s)
+	switch {
+	case r == nil:
+		return nil
+	case s.Undecided:
+		l.untrack(ref, r)
+		t.forget(ref, e, r)
 		return nil
 	}
-	t := &l.table
-	e, r := t.at(s.Ref)
-	if r == nil || r.state != settling || t.entries.At(s.Ref.slot()).Key != s.entry {
-		return nil // a cumulative acknowledgement settled it meanwhile, and its place may be another's
+	if id := l.toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
+		again = id
+		t.acking[ref.slot()]++
+	}
+	l.settled(ref, e, r)
+	return again
+}
+
+// NotSettled ends what Settle began, if the message could not be acknowledged: it is where it was before.
+func (l *Ledger) NotSettled(s *Settling) {
+	var a ask
+	l.mu.Lock()
+	if e, r := l.ends(s); r != nil {
+		a = l.unsettle(s.Ref, e, r)
+	}
+	l.unlock()
+	l.send(a)
+	if l.hasNext.Load() {
+		l.o.Calls.Wake()
+	}
+}
+
+// ends returns the message that is being settled, or nil if a cumulative acknowledgement settled it meanwhile, so that its place may
+// be another's, or if all was forgotten. The caller holds mu.
+func (l *Ledger) ends(s *Settling) (*entry, *record) {
+	item := l.table.entries.At(s.Ref.slot())
+	if s.epoch != l.epoch || item == nil || item.Key != s.entry {
+		return nil, nil
+	}
+	e, r := &item.Value, item.Value.seen(s.Ref.index())
+	if r == nil || r.state != settling {
+		return nil, nil
 	}
 	if over := l.settling[s.Ref]; over != nil {
 		close(over)
 		delete(l.settling, s.Ref)
 	}
-	switch {
-	case err != nil:
-		a = l.unsettle(s.Ref, e, r)
-		return nil
-	case s.Undecided:
-		l.untrack(s.Ref, r)
-		t.forget(s.Ref, e, r)
-		return nil
-	}
-	if id := l.toAck(e, t.newest(s.Ref, r), e.batch.acked+1); id != s.ID {
-		again = id
-		t.acking[s.Ref.slot()]++
-	}
-	l.settled(s.Ref, e, r)
-	return again
+	return e, r
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
@@ -272,7 +285,8 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 						delete(l.settling, ref)
 					}
 					if l.o.Observed {
-						settled = append(settled, l.settlingOf(ref, e, r))
+						settled = append(settled, Settling{})
+						l.describe(ref, e, r, &settled[len(settled)-1])
 					}
 					l.settled(ref, e, r)
 				}

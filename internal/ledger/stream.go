@@ -10,10 +10,11 @@ import (
 type stream struct {
 	topic     string
 	consumer  pulsar.Consumer
-	current   uint32 // the entry whose messages are arriving, or none
-	single    batch  // what entries have that are no batch
-	ledger    int64  // of its last new entry
-	unsettled int    // messages
+	current   uint32  // the batch whose messages are arriving, or none
+	single    batch   // what entries have that are no batch
+	ledger    int64   // of its last new entry
+	newest    entryID // no later one was added
+	unsettled int     // messages
 	list      list
 	log       log
 	run       run
@@ -48,7 +49,7 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 	s := t.latest
 	if s == nil || s.topic != topic {
 		if s = t.streams[topic]; s == nil {
-			s = &stream{topic: topic, current: none, ledger: -1, list: list{head: none, tail: none}}
+			s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none}}
 			s.single.stream = s
 			t.streams[topic] = s
 			if t.lost {
@@ -68,18 +69,12 @@ func (s *stream) leave(slot uint32) {
 	}
 }
 
-// follow notes which entry's messages are arriving now. Batch-index acks may have filtered the tail of the last one out.
+// follow notes which batch's messages are arriving now. Batch-index acks may have filtered the tail of the last one out.
 func (t *table) follow(s *stream, slot uint32) {
-	if s.current == slot {
-		return
+	last := s.current
+	if s.current = slot; last != slot && last != none {
+		t.settleEntry(last, &t.entries.At(last).Value)
 	}
-	last := t.entries.At(s.current)
-	if last != nil && last.Value.isBatch() {
-		previous := s.current
-		s.current = slot
-		t.settleEntry(previous, &last.Value)
-	}
-	s.current = slot
 }
 
 // arrive notes a delivery. Deliveries come in order, so one that is not after the last begins another run.

@@ -69,20 +69,15 @@ func (t *table) find(n Name) (Ref, *entry, *record) {
 		default:
 			continue
 		}
-		e, r := t.at(ref)
-		return ref, e, r
+		return ref, e, e.seen(index)
 	}
 	return 0, nil, nil
 }
 
 // at returns the message of ref, or nil if there is none any more.
 func (t *table) at(ref Ref) (*entry, *record) {
-	item := t.entries.At(ref.slot())
-	if item == nil || ref.index() >= item.Value.size() {
-		return nil, nil
-	}
-	if r := item.Value.at(ref.index()); r.state != unseen {
-		return &item.Value, r
+	if item := t.entries.At(ref.slot()); item != nil {
+		return &item.Value, item.Value.seen(ref.index())
 	}
 	return nil, nil
 }
@@ -90,13 +85,19 @@ func (t *table) at(ref Ref) (*entry, *record) {
 // add returns the entry of an id, which has room for its batch.
 func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	key, index := entryOf(id), indexOf(id)
-	slot, ok := t.entryAt(key, s)
+	slot, ok := uint32(0), false
+	if isNew := s.newest.before(key); isNew {
+		s.newest = key
+	} else {
+		slot, ok = t.entryAt(key, s)
+	}
 	if !ok {
 		if s.ledger != key.ledger {
 			t.share(s, key.ledger)
 		}
 		slot = t.entries.Add(key)
-		t.entries.At(slot).Value = entry{batch: &s.single, prev: none, next: none}
+		e := &t.entries.At(slot).Value
+		e.batch, e.prev, e.next = &s.single, none, none
 	}
 	e := &t.entries.At(slot).Value
 	e.grow(index, id.BatchSize())
@@ -138,7 +139,7 @@ func (t *table) enter(ref Ref, e *entry, id pulsar.MessageID, count uint32) *rec
 		delete(t.asked, ref.slot()) // of a message that was given up waiting for
 	}
 	r := e.at(ref.index())
-	*r = record{count: count, flags: r.flags & ofEntry}
+	r.count, r.flags = count, r.flags&ofEntry
 	t.hand(ref, r, id)
 	return r
 }
