@@ -75,8 +75,11 @@ func (s state) String() string {
 		s.backlog, s.unacked, s.out, s.permits, s.consumers)
 }
 
-// isStuck reports whether the broker could send something and does not. It happens to every client now and then.
-func (s state) isStuck() bool { return s.backlog > 0 && s.unacked <= 0 && s.permits > 0 }
+// isStuck reports whether the broker could send something and does not, or has no consumer left although the client believes it
+// has one. It happens to every client now and then.
+func (s state) isStuck() bool {
+	return s.backlog > 0 && s.unacked <= 0 && (s.permits > 0 || s.consumers == 0)
+}
 
 // state asks for it; ok is false if there is no subscription to ask about.
 func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
