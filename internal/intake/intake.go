@@ -75,6 +75,7 @@ func (x *Intake) Acquire(ctx context.Context) error {
 	}
 	select {
 	case <-given:
+		x.turn.done(given)
 		return nil
 	case <-ctx.Done():
 		x.turn.giveUp(given)
@@ -99,6 +100,7 @@ func (x *Intake) Borrow() error {
 	signal(x.lend)
 	select {
 	case <-given:
+		x.turn.done(given)
 		return nil
 	case <-x.ended:
 		x.turn.giveUp(given)

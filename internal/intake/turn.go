@@ -11,10 +11,11 @@ type turn struct {
 	mu      sync.Mutex
 	taken   bool
 	waiting []chan struct{}
+	spare   []chan struct{} // of those who have waited
 }
 
-// take takes the turn and returns nil, or returns a channel that is closed when the turn is the caller's: after those of all who
-// wait or, for one that goes first, before them.
+// take takes the turn and returns nil, or returns a channel that has one when the turn is the caller's: after those of all who
+// wait or, for one that goes first, before them. done or giveUp must follow then.
 func (t *turn) take(first bool) (given chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -22,7 +23,11 @@ func (t *turn) take(first bool) (given chan struct{}) {
 		t.taken = true
 		return nil
 	}
-	given = make(chan struct{})
+	if n := len(t.spare); n > 0 {
+		given, t.spare = t.spare[n-1], t.spare[:n-1]
+	} else {
+		given = make(chan struct{}, 1)
+	}
 	at := len(t.waiting)
 	if first {
 		at = 0
@@ -31,15 +36,24 @@ func (t *turn) take(first bool) (given chan struct{}) {
 	return given
 }
 
-// giveUp waits no longer.
+// done waits no longer, since the turn is the caller's.
+func (t *turn) done(given chan struct{}) {
+	t.mu.Lock()
+	t.spare = append(t.spare, given)
+	t.mu.Unlock()
+}
+
+// giveUp waits no longer, and does not take the turn.
 func (t *turn) giveUp(given chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if i := slices.Index(t.waiting, given); i >= 0 {
 		t.waiting = slices.Delete(t.waiting, i, i+1)
-		return
+	} else { // it is the caller's by now
+		<-given
+		t.pass()
 	}
-	t.pass() // it is the caller's by now
+	t.spare = append(t.spare, given)
 }
 
 func (t *turn) release() {
@@ -54,6 +68,6 @@ func (t *turn) pass() {
 		t.taken = false
 		return
 	}
-	close(t.waiting[0])
+	t.waiting[0] <- struct{}{}
 	t.waiting = slices.Delete(t.waiting, 0, 1)
 }
