@@ -22,6 +22,7 @@ type Map[K comparable, V any] struct {
 	lowest  int      // in open: all before it is 0
 	spare   page[K, V]
 	buckets []uint32 // the slots their chains begin with
+	mask    uint32   // of a hash
 	len     int
 }
 
@@ -62,6 +63,7 @@ func New[K comparable, V any](hash func(K) uint32) *Map[K, V] {
 	for range minBuckets {
 		m.buckets = append(m.buckets, none)
 	}
+	m.mask = minBuckets - 1
 	return m
 }
 
@@ -140,10 +142,10 @@ func (m *Map[K, V]) find(slot uint32, key K) uint32 {
 
 func (m *Map[K, V]) bucket(key K) uint32 {
 	n := uint32(len(m.buckets))
-	mask := uint32(1)<<bits.Len32(n-1) - 1
-	b := m.hash(key) & mask
+	h := m.hash(key)
+	b := h & m.mask
 	if b >= n {
-		b &= mask >> 1
+		b = h & (m.mask >> 1)
 	}
 	return b
 }
@@ -155,6 +157,7 @@ func sibling(n int) int { return (n - 1) &^ (1 << (bits.Len(uint(n-1)) - 1)) }
 func (m *Map[K, V]) split() {
 	last := uint32(len(m.buckets))
 	m.buckets = append(m.buckets, none)
+	m.mask |= last
 	link := &m.buckets[sibling(len(m.buckets))]
 	for *link != none {
 		slot := *link
@@ -176,6 +179,7 @@ func (m *Map[K, V]) merge() {
 		link = &m.item(*link).next
 	}
 	*link = m.buckets[last]
+	m.mask = uint32(1)<<bits.Len(uint(last-1)) - 1
 	if m.buckets = m.buckets[:last]; cap(m.buckets) > 1024 && cap(m.buckets) > 4*last {
 		m.buckets = slices.Clone(m.buckets)
 	}
