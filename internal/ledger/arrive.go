@@ -58,6 +58,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		t.follow(s, none)
 	} else {
 		t.follow(s, ref.slot())
+		s.notPartly(ref.slot(), e)
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {

@@ -1,5 +1,7 @@
 package ledger
 
+import "slices"
+
 // log remembers the settled entries of a stream for as long as copies of them may come: in the inner consumer's queue, in the
 // broker's answer to a request, after a reconnect that lost the acknowledgement. Deliveries tell when that is over; no clock
 // does, since an application may need an hour for a queue.
@@ -46,6 +48,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 	case e.flags.has(logged):
 		s.log.strike(slot)
 	}
+	s.notPartly(slot, e)
 	e.flags |= logged
 	s.log.push(settledEntry{slot, s.log.settled})
 	t.prune(s)
@@ -84,8 +87,34 @@ func (t *table) pop(s *stream) {
 		return
 	}
 	e := &t.entries.At(slot).Value
-	if e.flags &^= logged; e.isSettled() && t.acking[slot] == 0 {
+	e.flags &^= logged
+	switch {
+	case !e.isSettled() || t.acking[slot] > 0:
+	case t.isPart(e) && !s.gone:
+		e.batch.partly = true
+		if s.partly = append(s.partly, slot); len(s.partly) > maxPartly {
+			t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
+		}
+	default:
 		t.release(slot, e)
+	}
+}
+
+// maxPartly is how many batches of a stream are remembered in part. There is one for each connection that was lost, and for each
+// batch whose rest another consumer had.
+const maxPartly = 16
+
+// isPart reports whether the broker waits for more of a batch to be acknowledged. What was acknowledged here has not reached it then,
+// so the batch comes again, if no other consumer acknowledges it: until the next connection at the latest.
+func (t *table) isPart(e *entry) bool {
+	return e.isBatch() && !t.o.IndexAcks && e.batch.acked < e.batch.total
+}
+
+// notPartly notes that a batch that is remembered in part comes again, or is let go of.
+func (s *stream) notPartly(slot uint32, e *entry) {
+	if e.isBatch() && e.batch.partly {
+		e.batch.partly = false
+		s.partly = slices.DeleteFunc(s.partly, func(other uint32) bool { return other == slot })
 	}
 }
 
@@ -120,6 +149,9 @@ func (t *table) repeats(s *stream) {
 // acknowledged of late.
 func (t *table) disconnected(s *stream) {
 	l := &s.log
+	for len(s.partly) > 0 { // an operator may have moved the cursor back
+		t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
+	}
 	t.comesAgain(s)
 	l.lost, l.safe = true, l.sure
 	s.run = run{last: s.run.last, index: s.run.index}

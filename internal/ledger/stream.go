@@ -16,6 +16,7 @@ type stream struct {
 	newest    entryID // no later one was added
 	unsettled int     // messages
 	list      list
+	partly    []uint32 // settled batches of which the broker waits for more
 	log       log
 	run       run
 	marking   bool             // it is in Ledger.marker
@@ -136,10 +137,14 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 		}
 		slot = next
 	}
+	s.gone = true
 	for s.log.n > 0 {
 		t.pop(s)
 	}
-	s.gone, s.consumer = true, nil // whoever has the stream still must not keep its consumer
+	for len(s.partly) > 0 {
+		t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
+	}
+	s.consumer = nil // whoever has the stream still must not keep its consumer
 	if t.latest == s {
 		t.latest = nil
 	}

@@ -228,6 +228,7 @@ func (t *table) release(slot uint32, e *entry) {
 	switch {
 	case e.isBatch():
 		t.states[acked] -= int(e.batch.acked)
+		s.notPartly(slot, e)
 	case e.state == acked:
 		t.states[acked]--
 	}

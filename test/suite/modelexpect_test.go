@@ -163,7 +163,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.either || m.stand == modelSettled && o.givenUp && (c.entry.batch || c.sent.Before(m.settled)) {
+	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || c.entry.batch && m.copy.epoch < c.epoch) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
