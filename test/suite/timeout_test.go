@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -210,102 +208,4 @@ func TestAPolicyThatPanics(t *testing.T) {
 		require.EqualValues(t, 1, c.Stats().Failed)
 		require.Contains(t, log.String(), "panic at redelivery count 1: boom")
 	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
-}
-
-func TestNeverAcknowledged(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(3)
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(time.Second))
-	b.send(topic, 9, false)
-	due := map[string]time.Time{}
-	for n := range uint32(4) {
-		for range 9 {
-			msg := receive(t, c)
-			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
-			require.Equal(t, n, c.RedeliveryCount(msg))
-			// The clock started before Receive returned, and a busy machine may have run something else since.
-			due[string(msg.Payload())] = time.Now().Add(time.Second - ms(100))
-		}
-	}
-}
-
-func TestPIP130Scaled(t *testing.T) { // its table divided by 50
-	t.Parallel()
-	const n = 40
-	b := newBroker(t)
-	topic := b.topic(0)
-	policy := backoff.Exponential{Min: ms(20), Max: ms(1200), Multiplier: 2}
-	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(ms(200)),
-		redelivery.WithAckTimeoutRedeliveryBackoff(policy))
-	b.send(topic, n, false)
-	due := map[string]time.Time{}
-	var late []time.Duration
-	for range n * 9 {
-		msg := receive(t, c)
-		now, count := time.Now(), c.RedeliveryCount(msg)
-		if at, ok := due[string(msg.Payload())]; ok {
-			require.False(t, now.Before(at), "early by %v", at.Sub(now))
-			late = append(late, now.Sub(at))
-		}
-		if count == 8 {
-			require.NoError(t, c.Ack(msg))
-		}
-		due[string(msg.Payload())] = time.Now().Add(ms(200) + policy.Next(count))
-		if count < 8 {
-			require.NoError(t, c.InProgress(msg))
-		}
-	}
-	b.settles(topic, 0)
-	slices.Sort(late)
-	t.Logf("%d redeliveries, late by p50 %v, p99 %v, max %v", len(late), late[len(late)/2], late[len(late)*99/100], late[len(late)-1])
-}
-
-// The broker lets a consumer have 50,000 messages unacknowledged.
-func TestFiftyThousandTimeOut(t *testing.T) {
-	b := newBroker(t)
-	n, others, timeout := 50_000, 2000, 20*time.Second
-	if b.inProcess != nil {
-		n, timeout = 5_000, 3*time.Second
-	}
-	held, busy := b.topic(0), b.topic(0)
-	opts := b.options("", pulsar.Shared)
-	opts.Topics = []string{held, busy}
-	var log syncBuffer
-	c := b.subscribe(opts, redelivery.WithAckTimeout(timeout), logTo(&log))
-	b.send(held, n, false)
-	taken := map[string]time.Time{}
-	for range n {
-		msg := receive(t, c)
-		taken[string(msg.Payload())] = time.Now()
-		require.NoError(t, c.InProgress(msg))
-	}
-	require.Len(t, taken, n)
-	go func() {
-		for range others / 100 {
-			b.send(busy, 100, false)
-			time.Sleep(ms(500))
-		}
-	}()
-	var stall time.Duration
-	for range n + others {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-		msg, err := c.Receive(ctx)
-		cancel()
-		require.NoError(t, err)
-		if strings.HasSuffix(msg.Topic(), held[len("persistent://"):]) {
-			at, ok := taken[string(msg.Payload())]
-			require.True(t, ok, "%s came twice", msg.Payload())
-			require.GreaterOrEqual(t, time.Since(at), timeout)
-			require.EqualValues(t, 1, c.RedeliveryCount(msg))
-			delete(taken, string(msg.Payload()))
-		}
-		begin := time.Now()
-		require.NoError(t, c.Ack(msg))
-		stall = max(stall, time.Since(begin))
-	}
-	require.Empty(t, taken)
-	b.settles(held, 0)
-	t.Logf("the longest ack took %v; %+v", stall, c.Stats())
-	require.Equal(t, n/50_000, strings.Count(log.String(), "close to the broker's limit"), log.String())
 }

@@ -1,0 +1,149 @@
+package ledger_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// The broker waits for the whole of a batch: what was acknowledged of one that was cut off by a lost connection comes again when
+// another consumer gives it back, however much later, and is not handed out.
+func TestABatchThatTwoConsumersHave(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds = false }, func(x *x) {
+		of := func(entry int64) pulsar.MessageID { return ofBatch{pulsar.NewMessageID(1, entry, 0, 0)} }
+		arrive := func(id pulsar.MessageID) (d ledger.Delivery, v ledger.Verdict) {
+			v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{}, &d)
+			return d, v
+		}
+		cutOff := func(entry int64) {
+			_, v := arrive(of(entry))
+			require.Equal(t, ledger.Deliver, v)
+			var s ledger.Settling
+			require.Equal(t, ledger.Unsettled, x.TrySettle(ledger.Name{ID: of(entry)}, &s))
+			require.Nil(t, x.Settled(&s))
+		}
+		pass := func() { // no copy of anything is on its way
+			time.Sleep(time.Minute)
+			x.Idle()
+			synctest.Wait()
+		}
+		cutOff(1)
+		x.verdict(ledger.Deliver, 2)
+		x.ack(2)
+		pass()
+		require.Equal(t, 1, x.Len())
+		for range 2 {
+			d, v := arrive(of(1))
+			require.Equal(t, ledger.Swallow, v)
+			x.AckedAgain(d.Ref, d.ID, nil)
+			x.verdict(ledger.Deliver, 2)
+			x.ack(2)
+			pass()
+		}
+		for entry := range int64(100) {
+			cutOff(10 + entry)
+		}
+		pass()
+		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
+		x.Disconnected(true)
+		x.Connected()
+		pass()
+		_, v := arrive(of(109))
+		require.Equal(t, ledger.Deliver, v, "an operator may have moved the cursor back")
+	})
+}
+
+// What was asked for in vain is another consumer's. When it comes here again the broker's count is the only one that is known, and it
+// is asked for again: that was not so of a message of a batch.
+func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
+	for name, again := range map[string]func(*x, pulsar.MessageID) uint32{
+		"comes again": func(x *x, id pulsar.MessageID) uint32 {
+			var d ledger.Delivery
+			v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id, count: 7}}, ledger.Retry{}, &d)
+			require.Equal(x, ledger.Deliver, v)
+			return d.Count
+		},
+		"is nacked by its id": func(x *x, id pulsar.MessageID) uint32 {
+			x.Adopt(ledger.Name{ID: id}, x.child, 7)
+			d, _, _ := x.Find(ledger.Name{ID: id})
+			return d.Count
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			shared := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, ledger.Keeps{} }
+			run(t, shared, func(x *x) {
+				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
+				for _, id := range []pulsar.MessageID{first, second} {
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{}, &ledger.Delivery{})
+				}
+				var s ledger.Settling
+				_, _ = x.Settle(context.Background(), context.Background(), ledger.Name{ID: first}, &s)
+				require.Nil(t, x.Settled(&s))
+				d, _, _ := x.Find(ledger.Name{ID: second})
+				x.Nack(d, time.Second, nil, ledger.Failed)
+				for range 4 {
+					time.Sleep(10 * time.Second)
+					x.Idle()
+				}
+				synctest.Wait()
+				require.Len(t, x.asked, 2)
+				_, _, known := x.Find(ledger.Name{ID: second})
+				require.False(t, known)
+
+				require.EqualValues(t, 7, again(x, second))
+				d, _, _ = x.Find(ledger.Name{ID: second})
+				x.Nack(d, time.Second, nil, ledger.Failed)
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				require.Len(t, x.asked, 3)
+			})
+		})
+	}
+}
+
+// ofBatch is an id of a batch of three.
+type ofBatch struct{ pulsar.MessageID }
+
+func (ofBatch) BatchSize() int32 { return 3 }
+
+// Upstream takes a message of a batch for acknowledged though the broker refused it, and does not send it again: the whole entry is
+// acknowledged then, when nothing of it is left. An id that does not say how many there are is not enough for that.
+func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
+	whole := pulsar.NewMessageID(1, 1, -1, 0)
+	for name, c := range map[string]struct {
+		id   func(index int32) pulsar.MessageID
+		want pulsar.MessageID
+	}{
+		"of three":        {func(index int32) pulsar.MessageID { return ofBatch{pulsar.NewMessageID(1, 1, index, 0)} }, whole},
+		"of unknown size": {func(index int32) pulsar.MessageID { return pulsar.NewMessageID(1, 1, index, 0) }, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(x *x) {
+				for i := range int32(3) {
+					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: c.id(i)}}, ledger.Retry{}, &ledger.Delivery{})
+				}
+				for _, step := range []struct {
+					index   int32
+					refused bool
+					again   pulsar.MessageID
+				}{
+					{0, false, nil}, {1, true, nil}, {2, false, nil}, {1, false, c.want},
+				} {
+					var s ledger.Settling
+					x.TrySettle(ledger.Name{ID: c.id(step.index)}, &s)
+					if step.refused {
+						x.NotSettled(&s)
+					} else {
+						require.Equal(t, step.again, x.Settled(&s))
+					}
+				}
+			})
+		})
+	}
+}

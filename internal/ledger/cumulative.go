@@ -1,0 +1,74 @@
+package ledger
+
+import "github.com/apache/pulsar-client-go/pulsar"
+
+// SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement by id that succeeded. It
+// returns an id if a newer delivery of that message is to be acknowledged as well, and what it settled where somebody observes.
+func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, settled []Settling) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for l.offer != nil {
+		l.withdraw()
+	}
+	s := l.streamOf(n)
+	if s == nil {
+		return nil, nil
+	}
+	if ref, _, r := l.table.find(n); r != nil {
+		if newest := l.table.newest(ref, r); newest != id {
+			again = newest
+		}
+	}
+	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
+	for slot := s.list.head; slot != none; {
+		item := t.entries.At(slot)
+		e, next := &item.Value, item.Value.next
+		if key := item.Key; !to.before(key) {
+			for i := range e.size() {
+				if key == to && i > index {
+					break
+				}
+				ref := refOf(slot, i)
+				if _, r := t.at(ref); r != nil && r.state != acked {
+					if over := l.settling[ref]; over != nil {
+						close(over)
+						delete(l.settling, ref)
+					}
+					if l.o.Observed {
+						settled = append(settled, Settling{})
+						l.describe(ref, e, r, &settled[len(settled)-1])
+					}
+					l.settled(ref, e, r)
+				}
+			}
+		} else if !s.list.unordered {
+			break
+		}
+		slot = next
+	}
+	return again, settled
+}
+
+// streamOf returns the partition that a message is of.
+func (l *Ledger) streamOf(n Name) *stream {
+	if _, e, r := l.table.find(n); r != nil {
+		return e.stream()
+	}
+	if n.Topic == "" && len(l.table.streams) == 1 {
+		return l.table.latest
+	}
+	return l.table.streams[n.Topic]
+}
+
+// Newest returns what to acknowledge a message with, and at which consumer; nil if that is unknown.
+func (l *Ledger) Newest(n Name) (pulsar.Consumer, pulsar.MessageID) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if ref, e, r := l.table.find(n); r != nil {
+		return e.stream().consumer, l.table.newest(ref, r)
+	}
+	if s := l.streamOf(n); s != nil {
+		return s.consumer, n.ID
+	}
+	return nil, n.ID
+}

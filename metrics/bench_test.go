@@ -1,0 +1,94 @@
+package metrics_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/metrics"
+)
+
+// perSeries is how many series a subscription has, without those of causes and operations that were not met.
+const perSeries = 5 + 3 + 3 + 4 + 1 + 1 + 5 + 7 // settled, dead letters, failures, redelivered, swallowed, dropped, attempts, gauges
+
+// BenchmarkConsumer has what metrics cost a message.
+func BenchmarkConsumer(b *testing.B) {
+	m, err := metrics.New(prometheus.NewRegistry())
+	require.NoError(b, err)
+	byTopic, err := metrics.New(prometheus.NewRegistry(), metrics.WithTopic())
+	require.NoError(b, err)
+	for _, c := range []struct {
+		name    string
+		options []redelivery.Option
+	}{{"without", nil}, {"metrics", []redelivery.Option{m.Observe()}}, {"metrics by topic", []redelivery.Option{byTopic.Observe()}}} {
+		b.Run(c.name, func(b *testing.B) {
+			inner := newEndless("sub")
+			consumer, err := redelivery.Wrap(inner, append(c.options, redelivery.WithLogger(silent))...)
+			require.NoError(b, err)
+			b.ReportAllocs()
+			n := 0
+			for b.Loop() {
+				if n%1000 == 0 {
+					b.StopTimer()
+					for i := range 1000 {
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{topic: "persistent://a/b/c-partition-1", id: pulsar.NewMessageID(1, int64(n+i), 0, 0)}}
+					}
+					b.StartTimer()
+				}
+				n++
+				msg, err := consumer.Receive(context.Background())
+				if err != nil {
+					b.Fatal(err)
+				}
+				if err := consumer.Ack(msg); err != nil {
+					b.Fatal(err)
+				}
+			}
+			consumer.Close()
+		})
+	}
+}
+
+// endless delivers what the test sends, and takes every acknowledgement.
+type endless struct {
+	pulsar.Consumer
+	subscription string
+	ch           chan pulsar.ConsumerMessage
+}
+
+func newEndless(subscription string) *endless {
+	return &endless{subscription: subscription, ch: make(chan pulsar.ConsumerMessage, 1000)}
+}
+
+func (e *endless) Name() string { return "endless" }
+
+func (e *endless) Subscription() string { return e.subscription }
+
+func (e *endless) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
+
+func (e *endless) Close() {}
+
+func (e *endless) AckID(pulsar.MessageID) error { return nil }
+
+func (e *endless) NackID(pulsar.MessageID) {}
+
+// message is as much of one as is looked at.
+type message struct {
+	pulsar.Message
+	topic string
+	id    pulsar.MessageID
+}
+
+func (m message) ID() pulsar.MessageID { return m.id }
+
+func (m message) RedeliveryCount() uint32 { return 0 }
+
+func (m message) Payload() []byte { return nil }
+
+func (m message) Topic() string { return m.topic }
+
+func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }

@@ -1,0 +1,86 @@
+package pulsartest
+
+import (
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
+)
+
+// ack acknowledges what m names. It does not matter whose it was.
+func (s *subscription) ack(m *cmdAck) {
+	if m.AckType == wire.Cumulative {
+		if !s.individual() && len(m.IDs) == 1 { // on Shared it is ignored
+			s.ackCumulative(&m.IDs[0])
+		}
+	} else {
+		last, inVain := s.topic.last(), false
+		for i := range m.IDs {
+			id := &m.IDs[i]
+			inVain = inVain || id.Ledger > last.Ledger || id.Ledger == last.Ledger && id.Entry > last.Entry
+			s.ackOne(id, inVain)
+		}
+	}
+	s.dispatch()
+}
+
+// ackOne takes an entry from its consumer and acknowledges it: in vain after one in the same command that is past the end, where the real
+// broker gives up. What comes after that comes again when the consumer has gone.
+func (s *subscription) ackOne(id *wire.MessageID, inVain bool) {
+	offset, found := s.topic.find(id.Ledger, id.Entry)
+	if !found || s.cursor.acked(offset) {
+		return
+	}
+	delete(s.counts, offset)
+	if n := s.topic.log[offset].messages; len(id.AckSet) > 0 {
+		if !s.topic.server.indexAcks || inVain {
+			return
+		}
+		if left := s.cursor.ackIndexes(offset, n, id.AckSet); left > 0 {
+			if p, ok := s.pending[offset]; ok {
+				p.consumer.add(left - p.messages)
+				p.messages = left
+				s.pending[offset] = p
+			}
+			return
+		}
+	}
+	s.unpend(offset)
+	if !inVain {
+		s.cursor.ack(offset)
+		s.replay.remove(offset)
+	}
+}
+
+// ackCumulative ignores what is past the end, and in another ledger's.
+func (s *subscription) ackCumulative(id *wire.MessageID) {
+	if id.Entry == beforeFirst {
+		if offset, found := s.topic.find(id.Ledger, 0); found {
+			s.cursor.ackUpTo(offset)
+		}
+		return
+	}
+	offset, found := s.topic.find(id.Ledger, id.Entry)
+	switch {
+	case !found:
+	case len(id.AckSet) > 0:
+		s.cursor.ackUpTo(offset)
+		if s.topic.server.indexAcks {
+			s.cursor.ackIndexes(offset, s.topic.log[offset].messages, id.AckSet)
+		}
+	default:
+		s.cursor.ackUpTo(offset + 1)
+	}
+}
+
+// markDelete is the position up to which everything is acknowledged.
+func (s *subscription) markDelete() *wire.MessageID {
+	id := &wire.MessageID{Partition: -1, BatchIndex: -1}
+	switch log := s.topic.log; {
+	case s.cursor.mark > 0 && s.cursor.mark <= len(log):
+		e := log[s.cursor.mark-1]
+		id.Ledger, id.Entry = e.ledger, e.id
+	case len(log) > 0:
+		id.Ledger, id.Entry = log[0].ledger, wire.Absent
+	default:
+		id.Ledger, id.Entry = s.topic.ledger, wire.Absent
+	}
+	return id
+}

@@ -1,0 +1,212 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// TestObserverOfFailedAck has the error of an acknowledgement, after which the message is still the application's.
+func TestObserverOfFailedAck(t *testing.T) {
+	var x told
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.ackErr = errors.New("no")
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.Error(t, c.Ack(msg))
+		inner.ackErr = nil
+		require.NoError(t, c.Ack(msg))
+		x.are(t, "delivered 0 ", "acked after 1 failed", "acked after 1")
+	}, redelivery.WithObserver(x.observer()))
+}
+
+// TestObserverPanics has panics of all functions at once: nothing is lost, and all are counted, once.
+func TestObserverPanics(t *testing.T) {
+	var x told
+	boom := redelivery.Observer{
+		Subscribed: func(*redelivery.Consumer) { panic("subscribed") },
+		Closed:     func(*redelivery.Consumer) { panic("closed") },
+		Delivered:  func(redelivery.Delivered) { panic("delivered") },
+		Settled:    func(redelivery.Settled) { panic("settled") },
+		Held:       func(redelivery.Event) { panic("held") },
+		Failed:     func(redelivery.Failed) { panic("failed") },
+	}
+	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+		inner.deliver(1)
+		msg := receive(t, c)
+		require.NoError(t, c.NackWithDelay(msg, time.Second))
+		inner.deliver(1)
+		require.NoError(t, c.Ack(receive(t, c)))
+		synctest.Wait()
+		x.are(t, "delivered 0 ", "nacked after 1", "held", "delivered 1 nack", "acked after 2", "failed callback: panic: subscribed",
+			"failed callback: panic: delivered", "failed callback: panic: settled", "failed callback: panic: held",
+			"failed callback: panic: delivered", "failed callback: panic: settled")
+		assert.EqualValues(t, 12, c.Stats().Failed, "six, and six of being told of them")
+		c.Close()
+	}, redelivery.WithObserver(boom), redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromBroker))
+}
+
+// TestObserverCloses has each function call Close, and all else that waits for somebody: nothing hangs.
+func TestObserverCloses(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]func(func(*redelivery.Consumer)) redelivery.Observer{
+		"delivered": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Delivered: func(e redelivery.Delivered) { f(e.Consumer) }}
+		},
+		"acked":     onOutcome(redelivery.Acked),
+		"nacked":    onOutcome(redelivery.Nacked),
+		"timed out": onOutcome(redelivery.TimedOut),
+		"dead":      onOutcome(redelivery.DeadLettered),
+		"closed": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Closed: f}
+		},
+		"failed": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Failed: func(e redelivery.Failed) { f(e.Consumer) }}
+		},
+		"asked": func(f func(*redelivery.Consumer)) redelivery.Observer {
+			return redelivery.Observer{Asked: func(e redelivery.Event) { f(e.Consumer) }}
+		},
+	} {
+		for _, byChan := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s/chan=%v", name, byChan), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts := b.options(topic, pulsar.Shared)
+				opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+				closed := make(chan struct{})
+				var once sync.Once
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(ms(200)),
+					redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+					redelivery.WithObserver(o(func(c *redelivery.Consumer) {
+						once.Do(func() {
+							_ = c.Stats()
+							_ = c.Seek(pulsar.EarliestMessageID())
+							c.Close()
+							close(closed)
+						})
+					})))
+				b.send(topic, 4, false)
+				go func() {
+					for n := 0; ; n++ {
+						var msg pulsar.Message
+						if byChan {
+							select {
+							case cm := <-c.Chan():
+								msg = cm.Message
+							case <-closed:
+								return
+							}
+						} else {
+							var err error
+							if msg, err = c.Receive(context.Background()); err != nil {
+								return
+							}
+						}
+						switch n % 4 {
+						case 0:
+							_ = c.Ack(msg)
+						case 1:
+							_ = c.DeadLetter(context.Background(), msg, errors.New("boom"))
+						case 2:
+							c.Nack(msg)
+						}
+						c.Nack(nil)
+					}
+				}()
+				if name == "closed" {
+					c.Close()
+				}
+				select {
+				case <-closed:
+				case <-time.After(20 * time.Second):
+					require.FailNow(t, "a callback hangs")
+				}
+			})
+		}
+	}
+}
+
+func onOutcome(outcome redelivery.Outcome) func(func(*redelivery.Consumer)) redelivery.Observer {
+	return func(f func(*redelivery.Consumer)) redelivery.Observer {
+		return redelivery.Observer{Settled: func(e redelivery.Settled) {
+			if e.Outcome == outcome {
+				f(e.Consumer)
+			}
+		}}
+	}
+}
+
+// TestDecisionsAreLogged has one line for each decision at Debug, for each dead letter at Info, and never a payload.
+func TestDecisionsAreLogged(t *testing.T) {
+	t.Parallel()
+	for level, want := range map[slog.Level]int{slog.LevelDebug: 6, // delivered, nacked, delivered, dead letter, delivered, acked
+		slog.LevelInfo: 1} {
+		t.Run(level.String(), func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
+			var log syncBuffer
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(ms(20))), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
+				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
+			b.send(topic, 1, false)
+			c.Nack(receive(t, c))
+			require.NoError(t, c.DeadLetter(context.Background(), receive(t, c), errors.New("boom")))
+			b.send(topic, 1, false)
+			require.NoError(t, c.Ack(receive(t, c)))
+			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(), -1)
+			assert.Len(t, lines, want, log.String())
+			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString`, log.String())
+		})
+	}
+}
+
+// TestObserverCopies has what is told of deliveries that the application does not get, and of requests.
+func TestObserverCopies(t *testing.T) {
+	for name, c := range map[string]struct {
+		limit int64
+		want  []string
+	}{
+		"held":    {redelivery.DefaultHoldLimit, []string{"delivered 0 ", "nacked after 1", "held", "acked after 1", "swallowed"}},
+		"dropped": {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var x told
+			var asked atomic.Int32
+			wrapped(t, func(t *testing.T, c2 *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
+				inner.deliver(1)
+				msg := receive(t, c2)
+				require.NoError(t, c2.NackWithDelay(msg, time.Minute))
+				inner.deliver(1)
+				nothing(t, c2, time.Second)
+				require.NoError(t, c2.Ack(msg))
+				inner.deliver(1)
+				nothing(t, c2, time.Second)
+				synctest.Wait()
+				x.are(t, c.want...)
+				inner.deliver(2)
+				require.NoError(t, c2.NackWithDelay(receive(t, c2), time.Second))
+				time.Sleep(2 * time.Second)
+				synctest.Wait()
+				assert.EqualValues(t, 1, asked.Load())
+			}, redelivery.WithObserver(x.observer()), redelivery.WithHoldLimit(c.limit), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+				redelivery.WithObserver(redelivery.Observer{Asked: func(redelivery.Event) { asked.Add(1) }}))
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package suite
+
+import (
+	"bytes"
+	"math"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+func TestInvalidOptions(t *testing.T) {
+	policy := backoff.Exponential{}
+	type opts = pulsar.ConsumerOptions
+	for _, c := range []struct {
+		opts    opts
+		options []redelivery.Option
+		want    []string
+	}{
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(nil)},
+			[]string{"WithNackRedeliveryBackoff", "policy is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(nil))}, []string{"Func is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 2, Max: 1})},
+			[]string{"WithNackRedeliveryBackoff", "Exponential.Max is 1ns"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Multiplier: math.NaN()})},
+			[]string{"Multiplier is NaN"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(-time.Second)},
+			[]string{"WithNackRedeliveryDelay is -1s", "0 or more"}},
+		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(0)}, []string{"WithRedeliveryResolution is 0s", "1ms to 1m0s"}},
+		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(time.Hour)}, []string{"is 1h0m0s"}},
+		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(-1)}, []string{"WithHoldLimit is -1"}},
+		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(-1)}, []string{"WithInnerNackDelay is -1ns"}},
+		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(time.Second)}, []string{"WithInnerNackDelay", "Wrap"}},
+		{opts{}, []redelivery.Option{redelivery.WithLogger(nil)}, []string{"WithLogger is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(1), nil}, []string{"option 2 is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1), redelivery.WithNackRedeliveryBackoff(policy)},
+			[]string{"WithNackRedeliveryDelay and WithNackRedeliveryBackoff"}},
+		{opts{NackRedeliveryDelay: -1}, nil, []string{"ConsumerOptions.NackRedeliveryDelay is -1ns"}},
+		{opts{NackRedeliveryDelay: 1, NackBackoffPolicy: policy}, nil,
+			[]string{"ConsumerOptions.NackRedeliveryDelay and ConsumerOptions.NackBackoffPolicy"}},
+		{opts{NackRedeliveryDelay: 1, EnableDefaultNackBackoffPolicy: true}, nil, []string{"EnableDefaultNackBackoffPolicy"}},
+		{opts{NackRedeliveryDelay: 1}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(policy)},
+			[]string{"WithNackRedeliveryBackoff and ConsumerOptions.NackRedeliveryDelay"}},
+		{opts{NackBackoffPolicy: policy}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1)},
+			[]string{"ConsumerOptions.NackBackoffPolicy"}},
+		{opts{EnableZeroQueueConsumer: true}, nil, []string{"EnableZeroQueueConsumer"}},
+		{opts{DLQ: &pulsar.DLQPolicy{DeadLetterTopic: "d"}}, nil, []string{"DLQ.MaxDeliveries is 0"}},
+		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "Subscribe"}},
+		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
+		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
+			[]string{"Type is Failover", "Shared or Key_Shared"}},
+		{opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{}), redelivery.WithNackRetryTopic(time.Second)},
+			[]string{"Type is Exclusive", "Shared or Key_Shared"}},
+		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithNackRetryTopic(time.Second)},
+			[]string{"WithNackRetryTopic is 1s", "WithReconsumer"}},
+		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
+	} {
+		_, err := redelivery.Prepare(c.opts, c.options...)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		for _, want := range c.want {
+			assert.ErrorContains(t, err, want)
+		}
+	}
+	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
+		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second)} {
+		_, err := redelivery.Wrap(newFake(), option)
+		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	}
+	prepared, err := redelivery.Prepare(opts{Type: pulsar.Shared, RetryEnable: true})
+	require.NoError(t, err)
+	inner := newFake()
+	inner.ch = prepared.MessageChannel
+	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
+		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second), redelivery.WithReconsumer(&reconsume.Reconsumer{})} {
+		_, err := redelivery.Wrap(inner, option)
+		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	}
+	for _, topic := range []opts{{Topic: "non-persistent://public/default/t"},
+		{Topics: []string{"a", "non-persistent://public/default/t"}}, {TopicsPattern: "non-persistent://public/default/t.*"}} {
+		var log bytes.Buffer
+		_, err = redelivery.Prepare(topic, logTo(&log))
+		assert.NoError(t, err)
+		assert.Contains(t, log.String(), "non-persistent")
+	}
+	_, err = redelivery.Wrap(nil)
+	assert.ErrorContains(t, err, "consumer is nil")
+	_, err = redelivery.Subscribe(nil, opts{})
+	assert.ErrorContains(t, err, "client is nil")
+}
+
+func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
+	bits := int64(3)
+	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
+		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
+			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
+	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
+	require.NoError(t, err)
+	assert.Equal(t, 3*ms(20)*15/16, prepared.NackRedeliveryDelay)
+	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)
+	assert.EqualValues(t, 3, *opts.NackPrecisionBit)
+	assert.NotSame(t, opts.DLQ, prepared.DLQ)
+	assert.NotSame(t, opts.Decryption, prepared.Decryption)
+	prepared.Topics[0] = "changed"
+	assert.Equal(t, []string{"a", "b"}, opts.Topics)
+}
+
+// Upstream's interface grows. A new method would reach the inner consumer unseen, so somebody has to decide about it.
+func TestEveryMethodOfConsumerIsDecidedAbout(t *testing.T) {
+	const ours, inner = "ours", "passed on"
+	decided := map[string]string{
+		"Ack": ours, "AckCumulative": ours, "AckID": ours, "AckIDCumulative": ours, "AckIDList": ours, "AckWithTxn": ours,
+		"Chan": ours, "Close": ours, "GetLastMessageIDs": inner, "Nack": ours, "NackID": ours, "Name": inner,
+		"Receive": ours, "ReconsumeLater": ours, "ReconsumeLaterWithCustomProperties": ours, "Seek": ours,
+		"SeekByTime": ours, "Subscription": inner, "Unsubscribe": ours, "UnsubscribeForce": ours,
+	}
+	upstream := reflect.TypeFor[pulsar.Consumer]()
+	for i := range upstream.NumMethod() {
+		name := upstream.Method(i).Name
+		assert.Contains(t, decided, name, "pulsar.Consumer has a new method")
+		delete(decided, name)
+	}
+	assert.Empty(t, decided, "pulsar.Consumer has lost methods")
+	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
+}

@@ -1,0 +1,142 @@
+package suite
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+func TestUnloadWhileNacksWait(t *testing.T) {
+	t.Parallel()
+	each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(3*time.Second))
+		b.send(topic, 10, false)
+		due := map[string]time.Time{}
+		for n := range uint32(2) {
+			seen := map[string]bool{}
+			for range 10 {
+				msg := receive(t, c)
+				payload := string(msg.Payload())
+				require.False(t, seen[payload], "%s came twice", payload)
+				seen[payload] = true
+				require.False(t, time.Now().Before(due[payload]), "early")
+				require.Equal(t, n, c.RedeliveryCount(msg))
+				due[payload] = time.Now().Add(3 * time.Second)
+				c.Nack(msg)
+			}
+			b.unload(topic)
+		}
+		for range 10 {
+			msg := receive(t, c)
+			require.False(t, time.Now().Before(due[string(msg.Payload())]), "early")
+			require.EqualValues(t, 2, c.RedeliveryCount(msg))
+			require.NoError(t, c.Ack(msg))
+		}
+		nothing(t, c, ms(300))
+		b.settles(topic, 0)
+	})
+}
+
+// Every message is nacked three times with delays of its own and then acknowledged, while the topic is unloaded.
+func TestCountsAreExactOverUnloads(t *testing.T) {
+	t.Parallel()
+	const n, nacks = 200, 3
+	for _, kind := range []string{"Exclusive", "Shared"} {
+		for _, batched := range []bool{true, false} {
+			for _, index := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s batched=%t index=%t", kind, batched, index), func(t *testing.T) {
+					t.Parallel()
+					b := newBroker(t)
+					topic := b.topic(0)
+					opts := b.options(topic, kinds[kind])
+					opts.EnableBatchIndexAcknowledgment = index
+					c := b.subscribe(opts)
+					b.send(topic, n, batched)
+					stop := make(chan struct{})
+					defer close(stop)
+					go func() {
+						for range 3 {
+							select {
+							case <-time.After(ms(900)):
+								b.unload(topic)
+							case <-stop:
+								return
+							}
+						}
+					}()
+					due := make([]time.Time, n)
+					count := make([]uint32, n)
+					for range n * (nacks + 1) {
+						msg := receive(t, c)
+						i, err := strconv.Atoi(string(msg.Payload()))
+						require.NoError(t, err)
+						require.False(t, time.Now().Before(due[i]), "message %d is early", i)
+						require.Equal(t, count[i], c.RedeliveryCount(msg), "message %d", i)
+						if count[i]++; count[i] > nacks {
+							require.NoError(t, c.Ack(msg))
+							continue
+						}
+						delay := ms(rand.IntN(1500))
+						due[i] = time.Now().Add(delay)
+						require.NoError(t, c.NackWithDelay(msg, delay))
+					}
+					// An unload may have lost acks: the copies are acknowledged as they come, if somebody receives.
+					for begin := time.Now(); time.Since(begin) < 15*time.Second; {
+						nothing(t, c, ms(200))
+						if s := b.stats(topic, 0); time.Since(begin) > time.Second && s.Backlog == 0 && s.Unacked <= 0 {
+							break
+						}
+					}
+					b.settles(topic, 0)
+					t.Logf("%+v, out %d", c.Stats(), b.stats(topic, 0).Out)
+					require.Zero(t, c.Stats().Waiting)
+				})
+			}
+		}
+	}
+}
+
+// Upstream groups acknowledgements for up to 100 ms, and requests go ahead of them: the broker, which rewinds, sends what was
+// acknowledged again.
+func TestARequestOvertakesAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for name, kind := range kinds {
+		if kind != pulsar.Exclusive && kind != pulsar.Failover {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				c := b.subscribe(b.options(topic, kind))
+				b.send(topic, 50, false)
+				b.send(topic, 50, batched)
+				var msgs []pulsar.Message
+				for range 100 {
+					msgs = append(msgs, receive(t, c))
+				}
+				require.NoError(t, c.NackWithDelay(msgs[0], ms(200)))
+				time.Sleep(ms(150))
+				for _, msg := range msgs[1:] {
+					require.NoError(t, c.Ack(msg))
+				}
+				again := receive(t, c)
+				require.Equal(t, msgs[0].Payload(), again.Payload())
+				require.NoError(t, c.Ack(again))
+				nothing(t, c, ms(500))
+				b.settles(topic, 0)
+			})
+		})
+	}
+}
