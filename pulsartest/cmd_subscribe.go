@@ -9,24 +9,28 @@ import (
 
 // cmdSubscribe creates a consumer.
 type cmdSubscribe struct {
-	Topic            string
-	Subscription     string
-	SubType          wire.SubType
-	Consumer         uint64
-	Request          uint64
-	Name             string
-	Priority         int32
-	Durable          bool
-	Start            *wire.MessageID
-	Metadata         []wire.KeyValue
-	ReadCompacted    bool
-	Schema           *wire.Schema
-	InitialPosition  wire.InitialPosition
-	ForceTopic       bool
-	RollbackSeconds  uint64
-	KeyShared        *wire.KeySharedMeta
-	SubscriptionTags []wire.KeyValue
-	Epoch            uint64
+	Topic         string
+	Subscription  string
+	SubType       wire.SubType
+	Consumer      uint64
+	Request       uint64
+	Name          string
+	Priority      int32
+	Durable       bool
+	Metadata      []wire.KeyValue
+	ReadCompacted bool
+	Schema        *wire.Schema
+	From          startPoint
+	ForceTopic    bool
+	KeyShared     *wire.KeySharedMeta
+	Epoch         uint64
+}
+
+// startPoint is where a new subscription begins.
+type startPoint struct {
+	ID              *wire.MessageID
+	Position        wire.InitialPosition
+	RollbackSeconds uint64
 }
 
 var typeSubscribe = wire.Register[cmdSubscribe](4, "SUBSCRIBE")
@@ -42,15 +46,14 @@ func (m *cmdSubscribe) Fields(c *wire.Codec) {
 	c.String(6, wire.Optional, &m.Name)
 	c.Int32(7, wire.Optional, 0, &m.Priority)
 	c.Bool(8, wire.Optional, true, &m.Durable)
-	wire.One(c, 9, wire.Optional, &m.Start)
+	wire.One(c, 9, wire.Optional, &m.From.ID)
 	wire.Many(c, 10, &m.Metadata)
 	c.Bool(11, wire.Optional, false, &m.ReadCompacted)
 	wire.One(c, 12, wire.Optional, &m.Schema)
-	wire.Enum(c, 13, wire.Optional, &m.InitialPosition)
+	wire.Enum(c, 13, wire.Optional, &m.From.Position)
 	c.Bool(15, wire.Optional, true, &m.ForceTopic)
-	c.Uint64(16, wire.Optional, 0, &m.RollbackSeconds)
+	c.Uint64(16, wire.Optional, 0, &m.From.RollbackSeconds)
 	wire.One(c, 17, wire.Optional, &m.KeyShared)
-	wire.Many(c, 18, &m.SubscriptionTags)
 	c.Uint64(19, wire.Optional, wire.Absent, &m.Epoch)
 }
 
@@ -104,13 +107,13 @@ func (m *cmdSubscribe) subscription(t *topic) (*subscription, error) {
 	case known:
 		return sub, nil
 	case m.Durable:
-		sub = t.subscription(m.Subscription, m.InitialPosition)
+		sub = t.subscription(m.Subscription, m.From.Position)
 	default:
-		sub = newSubscription(t, m.Subscription, false, t.start(m.Start, m.InitialPosition))
+		sub = newSubscription(t, m.Subscription, false, t.start(m.From.ID, m.From.Position))
 		t.subs[m.Subscription] = sub
 	}
-	if m.RollbackSeconds > 0 {
-		since := t.server.millis() - int64(min(m.RollbackSeconds, math.MaxInt32))*1000
+	if m.From.RollbackSeconds > 0 {
+		since := t.server.millis() - int64(min(m.From.RollbackSeconds, math.MaxInt32))*1000
 		sub.cursor = newCursor(t.findTime(uint64(max(since, 0))))
 	}
 	return sub, nil

@@ -44,8 +44,8 @@ func newEntry(m *cmdSend, data []byte) (*entry, error) {
 		deliverAt:   metadata.DeliverAt,
 		hash:        keyHash(stickyKey(&metadata)),
 	}
-	if metadata.Chunks > 1 {
-		e.uuid = metadata.UUID
+	if metadata.Chunk.Total > 1 {
+		e.uuid = metadata.Chunk.UUID
 	}
 	if metadata.BatchSize > maxBatch {
 		return nil, fmt.Errorf("batch of %d messages; it may have %d", metadata.BatchSize, maxBatch)
@@ -57,15 +57,15 @@ func newEntry(m *cmdSend, data []byte) (*entry, error) {
 // something that differs from message to message.
 func stickyKey(m *wire.Metadata) []byte {
 	switch {
-	case len(m.OrderingKey) > 0:
-		return m.OrderingKey
-	case m.PartitionKey != "" && m.KeyIsBase64:
-		if key, err := base64.StdEncoding.DecodeString(m.PartitionKey); err == nil {
+	case len(m.Key.Ordering) > 0:
+		return m.Key.Ordering
+	case m.Key.Partition != "" && m.Key.IsBase64:
+		if key, err := base64.StdEncoding.DecodeString(m.Key.Partition); err == nil {
 			return key
 		}
-		return []byte(m.PartitionKey)
-	case m.PartitionKey != "":
-		return []byte(m.PartitionKey)
+		return []byte(m.Key.Partition)
+	case m.Key.Partition != "":
+		return []byte(m.Key.Partition)
 	}
 	return fmt.Appendf(nil, "%s-%d", m.ProducerName, m.SequenceID)
 }

@@ -83,12 +83,12 @@ func (s *Server) metadata(m *pulsar.ProducerMessage) *wire.Metadata {
 		SequenceID:   s.nextName,
 		PublishTime:  uint64(s.millis()),
 		BatchSize:    1,
-		ChunkID:      -1,
-		PartitionKey: m.Key,
+		Chunk:        wire.Chunk{ID: -1},
+		Key:          wire.Key{Partition: m.Key},
 		NullValue:    m.Payload == nil,
 	}
 	if m.OrderingKey != "" {
-		meta.OrderingKey = []byte(m.OrderingKey)
+		meta.Key.Ordering = []byte(m.OrderingKey)
 	}
 	if !m.EventTime.IsZero() {
 		meta.EventTime = uint64(m.EventTime.UnixMilli())

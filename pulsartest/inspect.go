@@ -156,11 +156,11 @@ func (e *entry) unpack(id MessageID) []Message {
 		PublishTime: time.UnixMilli(int64(meta.PublishTime)),
 		EventTime:   millis(int64(meta.EventTime)),
 		DeliverAt:   millis(meta.DeliverAt),
-		Key:         plainKey(meta.PartitionKey, meta.KeyIsBase64),
-		OrderingKey: meta.OrderingKey,
+		Key:         plainKey(meta.Key.Partition, meta.Key.IsBase64),
+		OrderingKey: meta.Key.Ordering,
 		Properties:  properties(meta.Properties),
 		BatchSize:   e.messages,
-		Chunks:      int(meta.Chunks),
+		Chunks:      int(meta.Chunk.Total),
 	}
 	plain, ok := decompress(&meta, payload)
 	if meta.Encryption != "" || !ok {

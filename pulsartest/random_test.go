@@ -22,7 +22,7 @@ func randomStream(rnd *rand.Rand) []byte {
 		topic := string(rune('a' + rnd.Intn(2)))
 		out = append(out, frames(&cmdProducer{Topic: topic, Producer: i, TopicEpoch: wire.Absent},
 			&cmdSubscribe{Topic: topic, Subscription: "s", SubType: kind, Consumer: i, ForceTopic: true, Durable: true,
-				InitialPosition: wire.Earliest, Epoch: wire.Absent},
+				From: startPoint{Position: wire.Earliest}, Epoch: wire.Absent},
 			&cmdFlow{Consumer: i, Permits: 100})...)
 	}
 	for range 1 + rnd.Intn(30) {
@@ -43,12 +43,12 @@ func randomStream(rnd *rand.Rand) []byte {
 }
 
 func randomMetadata(rnd *rand.Rand) *wire.Metadata {
-	m := &wire.Metadata{ProducerName: "p", BatchSize: int32(rnd.Intn(80) - 2), PartitionKey: string(rune('a' + rnd.Intn(5)))}
+	m := &wire.Metadata{ProducerName: "p", BatchSize: int32(rnd.Intn(80) - 2), Key: wire.Key{Partition: string(rune('a' + rnd.Intn(5)))}}
 	switch rnd.Intn(6) {
 	case 0:
 		m.DeliverAt = time.Now().UnixMilli() + int64(rnd.Intn(3000))
 	case 1:
-		m.UUID, m.Chunks, m.ChunkID = "u", 3, int32(rnd.Intn(3))
+		m.Chunk = wire.Chunk{UUID: "u", Total: 3, ID: int32(rnd.Intn(3))}
 	case 2:
 		m.Compression, m.Uncompressed = wire.LZ4, uint32(rnd.Intn(1000))
 	case 3:
@@ -86,7 +86,7 @@ func randomCommand(rnd *rand.Rand) wire.Command {
 			AccessMode: wire.AccessMode(max(rnd.Intn(16)-11, 0))},
 		&cmdCloseProducer{Producer: who},
 		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.SubType(rnd.Intn(4)), Consumer: who, ForceTopic: true,
-			Durable: rnd.Intn(4) > 0, Start: &start, InitialPosition: wire.InitialPosition(rnd.Intn(2)), Epoch: wire.Absent,
+			Durable: rnd.Intn(4) > 0, From: startPoint{ID: &start, Position: wire.InitialPosition(rnd.Intn(2))}, Epoch: wire.Absent,
 			KeyShared: &wire.KeySharedMeta{Mode: wire.KeySharedMode(rnd.Intn(2)),
 				HashRanges: []wire.IntRange{{Start: int32(rnd.Intn(100)), End: rnd.Int31n(70000)}}}},
 		&cmdSubscribe{Topic: topic, Subscription: "s", SubType: wire.Shared, Consumer: who, ForceTopic: true, Durable: true},

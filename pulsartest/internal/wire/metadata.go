@@ -9,21 +9,31 @@ type Metadata struct {
 	SequenceID    uint64
 	PublishTime   uint64
 	Properties    []KeyValue
-	PartitionKey  string
+	Key           Key
 	Compression   Compression
 	Uncompressed  uint32
 	BatchSize     int32
 	EventTime     uint64
 	Encryption    string
 	SchemaVersion []byte
-	KeyIsBase64   bool
-	OrderingKey   []byte
 	DeliverAt     int64
 	HighestID     uint64
 	NullValue     bool
-	UUID          string
-	Chunks        int32
-	ChunkID       int32 // -1 when it is not a chunk
+	Chunk         Chunk
+}
+
+// Key is what a message is routed and ordered by.
+type Key struct {
+	Partition string
+	IsBase64  bool
+	Ordering  []byte
+}
+
+// Chunk says which part of a large message an entry is.
+type Chunk struct {
+	UUID  string
+	Total int32
+	ID    int32 // -1 when it is not a chunk
 }
 
 // Compression is the codec of a payload.
@@ -41,21 +51,21 @@ func (m *Metadata) Fields(c *Codec) {
 	c.Uint64(2, Required, 0, &m.SequenceID)
 	c.Uint64(3, Required, 0, &m.PublishTime)
 	Many(c, 4, &m.Properties)
-	c.String(6, Optional, &m.PartitionKey)
+	c.String(6, Optional, &m.Key.Partition)
 	Enum(c, 8, Optional, &m.Compression)
 	c.Uint32(9, Optional, 0, &m.Uncompressed)
 	c.Int32(11, Optional, 1, &m.BatchSize)
 	c.Uint64(12, Optional, 0, &m.EventTime)
 	c.String(14, Optional, &m.Encryption)
 	c.Bytes(16, Optional, &m.SchemaVersion)
-	c.Bool(17, Optional, false, &m.KeyIsBase64)
-	c.Bytes(18, Optional, &m.OrderingKey)
+	c.Bool(17, Optional, false, &m.Key.IsBase64)
+	c.Bytes(18, Optional, &m.Key.Ordering)
 	c.Int64(19, Optional, 0, &m.DeliverAt)
 	c.Uint64(24, Optional, 0, &m.HighestID)
 	c.Bool(25, Optional, false, &m.NullValue)
-	c.String(26, Optional, &m.UUID)
-	c.Int32(27, Optional, 0, &m.Chunks)
-	c.Int32(29, Optional, -1, &m.ChunkID)
+	c.String(26, Optional, &m.Chunk.UUID)
+	c.Int32(27, Optional, 0, &m.Chunk.Total)
+	c.Int32(29, Optional, -1, &m.Chunk.ID)
 }
 
 // ParseMetadata decodes a message's metadata.
