@@ -87,7 +87,7 @@ func TestMask(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	at := time.UnixMilli(1000)
-	l := &deadletter.Letter{Reason: "x", Died: at, Properties: map[string]string{"a": "1", "b": ""}}
+	l := &deadletter.Letter{Death: deadletter.Death{Reason: "x", Died: at}, Properties: map[string]string{"a": "1", "b": ""}}
 	for name, c := range map[string]struct {
 		f    deadletter.Filter
 		want bool

@@ -31,14 +31,7 @@ type Letter struct {
 	ID        string    `json:"id"`        // ledger:entry:partition, and :index in a batch
 	Topic     string    `json:"topic"`     // with the partition
 	Published time.Time `json:"published"` // when it was published as a dead letter
-	Died      time.Time `json:"died"`      // DEAD_LETTER_TIME, or else Published
-
-	Type         string `json:"type,omitempty"`         // of the error
-	Reason       string `json:"reason,omitempty"`       // the error
-	Origin       string `json:"origin,omitempty"`       // the topic that it came from, without partition
-	OriginID     string `json:"originId,omitempty"`     // its id there
-	Subscription string `json:"subscription,omitempty"` // the subscription that it died on
-	Replays      int    `json:"replays,omitempty"`      // how often the letter was replayed before
+	Death
 
 	Key         string            `json:"key,omitempty"`         // of the original
 	OrderingKey string            `json:"orderingKey,omitempty"` // likewise
@@ -50,6 +43,22 @@ type Letter struct {
 	Size        int               `json:"size"`                  // of the payload, in bytes
 	Payload     []byte            `json:"payload,omitempty"`     // in base64
 
+	place
+}
+
+// Death says of what a letter died.
+type Death struct {
+	Died         time.Time `json:"died"`                   // DEAD_LETTER_TIME, or else when it was published as a dead letter
+	Type         string    `json:"type,omitempty"`         // of the error
+	Reason       string    `json:"reason,omitempty"`       // the error
+	Origin       string    `json:"origin,omitempty"`       // the topic that it came from, without partition
+	OriginID     string    `json:"originId,omitempty"`     // its id there
+	Subscription string    `json:"subscription,omitempty"` // the subscription that it died on
+	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
+}
+
+// place is where a letter is in its topic.
+type place struct {
 	pos       position
 	id        pulsar.MessageID
 	batch     int  // how many letters its entry has
@@ -60,16 +69,18 @@ type Letter struct {
 func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	props := msg.Properties()
 	l := &Letter{
-		Topic: msg.Topic(), Published: msg.PublishTime(), Died: msg.PublishTime(),
-		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyException]),
-		Origin:       reconsume.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
-		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
-		Subscription: props[reconsume.PropertyRealSubscription],
-		Key:          msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
+		Topic: msg.Topic(), Published: msg.PublishTime(),
+		Death: Death{
+			Died: msg.PublishTime(),
+			Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyException]),
+			Origin:       reconsume.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
+			OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
+			Subscription: props[reconsume.PropertyRealSubscription],
+		},
+		Key: msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
 		Encrypted: msg.GetEncryptionContext() != nil, Null: msg.IsNullValue(),
 		Size: len(msg.Payload()), Payload: msg.Payload(),
-		pos: positionOf(msg.ID()), id: msg.ID(), batch: int(max(msg.ID().BatchSize(), 1)), chunked: msg.ID().BatchIdx() < 0,
-		partition: partition,
+		place: place{positionOf(msg.ID()), msg.ID(), int(max(msg.ID().BatchSize(), 1)), msg.ID().BatchIdx() < 0, partition},
 	}
 	l.ID = l.pos.id(partition) // upstream takes every partition for the first
 	if l.batch > 1 {
