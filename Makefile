@@ -107,5 +107,5 @@ dashboard: ## run dashboard and alerts against a real Prometheus, which is fetch
 	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
 
 .PHONY: lint-benchmarks
-lint-benchmarks: ## check the module of the benchmarks as lint does the library
-	cd benchmarks && go run $(GOLANGCI) run ./... && go mod tidy -diff
+lint-benchmarks: ## check the module of the benchmarks as lint does the library, and that its pictures are of its tables
+	cd benchmarks && go run $(GOLANGCI) run ./... && go mod tidy -diff && go test ./...

@@ -23,7 +23,7 @@ func costs(size func(full, quick int) int) []work {
 	for _, n := range []int{1, 10, 100} {
 		batches = append(batches, setting{name: fmt.Sprint(n), task: worker.Task{
 			Kind: "batch", Messages: size(20_000, 5000), BatchSize: n,
-			MinMs: 100, MaxMs: 3200, FirstMs: 2000, SpreadMs: 1000}})
+			Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 2000, SpreadMs: 1000}}})
 	}
 	return []work{{
 		name: "cost waiting", title: "Cost of waiting messages", settings: waiting, clients: clients,

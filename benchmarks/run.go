@@ -170,13 +170,19 @@ func (r *runner) talk(in io.Writer, out io.Reader, task worker.Task, s setting) 
 
 // merge returns task with what changes sets.
 func merge(task, changes worker.Task) worker.Task {
-	from, to := reflect.ValueOf(changes), reflect.ValueOf(&task).Elem()
+	set(reflect.ValueOf(&task).Elem(), reflect.ValueOf(changes))
+	return task
+}
+
+func set(to, from reflect.Value) {
 	for i := range from.NumField() {
-		if !from.Field(i).IsZero() {
-			to.Field(i).Set(from.Field(i))
+		switch field := from.Field(i); {
+		case field.Kind() == reflect.Struct:
+			set(to.Field(i), field)
+		case !field.IsZero():
+			to.Field(i).Set(field)
 		}
 	}
-	return task
 }
 
 // median returns the median of every figure and all samples.

@@ -44,19 +44,19 @@ var zero = 0
 // The clients. The first of each program is on its defaults.
 var (
 	ours     = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
-	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", ResolutionMs: 1}}
-	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", FromMemory: true}}
+	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", Client: worker.Client{ResolutionMs: 1}}}
+	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", Client: worker.Client{FromMemory: true}}}
 	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
-	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", PrecisionBits: &zero}}
+	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", Client: worker.Client{PrecisionBits: &zero}}}
 	java     = client{name: "Java", task: worker.Task{Program: "java"}}
-	javaOf0  = client{name: "Java, 0 bits", task: worker.Task{Program: "java", PrecisionBits: &zero}}
-	java100  = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", TickMs: 100}}
-	python   = client{name: "Python", task: worker.Task{Program: "python", MinMs: 400, MaxMs: 400}, only: "steady",
+	javaOf0  = client{name: "Java, 0 bits", task: worker.Task{Program: "java", Client: worker.Client{PrecisionBits: &zero}}}
+	java100  = client{name: "Java, tick 100 ms", task: worker.Task{Program: "java", Client: worker.Client{TickMs: 100}}}
+	python   = client{name: "Python", task: worker.Task{Program: "python", Delays: worker.Delays{MinMs: 400, MaxMs: 400}}, only: "steady",
 		note: "Python's client has no backoff: its delay is always 400 ms."}
-	pythonAck = client{name: "Python", task: worker.Task{Program: "python", AckTimeoutMs: 10_000}, only: "1 s",
+	pythonAck = client{name: "Python", task: worker.Task{Program: "python", Client: worker.Client{AckTimeoutMs: 10_000}}, only: "1 s",
 		note: "Python's client takes no ack timeout under 10 s: it is 10 s."}
 	plainNone = client{name: plain.name, task: plain.task, none: true}
-	tracked   = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", AckTimeoutMs: 60_000}}
+	tracked   = client{name: "redelivery, ack timeout", task: worker.Task{Program: "redelivery", Client: worker.Client{AckTimeoutMs: 60_000}}}
 
 	nackTracker = client{name: "nack.Tracker", task: worker.Task{Program: "redelivery", Tracker: "nack"}}
 	ackTracker  = client{name: "acktimeout.Tracker", task: worker.Task{Program: "redelivery", Tracker: "acktimeout"}}
@@ -70,12 +70,12 @@ var lateness = []column{
 
 // works returns the works that compare clients. size chooses between those of a full and of a quick run.
 func works(size func(full, quick int) int) []work {
-	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3), MinMs: 100, MaxMs: 3200}
+	nack := worker.Task{Kind: "lateness", Messages: 200, Redeliveries: size(6, 3), Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
 	sparse := nack
 	sparse.Messages = size(20, 5)
 	mixed := nack
 	mixed.Messages, mixed.Mixed = size(200, 60), true
-	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1), AckTimeoutMs: 1000}
+	ack := worker.Task{Kind: "lateness", Messages: 100, Redeliveries: size(4, 1), Client: worker.Client{AckTimeoutMs: 1000}}
 	ackBackoff := ack
 	ackBackoff.MinMs, ackBackoff.MaxMs = 100, 3200
 	spread := hour("waiting", size(50_000, 10_000), size(10, 2))
@@ -161,5 +161,6 @@ func works(size func(full, quick int) int) []work {
 
 // hour is a task whose messages wait for an hour and up to ten minutes more, while clients tick as they do for short delays.
 func hour(kind string, messages, seconds int) worker.Task {
-	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds, MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}
+	return worker.Task{Kind: kind, Messages: messages, Seconds: seconds,
+		Delays: worker.Delays{MinMs: 100, MaxMs: 3200, FirstMs: 3_600_000, SpreadMs: 600_000}}
 }

@@ -38,6 +38,17 @@ type Task struct {
 	Subscription string `json:"subscription,omitempty"` // type; Shared if ""
 	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
 
+	Delays
+	Client
+
+	Seconds   int    `json:"seconds,omitempty"`   // how long idle CPU is measured
+	Consumers int    `json:"consumers,omitempty"` // idle: on the subscription, 1 if 0
+	BatchSize int    `json:"batchSize,omitempty"` // of the messages published
+	Tracker   string `json:"tracker,omitempty"`   // nack or acktimeout
+}
+
+// Delays are those of nacks.
+type Delays struct {
 	// The delay of a nack is min(maxMs, minMs · 2ⁿ). With an ack timeout this is its backoff, none if minMs is 0.
 	MinMs int `json:"minMs,omitempty"`
 	MaxMs int `json:"maxMs,omitempty"`
@@ -46,17 +57,15 @@ type Task struct {
 	FirstMs  int `json:"firstMs,omitempty"`
 	SpreadMs int `json:"spreadMs,omitempty"`
 	DueInMs  int `json:"dueInMs,omitempty"`
+}
 
+// Client is what is set of a client; a field that is 0 has the client's default.
+type Client struct {
 	AckTimeoutMs  int  `json:"ackTimeoutMs,omitempty"`
 	TickMs        int  `json:"tickMs,omitempty"`        // Java's ackTimeoutTickTime
 	PrecisionBits *int `json:"precisionBits,omitempty"` // upstream's NackPrecisionBit, Java's delay precision
 	ResolutionMs  int  `json:"resolutionMs,omitempty"`  // this library's
 	FromMemory    bool `json:"fromMemory,omitempty"`    // this library's
-
-	Seconds   int    `json:"seconds,omitempty"`   // how long idle CPU is measured
-	Consumers int    `json:"consumers,omitempty"` // idle: on the subscription, 1 if 0
-	BatchSize int    `json:"batchSize,omitempty"` // of the messages published
-	Tracker   string `json:"tracker,omitempty"`   // nack or acktimeout
 }
 
 // Report is what a worker found out.
