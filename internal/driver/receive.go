@@ -219,7 +219,7 @@ func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(),
 
 // hold starts the ack timeout of a message that the application has now.
 func (x *Driver) hold(d ledger.Delivery) {
-	if x.settings.ackTimeout != nil && isTracked(d.Message) {
+	if x.settings.ackTimeout != nil && d.ID != nil {
 		x.ledger.Hold(d, x.delay(x.settings.ackTimeout, d.Count))
 	}
 }

@@ -16,7 +16,7 @@ type Delivery struct {
 
 	Unasked bool // it comes back without a request for it: it waited here, or the broker rewound for another
 
-	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed
+	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed; nil of what no Ledger knows
 }
 
 // Verdict says what to do with a message that arrived.
