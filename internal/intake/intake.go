@@ -31,7 +31,6 @@ type Intake struct {
 	mayEnd   func() bool
 
 	turn  turn
-	lend  chan struct{} // has one when somebody borrows the turn
 	wake  chan struct{}
 	check *time.Ticker
 	quiet time.Duration // for which somebody has waited since the last message
@@ -45,7 +44,7 @@ func New(consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, ended
 		messages: messages,
 		ended:    ended,
 		mayEnd:   mayEnd,
-		lend:     make(chan struct{}, 1),
+		turn:     turn{lend: make(chan struct{}, 1)},
 		wake:     make(chan struct{}, 1),
 		check:    time.NewTicker(time.Second),
 	}
@@ -86,7 +85,7 @@ func (x *Intake) Acquire(ctx context.Context) error {
 	}
 }
 
-// Borrow waits for the turn before all others, and has whoever waits for a message give it up.
+// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
 func (x *Intake) Borrow() error {
 	select {
 	case <-x.ended:
@@ -97,7 +96,6 @@ func (x *Intake) Borrow() error {
 	if given == nil {
 		return nil
 	}
-	signal(x.lend)
 	select {
 	case <-given:
 		x.turn.done(given)
@@ -129,7 +127,7 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 		return cm, Message, nil
 	case <-x.wake:
 		return cm, Woken, nil
-	case <-x.lend:
+	case <-x.turn.lend:
 		x.Release()
 		return cm, Lent, nil
 	case <-x.check.C:

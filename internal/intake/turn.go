@@ -8,15 +8,23 @@ import (
 // turn is had by one at a time. Those who wait for it get it in the order in which they came, so that one that receives without
 // a pause does not keep it from others.
 type turn struct {
-	mu      sync.Mutex
-	taken   bool
-	waiting []chan struct{}
-	spare   []chan struct{} // of those who have waited
+	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
+
+	mu        sync.Mutex
+	taken     bool
+	waiting   []waiter
+	borrowers int             // of those who wait
+	spare     []chan struct{} // of those who have waited
 }
 
-// take takes the turn and returns nil, or returns a channel that has one when the turn is the caller's: after those of all who
-// wait or, for one that goes first, before them. done or giveUp must follow then.
-func (t *turn) take(first bool) (given chan struct{}) {
+type waiter struct {
+	given   chan struct{} // has one when the turn is the waiter's
+	borrows bool
+}
+
+// take takes the turn, or begins to wait for it and returns a channel that has one when the turn is the caller's. done or giveUp must
+// follow then.
+func (t *turn) take(borrows bool) (given chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.taken {
@@ -28,11 +36,11 @@ func (t *turn) take(first bool) (given chan struct{}) {
 	} else {
 		given = make(chan struct{}, 1)
 	}
-	at := len(t.waiting)
-	if first {
-		at = 0
+	t.waiting = append(t.waiting, waiter{given, borrows})
+	if borrows {
+		t.borrowers++
+		signal(t.lend)
 	}
-	t.waiting = slices.Insert(t.waiting, at, given)
 	return given
 }
 
@@ -47,8 +55,8 @@ func (t *turn) done(given chan struct{}) {
 func (t *turn) giveUp(given chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.Index(t.waiting, given); i >= 0 {
-		t.waiting = slices.Delete(t.waiting, i, i+1)
+	if i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.given == given }); i >= 0 {
+		t.leave(i)
 	} else { // it is the caller's by now
 		<-given
 		t.pass()
@@ -68,6 +76,22 @@ func (t *turn) pass() {
 		t.taken = false
 		return
 	}
-	t.waiting[0] <- struct{}{}
-	t.waiting = slices.Delete(t.waiting, 0, 1)
+	t.waiting[0].given <- struct{}{}
+	t.leave(0)
+}
+
+// leave takes one who waits out of the line. The caller holds mu.
+func (t *turn) leave(i int) {
+	if t.waiting[i].borrows {
+		t.borrowers--
+	}
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	if t.borrowers > 0 {
+		signal(t.lend)
+		return
+	}
+	select {
+	case <-t.lend: // nobody borrows any more
+	default:
+	}
 }

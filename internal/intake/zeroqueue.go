@@ -25,7 +25,7 @@ func (x *Intake) takeWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessag
 		select {
 		case <-x.wake:
 			woken = true
-		case <-x.lend:
+		case <-x.turn.lend:
 			lent = true
 		case <-x.ended:
 		case <-receiving.Done():
@@ -37,7 +37,7 @@ func (x *Intake) takeWithoutQueue(ctx context.Context) (cm pulsar.ConsumerMessag
 	<-helper
 	undecryptable := errors.Is(err, ErrUndecryptable)
 	if lent && (err == nil || undecryptable) {
-		signal(x.lend) // for the next
+		signal(x.turn.lend) // for the next
 	}
 	switch {
 	case err == nil:
