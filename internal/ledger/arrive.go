@@ -54,17 +54,16 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if t.o.Rewinds {
 		s.run.arrive(entryOf(id), ref.index())
 	}
-	if !e.isBatch() {
-		t.follow(s, none)
-	} else {
-		t.follow(s, ref.slot())
-		s.notPartly(ref.slot(), e)
+	current := uint32(none)
+	if e.isBatch() {
+		current = ref.slot()
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {
 			e.batch.size = max(e.batch.size, payloadSize(cm.Message))
 		}
 	}
+	defer t.follow(s, current) // which may let go of what is settled, but for what has just arrived
 	r, unasked := e.at(ref.index()), false
 	switch r.state {
 	case unseen:
@@ -115,8 +114,8 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	r.flags &^= doubtful
 	asked := t.asked[ref.slot()].at
 	delete(t.asked, ref.slot())
-	switch r.state {
-	case due:
+	switch {
+	case r.state == due:
 		if !asked.IsZero() && l.idleAt.Sub(asked) > time.Second {
 			l.stats.Late++
 		}
@@ -125,7 +124,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 		t.hand(ref, r, cm.ID())
 		l.nacks.Untrack(uint64(ref))
 		return Deliver
-	case ready: // one waits for the application already
+	case r.state == ready, r.state == settling && r.before == ready: // one waits for the application already
 		v = Skip
 	default:
 		v = l.held(t.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))

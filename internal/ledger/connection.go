@@ -14,6 +14,9 @@ func (l *Ledger) Disconnected(told bool) {
 	defer l.mu.Unlock()
 	l.table.lost = l.table.lost || told
 	for _, s := range l.table.streams {
+		for told && len(s.partly) > 0 { // an operator may have moved the cursor back
+			l.table.releasePart(s)
+		}
 		l.table.disconnected(s)
 		l.drop(s)
 	}

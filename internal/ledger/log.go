@@ -93,7 +93,7 @@ func (t *table) pop(s *stream) {
 	case t.isPart(e) && !s.gone:
 		e.batch.partly = true
 		if s.partly = append(s.partly, slot); len(s.partly) > maxPartly {
-			t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
+			t.releasePart(s)
 		}
 	default:
 		t.release(slot, e)
@@ -105,10 +105,13 @@ func (t *table) pop(s *stream) {
 const maxPartly = 16
 
 // isPart reports whether the broker waits for more of a batch to be acknowledged. What was acknowledged here has not reached it then,
-// so the batch comes again, if no other consumer acknowledges it: until the next connection at the latest.
+// so the batch comes again, if no other consumer acknowledges it: until the next connection at the latest, which has to be told.
 func (t *table) isPart(e *entry) bool {
-	return e.isBatch() && !t.o.IndexAcks && e.batch.acked < e.batch.total
+	return e.isBatch() && !t.o.IndexAcks && t.o.Signals && e.batch.acked < e.batch.total
 }
+
+// releasePart lets go of the batch that is remembered in part for longest.
+func (t *table) releasePart(s *stream) { t.release(s.partly[0], &t.entries.At(s.partly[0]).Value) }
 
 // notPartly notes that a batch that is remembered in part comes again, or is let go of.
 func (s *stream) notPartly(slot uint32, e *entry) {
@@ -149,9 +152,6 @@ func (t *table) repeats(s *stream) {
 // acknowledged of late.
 func (t *table) disconnected(s *stream) {
 	l := &s.log
-	for len(s.partly) > 0 { // an operator may have moved the cursor back
-		t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
-	}
 	t.comesAgain(s)
 	l.lost, l.safe = true, l.sure
 	s.run = run{last: s.run.last, index: s.run.index}

@@ -138,11 +138,12 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 		slot = next
 	}
 	s.gone = true
+	t.follow(s, none)
 	for s.log.n > 0 {
 		t.pop(s)
 	}
 	for len(s.partly) > 0 {
-		t.release(s.partly[0], &t.entries.At(s.partly[0]).Value)
+		t.releasePart(s)
 	}
 	s.consumer = nil // whoever has the stream still must not keep its consumer
 	if t.latest == s {

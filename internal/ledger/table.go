@@ -88,8 +88,8 @@ func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	slot, ok := uint32(0), false
 	if isNew := s.newest.before(key); isNew {
 		s.newest = key
-	} else {
-		slot, ok = t.entryAt(key, s)
+	} else if slot, ok = t.entryAt(key, s); ok {
+		s.notPartly(slot, &t.entries.At(slot).Value)
 	}
 	if !ok {
 		if s.ledger != key.ledger {
