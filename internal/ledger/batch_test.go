@@ -12,53 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// The broker waits for the whole of a batch: what was acknowledged of one that was cut off by a lost connection comes again when
-// another consumer gives it back, however much later, and is not handed out.
-func TestABatchThatTwoConsumersHave(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds = false }, func(x *x) {
-		of := func(entry int64) pulsar.MessageID { return ofBatch{pulsar.NewMessageID(1, entry, 0, 0)} }
-		arrive := func(id pulsar.MessageID) (d ledger.Delivery, v ledger.Verdict) {
-			v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{}, &d)
-			return d, v
-		}
-		cutOff := func(entry int64) {
-			_, v := arrive(of(entry))
-			require.Equal(t, ledger.Deliver, v)
-			var s ledger.Settling
-			require.Equal(t, ledger.Unsettled, x.TrySettle(ledger.Name{ID: of(entry)}, &s))
-			require.Nil(t, x.Settled(&s))
-		}
-		pass := func() { // no copy of anything is on its way
-			time.Sleep(time.Minute)
-			x.Idle()
-			synctest.Wait()
-		}
-		cutOff(1)
-		x.verdict(ledger.Deliver, 2)
-		x.ack(2)
-		pass()
-		require.Equal(t, 1, x.Len())
-		for range 2 {
-			d, v := arrive(of(1))
-			require.Equal(t, ledger.Swallow, v)
-			x.AckedAgain(d.Ref, d.ID, nil)
-			x.verdict(ledger.Deliver, 2)
-			x.ack(2)
-			pass()
-		}
-		for entry := range int64(100) {
-			cutOff(10 + entry)
-		}
-		pass()
-		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
-		x.Disconnected(true)
-		x.Connected()
-		pass()
-		_, v := arrive(of(109))
-		require.Equal(t, ledger.Deliver, v, "an operator may have moved the cursor back")
-	})
-}
-
 // What was asked for in vain is another consumer's. When it comes here again the broker's count is the only one that is known, and it
 // is asked for again: that was not so of a message of a batch.
 func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {

@@ -67,8 +67,13 @@ func (x *x) arrive(entry int64) (ledger.Delivery, ledger.Verdict) {
 
 func (x *x) ack(entry int64) {
 	x.Helper()
+	x.settle(id(entry))
+}
+
+func (x *x) settle(id pulsar.MessageID) {
+	x.Helper()
 	var s ledger.Settling
-	standing, err := x.Settle(context.Background(), context.Background(), ledger.Name{ID: id(entry)}, &s)
+	standing, err := x.Settle(context.Background(), context.Background(), ledger.Name{ID: id}, &s)
 	require.NoError(x, err)
 	require.Equal(x, ledger.Unsettled, standing)
 	require.Nil(x, x.Settled(&s))

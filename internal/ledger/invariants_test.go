@@ -1,0 +1,146 @@
+package ledger
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// broken returns what does not hold of a Ledger that is at rest, or nil.
+func (l *Ledger) broken() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.table
+	in := map[uint32]string{}
+	for _, s := range t.streams {
+		if err := t.brokenStream(s, in); err != nil {
+			return fmt.Errorf("stream %s: %w", s.topic, err)
+		}
+	}
+	var states [acked + 1]int
+	for slot, left := uint32(0), t.entries.Len(); left > 0; slot++ {
+		item := t.entries.At(slot)
+		if item == nil {
+			continue
+		}
+		left--
+		e := &item.Value
+		for i := range e.size() {
+			r := e.at(i)
+			if r.state == unseen {
+				continue
+			}
+			states[r.state]++
+			if (r.state == ready || r.state == settling && r.before == ready) && !t.shelf.has(refOf(slot, i)) {
+				return fmt.Errorf("%v.%d is ready and not here", item.Key, i)
+			}
+		}
+		if err := t.brokenEntry(slot, e, in[slot]); err != nil {
+			return fmt.Errorf("entry %v, which is in %q: %w", item.Key, in[slot], err)
+		}
+		if found, ok := t.entryAt(item.Key, e.stream()); !ok || found != slot {
+			return fmt.Errorf("entry %v is there twice", item.Key)
+		}
+	}
+	if !slices.Equal(states[1:], t.states[1:]) {
+		return fmt.Errorf("states are counted as %v, and are %v", t.states, states)
+	}
+	refs := slices.Collect(maps.Keys(t.newer))
+	refs = slices.AppendSeq(refs, maps.Keys(t.shelf.messages))
+	refs = slices.AppendSeq(refs, maps.Keys(l.settling))
+	for _, ref := range refs {
+		if _, r := t.at(ref); r == nil || r.state == acked {
+			return fmt.Errorf("something is kept of %d.%d, which is gone or settled", ref.slot(), ref.index())
+		}
+	}
+	slots := slices.Collect(maps.Keys(t.asked))
+	slots = slices.AppendSeq(slots, maps.Keys(t.acking))
+	for ref := range t.older {
+		slots = append(slots, ref.slot())
+	}
+	for _, slot := range slots {
+		if t.entries.At(slot) == nil {
+			return fmt.Errorf("something is kept of slot %d, which is free", slot)
+		}
+	}
+	return nil
+}
+
+// brokenStream checks what a stream has, and adds to in where its entries are.
+func (t *table) brokenStream(s *stream, in map[uint32]string) error {
+	unsettled, last := 0, uint32(none)
+	for slot := s.list.head; slot != none; {
+		item := t.entries.At(slot)
+		if item == nil {
+			return fmt.Errorf("slot %d of the list is free", slot)
+		}
+		e := &item.Value
+		if in[slot] != "" || e.prev != last || e.stream() != s || e.isSettled() {
+			return fmt.Errorf("entry %v of the list: in it twice %t, wrongly linked %t, settled %t", item.Key, in[slot] != "", e.prev != last, e.isSettled())
+		}
+		in[slot] = "list "
+		for i := range e.size() {
+			if state := e.at(i).state; state != unseen && state != acked {
+				unsettled++
+			}
+		}
+		last, slot = slot, e.next
+	}
+	if last != s.list.tail || unsettled != s.unsettled {
+		return fmt.Errorf("the list ends with %d, not %d; %d are unsettled, not %d", last, s.list.tail, unsettled, s.unsettled)
+	}
+	for i := range s.log.n {
+		if slot := s.log.at(i).slot; slot != none {
+			in[slot] += "log "
+		}
+	}
+	for _, slot := range s.partly {
+		in[slot] += "partly "
+	}
+	if len(s.partly) > maxPartly {
+		return fmt.Errorf("%d batches are remembered in part", len(s.partly))
+	}
+	if s.current != none {
+		in[s.current] += "current "
+	}
+	for slot := range in {
+		if t.entries.At(slot) == nil {
+			return fmt.Errorf("slot %d, which is in %q, is free", slot, in[slot])
+		}
+	}
+	return nil
+}
+
+// brokenEntry checks an entry that is in the lists named.
+func (t *table) brokenEntry(slot uint32, e *entry, lists string) error {
+	s, isIn := e.stream(), map[string]bool{}
+	for _, list := range []string{"list ", "log ", "partly ", "current "} {
+		isIn[list] = strings.Count(lists, list) == 1
+	}
+	seen, settled := int32(0), int32(0)
+	for i := range e.size() {
+		if state := e.at(i).state; state == acked {
+			settled++
+		} else if state == unseen {
+			continue
+		}
+		seen++
+	}
+	switch {
+	case e.isBatch() && (seen != e.batch.seen || settled != e.batch.acked):
+		return fmt.Errorf("seen %d and settled %d, not %d and %d", seen, settled, e.batch.seen, e.batch.acked)
+	case e.flags.has(logged) != isIn["log "]:
+		return fmt.Errorf("logged %t", e.flags.has(logged))
+	case e.isBatch() && e.batch.partly != isIn["partly "], isIn["partly "] && (isIn["list "] || isIn["log "]):
+		return fmt.Errorf("partly %t", e.isBatch() && e.batch.partly)
+	case isIn["current "] && !e.isBatch():
+		return fmt.Errorf("it is no batch")
+	case isIn["list "] || isIn["log "] || isIn["partly "], t.acking[slot] > 0:
+	case s.gone && settled < seen: // it was being settled when its consumer went
+	case isIn["current "] && e.batch.seen < e.size():
+	default:
+		return fmt.Errorf("nothing lets go of it: seen %d, settled %d", seen, settled)
+	}
+	return nil
+}

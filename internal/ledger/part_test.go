@@ -1,0 +1,175 @@
+package ledger_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// deliver has a message of a batch of three delivered.
+func (x *x) deliver(entry int64, index int32) (d ledger.Delivery, v ledger.Verdict) {
+	v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: ofThree(entry, index)}}, ledger.Retry{}, &d)
+	return d, v
+}
+
+func ofThree(entry int64, index int32) pulsar.MessageID {
+	return ofBatch{pulsar.NewMessageID(1, entry, index, 0)}
+}
+
+// part has the first of a batch of three delivered and acknowledged, of which the rest does not come.
+func (x *x) part(entry int64) {
+	x.Helper()
+	_, v := x.deliver(entry, 0)
+	require.Equal(x, ledger.Deliver, v)
+	x.settle(ofThree(entry, 0))
+}
+
+// pass lets so much time pass, with nothing that comes, that no copy of anything is on its way.
+func (x *x) pass() {
+	time.Sleep(time.Minute)
+	x.Idle()
+	synctest.Wait()
+}
+
+func shared(o *ledger.Options) { o.Rewinds = false }
+
+// The broker waits for the whole of a batch: what was acknowledged of one that was cut off by a lost connection comes again when
+// another consumer gives it back, however much later, and is not handed out.
+func TestABatchThatTwoConsumersHave(t *testing.T) {
+	run(t, shared, func(x *x) {
+		x.part(1)
+		x.verdict(ledger.Deliver, 2)
+		x.ack(2)
+		x.pass()
+		require.Equal(t, 1, x.Len())
+		for range 2 {
+			d, v := x.deliver(1, 0)
+			require.Equal(t, ledger.Swallow, v)
+			x.AckedAgain(d.Ref, d.ID, nil)
+			x.verdict(ledger.Deliver, 2)
+			x.ack(2)
+			x.pass()
+		}
+		for entry := range int64(100) {
+			x.part(10 + entry)
+		}
+		x.pass()
+		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
+		x.Disconnected(false) // as far as anybody knows
+		_, v := x.deliver(108, 0)
+		require.Equal(t, ledger.Swallow, v)
+		x.Disconnected(true)
+		x.Connected()
+		x.pass()
+		_, v = x.deliver(107, 0)
+		require.Equal(t, ledger.Deliver, v, "an operator may have moved the cursor back")
+	})
+}
+
+// Where nobody tells of lost connections a part is forgotten like anything else: it could be an operator who brings it back.
+func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.Signals = false, false }, func(x *x) {
+		x.part(1)
+		x.verdict(ledger.Deliver, 2)
+		x.ack(2)
+		x.pass()
+		_, v := x.deliver(1, 0)
+		require.Equal(t, ledger.Deliver, v)
+	})
+}
+
+// A batch in part whose last message was given up is unsettled again once the application nacks that.
+func TestAPartThatIsNackedOnceMore(t *testing.T) {
+	run(t, shared, func(x *x) {
+		rest := ledger.Name{ID: ofThree(1, 2)}
+		for index := range int32(3) {
+			d, _ := x.deliver(1, index)
+			if rest.ID = d.ID; index < 2 {
+				x.settle(d.ID)
+			}
+		}
+		nack := func() {
+			d, current, _ := x.Find(rest)
+			require.True(t, current)
+			x.Nack(d, time.Second, nil, ledger.Failed)
+		}
+		nack()
+		for range 60 { // it is asked for twice, and given up
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		require.Zero(t, x.Stats().Waiting)
+		require.Equal(t, 1, x.Len())
+		x.Adopt(rest, x.child, 0)
+		nack()
+		x.Disconnected(true)
+		x.Connected()
+		x.verdict(ledger.Deliver, 9)
+		require.Equal(t, 1, x.Stats().Waiting)
+	})
+}
+
+// The part that is remembered for longest comes again with just the message that tells that another one is a part too.
+func TestTheOldestPartComesAgain(t *testing.T) {
+	run(t, shared, func(x *x) {
+		for entry := range int64(16) {
+			x.part(1 + entry)
+		}
+		x.pass()
+		require.Equal(t, 16, x.Len())
+		x.part(20)
+		time.Sleep(time.Minute)
+		_, v := x.deliver(1, 0)
+		require.Equal(t, ledger.Swallow, v)
+	})
+}
+
+// A copy is the very delivery that tells that no more copies come, and that the batch before it was a part.
+func TestTheLastCopy(t *testing.T) {
+	run(t, shared, func(x *x) {
+		x.part(1)
+		x.verdict(ledger.Deliver, 2)
+		x.ack(2)
+		x.swallow(2)
+		time.Sleep(time.Minute)
+		for entry := range int64(4) {
+			x.verdict(ledger.Deliver, 10+entry)
+		}
+		x.part(20)
+		x.verdict(ledger.Swallow, 2)
+	})
+}
+
+func TestAPartOfAConsumerThatIsGone(t *testing.T) {
+	run(t, shared, func(x *x) {
+		x.part(1)
+		x.Gone(x.child)
+		require.Zero(t, x.Len())
+	})
+}
+
+// A message that is ready, and being settled, keeps its payload when a copy comes for which there is no room.
+func TestACopyOfAReadyMessage(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.HoldLimit = false, 0 }, func(x *x) {
+		d, _ := x.arrive(1)
+		withdrawn, ok := x.Offer(d)
+		require.True(t, ok)
+		go func() {
+			<-withdrawn
+			x.Offered(d, false)
+		}()
+		var s ledger.Settling
+		require.Equal(t, ledger.Unsettled, x.TrySettle(ledger.Name{ID: d.ID}, &s))
+		synctest.Wait()
+		x.verdict(ledger.Skip, 1)
+		x.NotSettled(&s)
+		var again ledger.Delivery
+		require.True(t, x.Next(&again))
+		require.NotNil(t, again.Message)
+	})
+}
