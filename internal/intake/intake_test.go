@@ -200,6 +200,38 @@ func TestBorrowBesideAMessage(t *testing.T) {
 	})
 }
 
+// Two who borrow the turn again and again keep neither a third from it nor one who receives.
+func TestNobodyStarves(t *testing.T) {
+	each(t, func(t *testing.T, _ *consumer, x *intake.Intake, _ func()) {
+		require.NoError(t, x.Borrow())
+		var all sync.WaitGroup
+		waits := func(wait func() error) {
+			begin := time.Now()
+			all.Go(func() {
+				require.NoError(t, wait())
+				require.Less(t, time.Since(begin), time.Second)
+				x.Release()
+			})
+			synctest.Wait()
+		}
+		waits(func() error { return x.Acquire(context.Background()) })
+		waits(x.Borrow)
+		end := time.Now().Add(time.Minute)
+		for range 2 {
+			all.Go(func() {
+				for time.Now().Before(end) {
+					require.NoError(t, x.Borrow())
+					time.Sleep(10 * time.Millisecond)
+					x.Release()
+				}
+			})
+			synctest.Wait()
+		}
+		x.Release()
+		all.Wait()
+	})
+}
+
 // Idle is told when somebody waited for a second in all, and nothing came.
 func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
