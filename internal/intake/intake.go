@@ -67,8 +67,20 @@ func signal(ch chan<- struct{}) {
 }
 
 // Acquire waits for the turn.
-func (x *Intake) Acquire(ctx context.Context) error {
-	given := x.turn.take(false)
+func (x *Intake) Acquire(ctx context.Context) error { return x.acquire(ctx, false) }
+
+// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
+func (x *Intake) Borrow() error {
+	select {
+	case <-x.ended:
+		return ErrClosed
+	default:
+		return x.acquire(context.Background(), true)
+	}
+}
+
+func (x *Intake) acquire(ctx context.Context, borrows bool) error {
+	given := x.turn.take(borrows)
 	if given == nil {
 		return nil
 	}
@@ -79,27 +91,6 @@ func (x *Intake) Acquire(ctx context.Context) error {
 	case <-ctx.Done():
 		x.turn.giveUp(given)
 		return ctx.Err()
-	case <-x.ended:
-		x.turn.giveUp(given)
-		return ErrClosed
-	}
-}
-
-// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
-func (x *Intake) Borrow() error {
-	select {
-	case <-x.ended:
-		return ErrClosed
-	default:
-	}
-	given := x.turn.take(true)
-	if given == nil {
-		return nil
-	}
-	select {
-	case <-given:
-		x.turn.done(given)
-		return nil
 	case <-x.ended:
 		x.turn.giveUp(given)
 		return ErrClosed
