@@ -30,10 +30,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 				}
 				ref := refOf(slot, i)
 				if _, r := t.at(ref); r != nil && r.state != acked {
-					if over := l.settling[ref]; over != nil {
-						close(over)
-						delete(l.settling, ref)
-					}
+					l.settlingOver(ref)
 					if l.o.Observed {
 						settled = append(settled, Settling{})
 						l.describe(ref, e, r, &settled[len(settled)-1])

@@ -35,9 +35,8 @@ const (
 	Settled
 )
 
-// Settle begins to settle a message that is Unsettled, of which it fills s: Settled must follow. It is final unless Settled is told
-// of an error: meanwhile the message is not handed out. While another call settles it, Settle waits until that is over or a context
-// done.
+// Settle begins to settle a message that is Unsettled, of which it fills s: Settled or NotSettled must follow. Meanwhile the message is
+// not handed out. While another call settles it, Settle waits until that is over or a context done.
 func (l *Ledger) Settle(ctx, closed context.Context, n Name, s *Settling) (Standing, error) {
 	for waited := false; ; waited = true {
 		l.mu.Lock()
@@ -166,11 +165,16 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 	if r == nil || r.state != settling {
 		return nil, nil
 	}
-	if over := l.settling[s.Ref]; over != nil {
-		close(over)
-		delete(l.settling, s.Ref)
-	}
+	l.settlingOver(s.Ref)
 	return e, r
+}
+
+// settlingOver tells those who wait for the settling of a message that it is over. The caller holds mu.
+func (l *Ledger) settlingOver(ref Ref) {
+	if over := l.settling[ref]; over != nil {
+		close(over)
+		delete(l.settling, ref)
+	}
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
