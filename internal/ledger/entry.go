@@ -93,7 +93,6 @@ type batch struct {
 	settled     uint64 // the settling of a sibling, as the stream counts them
 	size        int64  // of the buffer that its payloads are slices of
 	times       []timing
-	partly      bool // it is in its stream's list of these
 }
 
 func (e *entry) stream() *stream { return e.batch.stream }

@@ -132,8 +132,8 @@ func (t *table) brokenEntry(slot uint32, e *entry, lists string) error {
 		return fmt.Errorf("seen %d and settled %d, not %d and %d", seen, settled, e.batch.seen, e.batch.acked)
 	case e.flags.has(logged) != isIn["log "]:
 		return fmt.Errorf("logged %t", e.flags.has(logged))
-	case e.isBatch() && e.batch.partly != isIn["partly "], isIn["partly "] && (isIn["list "] || isIn["log "]):
-		return fmt.Errorf("partly %t", e.isBatch() && e.batch.partly)
+	case isIn["partly "] != strings.Contains(lists, "partly "), isIn["partly "] && (!e.isBatch() || isIn["list "] || isIn["log "]):
+		return fmt.Errorf("it is no batch, there twice, or elsewhere too")
 	case isIn["current "] && !e.isBatch():
 		return fmt.Errorf("it is no batch")
 	case isIn["list "] || isIn["log "] || isIn["partly "], t.acking[slot] > 0:

@@ -48,7 +48,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 	case e.flags.has(logged):
 		s.log.strike(slot)
 	}
-	s.notPartly(slot, e)
+	s.notPartly(slot)
 	e.flags |= logged
 	s.log.push(settledEntry{slot, s.log.settled})
 	t.prune(s)
@@ -91,7 +91,6 @@ func (t *table) pop(s *stream) {
 	switch {
 	case !e.isSettled() || t.acking[slot] > 0:
 	case t.isPart(e) && !s.gone:
-		e.batch.partly = true
 		if s.partly = append(s.partly, slot); len(s.partly) > maxPartly {
 			t.releasePart(s)
 		}
@@ -114,10 +113,9 @@ func (t *table) isPart(e *entry) bool {
 func (t *table) releasePart(s *stream) { t.release(s.partly[0], &t.entries.At(s.partly[0]).Value) }
 
 // notPartly notes that a batch that is remembered in part comes again, or is let go of.
-func (s *stream) notPartly(slot uint32, e *entry) {
-	if e.isBatch() && e.batch.partly {
-		e.batch.partly = false
-		s.partly = slices.DeleteFunc(s.partly, func(other uint32) bool { return other == slot })
+func (s *stream) notPartly(slot uint32) {
+	if i := slices.Index(s.partly, slot); i >= 0 {
+		s.partly = slices.Delete(s.partly, i, i+1)
 	}
 }
 

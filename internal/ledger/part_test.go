@@ -129,6 +129,27 @@ func TestTheOldestPartComesAgain(t *testing.T) {
 	})
 }
 
+// A part comes to be remembered while more of it arrives, and once more when that is over.
+func TestAPartThatArrives(t *testing.T) {
+	run(t, shared, func(x *x) {
+		x.part(1)
+		x.verdict(ledger.Deliver, 2)
+		x.ack(2)
+		_, v := x.deliver(1, 1)
+		require.Equal(t, ledger.Deliver, v)
+		x.settle(ofThree(1, 1))
+		for entry := range int64(2) {
+			time.Sleep(time.Minute)
+			x.verdict(ledger.Deliver, 3+entry)
+			x.ack(3 + entry)
+		}
+		time.Sleep(time.Minute)
+		require.Equal(t, 1, x.Len())
+		x.Disconnected(true)
+		require.Zero(t, x.Len())
+	})
+}
+
 // A copy is the very delivery that tells that no more copies come, and that the batch before it was a part.
 func TestTheLastCopy(t *testing.T) {
 	run(t, shared, func(x *x) {

@@ -86,10 +86,10 @@ func (t *table) at(ref Ref) (*entry, *record) {
 func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	key, index := entryOf(id), indexOf(id)
 	slot, ok := uint32(0), false
-	if isNew := s.newest.before(key); isNew {
+	if s.newest.before(key) {
 		s.newest = key
 	} else if slot, ok = t.entryAt(key, s); ok {
-		s.notPartly(slot, &t.entries.At(slot).Value)
+		s.notPartly(slot)
 	}
 	if !ok {
 		if s.ledger != key.ledger {
@@ -228,7 +228,7 @@ func (t *table) release(slot uint32, e *entry) {
 	switch {
 	case e.isBatch():
 		t.states[acked] -= int(e.batch.acked)
-		s.notPartly(slot, e)
+		s.notPartly(slot)
 	case e.state == acked:
 		t.states[acked]--
 	}
