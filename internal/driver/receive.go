@@ -80,7 +80,7 @@ func (x *Driver) feed() {
 // offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
 func (x *Driver) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
 	var withdrawn <-chan struct{}
-	if isTracked(d.Message) {
+	if d.ID != nil {
 		var ok bool
 		if withdrawn, ok = x.ledger.Offer(d); !ok {
 			return false
