@@ -1,7 +1,6 @@
 package ledger_test
 
 import (
-	"context"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,8 +16,7 @@ import (
 func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 	for name, again := range map[string]func(*x, pulsar.MessageID) uint32{
 		"comes again": func(x *x, id pulsar.MessageID) uint32 {
-			var d ledger.Delivery
-			v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id, count: 7}}, ledger.Retry{}, &d)
+			d, v := x.deliver(message{id: id, count: 7})
 			require.Equal(x, ledger.Deliver, v)
 			return d.Count
 		},
@@ -33,11 +31,9 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 			run(t, shared, func(x *x) {
 				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
 				for _, id := range []pulsar.MessageID{first, second} {
-					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id}}, ledger.Retry{}, &ledger.Delivery{})
+					x.deliver(message{id: id})
 				}
-				var s ledger.Settling
-				_, _ = x.Settle(context.Background(), context.Background(), ledger.Name{ID: first}, &s)
-				require.Nil(t, x.Settled(&s))
+				x.settle(first)
 				d, _, _ := x.Find(ledger.Name{ID: second})
 				x.Nack(d, time.Second, nil, ledger.Failed)
 				for range 4 {
@@ -73,13 +69,13 @@ func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
 		id   func(index int32) pulsar.MessageID
 		want pulsar.MessageID
 	}{
-		"of three":        {func(index int32) pulsar.MessageID { return ofBatch{pulsar.NewMessageID(1, 1, index, 0)} }, whole},
+		"of three":        {func(index int32) pulsar.MessageID { return ofThree(1, index) }, whole},
 		"of unknown size": {func(index int32) pulsar.MessageID { return pulsar.NewMessageID(1, 1, index, 0) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, nil, func(x *x) {
 				for i := range int32(3) {
-					x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: c.id(i)}}, ledger.Retry{}, &ledger.Delivery{})
+					x.deliver(message{id: c.id(i)})
 				}
 				for _, step := range []struct {
 					index   int32

@@ -58,11 +58,15 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 
 func id(entry int64) pulsar.MessageID { return pulsar.NewMessageID(1, entry, 0, 0) }
 
+// deliver has a message delivered.
+func (x *x) deliver(m message) (d ledger.Delivery, v ledger.Verdict) {
+	v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: m}, ledger.Retry{}, &d)
+	return d, v
+}
+
 // arrive has an entry delivered.
 func (x *x) arrive(entry int64) (ledger.Delivery, ledger.Verdict) {
-	var d ledger.Delivery
-	v := x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(entry), payload: make([]byte, 100)}}, ledger.Retry{}, &d)
-	return d, v
+	return x.deliver(message{id: id(entry), payload: make([]byte, 100)})
 }
 
 func (x *x) ack(entry int64) {

@@ -11,12 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// deliver has a message of a batch of three delivered.
-func (x *x) deliver(entry int64, index int32) (d ledger.Delivery, v ledger.Verdict) {
-	v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: ofThree(entry, index)}}, ledger.Retry{}, &d)
-	return d, v
-}
-
+// ofThree is the id of a message of a batch of three.
 func ofThree(entry int64, index int32) pulsar.MessageID {
 	return ofBatch{pulsar.NewMessageID(1, entry, index, 0)}
 }
@@ -24,7 +19,7 @@ func ofThree(entry int64, index int32) pulsar.MessageID {
 // part has the first of a batch of three delivered and acknowledged, of which the rest does not come.
 func (x *x) part(entry int64) {
 	x.Helper()
-	_, v := x.deliver(entry, 0)
+	_, v := x.deliver(message{id: ofThree(entry, 0)})
 	require.Equal(x, ledger.Deliver, v)
 	x.settle(ofThree(entry, 0))
 }
@@ -48,7 +43,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		x.pass()
 		require.Equal(t, 1, x.Len())
 		for range 2 {
-			d, v := x.deliver(1, 0)
+			d, v := x.deliver(message{id: ofThree(1, 0)})
 			require.Equal(t, ledger.Swallow, v)
 			x.AckedAgain(d.Ref, d.ID, nil)
 			x.verdict(ledger.Deliver, 2)
@@ -61,12 +56,12 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		x.pass()
 		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
 		x.Disconnected(false) // as far as anybody knows
-		_, v := x.deliver(108, 0)
+		_, v := x.deliver(message{id: ofThree(108, 0)})
 		require.Equal(t, ledger.Swallow, v)
 		x.Disconnected(true)
 		x.Connected()
 		x.pass()
-		_, v = x.deliver(107, 0)
+		_, v = x.deliver(message{id: ofThree(107, 0)})
 		require.Equal(t, ledger.Deliver, v, "an operator may have moved the cursor back")
 	})
 }
@@ -78,7 +73,7 @@ func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
 		x.verdict(ledger.Deliver, 2)
 		x.ack(2)
 		x.pass()
-		_, v := x.deliver(1, 0)
+		_, v := x.deliver(message{id: ofThree(1, 0)})
 		require.Equal(t, ledger.Deliver, v)
 	})
 }
@@ -88,7 +83,7 @@ func TestAPartThatIsNackedOnceMore(t *testing.T) {
 	run(t, shared, func(x *x) {
 		rest := ledger.Name{ID: ofThree(1, 2)}
 		for index := range int32(3) {
-			d, _ := x.deliver(1, index)
+			d, _ := x.deliver(message{id: ofThree(1, index)})
 			if rest.ID = d.ID; index < 2 {
 				x.settle(d.ID)
 			}
@@ -124,7 +119,7 @@ func TestTheOldestPartComesAgain(t *testing.T) {
 		require.Equal(t, 16, x.Len())
 		x.part(20)
 		time.Sleep(time.Minute)
-		_, v := x.deliver(1, 0)
+		_, v := x.deliver(message{id: ofThree(1, 0)})
 		require.Equal(t, ledger.Swallow, v)
 	})
 }
@@ -135,7 +130,7 @@ func TestAPartThatArrives(t *testing.T) {
 		x.part(1)
 		x.verdict(ledger.Deliver, 2)
 		x.ack(2)
-		_, v := x.deliver(1, 1)
+		_, v := x.deliver(message{id: ofThree(1, 1)})
 		require.Equal(t, ledger.Deliver, v)
 		x.settle(ofThree(1, 1))
 		for entry := range int64(2) {
