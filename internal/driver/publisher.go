@@ -89,8 +89,8 @@ func (x *Driver) move(d ledger.Delivery, delay time.Duration) {
 		})
 }
 
-// moveTo nacks a message and publishes it elsewhere, unless it is back before that. Messages are published in the order of
-// the calls, and no more than maxUnderway wait for the broker's answer.
+// moveTo nacks a message and publishes it elsewhere, unless it is back before that. Dead letters are published in the order of
+// the calls, and no more than maxUnderway messages wait for the broker's answer.
 func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
 	if !x.ledger.Nack(d, delay, d.Message, why) {
 		return
