@@ -118,7 +118,7 @@ func (l *Ledger) Idle() {
 	l.idleAt = time.Now()
 	asked := map[*stream]bool{}
 	for slot, r := range l.table.asked {
-		if l.idleAt.Sub(r.at) < l.o.AskDelay+answer {
+		if !l.isIdleSince(r.at) {
 			asked[l.table.entries.At(slot).Value.stream()] = true
 		}
 	}

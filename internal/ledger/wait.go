@@ -150,16 +150,16 @@ func (l *Ledger) askAhead(ref Ref, e *entry, r *record) ask {
 func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	t, s := &l.table, e.stream()
 	last := t.asked[ref.slot()]
-	tries := uint8(triesShared)
-	if l.o.Rewinds {
-		tries = triesRewinds
+	tries, missing := uint8(triesShared), true
+	if l.o.Rewinds { // often, if the application is slow and has others, of which each starts from the oldest again
+		tries, missing = triesRewinds, !s.run.last.before(t.entries.At(ref.slot()).Key) || l.isIdleSince(last.at)
 	}
 	switch {
 	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case last.tries > tries, last.tries > 0 && r.flags.has(doubtful):
+	case missing && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		if e.isBatch() {
 			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
 		}
@@ -167,7 +167,10 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		return a
 	default:
 		now := time.Now()
-		t.asked[ref.slot()] = request{at: now, tries: last.tries + 1}
+		if missing || last.tries == 0 {
+			last.tries++
+		}
+		t.asked[ref.slot()] = request{at: now, tries: last.tries}
 		s.run.asked = request{at: now}
 		a = l.request(ref, e, r)
 	}
@@ -175,11 +178,14 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	return a
 }
 
+// isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
+func (l *Ledger) isIdleSince(asked time.Time) bool { return l.idleAt.Sub(asked) > l.o.AskDelay+answer }
+
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
 // surely sent, or nothing was on its way at all. The caller holds mu.
 func (l *Ledger) mayCome(s *stream, r *request) bool {
 	switch {
-	case r.at.IsZero() || l.idleAt.Sub(r.at) > l.o.AskDelay+answer:
+	case r.at.IsZero() || l.isIdleSince(r.at):
 		return false
 	case time.Since(r.at) < l.patience():
 		return true
