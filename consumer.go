@@ -129,7 +129,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 }
 
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
-// nothing. It returns ErrNotHeld if the application no longer has the message, and an error for a nil message.
+// nothing. It returns ErrNotHeld if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
+// reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	return c.driver.InProgress(msg)
 }

@@ -3,7 +3,6 @@ package worker
 import (
 	"cmp"
 	"context"
-	"errors"
 	"log/slog"
 	"sync"
 	"time"
@@ -72,7 +71,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			if emptied {
 				l.tellPaused(false, redelivery.PauseHoldLimit)
 			}
-			if !errors.Is(l.consumer.InProgress(t.msg), redelivery.ErrNotHeld) {
+			if l.consumer.InProgress(t.msg) == nil {
 				return t, nil
 			}
 			l.forget(t) // it was settled by a handler that took too long, and so had it come again

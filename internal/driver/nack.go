@@ -79,10 +79,13 @@ func (x *Driver) InProgress(msg pulsar.Message) error {
 	if err != nil {
 		return err
 	}
-	if x.settings.ackTimeout != nil && !x.ledger.Touch(n) {
-		return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+	switch {
+	case x.settings.ackTimeout == nil || x.ledger.Touch(n):
+		return nil
+	case x.life.ended.Err() != nil:
+		return ErrClosed
 	}
-	return nil
+	return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
 }
 
 // nackDelay returns what the nack policy says about a redelivery count.

@@ -230,7 +230,8 @@ func (r *modelRun) inProgress(m *modelExpected) {
 	go func() {
 		defer r.done()
 		err := r.c.InProgress(m.msg)
-		if held != (err == nil) || err != nil && !errors.Is(err, redelivery.ErrNotHeld) {
+		closed := r.isClosed() && errors.Is(err, redelivery.ErrClosed)
+		if !closed && (held != (err == nil) || err != nil && !errors.Is(err, redelivery.ErrNotHeld)) {
 			r.w.fail("InProgress of %v: %v", m, err)
 		}
 		r.mu.Lock()
