@@ -207,7 +207,7 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		x.tally.swallowed.Add(1)
 		settled := *d
 		x.start(&x.swallows, func(context.Context) {
-			x.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID)
+			x.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID, minAckPause)
 		})
 	}
 	x.arrived(cm, verdict)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -86,22 +87,34 @@ func (x *Driver) finishSettling(s *ledger.Settling, err error) {
 	if err != nil {
 		x.ledger.NotSettled(s)
 	} else if again := x.ledger.Settled(s); again != nil {
-		x.ackAgain("a newer delivery", s.Consumer, s.Ref, again)
+		x.ackAgain("a newer delivery", s.Consumer, s.Ref, again, minAckPause)
 	}
 }
 
-// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged, and a panic
-// of an interceptor: others may wait for what else its caller settles.
-func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID) {
+// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
+// panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
+// the next connection.
+func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
 	x.safely(func() {
 		err := errPanicked
-		defer func() { x.ledger.AckedAgain(ref, id, err) }()
+		defer func() {
+			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && x.life.ended.Err() == nil
+			if again := x.ledger.AckedAgain(ref, id, err, try); again != nil {
+				time.AfterFunc(pause, func() {
+					x.start(&x.swallows, func(context.Context) { x.ackAgain(what, consumer, ref, again, 2*pause) })
+				})
+			}
+		}()
 		err = x.call(func() error { return consumer.AckID(id) })
 		if err != nil && x.life.ended.Err() == nil {
 			x.Fail("ack", "acknowledging "+what, err, "message", id)
 		}
 	})
 }
+
+// minAckPause is how long the next try of an acknowledgement that nobody waits for is put off, each time for twice as long, up to
+// maxAckPause.
+const minAckPause, maxAckPause = time.Second, 32 * time.Second
 
 // AckIDList acknowledges several messages, each as Ack does.
 func (x *Driver) AckIDList(ids []pulsar.MessageID) error {

@@ -113,7 +113,7 @@ func TestWhatIsAcknowledgedOnceMoreIsNotForgotten(t *testing.T) {
 		x.others(10)
 		x.swallow(1)
 		x.others(40)
-		x.AckedAgain(d.Ref, d.ID, nil)
+		x.AckedAgain(d.Ref, d.ID, nil, true)
 		x.swallow(1)
 		x.others(70)
 		require.Less(t, x.Len(), 3)
@@ -126,7 +126,7 @@ func (x *x) swallow(entry int64) {
 	x.Helper()
 	d, v := x.arrive(entry)
 	require.Equal(x, ledger.Swallow, v)
-	x.AckedAgain(d.Ref, d.ID, nil)
+	x.AckedAgain(d.Ref, d.ID, nil, true)
 }
 
 // others has other entries delivered and settled.

@@ -219,7 +219,9 @@ func (m *modelRun) again(t *rapid.T) {
 		if rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
 			err = errors.New("refused")
 		}
-		m.AckedAgain(d.Ref, d.ID, err)
+		if d.ID = m.AckedAgain(d.Ref, d.ID, err, rapid.Bool().Draw(t, "try again")); d.ID != nil {
+			m.swallows = append(m.swallows, d)
+		}
 	}
 }
 

@@ -45,7 +45,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		for range 2 {
 			d, v := x.deliver(message{id: ofThree(1, 0)})
 			require.Equal(t, ledger.Swallow, v)
-			x.AckedAgain(d.Ref, d.ID, nil)
+			x.AckedAgain(d.Ref, d.ID, nil, true)
 			x.verdict(ledger.Deliver, 2)
 			x.ack(2)
 			x.pass()

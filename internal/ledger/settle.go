@@ -178,27 +178,32 @@ func (l *Ledger) settlingOver(ref Ref) {
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
-// has that, as if it were settled now: many acknowledgements may have been in line before it.
-func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error) {
+// has that, as if it were settled now: many acknowledgements may have been in line before it. If it could not be and is to be tried
+// again, AckedAgain returns what to acknowledge then, and must follow once more.
+func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, slot := &l.table, ref.slot()
 	item := t.entries.At(slot)
 	if t.acking[slot] == 0 || item.Key != entryOf(id) {
-		return // everything was forgotten meanwhile
-	}
-	if t.acking[slot]--; t.acking[slot] == 0 {
-		delete(t.acking, slot)
+		return nil // everything was forgotten meanwhile
 	}
 	e := &item.Value
 	if err != nil {
 		e.flags |= refused
+		if try && !e.stream().gone {
+			return l.toAck(e, id, e.batch.acked)
+		}
+	}
+	if t.acking[slot]--; t.acking[slot] == 0 {
+		delete(t.acking, slot)
 	}
 	if s := e.stream(); e.isSettled() {
 		s.log.settled++
 		t.settleEntry(slot, e)
 		l.unsent(s)
 	}
+	return nil
 }
 
 // toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for

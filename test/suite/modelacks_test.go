@@ -58,7 +58,6 @@ func (p *modelPart) confirmed(c *modelCommand, e *modelEntry) {
 		return
 	}
 	do, happens := c.do, n%18 == 0
-	e.refused = true
 	c.do = func() error {
 		if happens { // and the answer says otherwise
 			_ = do()
@@ -108,9 +107,6 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 			failed[id] = errModelClosed
 		case fails && p.chance(entries[i])%2 == 0:
 			failed[id] = errModelAck
-			if entries[i] != nil {
-				entries[i].refused = true
-			}
 		case a.entry != nil && (a.left == nil || p.cfg.IndexAcks):
 			acks = append(acks, a)
 		}

@@ -66,7 +66,6 @@ type modelProgress struct {
 	sent     time.Time // when it was last sent to our consumer
 	otherGot bool      // since it was last sent to our consumer
 	otherDid bool      // acknowledged it
-	refused  bool      // an acknowledgement of it, and one of a copy is not made again
 	unknown  []bool    // messages that the Consumer may have asked for and given up waiting for
 	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
 }

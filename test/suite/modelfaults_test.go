@@ -182,7 +182,7 @@ func (r *modelRun) end() {
 		defer r.w.mu.Unlock()
 		for _, p := range r.cons.parts {
 			for _, e := range p.sub.entries[p.sub.low:] {
-				if !e.done && !e.refused {
+				if !e.done {
 					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
 				}
 			}
