@@ -155,7 +155,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		tries, missing = triesRewinds, !s.run.last.before(t.entries.At(ref.slot()).Key) || l.isIdleSince(last.at)
 	}
 	switch {
-	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
+	case s.log.lost || s.inactive, r.flags.has(doubtful) && s.log.taken < s.log.again: // the broker sends it to whoever it is for
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
