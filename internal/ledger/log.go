@@ -106,7 +106,7 @@ const maxPartly = 16
 // isPart reports whether the broker waits for more of a batch to be acknowledged. What was acknowledged here has not reached it then,
 // so the batch comes again, if no other consumer acknowledges it: until the next connection at the latest, which has to be told.
 func (t *table) isPart(e *entry) bool {
-	return e.isBatch() && !t.o.IndexAcks && t.o.Signals && e.batch.acked < e.batch.total
+	return e.isBatch() && t.o.Signals && e.batch.acked < e.batch.total
 }
 
 // releasePart lets go of the batch that is remembered in part for longest.
