@@ -60,7 +60,7 @@ func TestCallbacksCallBack(t *testing.T) {
 						return errTest
 					}
 					return w.Run(ctx)
-				}, option, worker.WithLogger(logger), worker.WithTimeout(5*time.Second), worker.WithPauseOnFailure(5, 1, policy),
+				}, option, worker.WithLogger(logger), worker.WithTimeout(5*time.Second), worker.WithPauseOnFailure(3, 1, policy),
 					worker.WithMiddleware(func(next worker.Handler) worker.Handler {
 						return func(ctx context.Context, msg pulsar.Message) error { call(); return next(ctx, msg) }
 					}),
