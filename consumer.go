@@ -73,8 +73,9 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.driver.GetLastMessageIDs()
 }
 
-// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. When Close
-// returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. For messages that are
+// being published to the retry or dead letter topic it waits half a second at most; those that have no answer by then may come twice.
+// When Close returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
 // the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
 // the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
 func (c *Consumer) Close() {

@@ -5,16 +5,20 @@ import (
 	"time"
 )
 
+// patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds that Close may take.
+// It does not wait for a broker that does not answer: what waits for it is in line before the Close, which ends it.
+const patience = 500 * time.Millisecond
+
 // Close closes the inner consumer and ends what the Driver started. It reports whether no other call did.
 func (x *Driver) Close() bool {
 	if !x.life.closing.CompareAndSwap(false, true) {
-		var patience <-chan time.Time
+		var enough <-chan time.Time
 		if x.hooks.telling.Load() > 0 { // it may be called by an interceptor that Close waits for
-			patience = time.After(time.Second)
+			enough = time.After(time.Second)
 		}
 		select {
 		case <-x.life.closed:
-		case <-patience:
+		case <-enough:
 		}
 		return false
 	}
@@ -23,10 +27,10 @@ func (x *Driver) Close() bool {
 	x.life.end()
 	x.ledger.Close()
 	x.intake.Close()
+	x.calls.Wait(patience) // or what is being published is not acknowledged, and comes twice
+	x.life.endCut()
 	x.publisher.close()
-	// Not for a broker that does not answer: what waits for it is in line before the Close, which ends it. Half a second
-	// is many round trips, and little of the two that Close may take.
-	x.calls.Wait(500 * time.Millisecond)
+	x.calls.Wait(patience)
 	x.hooks.flush()
 	x.inner.Close()
 	x.crew.Wait(math.MaxInt64)

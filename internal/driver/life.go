@@ -12,6 +12,8 @@ type life struct {
 	closed  chan struct{}   // closed when it has ended
 	ended   context.Context // Close began, or the inner consumer has closed itself
 	end     context.CancelFunc
+	cut     context.Context // what is still being published is given up: when ended is, but Close waits for a while
+	endCut  context.CancelFunc
 
 	mu    sync.Mutex
 	era   context.Context // ended by a Seek too: what was received before it is forgotten
@@ -21,7 +23,13 @@ type life struct {
 func newLife() *life {
 	l := &life{closed: make(chan struct{})}
 	l.ended, l.end = context.WithCancel(context.Background())
-	l.era, l.endIt = context.WithCancel(l.ended)
+	l.cut, l.endCut = context.WithCancel(context.Background())
+	l.era, l.endIt = context.WithCancel(l.cut)
+	context.AfterFunc(l.ended, func() {
+		if !l.closing.Load() {
+			l.endCut()
+		}
+	})
 	return l
 }
 
@@ -37,7 +45,7 @@ func (l *life) next() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endIt()
-	l.era, l.endIt = context.WithCancel(l.ended)
+	l.era, l.endIt = context.WithCancel(l.cut)
 }
 
 // chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever

@@ -95,7 +95,7 @@ func (x *Driver) publish(ctx context.Context, s ledger.Settling, msg pulsar.Mess
 	}
 	ctx, told := x.publishes(ctx, s, msg)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(x.life.ended, func() { cancel(ErrClosed) })
+	stop := context.AfterFunc(x.life.cut, func() { cancel(ErrClosed) })
 	end := func(err error) error {
 		if stop(); err != nil && x.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)

@@ -134,6 +134,30 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 	}
 }
 
+// TestCloseWaitsForWhatIsOnItsWay closes the Consumer while many dead letters have no answer: what is published is acknowledged too, so that
+// no message becomes two dead letters.
+func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	const n = 500
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	c, out := b.publishing(topic, false)
+	b.send(topic, n, false)
+	for range n {
+		c.Nack(receive(t, c))
+	}
+	dead := map[string]bool{string(next(t, out, 5*time.Second).Payload()): true}
+	c.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	for msg, err := out.Receive(ctx); err == nil; msg, err = out.Receive(ctx) {
+		dead[string(msg.Payload())] = true
+	}
+	drain(t, b.subscribe(b.options(topic, pulsar.Shared)), time.Second, func(msg pulsar.Message) {
+		require.False(t, dead[string(msg.Payload())], "%s is a dead letter, and a message", msg.Payload())
+	})
+}
+
 // TestPublishesUnderWay has no answer to a publish for a while: what waits for it is bounded, and all become dead letters.
 func TestPublishesUnderWay(t *testing.T) {
 	t.Parallel()
