@@ -95,13 +95,18 @@ func (x *Driver) finishSettling(s *ledger.Settling, err error) {
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
 // the next connection.
 func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
+	era := x.life.now()
 	x.safely(func() {
 		err := errPanicked
 		defer func() {
 			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && x.life.ended.Err() == nil
 			if again := x.ledger.AckedAgain(ref, id, err, try); again != nil {
 				time.AfterFunc(pause, func() {
-					x.start(&x.swallows, func(context.Context) { x.ackAgain(what, consumer, ref, again, 2*pause) })
+					x.start(&x.swallows, func(context.Context) {
+						if era.Err() == nil { // else a Seek brings it
+							x.ackAgain(what, consumer, ref, again, 2*pause)
+						}
+					})
 				})
 			}
 		}()
