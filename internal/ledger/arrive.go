@@ -14,7 +14,8 @@ type Delivery struct {
 	Count    uint32 // how often the application had it before
 	Hand     uint8  // which hand-over of this message it is
 
-	Unasked bool // it comes back without a request for it: it waited here, or the broker rewound for another
+	Unasked  bool // it comes back without a request for it: it waited here, or the broker rewound for another
+	Doubtful bool // it came by a connection that is lost, so that another consumer may have it too
 
 	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed; nil of what no Ledger knows
 }
@@ -56,7 +57,9 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	}
 	current := uint32(none)
 	if e.isBatch() {
-		current = ref.slot()
+		if current = ref.slot(); s.current != current && e.batch.seen > 0 { // though this message of it may not have come before
+			l.repeated(e)
+		}
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {
@@ -77,9 +80,12 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)
 	}
+	if s.log.lost { // it was prefetched before, and the broker sends it again, to whichever consumer
+		r.flags |= doubtful
+	}
 	if v == Deliver {
 		d.Consumer, d.Message, d.ID, d.Ref = cm.Consumer, cm.Message, id, ref
-		d.Count, d.Hand, d.Unasked = r.count, r.hand, unasked
+		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, s.log.lost
 	}
 	return v
 }
@@ -104,7 +110,7 @@ func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageI
 	r.flags |= postponed
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
 	l.waitsFor(ref, e, retry.Wait, NoCause)
-	return l.held(l.table.keep(ref, e, msg, false))
+	return l.held(l.keep(ref, e, msg, false))
 }
 
 // copy takes another delivery of a message that is not settled.
@@ -127,7 +133,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	case r.state == ready, r.state == settling && r.before == ready: // one waits for the application already
 		v = Skip
 	default:
-		v = l.held(t.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
+		v = l.held(l.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
 	}
 	if r.state == held || r.state == settling && r.before == held {
 		t.newer[ref] = cm.ID()
@@ -144,6 +150,11 @@ func (l *Ledger) repeated(e *entry) {
 	if l.o.Rewinds || !l.o.Signals {
 		l.table.repeats(e.stream())
 	}
+}
+
+// keep puts an early copy on the shelf, if it is to stay here and there is room. The caller holds mu.
+func (l *Ledger) keep(ref Ref, e *entry, msg pulsar.Message, leaving bool) bool {
+	return !e.stream().log.lost && l.table.keep(ref, e, msg, leaving)
 }
 
 // held counts an early copy.
@@ -181,7 +192,7 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 			t.newer[ref] = newest
 		}
 		l.hasNext.Store(len(t.ready) > 0)
-		*d = Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, r.id}
+		*d = Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, false, r.id}
 		return true
 	}
 	t.ready = nil

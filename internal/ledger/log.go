@@ -150,10 +150,10 @@ func (t *table) repeats(s *stream) {
 // acknowledged of late.
 func (t *table) disconnected(s *stream) {
 	l := &s.log
+	t.follow(s, none)
 	t.comesAgain(s)
 	l.lost, l.safe = true, l.sure
 	s.run = run{last: s.run.last, index: s.run.index}
-	s.inactive, s.missed = false, nil // nobody knows
 }
 
 // comesAgain notes that the broker sends everything again that it has no acknowledgement of.

@@ -133,7 +133,7 @@ func TestAPartThatArrives(t *testing.T) {
 		_, v := x.deliver(message{id: ofThree(1, 1)})
 		require.Equal(t, ledger.Deliver, v)
 		x.settle(ofThree(1, 1))
-		for entry := range int64(2) {
+		for entry := range int64(8) {
 			time.Sleep(time.Minute)
 			x.verdict(ledger.Deliver, 3+entry)
 			x.ack(3 + entry)

@@ -247,6 +247,11 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	if _, asked := p.requests[e]; asked || p.state == gone {
 		return
 	}
+	if !p.sub.rewinds() && !e.batch && slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e }) {
+		if e.late = e.late || e.asked.Before(p.grabbed); !e.late {
+			p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
+		}
+	}
 	delay := p.cons.opts.NackRedeliveryDelay
 	if policy := p.cons.opts.NackBackoffPolicy; policy != nil {
 		delay = policy.Next(1)
