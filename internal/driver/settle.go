@@ -273,15 +273,18 @@ func (x *Driver) AckIDCumulative(id pulsar.MessageID) error {
 
 func (x *Driver) ackCumulative(n ledger.Name) error {
 	began := x.begin()
+	ack := pulsar.Consumer.AckIDCumulative
 	for consumer, id := x.ledger.Newest(n); id != nil; {
 		if consumer == nil {
 			consumer = x.inner
 		}
-		if err := x.call(func() error { return consumer.AckIDCumulative(id) }); err != nil {
+		if err := x.call(func() error { return ack(consumer, id) }); err != nil {
 			return err
 		}
 		var settled []ledger.Settling
-		id, settled = x.ledger.SettleTo(n, id)
+		if id, settled = x.ledger.SettleTo(n, id); id != nil && id.BatchIdx() < 0 { // the whole entry, and what is before it is acknowledged
+			ack = pulsar.Consumer.AckID
+		}
 		for _, s := range settled {
 			x.acked(began, n, nil, &s, nil)
 		}

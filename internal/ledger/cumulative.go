@@ -14,9 +14,10 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	if s == nil {
 		return nil, nil
 	}
-	if ref, _, r := l.table.find(n); r != nil {
-		if newest := l.table.newest(ref, r); newest != id {
-			again = newest
+	if ref, e, r := l.table.find(n); r != nil {
+		whole := e.isBatch() && id.BatchIdx() < 0
+		if next := l.toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {
+			again = next
 		}
 	}
 	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
@@ -44,6 +45,17 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		slot = next
 	}
 	return again, settled
+}
+
+// ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.
+func (l *Ledger) ackedTo(e *entry, index int32) int32 {
+	n := e.batch.acked
+	for i := range index + 1 {
+		if r := e.seen(i); r != nil && r.state != acked {
+			n++
+		}
+	}
+	return n
 }
 
 // streamOf returns the partition that a message is of.

@@ -101,9 +101,10 @@ func (s *standIn) publishBy(child pulsar.Consumer, msgs ...item) {
 	for _, msg := range msgs {
 		cm := pulsar.ConsumerMessage{Consumer: child, Message: &msg}
 		s.sent, s.backlog = append(s.sent, cm), append(s.backlog, cm)
+		defer s.signal()
+		defer s.opts.Interceptors.BeforeConsume(cm)
 	}
 	s.mu.Unlock()
-	s.signal()
 }
 
 func (s *standIn) signal() {

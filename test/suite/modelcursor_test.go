@@ -29,6 +29,7 @@ func (s *modelSub) disturb() { s.disturbed, s.top = time.Now(), -1 }
 
 // took notes that a copy left the consumer's queue.
 func (s *modelSub) took(c *modelCopy) {
+	c.entry.taken = c.taken
 	if !c.sent.Before(s.disturbed) {
 		s.top = max(s.top, c.entry.pos)
 	}
