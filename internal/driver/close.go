@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"math"
 	"time"
 )
@@ -12,17 +13,11 @@ const patience = 500 * time.Millisecond
 // Close closes the inner consumer and ends what the Driver started. It reports whether no other call did.
 func (x *Driver) Close() bool {
 	if !x.life.closing.CompareAndSwap(false, true) {
-		var enough <-chan time.Time
-		if x.hooks.telling.Load() > 0 { // it may be called by an interceptor that Close waits for
-			enough = time.After(time.Second)
-		}
-		select {
-		case <-x.life.closed:
-		case <-enough:
-		}
+		x.awaitClosed(context.Background())
 		return false
 	}
-	x.calls.Shut() // what upstream is asked for after it has closed can hang
+	defer close(x.life.closed) // even if an interceptor panics
+	x.calls.Shut()             // what upstream is asked for after it has closed can hang
 	x.crew.Shut()
 	x.life.end()
 	x.ledger.Close()
@@ -34,8 +29,21 @@ func (x *Driver) Close() bool {
 	x.hooks.flush()
 	x.inner.Close()
 	x.crew.Wait(math.MaxInt64)
-	close(x.life.closed)
 	return true
+}
+
+// awaitClosed waits until another call of Close has ended. It may be called by an interceptor that Close waits for: then it waits for a
+// second at most.
+func (x *Driver) awaitClosed(ctx context.Context) {
+	var enough <-chan time.Time
+	if x.hooks.telling.Load() > 0 {
+		enough = time.After(time.Second)
+	}
+	select {
+	case <-x.life.closed:
+	case <-ctx.Done():
+	case <-enough:
+	}
 }
 
 // call calls the inner consumer, unless it is being closed.

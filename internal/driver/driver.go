@@ -29,6 +29,7 @@ type Driver struct {
 	crew      *gate.Gate // goroutines
 	life      *life
 	swallows  chores // copies of settled messages
+	asides    chores // what policies are asked for messages that the application does not get
 	tally     tally
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	observer  observer
@@ -109,10 +110,8 @@ func (x *Driver) Alone(call func() error) error {
 	return nil
 }
 
-// GetLastMessageIDs asks the inner consumer, in whose hooks that may look like a reconnection.
+// GetLastMessageIDs asks the inner consumer, which asks for a backoff then, as for a reconnection.
 func (x *Driver) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	x.hooks.queries.Add(1)
-	defer x.hooks.queries.Add(-1)
 	return x.inner.GetLastMessageIDs()
 }
 

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,8 +27,6 @@ type hooks struct {
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
-
-	queries atomic.Int32 // that are under way and may ask for a backoff too
 
 	mu           sync.Mutex
 	gaveUp       int
@@ -80,14 +79,18 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.closes.Add(1)
 	if driver := h.driver.Load(); driver != nil && driver.life.ended.Err() == nil {
 		driver.ledger.Gone(consumer)
+		h.connected() // it was reconnecting, as is one that gives up or whose topic has vanished: upstream does not tell of that end
 		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
 			h.mu.Lock()
 			h.gaveUp++
 			last := h.gaveUp == h.children
 			h.mu.Unlock()
+			what := "staying connected"
 			if !last {
-				driver.Fail("receive", "staying connected to one of the topics", fmt.Errorf("%w", err)) // without upstream's stack
-			} else if driver.crew.Enter() {
+				what += " to one of the topics"
+			}
+			driver.Fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
+			if last && driver.crew.Enter() {
 				driver.life.end()
 				go func() {
 					defer driver.crew.Leave()
@@ -112,16 +115,30 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		if driver == nil {
 			return of()
 		}
-		h.lost.Store(true)
-		asked := h.queries.Load() > 0 // for a backoff of their own, as it may be
-		driver.ledger.Disconnected(!asked)
-		if asked {
+		if isQuery() {
 			return of()
 		}
+		h.lost.Store(true)
+		driver.ledger.Disconnected()
 		h.mu.Lock()
 		h.reconnecting++
 		h.mu.Unlock()
 		return &reconnection{Policy: of(), over: h.connected}
+	}
+}
+
+// isQuery reports whether it is called by GetLastMessageIDs, which has upstream ask for a backoff in the same goroutine, each time.
+func isQuery() bool {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, ".(*Driver).GetLastMessageIDs") {
+			return true
+		}
+		if !more {
+			return false
+		}
 	}
 }
 
@@ -137,12 +154,13 @@ func (r *reconnection) Reset() {
 	r.Policy.Reset()
 }
 
+// connected notes that a reconnection has ended.
 func (h *hooks) connected() {
 	h.mu.Lock()
-	h.reconnecting--
-	all := h.reconnecting == 0
+	last := h.reconnecting == 1
+	h.reconnecting = max(0, h.reconnecting-1)
 	h.mu.Unlock()
-	if all {
+	if last {
 		h.driver.Load().ledger.Connected()
 	}
 }

@@ -24,7 +24,7 @@ func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger
 		Calls: ledger.Calls{
 			Ask:      x.ask,
 			Wake:     func() { x.intake.Wake() },
-			GiveUp:   func(d ledger.Delivery) { x.giveUp(d, ledger.Leaving, nil) },
+			GiveUp:   func(d ledger.Delivery) { x.giveUpAside(d, ledger.Leaving) },
 			TimedOut: x.timedOut(),
 		},
 	}
@@ -52,6 +52,7 @@ const (
 	defaultQueue    = 1000 // upstream's ReceiverQueueSize
 	defaultAckGroup = 1000 // and its AckGroupingOptions
 	defaultAckTime  = 100 * time.Millisecond
+	longGrouped     = 24 * time.Hour
 	sendSlack       = 2 * time.Second // for a busy machine, and for a link that is dead already
 )
 
@@ -66,7 +67,9 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	}
 	grouped := defaultAckTime
 	if g := p.opts.AckGroupingOptions; g != nil {
-		grouped, o.AckGroup = max(0, g.MaxTime), int(g.MaxSize)
+		if grouped, o.AckGroup = min(g.MaxTime, longGrouped), int(g.MaxSize); g.MaxTime <= 0 && g.MaxSize > 1 {
+			grouped = longGrouped // until there are so many
+		}
 	}
-	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
+	o.SendDelay, o.AskDelay, o.Signals = sendSlack+max(0, grouped), time.Second+p.hooks.tick, true
 }

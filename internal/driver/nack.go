@@ -36,7 +36,7 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 	}
 	d, current, known := x.ledger.Find(n)
 	if !known {
-		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex {
+		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex || n.ID.BatchSize() > maxForeignIndex {
 			return foreign(n.ID)
 		}
 		count := uint32(0)

@@ -74,6 +74,11 @@ func (x *Driver) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 		})
 }
 
+// giveUpAside is giveUp for callers that a policy must not call back to, as one that calls Close or Seek does.
+func (x *Driver) giveUpAside(d ledger.Delivery, why ledger.Why) {
+	x.start(&x.asides, func(context.Context) { x.giveUp(d, why, nil) })
+}
+
 // givenUp is a message that is to be published as a dead letter, with the reason that somebody gave.
 type givenUp struct {
 	pulsar.Message

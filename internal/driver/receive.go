@@ -142,11 +142,14 @@ func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 			}
 		}
 		if x.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
-			x.ledger.Nack(*d, x.nackDelay(d.Count), nil, ledger.Failed)
+			undecryptable := *d
+			x.start(&x.asides, func(context.Context) {
+				x.ledger.Nack(undecryptable, x.nackDelay(undecryptable.Count), nil, ledger.Failed)
+			})
 			continue
 		}
 		if x.publisher.givesUp(d) {
-			x.giveUp(*d, ledger.GivenUp, nil)
+			x.giveUpAside(*d, ledger.GivenUp)
 			continue
 		}
 		return nil
@@ -163,9 +166,7 @@ func (x *Driver) receiveError(ctx context.Context, err error) error {
 		return err
 	}
 	if x.life.closing.Load() {
-		select {
-		case <-x.life.closed:
-		case <-ctx.Done():
+		if x.awaitClosed(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -95,7 +96,6 @@ func (x *Driver) finishSettling(s *ledger.Settling, err error) {
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
 // the next connection.
 func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
-	era := x.life.now()
 	x.safely(func() {
 		err := errPanicked
 		defer func() {
@@ -103,7 +103,7 @@ func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref,
 			if again := x.ledger.AckedAgain(ref, id, err, try); again != nil {
 				time.AfterFunc(pause, func() {
 					x.start(&x.swallows, func(context.Context) {
-						if era.Err() == nil { // else a Seek brings it
+						if x.ledger.IsAcking(ref, again) { // else the broker sends it anew
 							x.ackAgain(what, consumer, ref, again, 2*pause)
 						}
 					})
@@ -124,7 +124,11 @@ const minAckPause, maxAckPause = time.Second, 32 * time.Second
 // AckIDList acknowledges several messages, each as Ack does.
 func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
-		if err := checkID(id); err != nil {
+		err := checkID(id)
+		if err == nil && !reflect.ValueOf(id).Comparable() { // as keys of an AckError are
+			err = fmt.Errorf("redelivery: message id is a %T, want one that can be compared", id)
+		}
+		if err != nil {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
 		}
 	}

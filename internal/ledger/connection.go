@@ -7,14 +7,13 @@ import (
 )
 
 // Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: kept
-// messages are dropped, and either the broker sends them again or they are asked for when due. Connected follows, unless told
-// is false.
-func (l *Ledger) Disconnected(told bool) {
+// messages are dropped, and either the broker sends them again or they are asked for when due. Connected follows.
+func (l *Ledger) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.lost = l.table.lost || told
+	l.table.lost = true
 	for _, s := range l.table.streams {
-		for told && len(s.partly) > 0 { // an operator may have moved the cursor back
+		for len(s.partly) > 0 { // an operator may have moved the cursor back
 			l.table.releasePart(s)
 		}
 		l.table.disconnected(s)
@@ -97,7 +96,9 @@ func (l *Ledger) Activate(topic string, active bool) {
 		s.inactive, s.log.lost = true, true // batches that were settled in part come again
 		l.drop(s)
 		l.withdraw() // what the feeder offers next is none of these
-		l.drop(s)
+		if !s.gone { // by a Seek meanwhile
+			l.drop(s)
+		}
 	default:
 		s.inactive = false
 		l.table.comesAgain(s)

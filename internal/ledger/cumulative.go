@@ -63,10 +63,13 @@ func (l *Ledger) streamOf(n Name) *stream {
 	if _, e, r := l.table.find(n); r != nil {
 		return e.stream()
 	}
-	if n.Topic == "" && len(l.table.streams) == 1 {
+	if n.Topic != "" || l.table.shared {
+		return l.table.streams[n.Topic]
+	}
+	if len(l.table.streams) == 1 {
 		return l.table.latest
 	}
-	return l.table.streams[n.Topic]
+	return l.table.ledgers[n.ID.LedgerID()]
 }
 
 // Newest returns what to acknowledge a message with, and at which consumer; nil if that is unknown.

@@ -17,7 +17,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			run(t, singles, func(x *x) {
 				d, _ := x.arrive(1)
-				x.Disconnected(true)
+				x.Disconnected()
 				x.Connected()
 				x.Nack(d, time.Second, d.Message, ledger.Failed)
 				time.Sleep(time.Minute)

@@ -148,7 +148,7 @@ func TestAStreamThatBeginsWhileItsConnectionIsLost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, nil, func(x *x) {
-				x.Disconnected(true)
+				x.Disconnected()
 				x.verdict(ledger.Deliver, 1)
 				connected(x)
 				x.ack(1)
@@ -181,7 +181,7 @@ func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {
 			x.ack(1)
 			time.Sleep(time.Minute)
 			x.ack(2) // not surely at the broker
-			x.Disconnected(true)
+			x.Disconnected()
 			x.Connected()
 			x.Received("t", id(first))
 			x.verdict(verdict, first)

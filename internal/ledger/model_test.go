@@ -241,7 +241,7 @@ func (m *modelRun) connection(t *rapid.T) {
 	topic, entry, index, size := m.draw(t)
 	switch rapid.IntRange(0, 4).Draw(t, "what") {
 	case 0:
-		m.Disconnected(rapid.Bool().Draw(t, "told"))
+		m.Disconnected()
 	case 1:
 		m.Connected()
 	case 2:

@@ -32,11 +32,9 @@ func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
 	if _, _, r := l.table.find(n); r != nil || l.closed {
 		return
 	}
-	s := l.table.latest
-	if n.Topic != "" || s == nil || len(l.table.streams) > 1 {
-		if s = l.table.streams[n.Topic]; s == nil {
-			s = l.table.stream(n.Topic, consumer)
-		}
+	s := l.streamOf(n)
+	if s == nil {
+		s = l.table.stream(n.Topic, consumer)
 	}
 	ref, e := l.table.add(n.ID, s)
 	r := l.table.enter(ref, e, n.ID, count)

@@ -55,10 +55,9 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		}
 		x.pass()
 		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
-		x.Disconnected(false) // as far as anybody knows
 		_, v := x.deliver(message{id: ofThree(108, 0)})
 		require.Equal(t, ledger.Swallow, v)
-		x.Disconnected(true)
+		x.Disconnected()
 		x.Connected()
 		x.pass()
 		_, v = x.deliver(message{id: ofThree(107, 0)})
@@ -102,7 +101,7 @@ func TestAPartThatIsNackedOnceMore(t *testing.T) {
 		require.Equal(t, 1, x.Len())
 		x.Adopt(rest, x.child, 0)
 		nack()
-		x.Disconnected(true)
+		x.Disconnected()
 		x.Connected()
 		x.verdict(ledger.Deliver, 9)
 		require.Equal(t, 1, x.Stats().Waiting)
@@ -140,7 +139,7 @@ func TestAPartThatArrives(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		require.Equal(t, 1, x.Len())
-		x.Disconnected(true)
+		x.Disconnected()
 		require.Zero(t, x.Len())
 	})
 }

@@ -144,7 +144,12 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 func (l *Ledger) NotSettled(s *Settling) {
 	var a ask
 	l.mu.Lock()
-	if e, r := l.ends(s); r != nil {
+	switch e, r := l.ends(s); {
+	case r == nil:
+	case e.stream().gone: // nobody is left to settle it with
+		l.untrack(s.Ref, r)
+		l.table.forget(s.Ref, e, r)
+	default:
 		a = l.unsettle(s.Ref, e, r)
 	}
 	l.unlock()
@@ -186,7 +191,7 @@ func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (
 	t, slot := &l.table, ref.slot()
 	item := t.entries.At(slot)
 	if t.acking[slot] == 0 || item.Key != entryOf(id) {
-		return nil // everything was forgotten meanwhile
+		return nil // it was forgotten meanwhile
 	}
 	e := &item.Value
 	if err != nil {
@@ -204,6 +209,13 @@ func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (
 		l.unsent(s)
 	}
 	return nil
+}
+
+// IsAcking reports whether AckedAgain has to follow still: not after everything was forgotten, or an operator has moved the cursor.
+func (l *Ledger) IsAcking(ref Ref, id pulsar.MessageID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.table.acking[ref.slot()] > 0 && l.table.entries.At(ref.slot()).Key == entryOf(id)
 }
 
 // toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for

@@ -1,0 +1,166 @@
+package suite
+
+import (
+	"errors"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// Upstream asks for a backoff to query a topic, as it does to reconnect: what waits goes on waiting.
+func TestLastMessageIDsWhileMessagesWait(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]pulsar.SubscriptionType{
+		"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Shared": pulsar.Shared, "Key_Shared": pulsar.KeyShared,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(2*time.Second))
+			b.send(topic, 1, false)
+			c.Nack(receive(t, c))
+			_, err := c.GetLastMessageIDs()
+			require.NoError(t, err)
+			receive(t, c)
+		})
+	}
+}
+
+// What waits of one topic is asked for although another topic has vanished, to which there is no connection any more.
+func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"pattern", "topics"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := &broker{t: t, inProcess: pulsartest.NewServer(t, pulsartest.WithoutTopicCreation())}
+			b.url, b.admin = b.inProcess.URL(), b.inProcess.AdminURL()
+			b.connect(pulsar.ClientOptions{})
+			vanishes := b.topic(0)
+			stays := vanishes + "-stays"
+			b.rest("PUT", stays, "", nil, nil)
+			opts := b.options("", pulsar.Shared)
+			if name == "pattern" {
+				opts.TopicsPattern = vanishes + ".*"
+			} else {
+				opts.Topics = []string{vanishes, stays}
+			}
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			b.send(stays, 1, false)
+			msg := receive(t, c)
+			b.rest("DELETE", vanishes, "?force=true", nil, nil)
+			time.Sleep(2 * time.Second)
+			c.Nack(msg)
+			receive(t, c)
+		})
+	}
+}
+
+// The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next time.
+func TestAnAckAfterItsTopicIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
+		require.NoError(t, err)
+		inner := newFake()
+		inner.prefetch(t, opts.MessageChannel)
+		c, err := redelivery.Wrap(inner)
+		require.NoError(t, err)
+		defer c.Close()
+		inner.deliver(1)
+		msg := receive(t, c)
+		inner.gate, inner.ackErr = make(chan struct{}), errors.New("consumer state is closed")
+		first := make(chan error, 1)
+		go func() { first <- c.Ack(msg) }()
+		synctest.Wait()
+		opts.Interceptors.OnConsumerClose(inner, nil)
+		inner.gate <- struct{}{}
+		require.ErrorIs(t, <-first, inner.ackErr)
+		inner.gate = nil
+		require.NoError(t, c.AckIDList([]pulsar.MessageID{msg.ID()})) // as the stand-in answers
+		require.ErrorIs(t, c.Ack(msg), inner.ackErr)
+	})
+}
+
+// A partition becomes inactive during a Seek, while a message is offered.
+func TestInactiveDuringASeek(t *testing.T) {
+	for range 300 {
+		c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		c.Chan()
+		s.publish(entries(1, 2, 3)...)
+		time.Sleep(ms(1))
+		var calls sync.WaitGroup
+		calls.Go(func() { s.opts.EventListener.BecameInactive(s, "t", -1) })
+		calls.Go(func() { require.NoError(t, c.SeekByTime(time.Now())) })
+		calls.Wait()
+		c.Close()
+	}
+}
+
+// What the Consumer tries to acknowledge again is the application's once an operator has moved the cursor back.
+func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.AckWithResponse = true
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)))
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	c.Nack(msg)
+	time.Sleep(ms(500)) // the copy is in the queue
+	require.NoError(t, c.Ack(msg))
+	time.Sleep(5 * time.Second) // until that is sure
+	var acks atomic.Int32
+	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+		if command.Type == "ACK" && acks.Add(1) <= 2 {
+			return pulsartest.Fail(pulsartest.ServerError(22), "not now")
+		}
+		return pulsartest.Pass
+	})
+	nothing(t, c, 2*time.Second)
+	require.EqualValues(t, 2, acks.Load())
+	b.rest("POST", topic, "/subscription/"+sub+"/resetcursor/0", nil, nil)
+	receive(t, c)
+	time.Sleep(3 * time.Second)
+	require.EqualValues(t, 2, acks.Load())
+}
+
+// Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.
+func TestAcksGroupedByNumber(t *testing.T) {
+	t.Parallel()
+	for name, longest := range map[string]time.Duration{"0": 0, "the longest": math.MaxInt64} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newInProcess(t, pulsar.ClientOptions{})
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 3, MaxTime: longest}
+			c := b.subscribe(opts)
+			b.send(topic, 3, false)
+			require.NoError(t, c.Ack(receive(t, c)))
+			require.NoError(t, c.Ack(receive(t, c)))
+			last := receive(t, c)
+			nothing(t, c, 6*time.Second)
+			b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+				if command.Type == "ACK" {
+					return pulsartest.Drop
+				}
+				return pulsartest.Pass
+			})
+			require.NoError(t, c.Ack(last))
+			b.inProcess.SetHook(nil)
+			b.inProcess.DropConnections()
+			nothing(t, c, 3*time.Second)
+			b.settles(topic, 0)
+		})
+	}
+}

@@ -1,0 +1,118 @@
+package suite
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// A policy that is asked about a message which is given up may call the Consumer, whoever asks.
+func TestPoliciesCallBack(t *testing.T) {
+	t.Parallel()
+	seek := func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) }
+	for name, test := range map[string]struct {
+		call    func(*redelivery.Consumer)
+		chanOf  bool          // the application uses Chan
+		timeout time.Duration // the last delivery times out, else it is nacked by id, so that it is given up when it comes again
+	}{
+		"Close, by Receive":     {call: (*redelivery.Consumer).Close},
+		"Close, by Chan":        {call: (*redelivery.Consumer).Close, chanOf: true},
+		"Close, by ack timeout": {call: (*redelivery.Consumer).Close, timeout: ms(200)},
+		"Seek, by Receive":      {call: seek},
+		"Seek, by Chan":         {call: seek, chanOf: true},
+		"Seek, by ack timeout":  {call: seek, timeout: ms(200)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
+			called := make(chan struct{}, 10)
+			var c *redelivery.Consumer
+			options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(func(count uint32) time.Duration {
+				if count > 0 || test.timeout > 0 {
+					test.call(c)
+					called <- struct{}{}
+				}
+				return ms(10)
+			}))}
+			if test.timeout > 0 {
+				options = append(options, redelivery.WithAckTimeout(test.timeout))
+			}
+			c = b.subscribe(opts, options...)
+			b.send(topic, 1, false)
+			go func() {
+				for {
+					msg, err := takeBy(t.Context(), c, test.chanOf)
+					if err != nil {
+						return
+					}
+					if test.timeout == 0 {
+						c.NackID(msg.ID())
+					}
+				}
+			}()
+			select {
+			case <-called:
+			case <-time.After(10 * time.Second):
+				require.FailNow(t, "the policy's call hangs")
+			}
+		})
+	}
+}
+
+// takeBy takes a message from the channel, or by Receive.
+func takeBy(ctx context.Context, c *redelivery.Consumer, channel bool) (pulsar.Message, error) {
+	if !channel {
+		return c.Receive(ctx)
+	}
+	select {
+	case cm := <-c.Chan():
+		return cm.Message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// closing calls the application's code when its consumer closes.
+type closing struct {
+	callbacks
+	call func(pulsar.Consumer)
+}
+
+func (x closing) OnConsumerClose(c pulsar.Consumer, _ error) { x.call(c) }
+
+// OnConsumerClose may panic, and may receive: later calls return all the same.
+func TestOnConsumerCloseCallsBack(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func(pulsar.Consumer){
+		"panics":   func(pulsar.Consumer) { panic("of the application") },
+		"receives": func(c pulsar.Consumer) { _, _ = c.Receive(bg) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			opts := b.options(b.topic(0), pulsar.Shared)
+			opts.Interceptors = pulsar.ConsumerInterceptors{closing{call: call}}
+			c := b.subscribe(opts)
+			returns(t, func() error {
+				defer func() { _ = recover() }()
+				c.Close()
+				return nil
+			})
+			returns(t, func() error { c.Close(); return nil })
+			returns(t, func() error {
+				_, err := c.Receive(bg)
+				require.Error(t, err)
+				return nil
+			})
+		})
+	}
+}
