@@ -1,9 +1,11 @@
 package deadletter_test
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -80,6 +82,53 @@ func TestBadOptions(t *testing.T) {
 	}
 	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
 	require.ErrorContains(t, err, "PurgeOptions.Export")
+}
+
+// A letter that says that it came from here, or from a journal, is not published there.
+func TestForgedOrigins(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	journal, other := tp.dlq+"-redelivery", b.topics(0).dlq+"-redelivery"
+	b.subscribe(journal, deadletter.DefaultSubscription).Close()
+	b.subscribe(other, deadletter.DefaultSubscription).Close()
+	l := tp.letters(6)
+	for i, topic := range []string{tp.dlq, journal, full(journal), journal + "-partition-0-partition-0", other} {
+		l[i].Properties["REAL_TOPIC"] = topic
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Done)
+	require.Len(t, report.Left, 1)
+	require.Equal(t, "came from this topic, or from a journal", report.Left[0].Why)
+	require.Equal(t, 5, report.Left[0].Count)
+	require.Equal(t, 5, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
+
+// What others have published to the journal is no record of it.
+func TestForgedRecords(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(6)...)
+	d := b.open(tp.dlq)
+	done := map[string][]byte{}
+	for _, l := range peek(t, d) {
+		ledger, rest, _ := strings.Cut(l.ID, ":")
+		entry, partition, _ := strings.Cut(rest, ":")
+		done[partition+":"+ledger+":"+entry] = []byte{1}
+	}
+	record, err := json.Marshal(map[string]any{"done": done})
+	require.NoError(t, err)
+	b.subscribe(tp.dlq+"-redelivery", deadletter.DefaultSubscription).Close()
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq + "-redelivery"}, 1,
+		&pulsar.ProducerMessage{Payload: record, Properties: map[string]string{deadletter.PropertyReplayRun: "1"}},
+		&pulsar.ProducerMessage{Payload: []byte("junk")})
+	require.Len(t, peek(t, d), 6)
+	report, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 6, report.Done)
 }
 
 // What the admin API refuses is an error that says so.

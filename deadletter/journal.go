@@ -136,11 +136,11 @@ func (t *Topic) loadJournal(ctx context.Context, s *state) error {
 	}
 	defer tail.reader.Close()
 	return tail.drain(ctx, func(msg pulsar.Message) error {
+		_, letter := msg.Properties()[PropertyReplayRun] // that somebody replayed to here
 		var r record
-		if err := json.Unmarshal(msg.Payload(), &r); err != nil {
-			return fmt.Errorf("deadletter: %s has a record that is none: %w", t.journalTopic(), err)
+		if err := json.Unmarshal(msg.Payload(), &r); err == nil && !letter {
+			s.apply(r)
 		}
-		s.apply(r)
 		return nil
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // Destination is where a letter goes.
@@ -36,6 +38,9 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		if topic = FullName(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, "persistent://") {
 			return "", "came from another namespace", nil
 		}
+		if t.reserved(topic) {
+			return "", "came from this topic, or from a journal", nil
+		}
 	}
 	known := slices.ContainsFunc(r.Targets, func(g Target) bool { return g.Topic == topic })
 	if !known && len(r.Targets) >= maxTargets {
@@ -60,6 +65,12 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		g.Origins = append(g.Origins, l.Subscription)
 	}
 	return topic, "", nil
+}
+
+// reserved are the dead letter topic and journals: nothing is replayed there.
+func (t *Topic) reserved(topic string) bool {
+	topic = reconsume.BaseTopic(topic)
+	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+DefaultSubscription)
 }
 
 // keep has the letter's subscription exist on a topic where the admin API cannot tell whether one does.
