@@ -71,6 +71,8 @@ func TestBadOptions(t *testing.T) {
 		"ReplayOptions.To ":   {To: "there"},
 		"ReplayOptions.Topic": {},
 		"dead letter topic":   {Topic: "dead"},
+		"nor a journal":       {Topic: "dead-redelivery"},
+		"dead-partition-0":    {Topic: "dead-partition-0"},
 		"ReplayOptions.Max":   {Topic: "x", Max: -1},
 		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
 		"needs Options.Admin": {Topic: "x", Canary: 1},

@@ -62,8 +62,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		o.Topic = base + pulsar.RetryTopicSuffix
 	}
 	switch {
-	case o.Topic == t.o.Topic:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is the dead letter topic")
+	case t.reserved(o.Topic):
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal", o.Topic)
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
