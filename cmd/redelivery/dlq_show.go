@@ -11,8 +11,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/hamba/avro/v2"
-
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
@@ -145,11 +143,8 @@ func decode(s *deadletter.Schema, l *deadletter.Letter) (value any, ok bool) {
 	case l.Encrypted || l.Null:
 		return nil, false
 	case s != nil && s.Type == "AVRO":
-		schema, err := avro.Parse(s.Data)
-		if err != nil || avro.Unmarshal(schema, l.Payload, &value) != nil {
-			return nil, false
-		}
-		return value, true
+		value, err := decodeAvro(s.Data, l.Payload)
+		return value, err == nil
 	case json.Valid(l.Payload):
 		return json.RawMessage(l.Payload), true
 	case utf8.Valid(l.Payload):
@@ -172,10 +167,7 @@ func text(s *deadletter.Schema, l *deadletter.Letter) string {
 	if s, ok := value.(string); ok {
 		return clean(s)
 	}
-	data, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Sprintf("%x", l.Payload[:min(len(l.Payload), 500)])
-	}
+	data, _ := json.Marshal(value) // on one line; cannot fail
 	return clean(string(data))
 }
 
