@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"encoding/json"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -131,6 +132,25 @@ func TestForgedRecords(t *testing.T) {
 	report, err := d.Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
 	require.Equal(t, 6, report.Done)
+}
+
+// A time that JSON cannot have is none.
+func TestForgedTimes(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	l := tp.letters(4)
+	for i, time := range []string{"999999999999999", "-1", "9223372036854775807", "253402300800000"} {
+		l[i].Properties["DEAD_LETTER_TIME"] = time
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	d := b.open(tp.dlq)
+	for _, l := range peek(t, d) {
+		require.Equal(t, l.Published, l.Died, l.Properties["DEAD_LETTER_TIME"])
+	}
+	report, err := d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
+	require.NoError(t, err)
+	require.Equal(t, 4, report.Done)
 }
 
 // What the admin API refuses is an error that says so.

@@ -87,7 +87,9 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
 	}
 	if ms, err := strconv.ParseInt(props[reconsume.PropertyDeadLetterTime], 10, 64); err == nil && ms > 0 {
-		l.Died = time.UnixMilli(ms)
+		if died := time.UnixMilli(ms); died.Year() <= 9999 { // JSON has no later one
+			l.Died = died
+		}
 	}
 	if msg.EventTime().UnixMilli() > 0 { // upstream has 1970 for none
 		l.EventTime = msg.EventTime()
