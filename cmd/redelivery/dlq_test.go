@@ -144,6 +144,8 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"-rate want 0 or more":                   {"replay", "-rate", "NaN", "a"},
 		"want name=value":                        {"peek", "-property", "a", "b"},
 		"want a duration":                        {"peek", "-after", "soon", "b"},
+		"flag -before: want a duration":          {"purge", "-before", "0001-01-01T00:00:00Z", "-no-export", "a"},
+		"flag -after: want a duration":           {"peek", "-after", "0001-01-01T00:00:00Z", "a"},
 		`want "retry" or "origin"`:               {"replay", "-to", "there", "a"},
 		"-to origin and -topic are both":         {"replay", "-to", "origin", "-topic", "x", "a"},
 		"-o and -no-export are both given":       {"purge", "-o", "x", "-no-export", "a"},
