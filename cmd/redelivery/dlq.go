@@ -30,8 +30,8 @@ Looks into dead letter topics, and replays, exports and purges what is in them.
   redelivery dlq purge orders-sub-DLQ    what a purge would do; -yes does it
 
 Which letters, for all verbs but list:
-  -group a1b2c3d4e5                 of this group; may be repeated
-  -property name=value              with this property; may be repeated
+  -group a1b2c3d4e5                 of this group, or one of several -group
+  -property name=value              with this property, and all of several
   -after 2h, -before 2006-01-02     that died so long ago, or at a time
   -subscription redelivery          the tool's own, which replay and purge
                                     acknowledge on

@@ -24,6 +24,9 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 		if !ok {
 			return errors.New("want name=value")
 		}
+		if other, ok := d.filter.Properties[name]; ok && other != value {
+			return fmt.Errorf("%s is %q and %q, want one value", name, other, value)
+		}
 		if d.filter.Properties == nil {
 			d.filter.Properties = map[string]string{}
 		}

@@ -143,6 +143,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"want 0 or more":                         {"peek", "-n", "-1", "a"},
 		"-rate want 0 or more":                   {"replay", "-rate", "NaN", "a"},
 		"want name=value":                        {"peek", "-property", "a", "b"},
+		`tenant is "1" and "2", want one value`:  {"purge", "-property", "tenant=1", "-property", "tenant=2", "-no-export", "a"},
 		"want a duration":                        {"peek", "-after", "soon", "b"},
 		"flag -before: want a duration":          {"purge", "-before", "0001-01-01T00:00:00Z", "-no-export", "a"},
 		"flag -after: want a duration":           {"peek", "-after", "0001-01-01T00:00:00Z", "a"},
