@@ -119,6 +119,8 @@ func (f *planFlags) check(rest []string) error {
 		return fmt.Errorf("argument is %q, want only flags", rest[0])
 	case len(policies) > 1:
 		return fmt.Errorf("%s are both given, want one policy", strings.Join(policies[:2], " and "))
+	case f.given["config"] && f.config == "":
+		return errors.New(`-config is "", want a file`)
 	case f.given["config"]:
 		for _, name := range append(policyFlags, "jitter", "ack-timeout", "max-deliveries") {
 			if f.given[name] {
@@ -138,6 +140,10 @@ func (f *planFlags) check(rest []string) error {
 	}
 	if f.redeliveries == 0 || f.redeliveries > maxRedeliveries {
 		return fmt.Errorf("-redeliveries is %d, want 1 to %d", f.redeliveries, maxRedeliveries)
+	}
+	if f.config == "" {
+		_, err := f.failures()
+		return err
 	}
 	return nil
 }

@@ -25,6 +25,30 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run returns the exit code: 0, 1 after an error, 2 if the command line is wrong.
 func run(args []string, stdout, stderr io.Writer) int {
+	out := &output{w: stdout}
+	code := runCommand(args, out, stderr)
+	if code == 0 && out.err != nil {
+		fmt.Fprintf(stderr, "redelivery: %v\n", out.err)
+		return 1
+	}
+	return code
+}
+
+// output keeps the first error of what is written to it.
+type output struct {
+	w   io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.w.Write(p)
+	if o.err == nil {
+		o.err = err
+	}
+	return n, err
+}
+
+func runCommand(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		fmt.Fprint(stderr, usage)
 		return 2

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"unicode/utf8"
 
@@ -120,6 +121,7 @@ func TestBadCommandLine(t *testing.T) {
 		`"5" for flag -fixed: a unit is missing`:  {"plan", "-fixed", "5"},
 		"a unit is missing, want 10s, 10m or 10h": {"plan", "-ack-timeout", "10"},
 		"flag provided but not defined: -fix":     {"plan", "-fix", "1s"},
+		`-config is "", want a file`:              {"plan", "-config", ""},
 	} {
 		code, stdout, stderr := command(args...)
 		assert.Equal(t, 2, code, "%q", args)
@@ -132,22 +134,41 @@ func TestBadCommandLine(t *testing.T) {
 }
 
 func TestBadPolicy(t *testing.T) {
-	for want, args := range map[string][]string{
-		`-exponential is "1s,2s,3,4", want min,max,multiplier`: {"-exponential", "1s,2s,3,4"},
-		`-exponential is "1", want`:                            {"-exponential", "1"},
-		`-exponential is "1s,,x", want`:                        {"-exponential", "1s,,x"},
-		"Exponential.Max is 1s, want at least Min":             {"-exponential", "2s,1s"},
-		`"5x" is not a delay`:                                  {"-levels", "1s 5x"},
-		"Fixed delay is -1s":                                   {"-fixed", "-1s"},
-		"jitter fraction is 2":                                 {"-fixed", "1s", "-jitter", "2"},
-		"jitter fraction is NaN":                               {"-fixed", "1s", "-jitter", "NaN"},
-		"no such file":                                         {"-config", "testdata/missing.yaml"},
-		`consumer is "biling", want one of the file's`:         {"-config", "testdata/dead.yaml", "-consumer", "biling"},
+	for want, c := range map[string]struct {
+		args []string
+		code int
+	}{
+		`-exponential is "1s,2s,3,4", want min,max,multiplier`: {[]string{"-exponential", "1s,2s,3,4"}, 2},
+		`-exponential is "1", want`:                            {[]string{"-exponential", "1"}, 2},
+		`-exponential is "1s,,x", want`:                        {[]string{"-exponential", "1s,,x"}, 2},
+		"Exponential.Max is 1s, want at least Min":             {[]string{"-exponential", "2s,1s"}, 2},
+		`"5x" is not a delay`:                                  {[]string{"-levels", "1s 5x"}, 2},
+		"Fixed delay is -1s":                                   {[]string{"-fixed", "-1s"}, 2},
+		"jitter fraction is 2":                                 {[]string{"-fixed", "1s", "-jitter", "2"}, 2},
+		"jitter fraction is NaN":                               {[]string{"-fixed", "1s", "-jitter", "NaN"}, 2},
+		"no such file":                                         {[]string{"-config", "testdata/missing.yaml"}, 1},
+		`consumer is "biling", want one of the file's`:         {[]string{"-config", "testdata/dead.yaml", "-consumer", "biling"}, 1},
 	} {
-		code, stdout, stderr := command(append([]string{"plan"}, args...)...)
-		assert.Equal(t, 1, code, "%q", args)
+		code, stdout, stderr := command(append([]string{"plan"}, c.args...)...)
+		assert.Equal(t, c.code, code, "%q", c.args)
 		assert.Empty(t, stdout)
 		assert.Contains(t, stderr, want)
+	}
+}
+
+type full struct{}
+
+func (full) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// What could not be written is not a success.
+func TestFullDisk(t *testing.T) {
+	newBroker(t)
+	for _, line := range []string{"help", "plan -h", "plan -fixed 1s", "plan -fixed 1s -json", "dlq -h", "dlq list", "dlq groups orders-billing-DLQ",
+		"dlq peek orders-billing-DLQ", "dlq peek orders-billing-DLQ -json", "dlq export orders-billing-DLQ", "dlq replay orders-billing-DLQ",
+		"dlq replay orders-billing-DLQ -max 1 -yes", "dlq purge orders-billing-DLQ -no-export", "dlq purge orders-billing-DLQ -no-export -yes"} {
+		var errs bytes.Buffer
+		assert.Equal(t, 1, run(strings.Fields(line), full{}, &errs), line)
+		assert.Contains(t, errs.String(), "no space left", line)
 	}
 }
 
