@@ -22,7 +22,7 @@ type PurgeOptions struct {
 
 // Purge acknowledges, without replaying them, the letters that are on the subscription when it begins. The broker then deletes
 // letters that no other subscription still has to get. Purge stops at the first error. An interrupted purge may have exported
-// letters that are still there.
+// letters that are still there, the last of them in part.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	var report Report
 	if o.Export == nil {

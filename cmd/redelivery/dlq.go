@@ -231,7 +231,7 @@ func (d *dlq) purge(ctx context.Context) error {
 			return err
 		}
 		defer file.Close()
-		o.Export = file
+		o.Export = &lines{File: file}
 	}
 	p := d.progress(ctx)
 	o.Progress = p.show

@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -181,6 +183,44 @@ func TestDlqErrors(t *testing.T) {
 		assert.Contains(t, stderr, want)
 	}
 	require.NotContains(t, strings.Join(b.server.Topics(), " "), "nothing")
+}
+
+// A purge goes on with the file of one that was killed, or had no room for its last line. A file of something else stays as it is.
+func TestDlqPurgeGoesOn(t *testing.T) {
+	const done = `{"id":"1:0:0"}` + "\n"
+	for name, c := range map[string]struct {
+		text, kept string
+		code       int
+	}{
+		"whole":          {done, done, 0},
+		"part of a line": {done + `{"id":"1:1:0","topic":"` + strings.Repeat("x", 100_000), done, 0},
+		"no whole line":  {`{"i`, "", 0},
+		"other":          {"a\nnote", "a\nnote", 1},
+		"other, a line":  {"note", "note", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			path := filepath.Join(t.TempDir(), "purged.jsonl")
+			require.NoError(t, os.WriteFile(path, []byte(c.text), 0o600))
+			code, _, stderr := dlqRun("", "purge", "orders-refunds-DLQ", "-o", path, "-yes")
+			require.Equal(t, c.code, code, stderr)
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			rest, ok := strings.CutPrefix(string(text), c.kept)
+			require.True(t, ok, string(text))
+			if c.code == 1 {
+				require.Empty(t, rest)
+				require.Contains(t, stderr, "does not end with a line")
+				require.Equal(t, 25, b.server.Subscription(origin+"-refunds-DLQ", deadletter.DefaultSubscription).Backlog)
+				return
+			}
+			require.Equal(t, 25, strings.Count(rest, "\n"))
+			for line := range strings.Lines(rest) {
+				var l deadletter.Letter
+				require.NoError(t, json.Unmarshal([]byte(line), &l), line)
+			}
+		})
+	}
 }
 
 // Where others would get the messages too it asks, and takes silence for no.

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// lines is a file of letters. What an interrupted purge has written of a last letter is cut off, for it was not acknowledged. That is
+// done before the first line, when no other purge of the topic is under way.
+type lines struct {
+	*os.File
+	whole bool
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	if !l.whole {
+		if err := l.cut(); err != nil {
+			return 0, err
+		}
+		l.whole = true
+	}
+	return l.File.Write(p)
+}
+
+func (l *lines) cut() error {
+	info, err := l.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return err
+	}
+	file, err := os.Open(l.Name()) // l can only be written
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	end := info.Size()
+	for buffer := make([]byte, 64<<10); end > 0; {
+		block := buffer[:min(end, int64(len(buffer)))]
+		from := end - int64(len(block))
+		if _, err := file.ReadAt(block, from); err != nil {
+			return err
+		}
+		if i := bytes.LastIndexByte(block, '\n'); i >= 0 {
+			end = from + int64(i) + 1
+			break
+		}
+		end = from
+	}
+	const letter = `{"id":"` // what each begins with
+	head := make([]byte, min(int64(len(letter)), info.Size()-end))
+	if _, err := file.ReadAt(head, end); err != nil {
+		return err
+	}
+	if !strings.HasPrefix(letter, string(head)) {
+		return fmt.Errorf("%s does not end with a line, want a file of an earlier purge, or none", l.Name())
+	}
+	return l.Truncate(end)
+}
