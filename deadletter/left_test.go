@@ -266,3 +266,16 @@ func TestRate(t *testing.T) {
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(begin), 500*time.Millisecond)
 }
+
+// A letter in three hundred years is the first.
+func TestSlowRate(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
+	ctx, cancel := context.WithTimeout(bg, time.Second)
+	defer cancel()
+	report, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Rate: 1e-10})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Equal(t, 1, report.Done)
+}

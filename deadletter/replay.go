@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"sync/atomic"
 	"time"
 )
@@ -240,7 +241,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		if r.slot.Before(now) {
 			r.slot = now
 		}
-		r.slot = r.slot.Add(time.Duration(float64(time.Second) / r.o.Rate))
+		r.slot = r.slot.Add(time.Duration(min(float64(time.Second)/r.o.Rate, math.MaxInt64/2)))
 	}
 	r.sent++
 	r.report.target(topic).Count++
