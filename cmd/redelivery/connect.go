@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"flag"
 	"fmt"
@@ -135,6 +136,18 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, deadletter.Admin,
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, admin, fmt.Errorf("%s has no certificate", c.trustCert)
+		}
+	}
+	for _, path := range []string{c.public, c.secret} { // upstream looks when a letter is encrypted
+		if path == "" {
+			continue
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return nil, admin, err
+		}
+		if block, _ := pem.Decode(text); block == nil {
+			return nil, admin, fmt.Errorf("%s has no key", path)
 		}
 	}
 	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log), MetricsRegisterer: prometheus.NewRegistry(),

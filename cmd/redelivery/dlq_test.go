@@ -177,6 +177,8 @@ func TestDlqErrors(t *testing.T) {
 		"no such topic: persistent://public/default/nothing": {"peek", "nothing"},
 		"has no subscription":                                {"replay", "-topic", "orders-shipping-DLQ", "orders-billing-DLQ", "-yes"},
 		"no such file":                                       {"purge", "-o", "no/such/folder", "-yes", "orders-billing-DLQ"},
+		"open nokey: no such file":                           {"peek", "-encryption-private-key", "nokey", "orders-billing-DLQ"},
+		"dlq_test.go has no key":                             {"peek", "-encryption-private-key", "dlq_test.go", "orders-billing-DLQ"},
 	} {
 		code, _, stderr := dlqRun("", args...)
 		assert.Equal(t, 1, code, "%q: %s", args, stderr)
