@@ -2,12 +2,15 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // canary is the first letters of a replay, and what became of them. A consumer that fails on one publishes a copy to the retry topic or
@@ -15,21 +18,44 @@ import (
 // acknowledged, and nothing is in the dead letter topic, all have been processed.
 type canary struct {
 	tails   map[string]*tail // of every partition that a copy can be in
-	dead    map[string]bool  // those of the dead letter topic
 	open    map[string]map[position]bool
 	origins map[string]bool // subscriptions that have to acknowledge
 	seen    int
 }
 
-// watch begins to look where copies of l will be.
-func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
+func newCanary(seen int) *canary {
+	return &canary{map[string]*tail{}, map[string]map[position]bool{}, map[string]bool{}, seen}
+}
+
+// watchAgain goes on to look where an interrupted replay did. What it has sent and is not there any more was acknowledged.
+func (r *replay) watchAgain(ctx context.Context) error {
+	if r.o.Canary == 0 || r.j.sound || len(r.j.tails) == 0 {
+		return nil
+	}
+	r.sent, r.canary = r.j.sent, newCanary(r.j.sent)
+	for partition, at := range r.j.tails {
+		if _, err := r.t.subscriptions(ctx, partition); errors.Is(err, ErrNoTopic) { // a reader would create it
+			continue
+		}
+		from := pulsar.EarliestMessageID()
+		if at.Entry >= 0 {
+			from = pulsar.NewMessageID(at.Ledger, at.Entry, at.Index, 0)
+		}
+		tail, err := r.t.tail(ctx, partition, from)
+		if err != nil {
+			return err
+		}
+		tail.at, r.canary.tails[partition] = at, tail
+	}
+	return nil
+}
+
+// watch begins to look where copies of the canary will be, and notes where that is.
+func (r *replay) watch(ctx context.Context, topic string) error {
 	if r.canary == nil {
-		r.canary = &canary{map[string]*tail{}, map[string]bool{}, map[string]map[position]bool{}, map[string]bool{}, 0}
+		r.canary = newCanary(0)
 	}
-	c := r.canary
-	if l.Subscription != "" {
-		c.origins[l.Subscription] = true
-	}
+	c, begun := r.canary, map[string]position{}
 	base, _ := strings.CutSuffix(r.t.o.Topic, pulsar.DlqTopicSuffix)
 	for _, name := range []string{r.t.o.Topic, base + pulsar.RetryTopicSuffix, topic} {
 		partitions, err := r.t.partitions(ctx, name)
@@ -47,13 +73,17 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 			if err != nil {
 				return err
 			}
-			c.tails[partition], c.dead[partition] = tail, name == r.t.o.Topic
+			c.tails[partition] = tail
 			if tail.at, err = tail.last(ctx); err != nil {
 				return err
 			}
+			begun[partition] = tail.at
 		}
 	}
-	return nil
+	if len(begun) == 0 {
+		return nil
+	}
+	return r.j.append(ctx, record{Tails: begun})
 }
 
 func (r *replay) closeCanary() {
@@ -64,8 +94,22 @@ func (r *replay) closeCanary() {
 	}
 }
 
-// sing waits until the canary is processed, or dead again.
+// sing waits until the canary is processed, or dead again, and notes which.
 func (r *replay) sing(ctx context.Context) error {
+	if err := r.j.append(ctx, record{Sent: r.sent}); err != nil {
+		return err
+	}
+	switch err := r.listen(ctx); {
+	case err == nil:
+		return r.j.append(ctx, record{Sound: true})
+	case errors.Is(err, ErrPoison):
+		return errors.Join(err, r.j.append(ctx, record{Dead: true}))
+	default:
+		return err
+	}
+}
+
+func (r *replay) listen(ctx context.Context) error {
 	c := r.canary
 	for {
 		// What is acknowledged now has its copies by now.
@@ -74,13 +118,15 @@ func (r *replay) sing(ctx context.Context) error {
 			return err
 		}
 		for partition, tail := range c.tails {
+			dead := reconsume.BaseTopic(partition) == r.t.o.Topic
 			err := tail.drain(ctx, func(msg pulsar.Message) error {
+				l := newLetter(r.t.o.Topic, 0, msg)
 				switch {
-				case msg.Properties()[PropertyReplayRun] != r.j.run.ID:
-				case c.dead[partition]:
-					l := newLetter(r.t.o.Topic, 0, msg)
+				case l.Properties[PropertyReplayRun] != r.j.run.ID:
+				case dead:
 					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, l.OriginID, l.ID, strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
 				default:
+					c.origins[l.Subscription] = true
 					if c.open[partition] == nil {
 						c.open[partition] = map[position]bool{}
 					}

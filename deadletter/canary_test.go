@@ -108,3 +108,51 @@ func TestCanaryWaits(t *testing.T) {
 	require.Equal(t, 10, report.Waiting)
 	require.Equal(t, 20, b.backlog(tp.dlq, deadletter.DefaultSubscription))
 }
+
+// canary replays until the canary of three letters is waited for.
+func (b *broker) canary(tp topics) (deadletter.Report, error) {
+	ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+	defer cancel()
+	return b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Canary: 3, Progress: func(r deadletter.Report) {
+		if r.Waiting > 0 {
+			cancel()
+		}
+	}})
+}
+
+// A canary that dies while nobody waits for it is dead all the same when the replay goes on. Then the next one is sent.
+func TestCanaryInterrupted(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	b.subscribe(tp.dlq, "audit").Close()
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(50)...)
+	for range 2 {
+		report, err := b.canary(tp)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 3, report.Done)
+		report, err = b.canary(tp)
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, report.Done, "the canary is sent already")
+		require.Equal(t, 3, report.Waiting)
+		for _, msg := range b.receive(tp.retry) {
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, &pulsar.ProducerMessage{Payload: msg.Payload(), Properties: msg.Properties()})
+		}
+		report, err = b.canary(tp)
+		require.ErrorIs(t, err, deadletter.ErrPoison)
+		require.Zero(t, report.Done)
+	}
+}
+
+func TestCanaryProcessedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	tp := b.topics(2)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(20)...)
+	_, err := b.canary(tp)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Len(t, b.receive(tp.retry), 3)
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Canary: 3})
+	require.NoError(t, err)
+	require.Equal(t, 17, report.Done)
+}

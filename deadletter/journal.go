@@ -30,7 +30,10 @@ type record struct {
 	Over   string              `json:"over,omitempty"`   // the run that is finished, or given up
 	Spread map[string]int      `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
 	Passed map[string]position `json:"passed,omitempty"` // letters up to here that are left stay so in this run
-	Sound  bool                `json:"sound,omitempty"`  // the run's canary was
+	Tails  map[string]position `json:"tails,omitempty"`  // by partition: the run's canary and its copies come after these
+	Sent   int                 `json:"sent,omitempty"`   // letters of the canary
+	Sound  bool                `json:"sound,omitempty"`  // the canary was
+	Dead   bool                `json:"dead,omitempty"`   // the canary was: the run sends another
 	Done   map[string][]byte   `json:"done,omitempty"`   // bits of batches; none for a batch that is acknowledged
 	Clear  bool                `json:"clear,omitempty"`  // nothing before counts
 }
@@ -40,6 +43,8 @@ type state struct {
 	run    *run
 	spread map[string]int
 	passed map[string]position
+	tails  map[string]position
+	sent   int
 	sound  bool
 	done   map[string][]byte
 }
@@ -54,6 +59,13 @@ func (s *state) apply(r record) {
 	if r.Run != nil {
 		s.run = r.Run
 	}
+	if r.Dead {
+		s.tails, s.sent = nil, 0
+	}
+	for partition, p := range r.Tails {
+		put(&s.tails, partition, p)
+	}
+	s.sent = max(s.sent, r.Sent)
 	s.sound = s.sound || r.Sound
 	for topic, n := range r.Spread {
 		put(&s.spread, topic, n)

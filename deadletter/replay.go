@@ -117,7 +117,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
-		return nil
+		return r.watchAgain(ctx)
 	}
 	id := make([]byte, 6)
 	_, _ = rand.Read(id) // never fails
@@ -197,9 +197,6 @@ func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 		if err := r.sing(ctx); err != nil {
 			return 0, err
 		}
-		if err := r.j.append(ctx, record{Sound: true}); err != nil {
-			return 0, err
-		}
 	}
 	return time.Until(r.slot), nil
 }
@@ -232,7 +229,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		return "", err
 	}
 	if r.o.Canary > 0 && !r.j.sound && r.sent < r.o.Canary {
-		if err := r.watch(ctx, topic, l); err != nil {
+		if err := r.watch(ctx, topic); err != nil {
 			return "", err
 		}
 	}
