@@ -48,6 +48,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 	for name, change := range map[string]func(*pulsar.ProducerMessage){
 		"key":          func(m *pulsar.ProducerMessage) { m.Key = "a key" },
 		"ordering key": func(m *pulsar.ProducerMessage) { m.Key, m.OrderingKey = "k", "an ordering key" },
+		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
 		"null":         func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
 		"empty":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
@@ -71,6 +72,7 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 				assert.Equal(t, before[0].Payload(), after[0].Payload())
 				assert.Equal(t, sent.Payload == nil, after[0].IsNullValue())
 				assert.Equal(t, sent.Key, after[0].Key())
+				assert.Equal(t, sent.Properties["p"], after[0].Properties()["p"])
 				assert.Equal(t, sent.OrderingKey, after[0].OrderingKey())
 				assert.Equal(t, before[0].EventTime(), after[0].EventTime())
 			})
