@@ -11,6 +11,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	textwidth "golang.org/x/text/width"
+
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
@@ -174,24 +176,49 @@ func text(s *deadletter.Schema, l *deadletter.Letter) string {
 // table writes rows with columns that are as wide as they have to be. A head that begins with > is of numbers; a row with one cell
 // is a line.
 func (d *dlq) table(rows [][]string) {
-	widths := make([]int, len(rows[0]))
+	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
+	for i, head := range rows[0] {
+		rows[0][i], right[i] = strings.CutPrefix(head, ">")
+	}
 	for _, row := range rows {
 		for i, cell := range row {
 			if len(row) > 1 {
-				widths[i] = max(widths[i], utf8.RuneCountInString(strings.TrimPrefix(cell, ">")))
+				widths[i] = max(widths[i], columns(cell))
 			}
 		}
 	}
 	for _, row := range rows {
 		var line strings.Builder
 		for i, cell := range row {
-			if right := strings.HasPrefix(rows[0][i], ">"); right && len(row) > 1 {
-				line.WriteString(fmt.Sprintf("%*s  ", widths[i], strings.TrimPrefix(cell, ">")))
+			space := strings.Repeat(" ", max(widths[i]-columns(cell), 0))
+			if right[i] && len(row) > 1 {
+				line.WriteString(space + cell + "  ")
 			} else {
-				line.WriteString(fmt.Sprintf("%-*s  ", widths[i], cell))
+				line.WriteString(cell + space + "  ")
 			}
 		}
 		fmt.Fprintln(d.stdout, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// columns is how wide a terminal shows s.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += column(r)
+	}
+	return n
+}
+
+func column(r rune) int {
+	switch textwidth.LookupRune(r).Kind() {
+	case textwidth.EastAsianWide, textwidth.EastAsianFullwidth:
+		return 2
+	default:
+		if unicode.In(r, unicode.Mn, unicode.Me) { // above or below the one before
+			return 0
+		}
+		return 1
 	}
 }
 
@@ -213,8 +240,14 @@ func cause(kind, reason string) string {
 }
 
 func fit(s string, width int) string {
-	if r := []rune(s); len(r) > width {
-		return string(r[:width-1]) + "…"
+	if columns(s) <= width && len(s) <= 8*width {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += column(r); n >= width || i >= 8*width { // marks need no column
+			return s[:i] + "…"
+		}
 	}
 	return s
 }
