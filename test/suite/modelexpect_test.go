@@ -163,7 +163,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
-	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || c.entry.batch && m.copy.epoch < c.epoch) {
+	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
+	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
