@@ -149,7 +149,7 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 		props[PropertyExceptionType] = typeName(reason)
 	}
 	if reason != nil && !o.OmitReason {
-		text := reason.Error()
+		text := textOf(reason)
 		if len(text) > maxReason {
 			text = strings.ToValidUTF8(text[:maxReason], "")
 		}
@@ -161,20 +161,38 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 	return props
 }
 
+// textOf returns the text of an error. The methods of a nil pointer that is an error may panic.
+func textOf(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("%T, whose Error panics", err)
+		}
+	}()
+	return err.Error()
+}
+
 // typeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
-// nothing, or else of the last one.
-func typeName(err error) string {
+// nothing, or else of the last one. A chain ends where a method panics.
+func typeName(err error) (name string) {
+	defer func() {
+		if recover() != nil {
+			name = fmt.Sprintf("%T", err)
+		}
+	}()
 	for {
 		t := reflect.TypeOf(err)
-		name := t.Name()
+		short := t.Name()
 		if t.Kind() == reflect.Pointer {
-			name = t.Elem().Name()
+			short = t.Elem().Name()
+		}
+		if token.IsExported(short) {
+			return t.String()
 		}
 		inner := errors.Unwrap(err)
 		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
 			inner = joined.Unwrap()[0]
 		}
-		if inner == nil || token.IsExported(name) {
+		if inner == nil {
 			return t.String()
 		}
 		err = inner

@@ -2,12 +2,10 @@ package reconsume_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
 	"strings"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -228,23 +226,6 @@ func TestProducerNames(t *testing.T) {
 			require.NoError(t, r.DeadLetter(bg, cm, nil))
 			assert.Equal(t, "retries", cl.created[0].Name)
 			assert.Regexp(t, c.want, cl.created[1].Name)
-		})
-	}
-}
-
-// The type is what dead letters can be grouped by.
-func TestExceptionType(t *testing.T) {
-	for want, reason := range map[string]error{
-		"*errors.errorString":           fmt.Errorf("a: %w", fmt.Errorf("b: %w", errors.New("c"))),
-		"*fs.PathError":                 fmt.Errorf("a: %w", &fs.PathError{Err: errBroker}),
-		"syscall.Errno":                 errors.Join(fmt.Errorf("a: %w", syscall.ENOENT), errBroker),
-		"context.deadlineExceededError": fmt.Errorf("%w, %w", context.DeadlineExceeded, &fs.PathError{}),
-	} {
-		run(t, reconsume.Options{OmitReason: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reason))
-			props := c.sent[deadLetters][0].Properties
-			assert.Equal(t, want, props["EXCEPTION_TYPE"])
-			assert.NotContains(t, props, "EXCEPTION_MESSAGE")
 		})
 	}
 }
