@@ -81,24 +81,32 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 
 // spread makes an error for each message of what a BatchHandler returned.
 func (w *Worker) spread(err error, errs []error) {
-	var each BatchError
-	if !errors.As(err, &each) {
-		for i := range errs {
-			errs[i] = err
-		}
-		return
-	}
+	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
-			err = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) //nolint:errorlint // %w would make it a BatchError again
-			w.logger.Error("worker: a whole batch failed", "error", err)
-			w.spread(err, errs)
-			return
+			whole = fmt.Errorf("worker: BatchError has index %d, want 0 to %d: %v", i, len(errs)-1, err) //nolint:errorlint // it is none any more
+			w.logger.Error("worker: a whole batch failed", "error", whole)
+			break
 		}
 	}
 	for i := range errs {
-		errs[i] = each[i]
+		if errs[i] = whole; whole == nil {
+			errs[i] = each[i]
+		}
 	}
+}
+
+// split returns the BatchError in err, or what err is to the whole batch.
+func (w *Worker) split(err error) (each BatchError, whole error) {
+	defer func() {
+		if v := recover(); v != nil {
+			whole = w.broken(err, v)
+		}
+	}()
+	if !errors.As(err, &each) {
+		whole = err
+	}
+	return each, whole
 }
 
 // collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.

@@ -38,7 +38,8 @@ type retryAfterError struct {
 
 func (e *retryAfterError) Unwrap() error { return e.error }
 
-// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error.
+// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of an
+// error panics instead, as those of a nil pointer do, an error that names its type takes its place.
 type PanicError struct {
 	Value any    // what the handler panicked with
 	Stack []byte // the stack of the panic, as debug.Stack shows it

@@ -71,6 +71,11 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
+// broken is what stands for an error of which a method panicked, as those of a nil pointer do. It wraps nothing that might panic again.
+func (w *Worker) broken(err error, value any) error {
+	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above
+}
+
 // panicked logs a panic and counts it.
 func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
 	err := &PanicError{value, debug.Stack()}

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"errors"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,22 +23,22 @@ func (w *Worker) tellHandling(tasks []task) {
 	}
 }
 
-// tellHandled tells that the handler has returned. The classifier has seen errs.
-func (w *Worker) tellHandled(tasks []task, errs []error, took time.Duration) {
+// tellHandled tells that the handler has returned.
+func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duration) {
 	tell := w.consumer.Observer().Handled
 	if tell == nil {
 		return
 	}
 	for i, t := range tasks {
 		outcome := redelivery.Nacked
-		var permanent *permanentError
-		switch err := errs[i]; {
-		case err == nil:
+		switch outcomes[i].verb {
+		case ack:
 			outcome = redelivery.Acked
-		case errors.As(err, &permanent):
+		case dead:
 			outcome = redelivery.DeadLettered
+		default: // it is to be tried again
 		}
-		tell(redelivery.Handled{Event: w.event(t.counted()), Outcome: outcome, Duration: took, Err: errs[i]})
+		tell(redelivery.Handled{Event: w.event(t.counted()), Outcome: outcome, Duration: took, Err: outcomes[i].err})
 	}
 }
 

@@ -28,8 +28,13 @@ const (
 // retries reports whether the message is to be tried again.
 func (o outcome) retries() bool { return o.verb == nack || o.verb == again }
 
-// outcomeOf is the table of the package's documentation.
-func outcomeOf(err error) outcome {
+// outcomeOf is the table of the package's documentation. Methods of err are called here only, and may panic.
+func (w *Worker) outcomeOf(err error) (o outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			o = outcome{err: w.broken(err, v)}
+		}
+	}()
 	var permanent *permanentError
 	var retry *retryAfterError
 	switch {

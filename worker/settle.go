@@ -193,11 +193,11 @@ func (r *run) unsettled(t task, what string, err error) {
 	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), slog.Any("error", err))...)
 }
 
-// protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error.
+// protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error, which wraps nothing.
 func (r *run) protect(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = r.panicked(v)
+			err = errors.New(r.panicked(v).Error())
 		}
 	}()
 	return call()

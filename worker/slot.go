@@ -156,11 +156,11 @@ func (s *slot) end(n int, probe bool) {
 // decide makes outcomes of what the handler returned for n tasks.
 func (s *slot) decide(n int, probe bool) {
 	s.classifyAll(s.errs[:n])
-	s.tellHandled(s.tasks[:n], s.errs, time.Since(s.since))
 	s.outcomes = s.outcomes[:0]
 	for _, err := range s.errs[:n] {
-		s.outcomes = append(s.outcomes, outcomeOf(err))
+		s.outcomes = append(s.outcomes, s.outcomeOf(err))
 	}
+	s.tellHandled(s.tasks[:n], s.outcomes, time.Since(s.since))
 	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
 	for i, o := range s.outcomes {
 		if hold && o.retries() {

@@ -1,0 +1,121 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// textless is an error of which only Error panics, if it is nil.
+type textless struct{ text string }
+
+func (e *textless) Error() string { return e.text }
+
+// A nil pointer that is returned as an error is no success, and its methods may panic.
+func TestErrorsThatPanic(t *testing.T) {
+	var path *fs.PathError
+	const panicked = ": panic: runtime error: invalid memory address or nil pointer dereference"
+	for name, c := range map[string]struct {
+		err    error
+		panics bool // with the error, in place of returning it
+		option worker.Option
+		dead   string
+		state  worker.State
+	}{
+		"returned":             {err: path, dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", state: worker.State{Failed: 2, Panics: 2}},
+		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, state: worker.State{Failed: 2, Panics: 4}},
+		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", state: worker.State{Permanent: 1}},
+		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
+		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Permanent: 1}},
+		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
+		"of the classifier": {err: errTest, option: worker.WithClassifier(func(error) error { return path }),
+			dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+		"of a middleware": {err: errTest, option: worker.WithMiddleware(func(worker.Handler) worker.Handler {
+			return func(context.Context, pulsar.Message) error { return path }
+		}), dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(2), func(t *rig) {
+				t.publish("tea")
+				var options []worker.Option
+				if c.option != nil {
+					options = append(options, c.option)
+				}
+				w, stop := t.start(func(context.Context, pulsar.Message) error {
+					if c.panics {
+						panic(c.err)
+					}
+					return c.err
+				}, options...)
+				t.sleep(time.Hour)
+				require.NoError(t, stop())
+				require.Equal(t, []string{"tea: " + c.dead}, t.letters())
+				require.Equal(t, c.state, w.State())
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithObserver(redelivery.Observer{Handled: func(e redelivery.Handled) { _ = e.Err.Error() }}))
+		})
+	}
+}
+
+func TestErrorsThatPanicInABatch(t *testing.T) {
+	var path *fs.PathError
+	for name, c := range map[string]struct {
+		err   error
+		state worker.State
+	}{
+		"returned": {path, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
+		"hostile":  {hostile{errTest}, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
+		"of one":   {worker.BatchError{1: path}, worker.State{Failed: 1, Panics: 1, Succeeded: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				t.publish("a")
+				t.publish("b")
+				calls := newCalls()
+				w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(_ context.Context, msgs []pulsar.Message) error {
+					if calls.note(msgs[0]) == 1 {
+						return c.err
+					}
+					return nil
+				})
+				t.sleep(time.Hour)
+				require.NoError(t, stop())
+				require.Equal(t, c.state, w.State())
+			})
+		})
+	}
+}
+
+// hostile is an error of which Unwrap panics with itself.
+type hostile struct{ error }
+
+func (e hostile) Unwrap() error { panic(e) }
+
+// What the Consumer calls may panic with such an error too.
+func TestPanicWithAnErrorThatPanics(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publish("a")
+		t.publish("b")
+		began := time.Now()
+		t.broker.Ack = func(pulsar.MessageID) error {
+			if time.Since(began) < time.Second {
+				panic((*fs.PathError)(nil))
+			}
+			return nil
+		}
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil })
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.EqualValues(t, 2, w.State().Succeeded)
+	})
+}
