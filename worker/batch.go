@@ -29,6 +29,9 @@ type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
 // Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
+//
+// A BatchError may be wrapped, and Permanent or RetryAfter of it is that of each of its errors. Several may be joined, as errors.Join
+// does. A BatchError that is joined with any other error fails the whole batch, and so does a panic with one.
 type BatchError map[int]error
 
 func (e BatchError) Error() string {
@@ -103,10 +106,52 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 			whole = w.broken(err, v)
 		}
 	}()
-	if !errors.As(err, &each) {
+	each, some := batchErrorIn(err)
+	if !some {
 		whole = err
 	}
 	return each, whole
+}
+
+// batchErrorIn returns the BatchError that err is or wraps, alone or with others, with the marks around it put on each of its errors.
+func batchErrorIn(err error) (each BatchError, some bool) {
+	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, of which nobody knows which messages they mean
+	case BatchError:
+		return e, true
+	case *permanentError:
+		each, some = batchErrorIn(e.error)
+		return each.marked(Permanent), some
+	case *retryAfterError:
+		each, some = batchErrorIn(e.error)
+		return each.marked(func(err error) error { return RetryAfter(e.delay, err) }), some
+	case *PanicError:
+		return nil, false
+	case interface{ Unwrap() error }:
+		return batchErrorIn(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		each = BatchError{}
+		for _, part := range e.Unwrap() {
+			of, ok := batchErrorIn(part)
+			if some = ok; !some {
+				return nil, false
+			}
+			for i, err := range of {
+				each[i] = errors.Join(each[i], err)
+			}
+		}
+		return each, some
+	}
+	return nil, false
+}
+
+func (e BatchError) marked(mark func(error) error) BatchError {
+	marked := maps.Clone(e)
+	for i, err := range e {
+		if err != nil {
+			marked[i] = mark(err)
+		}
+	}
+	return marked
 }
 
 // collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.

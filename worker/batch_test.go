@@ -88,6 +88,12 @@ func TestBatchLimits(t *testing.T) {
 	}
 }
 
+// none is an error that wraps several, of which there are none.
+type none struct{}
+
+func (none) Error() string   { return "none" }
+func (none) Unwrap() []error { return nil }
+
 // What a handler returns for "a b c" at the first time, and what becomes of them.
 func TestBatchOutcomes(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -106,6 +112,14 @@ func TestBatchOutcomes(t *testing.T) {
 		"of each its own":  {worker.BatchError{0: worker.Permanent(errTest), 2: worker.RetryAfter(0, errTest)}, false, []string{"c"}, []string{"a: no luck"}, worker.State{Permanent: 1, Failed: 1, Succeeded: 2}},
 		"of none":          {worker.BatchError{}, false, nil, nil, worker.State{Succeeded: 3}},
 		"nil of one":       {worker.BatchError{1: nil}, false, nil, nil, worker.State{Succeeded: 3}},
+		"joined":           {errors.Join(worker.BatchError{0: errTest}, worker.BatchError{2: errTest}), false, []string{"a c"}, nil, worker.State{Failed: 2, Succeeded: 3}},
+		"joined, marked":   {worker.Permanent(errors.Join(worker.BatchError{0: errTest}, worker.BatchError{0: errTest, 2: errTest})), false, nil, []string{"a: no luck\nno luck", "c: no luck"}, worker.State{Permanent: 2, Succeeded: 1}},
+		"joined, nothing":  {none{}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
+		"with another":     {errors.Join(worker.BatchError{1: errTest}, errors.New("rollback")), false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
+		"wrapped with two": {fmt.Errorf("%w: %w", errTest, worker.BatchError{1: errTest}), false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
+		"a panic with one": {worker.BatchError{1: errTest}, true, []string{"a b c"}, nil, worker.State{Failed: 3, Panics: 1, Succeeded: 3}},
+		"marked permanent": {fmt.Errorf("sql: %w", worker.Permanent(worker.BatchError{0: nil, 1: errTest})), false, nil, []string{"b: no luck"}, worker.State{Permanent: 1, Succeeded: 2}},
+		"marked twice":     {worker.RetryAfter(0, worker.BatchError{1: worker.Permanent(errTest)}), false, nil, []string{"b: no luck"}, worker.State{Permanent: 1, Succeeded: 2}},
 		"index too large":  {worker.BatchError{1: errTest, 3: errTest}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
 		"index negative":   {worker.BatchError{-1: errTest}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
 		"classified each":  {worker.BatchError{0: errors.New("fatal"), 2: errTest}, false, []string{"c"}, []string{"a: fatal"}, worker.State{Permanent: 1, Failed: 1, Succeeded: 2}},
@@ -147,6 +161,25 @@ func TestBatchOutcomes(t *testing.T) {
 			})
 		})
 	}
+}
+
+// RetryAfter of a BatchError is of each that failed.
+func TestBatchRetryAfter(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publish("a")
+		t.publish("b")
+		calls := newCalls()
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: 1}, func(_ context.Context, msgs []pulsar.Message) error {
+			if calls.note(msgs[0]) == 1 {
+				return worker.RetryAfter(time.Second, worker.BatchError{1: errTest})
+			}
+			return nil
+		})
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"a", "b"}, calls.what)
+		require.Equal(t, []time.Duration{0, time.Second + 1}, calls.times())
+	})
 }
 
 // Of a batch whose acknowledgement fails in part only that part is tried again.
