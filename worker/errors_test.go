@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io/fs"
+	"runtime"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -118,4 +120,50 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 		require.NoError(t, stop())
 		require.EqualValues(t, 2, w.State().Succeeded)
 	})
+}
+
+// What ends its goroutine while a message is settled, as testing's FailNow does, does not have it handled again at once.
+func TestGoexitWhileSettling(t *testing.T) {
+	exit := redelivery.WithObserver(redelivery.Observer{Handled: func(redelivery.Handled) { runtime.Goexit() }})
+	pause := worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))
+	pauses := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+		if p.Paused {
+			runtime.Goexit()
+		}
+	}})
+	classify := worker.WithClassifier(func(error) error { runtime.Goexit(); return nil })
+	for name, c := range map[string]struct {
+		err      error // of the first call
+		worker   []worker.Option
+		consumer []redelivery.Option
+		calls    []time.Duration
+		state    worker.State
+	}{
+		"classifier":   {errTest, []worker.Option{classify}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
+		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
+		"in an outage": {errTest, []worker.Option{classify, pause}, nil, []time.Duration{0, time.Second}, worker.State{Succeeded: 1}},
+		"observer":     {nil, nil, []redelivery.Option{exit}, []time.Duration{0}, worker.State{Succeeded: 1}},
+		"of a failure": {errTest, nil, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
+		"both":         {errTest, []worker.Option{classify}, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
+		"of an outage": {errTest, []worker.Option{pause}, []redelivery.Option{pauses}, []time.Duration{0}, worker.State{Left: 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				t.publishKeyed("a1")
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					if n := calls.note(msg); n == 1 {
+						return c.err
+					} else if n > 100 {
+						time.Sleep(time.Hour)
+					}
+					return nil
+				}, append(c.worker, worker.WithConcurrency(1))...)
+				t.sleep(30 * time.Minute)
+				require.NoError(t, stop())
+				require.Equal(t, c.calls, calls.times())
+				require.Equal(t, c.state, w.State())
+			}, c.consumer...)
+		})
+	}
 }

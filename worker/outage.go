@@ -108,6 +108,9 @@ func (o *outage) waitToTry() error {
 // report notes how the handler did, and lets the next slot try if the caller did. It reports whether there is an outage, so that
 // what failed is to be tried again.
 func (o *outage) report(probe bool, outcomes []outcome) bool {
+	if probe {
+		defer func() { <-o.probing }()
+	}
 	o.mu.Lock()
 	before, began := o.over, o.began
 	for _, out := range outcomes {
@@ -139,9 +142,6 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
-	}
-	if probe {
-		<-o.probing
 	}
 	return after != nil
 }

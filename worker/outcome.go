@@ -23,6 +23,7 @@ const (
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
 	held  // by the slot, in an outage
+	done  // settled
 )
 
 // retries reports whether the message is to be tried again.

@@ -83,8 +83,6 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.nack(t, o)
 	case leave:
 		r.leave(t, "the handler failed after the drain timeout", o.err)
-	case held:
-		return
 	default: // dead: it was published above
 	}
 	r.forget(t)

@@ -127,40 +127,31 @@ func (s *slot) call(tasks []task) {
 	s.handle(ctx, tasks, s.errs)
 }
 
-// end settles the first n tasks, with which the handler was called.
+// end settles the first n tasks, with which the handler was called. Its steps are deferred, so that the others are done if the
+// classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
-	s.decide(n, probe)
-	ctx := s.lasting
-	if n > 1 { // what all dead letters of a batch may take together
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
-		defer cancel()
-		s.ackTogether(s.tasks[:n], s.outcomes)
+	took := time.Since(s.since)
+	s.outcomes = s.outcomes[:0]
+	for range n {
+		s.outcomes = append(s.outcomes, outcome{err: errExited})
 	}
-	for i, o := range s.outcomes {
-		s.settle(ctx, s.tasks[i], o)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	rest := s.tasks[:0]
-	for i, t := range s.tasks {
-		if i >= n || s.outcomes[i].verb == held {
-			rest = append(rest, t)
-		}
-	}
-	clear(s.tasks[len(rest):])
-	s.tasks, s.stage = rest, waiting
+	defer s.release()
+	defer s.settleAll(probe)
+	defer s.tellHandled(s.tasks[:n], s.outcomes, took)
+	defer s.decide()
+	s.classifyAll(s.errs[:n])
 }
 
-// decide makes outcomes of what the handler returned for n tasks.
-func (s *slot) decide(n int, probe bool) {
-	s.classifyAll(s.errs[:n])
-	s.outcomes = s.outcomes[:0]
-	for _, err := range s.errs[:n] {
-		s.outcomes = append(s.outcomes, s.outcomeOf(err))
+// decide makes outcomes of what the handler returned.
+func (s *slot) decide() {
+	for i := range s.outcomes {
+		s.outcomes[i] = s.outcomeOf(s.errs[i])
 	}
-	s.tellHandled(s.tasks[:n], s.outcomes, time.Since(s.since))
+}
+
+// settleAll settles what has an outcome, or keeps it if there is an outage.
+func (s *slot) settleAll(probe bool) {
 	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
 	for i, o := range s.outcomes {
 		if hold && o.retries() {
@@ -169,6 +160,39 @@ func (s *slot) decide(n int, probe bool) {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
 		}
 	}
+	ctx := s.lasting
+	if len(s.outcomes) > 1 { // what all dead letters of a batch may take together
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
+		defer cancel()
+		s.ackTogether(s.tasks[:len(s.outcomes)], s.outcomes)
+	}
+	for i, o := range s.outcomes {
+		if o.verb != held {
+			s.settle(ctx, s.tasks[i], o)
+			s.outcomes[i].verb = done
+		}
+	}
+}
+
+// release keeps what the slot is to try again, and makes room for what it takes next.
+func (s *slot) release() {
+	for i, o := range s.outcomes {
+		if t := s.tasks[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
+			t.beat.stop()
+			s.leave(t, "runtime.Goexit was called while it was settled", o.err)
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	rest := s.tasks[:0]
+	for i, t := range s.tasks {
+		if i >= len(s.outcomes) || s.outcomes[i].verb == held {
+			rest = append(rest, t)
+		}
+	}
+	clear(s.tasks[len(rest):])
+	s.tasks, s.stage = rest, waiting
 }
 
 // names says which messages they are. The caller holds mu.
