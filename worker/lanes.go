@@ -63,19 +63,15 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			t := l.ready[0]
 			l.ready[0] = task{}
 			l.ready = l.ready[1:]
-			full := l.full
-			l.waits(t, -1)
-			emptied := full && !l.full
+			tell := l.waits(t, -1)
 			l.wakeOne()
 			l.mu.Unlock()
-			if emptied {
-				l.tellPaused(false, redelivery.PauseHoldLimit)
-			}
+			tell()
 			if l.consumer.InProgress(t.msg) == nil {
 				return t, nil
 			}
 			l.forget(t) // it was settled by a handler that took too long, and so had it come again
-		case l.pulling == nil && l.bytes < l.holdLimit:
+		case l.pulling == nil && !l.full:
 			var pull context.Context
 			pull, l.pulling = context.WithCancel(ctx)
 			l.mu.Unlock()
@@ -108,18 +104,15 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	l.mu.Lock()
 	l.pulling()
 	l.pulling = nil
+	tell := func() {}
 	if msg != nil {
-		mine = l.enter(&t)
+		if mine = l.enter(&t); !mine {
+			tell = l.waits(t, 1)
+		}
 	}
-	filled := !l.full && l.bytes >= l.holdLimit
-	l.full = l.full || filled
 	l.wakeOne()
 	l.mu.Unlock()
-	if filled {
-		l.tellPaused(true, redelivery.PauseHoldLimit)
-		l.logger.Warn("worker: the hold limit is reached: no more messages are taken until some of their keys go on",
-			append(l.who(), "limit", l.holdLimit)...)
-	}
+	tell()
 	return t, mine, err
 }
 
@@ -135,7 +128,6 @@ func (l *lanes) enter(t *task) bool {
 		return true
 	}
 	t.lane.queue = append(t.lane.queue, *t)
-	l.waits(*t, 1)
 	return false
 }
 
@@ -155,13 +147,14 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 	t.more++
 	l.mu.Lock()
-	over := l.over
+	over, tell := l.over, func() {}
 	if !over {
-		l.waits(t, 1)
+		tell = l.waits(t, 1)
 		t.lane.tried = t
 		t.lane.again = time.AfterFunc(o.delay, func() { l.due(t.lane) })
 	}
 	l.mu.Unlock()
+	tell()
 	if over {
 		t.beat.stop()
 		l.leave(t, "it failed after Run returned", o.err)
@@ -208,11 +201,23 @@ func (l *lanes) wakeOne() {
 	}
 }
 
-// waits counts a message that begins (1) or ends (-1) to wait. The caller holds mu.
-func (l *lanes) waits(t task, n int) {
+// waits counts a message that begins (1) or ends (-1) to wait. The caller holds mu, and calls what it returns without.
+func (l *lanes) waits(t task, n int) (tell func()) {
 	l.count += n
 	l.bytes += int64(n) * sizeOf(t.msg)
-	l.full = l.full && l.bytes > l.holdLimit/2
+	before := l.full
+	l.full = l.bytes >= l.holdLimit || l.full && l.bytes > l.holdLimit/2
+	switch {
+	case l.full == before:
+		return func() {}
+	case before:
+		return func() { l.tellPaused(false, redelivery.PauseHoldLimit) }
+	}
+	return func() {
+		l.tellPaused(true, redelivery.PauseHoldLimit)
+		l.logger.Warn("worker: the hold limit is reached: no more messages are taken until half of it is free",
+			append(l.who(), "limit", l.holdLimit)...)
+	}
 }
 
 func (l *lanes) waiting() (messages int, bytes int64) {

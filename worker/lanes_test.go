@@ -159,6 +159,50 @@ func TestKeyOrderHoldLimit(t *testing.T) {
 	})
 }
 
+// Once the limit is reached nothing is taken until half of it is free, even if less than the limit waits.
+func TestKeyOrderHoldLimitUntilHalfIsFree(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("b1", "b2"+strings.Repeat(" ", 9000)) // which alone is more than the limit
+		for range 12 {
+			t.publishKeyed("a1")
+		}
+		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return nil },
+			worker.WithKeyOrder(), worker.WithHoldLimit(6*514), worker.WithConcurrency(2))
+		var waiting []int
+		for range 10 {
+			t.sleep(time.Second - 1)
+			waiting = append(waiting, w.State().Waiting)
+			t.sleep(1)
+		}
+		require.Equal(t, []int{1, 0, 6, 5, 4, 6, 5, 4, 4, 3}, waiting)
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, worker.State{Succeeded: 14}, w.State())
+	})
+}
+
+// What fails and waits counts too.
+func TestKeyOrderHoldLimitOfFailures(t *testing.T) {
+	var told []bool
+	observer := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) { told = append(told, p.Paused) }})
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("a1", "b1", "c1", "d1", "e1")
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if msg.RedeliveryCount() == 0 {
+				return errTest
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithHoldLimit(3*514), worker.WithConcurrency(1))
+		t.sleep(time.Second)
+		require.Equal(t, worker.State{Waiting: 3, WaitingBytes: 3 * 514, Failed: 3}, w.State())
+		require.Equal(t, []bool{true}, told)
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, worker.State{Succeeded: 5, Failed: 5}, w.State())
+		require.Equal(t, []bool{true, false}, told)
+	}, observer)
+}
+
 func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2", "a3", "b1", "b2")

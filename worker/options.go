@@ -123,8 +123,8 @@ func WithKeyOrder() Option {
 }
 
 // WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
-// counts its payload and 512 bytes. Above the limit the Worker takes no message until some keys go on. It logs this, and State
-// shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
+// counts its payload and 512 bytes. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
+// State shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes <= 0 {
