@@ -237,9 +237,8 @@ func (l *lanes) abandon() {
 			left = append(left, of.tried)
 		}
 	}
-	l.over = true
 	full := l.full
-	l.full = false
+	l.ready, l.bytes, l.count, l.full, l.over = nil, 0, 0, false, true
 	l.mu.Unlock()
 	for _, t := range left {
 		t.beat.stop()

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observers are told when a Worker takes no more messages, why, and when that is over; the end of Run ends all but Pause.
+// Observers are told when a Worker takes no more messages, why, and when that is over; the end of Run ends each.
 func TestObserversAreToldOfPauses(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
@@ -30,6 +31,7 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 		want    []string
 	}{
 		"pause":                {0, nil, []string{"asked true", "asked false"}},
+		"pause until the end":  {0, nil, []string{"asked true", "asked false"}},
 		"outage":               {10 * time.Second, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))}, []string{"outage true", "outage false"}},
 		"outage until the end": {time.Hour, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))}, []string{"outage true", "outage false"}},
 		"hold limit":           {0, []worker.Option{worker.WithKeyOrder(), worker.WithHoldLimit(1)}, []string{"hold_limit true", "hold_limit false"}},
@@ -48,11 +50,16 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 				}, append(c.options, worker.WithConcurrency(2))...)
 				t.publishKeyed("a1", "a2")
 				t.sleep(30 * time.Second)
-				if name == "pause" {
+				if strings.HasPrefix(name, "pause") {
 					w.Pause()
+				}
+				if name == "pause" {
 					w.Resume()
 				}
 				require.NoError(t, stop())
+				w.Pause() // too late
+				w.Resume()
+				require.False(t, w.State().Paused)
 				require.Equal(t, c.want, told)
 			}, observer, redelivery.WithNackRedeliveryDelay(time.Second))
 		})

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Why a handler's context ended, as context.Cause returns it.
@@ -79,6 +81,9 @@ func (r *run) run() error {
 	}
 	if r.outage != nil {
 		r.outage.abandon()
+	}
+	if r.valve.end() {
+		r.tellPaused(false, redelivery.PauseAsked)
 	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),

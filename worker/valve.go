@@ -11,6 +11,7 @@ type valve struct {
 	opened chan struct{}      // closed when the valve opens; nil while it is open
 	flow   context.Context    // of those who take while it is open; nil until one does
 	stop   context.CancelFunc // ends flow
+	over   bool               // it cannot be shut any more
 }
 
 // wait waits while the valve is shut. It returns a context to take messages with, which ends when the valve is shut or ctx is done.
@@ -39,7 +40,7 @@ func (v *valve) wait(ctx context.Context) (context.Context, error) {
 func (v *valve) shut() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.opened != nil {
+	if v.opened != nil || v.over {
 		return false
 	}
 	v.opened = make(chan struct{})
@@ -60,6 +61,14 @@ func (v *valve) open() bool {
 	close(v.opened)
 	v.opened = nil
 	return true
+}
+
+// end opens the valve for good, and reports whether it was shut.
+func (v *valve) end() bool {
+	v.mu.Lock()
+	v.over = true
+	v.mu.Unlock()
+	return v.open()
 }
 
 func (v *valve) isShut() bool {

@@ -70,7 +70,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts
-// are renewed as always. Pause may be called at any time, also before Run. A second Pause does nothing.
+// are renewed as always. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
+// more, and Pause does nothing.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
@@ -88,7 +89,7 @@ func (w *Worker) Resume() {
 
 // State is the state of a Worker at one moment, with its counters since New.
 type State struct {
-	Paused bool // Pause was called, and Resume not yet
+	Paused bool // Pause was called, and Resume not yet, nor has Run returned
 	Outage bool // WithPauseOnFailure tries one message at a time
 
 	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
