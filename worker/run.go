@@ -166,7 +166,7 @@ func (r *run) inFlight() (messages, stuck int) {
 	for _, s := range r.slots {
 		s.mu.Lock()
 		messages += len(s.tasks)
-		overdue := r.timeout > 0 && now.Sub(s.since) >= r.timeout+patience
+		overdue := r.timeout > 0 && now.Sub(s.since) >= r.overdue()
 		if s.stage == handling && (overdue || r.lasting.Err() != nil) {
 			stuck++
 		}
@@ -174,6 +174,9 @@ func (r *run) inFlight() (messages, stuck int) {
 	}
 	return messages, stuck
 }
+
+// overdue is how long a handler may take before it counts as stuck. The longest timeout has no room for patience.
+func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience) }
 
 // stuck has an error for each slot that did not end.
 func (r *run) stuck() []error {

@@ -111,7 +111,7 @@ func (s *slot) call(tasks []task) {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 		defer cancel()
-		defer time.AfterFunc(s.timeout+patience, func() { s.warn(since) }).Stop()
+		defer time.AfterFunc(s.overdue(), func() { s.warn(since) }).Stop()
 	}
 	for i := range tasks {
 		switch t := &tasks[i]; {

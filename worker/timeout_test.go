@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -88,6 +89,20 @@ func TestTimeoutRenewsTheAckTimeout(t *testing.T) {
 		require.Equal(t, []time.Duration{0, time.Minute + time.Second}, calls.times())
 		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
 	}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
+}
+
+func TestLongestTimeout(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Hour); return nil },
+			worker.WithTimeout(math.MaxInt64))
+		t.publish("tea")
+		t.sleep(time.Minute)
+		require.Equal(t, worker.State{InFlight: 1}, w.State())
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.NotContains(t, t.log.String(), "a handler is stuck")
+		require.Equal(t, worker.State{Succeeded: 1}, w.State())
+	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
 func TestWithoutTimeoutTheAckTimeoutIsTheLimit(t *testing.T) {
