@@ -157,6 +157,7 @@ FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a 
 
 // What would use up memory or the stack ends soon, with an error and without much memory.
 func TestHostileInput(t *testing.T) {
+	t.Setenv("REDELIVERY_POLICIES_K1_JITTER", "1")
 	bomb := "a: &a [x, x, x, x, x, x, x, x, x]\n"
 	for c := 'b'; c <= 'j'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
@@ -180,6 +181,10 @@ func TestHostileInput(t *testing.T) {
 		"a megabyte as value":  {"policies: {p: {type: " + strings.Repeat("x", 1<<20-100) + "}}", `…", want one of`},
 		"a megabyte as key":    {"policies: {" + strings.Repeat("x", 1<<20-100) + ": 1}", "is 1, want a map"},
 		"one key 40,000 times": {"policies: {" + strings.Repeat("x,", 40_000) + "}", "is there twice"},
+		"a long key of a list": {"? " + strings.Repeat("a", 60_000) + "\n: [" + strings.Repeat("0,", 20_000) + "0]\n", "is an unknown key"},
+		"of deep lists":        {"policies: {" + strings.Repeat("a", 30_000) + ": {type: a, b: [" + strings.Repeat("[[0]],", 20_000) + "0]}}", "…\".type is \"a\""},
+		"of many keys":         {"policies: {" + strings.Repeat("a", 60_000) + ": {" + manyKeys(20_000) + "}}", "has no type"},
+		"wrong references":     {manyReferences(15_000), "want the name of a policy (k0, k1, k10, k100, k1000, k10000, k10001, k10002, k10003, k10004, and 14990 more)"},
 		"40,000 policies":      {"policies: {" + manyKeys(40_000) + "}", "has no type"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -191,6 +196,9 @@ func TestHostileInput(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			t.Logf("%v, %d MB allocated", time.Since(start).Round(time.Millisecond), (after.TotalAlloc-before.TotalAlloc)>>20)
 			assert.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(300<<20))
+			for line := range strings.Lines(err.Error()) {
+				assert.Less(t, len(line), 1000)
+			}
 		})
 	}
 }
@@ -201,4 +209,13 @@ func manyKeys(n int) string {
 		fmt.Fprintf(&b, "k%d: , ", i)
 	}
 	return b.String()
+}
+
+// manyReferences has n policies, and n consumers that name another.
+func manyReferences(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, "k%d: {reconsumeBackoff: x}, ", i)
+	}
+	return "policies: {" + manyKeys(n) + "}\nconsumers: {" + b.String() + "}"
 }

@@ -114,7 +114,7 @@ func parse(data []byte, at place, policies []Policy) (*Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	root, errs := parseTree(data, "", at)
+	root, errs := parseTree(data, new(node), at)
 	d := decoder{factories: factories, errs: errs}
 	c := &Config{map[string]backoff.RedeliveryBackoff{}, map[string]Consumer{}, map[string]Worker{}}
 	if root != nil {
@@ -138,6 +138,7 @@ func (d *decoder) config(root *node, c *Config) {
 			c.Policies[f.name] = d.policy(f.value)
 		}
 	}
+	d.policies = namesOf(c.Policies)
 	if consumers := sections["consumers"]; consumers != nil {
 		d.fields(consumers)
 		for _, f := range consumers.fields {
@@ -177,7 +178,22 @@ func (c *Config) consumer(name string) (Consumer, error) {
 	found, ok := c.Consumers[name]
 	if !ok {
 		return Consumer{}, fmt.Errorf("config: consumer is %q, want one of the file's (%s)", name,
-			strings.Join(slices.Sorted(maps.Keys(c.Consumers)), ", "))
+			namesOf(c.Consumers))
 	}
 	return found, nil
+}
+
+// namesOf lists what the file names, for an error: of many the first.
+func namesOf[V any](named map[string]V) string {
+	const most = 10
+	names := slices.Sorted(maps.Keys(named))
+	rest := len(names) - most
+	names = names[:min(most, len(names))]
+	for i, name := range names {
+		names[i] = join("", name)
+	}
+	if rest > 0 {
+		names = append(names, fmt.Sprintf("and %d more", rest))
+	}
+	return strings.Join(names, ", ")
 }

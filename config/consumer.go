@@ -1,10 +1,7 @@
 package config
 
 import (
-	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -70,14 +67,14 @@ func (d *decoder) reference(n *node, policies map[string]backoff.RedeliveryBacko
 	name := d.text(n)
 	b, found := policies[name]
 	if name != "" && !found {
-		d.fail(n, "the name of a policy (%s)", strings.Join(slices.Sorted(maps.Keys(policies)), ", "))
+		d.fail(n, "the name of a policy (%s)", d.policies)
 	}
 	return b
 }
 
 func (d *decoder) exclude(n, other *node) {
 	if other != nil {
-		d.errs = append(d.errs, wrong(n.at, n.path, "is set, and so is %s at %s, want one of them", other.path, other.at))
+		d.errs = append(d.errs, wrong(n.at, n.path(), "is set, and so is %s at %s, want one of them", other.path(), other.at))
 	}
 }
 

@@ -17,17 +17,18 @@ import (
 // notes why and returns its zero value.
 type decoder struct {
 	factories map[string]Factory
+	policies  string // their names, once they are read
 	errs      []error
 }
 
 // fail notes that a value is wrong.
 func (d *decoder) fail(n *node, want string, args ...any) {
-	d.errs = append(d.errs, wrong(n.at, n.path, "is %s, want %s", n, fmt.Sprintf(want, args...)))
+	d.errs = append(d.errs, wrong(n.at, n.path(), "is %s, want %s", n, fmt.Sprintf(want, args...)))
 }
 
 // missing notes that a map has no value by a name.
 func (d *decoder) missing(n *node, name, want string, args ...any) {
-	d.errs = append(d.errs, wrong(n.at, n.path, "has no %s, want %s", name, fmt.Sprintf(want, args...)))
+	d.errs = append(d.errs, wrong(n.at, n.path(), "has no %s, want %s", name, fmt.Sprintf(want, args...)))
 }
 
 // fields returns the values of a mapping by name, and notes the names that are not among known. Without known, any name
@@ -43,7 +44,7 @@ func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	values := make(map[string]*node, len(n.fields))
 	for _, f := range n.fields {
 		if len(known) > 0 && !slices.Contains(known, f.name) {
-			d.errs = append(d.errs, wrong(f.at, f.value.path, "is an unknown key, want one of %s", strings.Join(known, ", ")))
+			d.errs = append(d.errs, wrong(f.at, f.value.path(), "is an unknown key, want one of %s", strings.Join(known, ", ")))
 		}
 		values[f.name] = f.value
 	}

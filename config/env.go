@@ -19,8 +19,29 @@ var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 // override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a consumer
 // or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in the file are.
 func (d *decoder) override(root *node, environ []string) {
-	targets := map[string][]target{} // what a variable sets
-	for _, section := range root.fields {
+	for _, variable := range slices.Sorted(slices.Values(environ)) {
+		name, text, _ := strings.Cut(variable, "=")
+		if text == "" || !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
+			continue
+		}
+		switch t := root.targets(name); len(t) {
+		case 1:
+			t[0].entry.set(t[0].key, "$"+name, text)
+		case 0:
+			if kubernetes.MatchString(name) {
+				continue
+			}
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a key of that name", name))
+		default:
+			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
+				name, join(t[0].entry.path(), t[0].key), join(t[1].entry.path(), t[1].key)))
+		}
+	}
+}
+
+// targets are what a variable may set.
+func (n *node) targets(variable string) (targets []target) {
+	for _, section := range n.fields {
 		keys := consumerKeys
 		switch section.name {
 		case "policies":
@@ -32,30 +53,18 @@ func (d *decoder) override(root *node, environ []string) {
 			continue
 		}
 		for _, entry := range section.value.fields {
-			for _, key := range entry.value.keys(keys) {
-				name := envPrefix + envName(section.name) + "_" + envName(entry.name) + "_" + envName(key)
-				targets[name] = append(targets[name], target{entry.value, key})
-			}
-		}
-	}
-	for _, variable := range slices.Sorted(slices.Values(environ)) {
-		name, text, _ := strings.Cut(variable, "=")
-		if text == "" || !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
-			continue
-		}
-		switch t := targets[name]; len(t) {
-		case 1:
-			t[0].entry.set(t[0].key, "$"+name, text)
-		case 0:
-			if kubernetes.MatchString(name) {
+			name, found := strings.CutPrefix(variable, envPrefix+envName(section.name)+"_"+envName(entry.name)+"_")
+			if !found {
 				continue
 			}
-			d.errs = append(d.errs, fmt.Errorf("$%s is set, but the file has no policy, consumer or worker with a key of that name", name))
-		default:
-			d.errs = append(d.errs, fmt.Errorf("$%s means both %s and %s, want names that differ in letters or digits",
-				name, join(t[0].entry.path, t[0].key), join(t[1].entry.path, t[1].key)))
+			for _, key := range entry.value.keys(keys) {
+				if envName(key) == name {
+					targets = append(targets, target{entry.value, key})
+				}
+			}
 		}
 	}
+	return targets
 }
 
 // kubernetes matches what Kubernetes sets in a pod for a service: of redelivery-consumers REDELIVERY_CONSUMERS_SERVICE_HOST,
@@ -67,11 +76,11 @@ type target struct {
 	key   string
 }
 
-// keys are the given ones and those that n has.
+// keys are the known ones and those that n has.
 func (n *node) keys(known []string) []string {
 	keys := slices.Clone(known)
 	for _, f := range n.fields {
-		if !slices.Contains(keys, f.name) {
+		if !slices.Contains(known, f.name) {
 			keys = append(keys, f.name)
 		}
 	}
@@ -80,8 +89,8 @@ func (n *node) keys(known []string) []string {
 
 // set gives n a scalar, in place of what it may have by that name.
 func (n *node) set(name, at, text string) {
-	value := &node{kind: yaml.ScalarNode, tag: "!!str", at: at, path: join(n.path, name), text: text}
-	if tree, errs := parseTree([]byte(text), "", inFile("")); len(errs) == 0 && tree != nil && tree.text == text {
+	value := &node{kind: yaml.ScalarNode, tag: "!!str", text: text, at: at, parent: n, name: name}
+	if tree, errs := parseTree([]byte(text), new(node), inFile("")); len(errs) == 0 && tree != nil && tree.text == text {
 		value.tag = tree.tag // a number or a bool, as in the file
 	}
 	if n.empty() {

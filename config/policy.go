@@ -90,7 +90,7 @@ func (d *decoder) policy(n *node) backoff.RedeliveryBackoff {
 		return nil
 	}
 	if err := backoff.Validate(b); err != nil {
-		d.errs = append(d.errs, wrong(n.at, n.path, "is wrong: %w", err))
+		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 		return nil
 	}
 	return b
@@ -145,7 +145,7 @@ func (d *decoder) levels(policy, n *node) backoff.RedeliveryBackoff {
 	text := d.text(n)
 	levels, err := backoff.ParseDelayLevels(text)
 	if err != nil && text != "" {
-		d.errs = append(d.errs, wrong(n.at, n.path, "is %s: %w", n, err))
+		d.errs = append(d.errs, wrong(n.at, n.path(), "is %s: %w", n, err))
 	}
 	return levels
 }
@@ -184,7 +184,7 @@ func (d *decoder) params(n *node) *node {
 	case n.kind == yaml.MappingNode:
 		return n
 	case n.kind == yaml.ScalarNode && json.Valid([]byte(n.text)):
-		tree, errs := parseTree([]byte(n.text), n.path, func(int) string { return n.at })
+		tree, errs := parseTree([]byte(n.text), &node{parent: n.parent, name: n.name}, func(int) string { return n.at })
 		d.errs = append(d.errs, errs...)
 		if tree != nil && tree.kind == yaml.MappingNode {
 			return tree
@@ -201,7 +201,7 @@ func (d *decoder) params(n *node) *node {
 func (d *decoder) made(n *node, factory Factory, params map[string]any) backoff.RedeliveryBackoff {
 	b, err := factory(params)
 	if err != nil {
-		d.errs = append(d.errs, wrong(n.at, n.path, "is wrong: %w", err))
+		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 	}
 	return b
 }

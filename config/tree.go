@@ -26,7 +26,10 @@ type node struct {
 	fields []field   // of a mapping, as they stand in the file, each name once
 	items  []*node   // of a sequence
 	at     string    // where it stands: "file:7", "line 7" or "$VARIABLE"
-	path   string    // what it is: "consumers.billing.ackTimeout"
+
+	parent *node  // whose field or item it is; nil for the file
+	name   string // of a field
+	index  int    // of an item
 }
 
 type field struct {
@@ -52,9 +55,9 @@ func inFile(path string) place {
 	}
 }
 
-// parseTree reads one document of YAML, of which JSON is a part. The tree is nil if there is none, or if the errors leave
-// nothing to go on with.
-func parseTree(data []byte, path string, at place) (*node, []error) {
+// parseTree reads one document of YAML, of which JSON is a part, into a root whose parent and name are known. The tree is nil if there
+// is none, or if the errors leave nothing to go on with.
+func parseTree(data []byte, root *node, at place) (*node, []error) {
 	loader, err := yaml.NewLoader(bytes.NewReader(data))
 	if err != nil {
 		return nil, []error{err}
@@ -71,7 +74,7 @@ func parseTree(data []byte, path string, at place) (*node, []error) {
 		return nil, []error{syntaxError(err, data, at)}
 	}
 	g := grower{at: at}
-	root := g.grow(document.Content[0], path, 0)
+	g.grow(root, document.Content[0], 0)
 	if g.over != nil {
 		return nil, []error{g.over}
 	}
@@ -111,27 +114,28 @@ type grower struct {
 	errs  []error
 }
 
-func (g *grower) grow(y *yaml.Node, path string, depth int) *node {
-	n := &node{kind: y.Kind, at: g.at(y.Line), path: path}
+// grow fills n, whose parent and name are known, with y.
+func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
+	n.kind, n.at = y.Kind, g.at(y.Line)
 	g.nodes++
 	switch {
 	case g.over != nil:
 		return n
 	case g.nodes > maxNodes:
-		g.over = wrong(n.at, path, "has more than %d values with its aliases written out, want fewer", maxNodes)
+		g.over = wrong(n.at, n.path(), "has more than %d values with its aliases written out, want fewer", maxNodes)
 		return n
 	case depth > maxDepth:
-		g.over = wrong(n.at, path, "is nested more than %d deep, want less", maxDepth)
+		g.over = wrong(n.at, n.path(), "is nested more than %d deep, want less", maxDepth)
 		return n
 	}
 	switch y.Kind {
 	case yaml.AliasNode:
-		return g.grow(y.Alias, path, depth+1) // deeper, since an alias may stand within what it names
+		return g.grow(n, y.Alias, depth+1) // deeper, since an alias may stand within what it names
 	case yaml.ScalarNode:
 		n.tag, n.text = y.ShortTag(), y.Value
 	case yaml.SequenceNode:
 		for i, y := range y.Content {
-			n.items = append(n.items, g.grow(y, fmt.Sprintf("%s[%d]", path, i), depth+1))
+			n.items = append(n.items, g.grow(&node{parent: n, index: i}, y, depth+1))
 		}
 	case yaml.MappingNode:
 		g.growFields(n, y.Content, depth+1)
@@ -142,25 +146,25 @@ func (g *grower) grow(y *yaml.Node, path string, depth int) *node {
 func (g *grower) growFields(n *node, content []*yaml.Node, depth int) {
 	first := make(map[string]string, len(content)/2) // where each name stands
 	for i := 0; i+1 < len(content); i += 2 {
-		key := g.grow(content[i], n.path, depth)
+		key := g.grow(&node{parent: n.parent, name: n.name, index: n.index}, content[i], depth)
 		if g.over != nil {
 			return
 		}
-		name, path := key.text, join(n.path, key.text)
+		name, value := key.text, &node{parent: n, name: key.text}
 		if name == "<<" && content[i].Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) == 0 {
-			g.errs = append(g.errs, wrong(key.at, n.path, "has a merge key (<<), which is not supported: write its keys out, or name the policy"))
+			g.errs = append(g.errs, wrong(key.at, n.path(), "has a merge key (<<), which is not supported: write its keys out, or name the policy"))
 			continue
 		}
 		if key.kind != yaml.ScalarNode || name == "" {
-			g.errs = append(g.errs, wrong(key.at, n.path, "has a key that is %s, want a name", key))
+			g.errs = append(g.errs, wrong(key.at, n.path(), "has a key that is %s, want a name", key))
 			continue
 		}
 		if at, twice := first[name]; twice {
-			g.errs = append(g.errs, wrong(key.at, path, "is there twice, want it once: first at %s", at))
+			g.errs = append(g.errs, wrong(key.at, value.path(), "is there twice, want it once: first at %s", at))
 			continue
 		}
 		first[name] = key.at
-		n.fields = append(n.fields, field{name, key.at, g.grow(content[i+1], path, depth)})
+		n.fields = append(n.fields, field{name, key.at, g.grow(value, content[i+1], depth)})
 	}
 }
 
@@ -172,9 +176,20 @@ func wrong(at, path, format string, args ...any) error {
 	return fmt.Errorf("%s: %s %w", at, path, fmt.Errorf(format, args...))
 }
 
-// join appends a name to a path; a name with anything but letters, digits, - and _ is quoted.
+// path is what a value is: "consumers.billing.ackTimeout". It is made for errors only: all paths of a file may be far longer than it.
+func (n *node) path() string {
+	switch {
+	case n.parent == nil:
+		return ""
+	case n.parent.kind == yaml.SequenceNode:
+		return fmt.Sprintf("%s[%d]", n.parent.path(), n.index)
+	}
+	return join(n.parent.path(), n.name)
+}
+
+// join appends a name to a path; a name that is long, or has anything but letters, digits, - and _, is quoted.
 func join(path, name string) string {
-	if strings.IndexFunc(name, func(r rune) bool {
+	if len(name) > maxQuoted || strings.IndexFunc(name, func(r rune) bool {
 		return r != '-' && r != '_' && (r < '0' || r > '9') && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z')
 	}) >= 0 {
 		name = quote(name)
@@ -185,9 +200,12 @@ func join(path, name string) string {
 	return path + "." + name
 }
 
+// maxQuoted is how much of a name or a value an error shows.
+const maxQuoted = 60
+
 func quote(s string) string {
-	if len(s) > 60 {
-		s = s[:60] + "…"
+	if len(s) > maxQuoted {
+		s = s[:maxQuoted] + "…"
 	}
 	return strconv.Quote(s)
 }

@@ -2,10 +2,7 @@ package config
 
 import (
 	"fmt"
-	"maps"
 	"math"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -57,7 +54,7 @@ func (c *Config) worker(name string) (Worker, error) {
 	found, ok := c.Workers[name]
 	if !ok {
 		return Worker{}, fmt.Errorf("config: worker is %q, want one of the file's (%s)", name,
-			strings.Join(slices.Sorted(maps.Keys(c.Workers)), ", "))
+			namesOf(c.Workers))
 	}
 	return found, nil
 }
