@@ -3,6 +3,7 @@ package config
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -63,6 +64,9 @@ func (d *decoder) text(n *node) string {
 	return n.text
 }
 
+// durationForm matches what is a duration, unless it is too long.
+var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
+
 // duration reads a duration as time.ParseDuration does, or one word of delay levels, which may be in days.
 func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	if n == nil {
@@ -73,6 +77,8 @@ func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 		v, err = level[0], nil
 	}
 	switch {
+	case n.kind == yaml.ScalarNode && err != nil && durationForm.MatchString(n.text):
+		d.fail(n, "at most %v", time.Duration(math.MaxInt64))
 	case n.kind != yaml.ScalarNode || err != nil:
 		d.fail(n, `a duration with its unit, such as "30s"`)
 	case v >= least:
@@ -108,10 +114,11 @@ func (d *decoder) boolean(n *node) bool {
 	if n == nil {
 		return false
 	}
-	if n.tag != "!!bool" {
+	v := strings.EqualFold(n.text, "true")
+	if n.tag != "!!bool" || !v && !strings.EqualFold(n.text, "false") {
 		d.fail(n, "true or false")
 	}
-	return strings.EqualFold(n.text, "true")
+	return v
 }
 
 // number reads a number for which ok holds.
