@@ -157,6 +157,7 @@ type recorder struct {
 	mu       sync.Mutex
 	attempts Attempts
 	ended    time.Time // the last attempt
+	back     bool      // the message came back after it
 }
 
 var errExited = errors.New("the handler called runtime.Goexit")
@@ -167,7 +168,7 @@ func (r *recorder) middleware(next worker.Handler) worker.Handler {
 		r.mu.Lock()
 		n := len(r.attempts)
 		if n > 0 {
-			r.attempts[n-1].Back = began.Sub(r.ended)
+			r.attempts[n-1].Back, r.back = began.Sub(r.ended), true
 		}
 		r.mu.Unlock()
 		if n == r.limit {
@@ -177,7 +178,7 @@ func (r *recorder) middleware(next worker.Handler) worker.Handler {
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.ended = time.Now()
+			r.ended, r.back = time.Now(), false
 			r.attempts = append(r.attempts, Attempt{Redeliveries: msg.RedeliveryCount(), Err: err, Took: r.ended.Sub(began)})
 		}()
 		err = next(ctx, msg)
@@ -189,7 +190,7 @@ func (r *recorder) middleware(next worker.Handler) worker.Handler {
 func (r *recorder) settled(letters []*pulsar.ProducerMessage, left bool) Attempts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.attempts); n > 0 && r.attempts[n-1].Back == 0 && !left {
+	if n := len(r.attempts); n > 0 && !r.back && !left {
 		last := &r.attempts[n-1]
 		if len(letters) > 0 {
 			last.Dead, last.Reason = true, letters[0].Properties[reconsume.PropertyException]

@@ -59,6 +59,8 @@ func TestRun(t *testing.T) {
 		"panics":  {dead3, "panics", []string{"panic: oops: back after 1s", "panic: oops: back after 2s", "panic: oops: dead letter: panic: oops"}},
 		"exits":   {workertest.Setup{Attempts: 1}, "exits", []string{"the handler called runtime.Goexit: back after 1m0s"}},
 		"limited": {workertest.Setup{Attempts: 2}, "down", []string{"no answer: back after 1m0s", "no answer: back after 1m0s"}},
+		"limited, at once": {workertest.Setup{Attempts: 2, Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryDelay(0)}}, "down",
+			[]string{"no answer: back after 0s", "no answer: back after 0s"}},
 		"classified": {workertest.Setup{Consumer: dead3.Consumer, Worker: []worker.Option{worker.WithClassifier(worker.Permanent)}}, "down",
 			[]string{"no answer: dead letter: no answer"}},
 	} {
