@@ -5,6 +5,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // maxAttempts is how many failed attempts are remembered.
@@ -14,42 +16,52 @@ const maxAttempts = 10_000
 // any number of goroutines may use it.
 type attempts struct {
 	mu    sync.Mutex
-	spans map[string]trace.SpanContext // by the id that the message was published with first
-	order [maxAttempts]string          // the oldest is overwritten
+	spans map[message]trace.SpanContext
+	order [maxAttempts]message // the oldest is overwritten
 	next  int
 }
 
-// originOf returns the id that a message was published with first: retries and dead letters tell.
-func originOf(msg pulsar.Message) string {
-	if id := msg.Properties()[pulsar.SysPropertyOriginMessageID]; id != "" {
-		return id
+// message is a message as one subscription sees it, by what it was published as first.
+type message struct{ topic, subscription, id string }
+
+// originOf returns what a message was published as first: retries and dead letters tell.
+func originOf(msg pulsar.Message, subscription string) message {
+	props := msg.Properties()
+	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {
+		return message{reconsume.BaseTopic(props[pulsar.SysPropertyRealTopic]), subscription, id}
 	}
-	return msg.ID().String()
+	return message{reconsume.BaseTopic(msg.Topic()), subscription, msg.ID().String()}
 }
 
-func (a *attempts) keep(msg pulsar.Message, span trace.SpanContext) {
-	id := originOf(msg)
+func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.SpanContext) {
+	key := originOf(msg, subscription)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.spans == nil {
-		a.spans = map[string]trace.SpanContext{}
+		a.spans = map[message]trace.SpanContext{}
 	}
-	if _, ok := a.spans[id]; !ok {
+	if _, ok := a.spans[key]; !ok {
 		delete(a.spans, a.order[a.next])
-		a.order[a.next] = id
+		a.order[a.next] = key
 		a.next = (a.next + 1) % maxAttempts
 	}
-	a.spans[id] = span
+	a.spans[key] = span
 }
 
-func (a *attempts) last(msg pulsar.Message) trace.SpanContext {
+// last returns the last attempt on a subscription. Before the first at a dead letter that is the last on the one that gave it up.
+func (a *attempts) last(msg pulsar.Message, subscription string) trace.SpanContext {
+	key := originOf(msg, subscription)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.spans[originOf(msg)]
+	if span, ok := a.spans[key]; ok {
+		return span
+	}
+	key.subscription = msg.Properties()[reconsume.PropertyRealSubscription]
+	return a.spans[key]
 }
 
-func (a *attempts) forget(msg pulsar.Message) {
+func (a *attempts) forget(msg pulsar.Message, subscription string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	delete(a.spans, originOf(msg))
+	delete(a.spans, originOf(msg, subscription))
 }

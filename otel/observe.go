@@ -68,7 +68,7 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	if e.Reason != 0 {
 		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", e.Reason.String())))
 	}
-	if before := t.attempts.last(e.Message); before.IsValid() {
+	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
 	}
 	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+e.To, options...)
@@ -89,6 +89,7 @@ func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Co
 func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
+			subscription := worker.Subscription(ctx)
 			topic, attrs := reconsume.BaseTopic(msg.Topic()), destination(msg.Topic())
 			options := []trace.SpanStartOption{
 				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
@@ -97,7 +98,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 					attribute.Int64("redelivery.count", int64(msg.RedeliveryCount()))),
 			}
 			ctx = t.producer(ctx, msg)
-			for _, linked := range []trace.SpanContext{trace.SpanContextFromContext(t.producer(context.Background(), msg)), t.attempts.last(msg)} {
+			for _, linked := range []trace.SpanContext{trace.SpanContextFromContext(t.producer(context.Background(), msg)), t.attempts.last(msg, subscription)} {
 				if linked.IsValid() {
 					options = append(options, trace.WithLinks(trace.Link{SpanContext: linked}))
 				}
@@ -107,12 +108,12 @@ func (t *Telemetry) Middleware() worker.Middleware {
 			err = fmt.Errorf("panicked")
 			defer func() {
 				if err != nil {
-					t.attempts.keep(msg, span.SpanContext())
+					t.attempts.keep(msg, subscription, span.SpanContext())
 					span.SetStatus(codes.Error, err.Error())
 					span.SetAttributes(semconv.ErrorType(err))
 					attrs = append(attrs, semconv.ErrorType(err))
 				} else {
-					t.attempts.forget(msg)
+					t.attempts.forget(msg, subscription)
 				}
 				t.process.Record(ctx, time.Since(began).Seconds(), "process", system, attrs...)
 				span.End()

@@ -14,12 +14,21 @@ import (
 // Handler handles one message. What it returns decides what becomes of the message: see the table of the package. Handlers run
 // concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery.
 //
-// ctx has the values of Run's context. It ends after WithTimeout, and when a drain takes longer than WithDrainTimeout;
-// context.Cause says which: ErrTimeout or ErrDrainTimeout.
+// ctx has the values of Run's context, and tells its Subscription. It ends after WithTimeout, and when a drain takes longer than
+// WithDrainTimeout; context.Cause says which: ErrTimeout or ErrDrainTimeout.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
 // Middleware wraps a handler: it can act before next, after it, or in its place.
 type Middleware func(next Handler) Handler
+
+// subscription is the key of a context's subscription.
+type subscription struct{}
+
+// Subscription returns the subscription of the Worker that called a handler with ctx, or "" if none did.
+func Subscription(ctx context.Context) string {
+	s, _ := ctx.Value(subscription{}).(string)
+	return s
+}
 
 // Logging returns a middleware that logs each message with its id, its redelivery count and how long its handler took: at Debug
 // if the handler succeeded, else at Warn with the error.

@@ -42,7 +42,7 @@ type run struct {
 func newRun(w *Worker, ctx context.Context) *run {
 	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
 	r.taking, r.stop = context.WithCancel(ctx)
-	r.lasting, r.end = context.WithCancel(context.WithoutCancel(ctx))
+	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
 	if w.keyOrder {
 		r.lanes = newLanes(r)

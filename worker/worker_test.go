@@ -212,6 +212,7 @@ func TestMiddleware(t *testing.T) {
 		named := func(name string) worker.Middleware {
 			return func(next worker.Handler) worker.Handler {
 				return func(ctx context.Context, msg pulsar.Message) error {
+					assert.Equal(t, "billing", worker.Subscription(ctx))
 					seen = append(seen, name)
 					err := next(ctx, msg)
 					var panicked *worker.PanicError

@@ -1,0 +1,88 @@
+package otelredelivery_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/propagation"
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+	"go.opentelemetry.io/otel/sdk/trace/tracetest"
+
+	"github.com/pulsar-redelivery/redelivery"
+	otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Attempts of one subscription are not linked to those of another at the same message, and what succeeds on one is not forgotten on
+// the other. Dead letters are linked to the attempts of the subscription that they are of.
+func TestLinksOfSubscriptions(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
+		otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+	require.NoError(t, err)
+	server, err := pulsartest.Start()
+	require.NoError(t, err)
+	defer server.Close()
+	silent := slog.New(slog.DiscardHandler)
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: plog.NewLoggerWithSlog(silent)})
+	require.NoError(t, err)
+	defer client.Close()
+	middleware := telemetry.Middleware()
+	consumers := map[string]*redelivery.Consumer{}
+	for subscription, topic := range map[string]string{"billing": "orders", "shipping": "orders", "clerk": "dead", "audit": "dead"} {
+		opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
+		if topic == "orders" {
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 9, DeadLetterTopic: "dead"}
+		}
+		c, err := redelivery.Subscribe(client, opts, telemetry.Observe(), redelivery.WithLogger(silent),
+			redelivery.WithNackRedeliveryDelay(time.Millisecond))
+		require.NoError(t, err)
+		defer c.Close()
+		consumers[subscription] = c
+	}
+	handle := func(subscription string, result error) {
+		t.Helper()
+		ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+		w, err := worker.New(consumers[subscription], func(context.Context, pulsar.Message) error { stop(); return result },
+			worker.WithLogger(silent), worker.WithConcurrency(1), worker.WithMiddleware(middleware))
+		require.NoError(t, err)
+		require.NoError(t, w.Run(ctx))
+	}
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "orders"})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("1")})
+	require.NoError(t, err)
+
+	boom := errors.New("boom")
+	for _, step := range []struct {
+		subscription string
+		result       error
+	}{{"billing", boom}, {"shipping", boom}, {"billing", boom}, {"shipping", nil}, {"billing", worker.Permanent(boom)},
+		{"clerk", boom}, {"audit", boom}, {"clerk", nil}} {
+		handle(step.subscription, step.result)
+	}
+	var got []int // which span each is linked to
+	spans := exporter.GetSpans()
+	for _, s := range spans {
+		linked := -1
+		for _, l := range s.Links {
+			for i, other := range spans {
+				if other.SpanContext.SpanID() == l.SpanContext.SpanID() {
+					linked = i
+				}
+			}
+		}
+		got = append(got, linked)
+	}
+	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
+}
