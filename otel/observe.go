@@ -73,10 +73,22 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	}
 	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+e.To, options...)
 	if e.Err != nil {
-		span.SetStatus(codes.Error, e.Err.Error())
-		span.SetAttributes(semconv.ErrorType(e.Err))
+		text, kind := describe(e.Err)
+		span.SetStatus(codes.Error, text)
+		span.SetAttributes(kind)
 	}
 	span.End(trace.WithTimestamp(now))
+}
+
+// describe returns the text and the type of an error. Methods of an error may panic, as those of a nil pointer do.
+func describe(err error) (text string, kind attribute.KeyValue) {
+	defer func() {
+		if recover() != nil {
+			name := fmt.Sprintf("%T", err)
+			text, kind = name+", of which a method panics", semconv.ErrorTypeKey.String(name)
+		}
+	}()
+	return err.Error(), semconv.ErrorType(err)
 }
 
 // producer returns ctx with the span of the message's producer.
@@ -109,9 +121,10 @@ func (t *Telemetry) Middleware() worker.Middleware {
 			defer func() {
 				if err != nil {
 					t.attempts.keep(msg, subscription, span.SpanContext())
-					span.SetStatus(codes.Error, err.Error())
-					span.SetAttributes(semconv.ErrorType(err))
-					attrs = append(attrs, semconv.ErrorType(err))
+					text, kind := describe(err)
+					span.SetStatus(codes.Error, text)
+					span.SetAttributes(kind)
+					attrs = append(attrs, kind)
 				} else {
 					t.attempts.forget(msg, subscription)
 				}
