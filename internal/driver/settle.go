@@ -103,7 +103,7 @@ func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref,
 			if again := x.ledger.AckedAgain(ref, id, err, try); again != nil {
 				time.AfterFunc(pause, func() {
 					x.start(&x.swallows, func(context.Context) {
-						if x.ledger.IsAcking(ref, again) { // else the broker sends it anew
+						if x.ledger.IsAcking(ref, again) { // else the broker sends it again
 							x.ackAgain(what, consumer, ref, again, 2*pause)
 						}
 					})
