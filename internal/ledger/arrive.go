@@ -122,7 +122,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	delete(t.asked, ref.slot())
 	switch {
 	case r.state == due:
-		if !asked.IsZero() && l.idleAt.Sub(asked) > time.Second {
+		if !asked.IsZero() && l.last.idle.Sub(asked) > time.Second {
 			l.stats.Late++
 		}
 		l.stats.Redelivered++

@@ -34,11 +34,6 @@ func (l *Ledger) drop(s *stream) {
 			e.at(i).flags |= doubtful
 		}
 	}
-	for slot := range t.asked {
-		if t.entries.At(slot).Value.stream() == s {
-			delete(t.asked, slot)
-		}
-	}
 	for ref := range t.shelf.messages {
 		e, r := t.at(ref)
 		if e.stream() != s {
@@ -60,7 +55,7 @@ func (l *Ledger) drop(s *stream) {
 func (l *Ledger) Connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.lost = false
+	l.table.lost, l.last.connected = false, time.Now()
 	for _, s := range l.table.streams {
 		s.log.lost = s.inactive
 	}
@@ -116,7 +111,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 func (l *Ledger) Idle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.idleAt = time.Now()
+	l.last.idle = time.Now()
 	asked := map[*stream]bool{}
 	for slot, r := range l.table.asked {
 		if !l.isIdleSince(r.at) {

@@ -77,10 +77,16 @@ type Ledger struct {
 	offer    *offer
 	marker   marker
 	epoch    uint64 // how often everything was forgotten
-	idleAt   time.Time
+	last     moments
 	closed   bool
 	stats    Stats
 	reports  []Settling // of timeouts
+}
+
+// moments are when something was so the last time.
+type moments struct {
+	idle      time.Time // nothing came although somebody waited
+	connected time.Time // a reconnection had ended
 }
 
 // Stats counts what a Ledger did, and says what it has.

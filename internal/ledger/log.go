@@ -153,7 +153,7 @@ func (t *table) disconnected(s *stream) {
 	t.follow(s, none)
 	t.comesAgain(s)
 	l.lost, l.safe = true, l.sure
-	s.run = run{last: s.run.last, index: s.run.index}
+	s.run = run{last: s.run.last, index: s.run.index, unheard: true, resent: s.run.resent}
 }
 
 // comesAgain notes that the broker sends everything again that it has no acknowledgement of.
@@ -170,6 +170,11 @@ func (t *table) received(s *stream, id entryID) {
 	l := &s.log
 	l.lost = false
 	slot, ok := t.entryAt(id, s)
+	if s.run.unheard {
+		if s.run.unheard = false; ok { // the oldest come first
+			s.run.resent = l.taken + 1 + uint64(s.unsettled+l.n)
+		}
+	}
 	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.find(slot)) {
 		return
 	}
@@ -197,7 +202,7 @@ func (t *table) idle(s *stream) {
 		return
 	}
 	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
-	s.run.again = false
+	s.run.again, s.run.unheard, s.run.resent = false, false, 0
 	t.follow(s, none)
 	t.prune(s)
 }

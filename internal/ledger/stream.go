@@ -31,12 +31,16 @@ type list struct {
 	unordered  bool // not by id: a consumer that moved back to older messages, or one that was adopted
 }
 
-// run is one passage of deliveries over a partition, where the broker rewinds.
+// run is one passage of deliveries over a partition: where the broker rewinds, and after a connection was lost.
 type run struct {
 	last  entryID // the last arrival
 	index int32
 	again bool    // it goes over everything unacknowledged
 	asked request // the last one for anything, as long as its answer may come
+
+	// On all types:
+	unheard bool   // nothing was received since a connection was lost
+	resent  uint64 // what is sent again after that has come when so many were taken
 }
 
 // request is one for redelivery.

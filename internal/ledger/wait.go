@@ -155,7 +155,10 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		tries, missing = triesRewinds, !s.run.last.before(t.entries.At(ref.slot()).Key) || l.isIdleSince(last.at)
 	}
 	switch {
-	case s.log.lost || s.inactive, r.flags.has(doubtful) && s.log.taken < s.log.again: // the broker sends it to whoever it is for
+	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
+	case r.flags.has(doubtful) && l.isResending(s): // likewise, and its copy may be in the queue
+		l.nacks.TrackFor(uint64(ref), resendTime)
+		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
@@ -178,8 +181,19 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	return a
 }
 
+// resendTime is how long the broker may take after a reconnection until the first message of what it sends again is here.
+const resendTime = 2 * time.Second
+
+// isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
+// received of it first was not seen before. The caller holds mu.
+func (l *Ledger) isResending(s *stream) bool {
+	return s.log.taken < s.run.resent || s.run.unheard && time.Since(l.last.connected) < resendTime
+}
+
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
-func (l *Ledger) isIdleSince(asked time.Time) bool { return l.idleAt.Sub(asked) > l.o.AskDelay+answer }
+func (l *Ledger) isIdleSince(asked time.Time) bool {
+	return l.last.idle.Sub(asked) > l.o.AskDelay+answer
+}
 
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
 // surely sent, or nothing was on its way at all. The caller holds mu.
