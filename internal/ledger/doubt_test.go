@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 				x.Connected()
 				x.Received("t", id(c.received))
 				time.Sleep(time.Minute)
+				synctest.Wait()
 				require.Len(t, x.asked, c.asks)
 				if c.comes {
 					x.verdict(ledger.Hold, 0)
@@ -42,6 +44,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 					return
 				}
 				x.others(2)
+				synctest.Wait()
 				require.Len(t, x.asked, 1)
 			})
 		})
@@ -56,8 +59,10 @@ func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
 		x.Connected()
 		x.Nack(d, time.Second, d.Message, ledger.Failed)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Empty(t, x.asked)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		require.Len(t, x.asked, 1)
 	})
 }
