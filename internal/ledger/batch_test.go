@@ -41,7 +41,7 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 					x.Idle()
 				}
 				synctest.Wait()
-				require.Len(t, x.asked, 2)
+				require.Len(t, x.requests(), 2)
 				_, _, known := x.Find(ledger.Name{ID: second})
 				require.False(t, known)
 
@@ -50,7 +50,7 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 				x.Nack(d, time.Second, nil, ledger.Failed)
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
-				require.Len(t, x.asked, 3)
+				require.Len(t, x.requests(), 3)
 			})
 		})
 	}

@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -34,8 +33,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 				x.Connected()
 				x.Received("t", id(c.received))
 				time.Sleep(time.Minute)
-				synctest.Wait()
-				require.Len(t, x.asked, c.asks)
+				require.Len(t, x.requests(), c.asks)
 				if c.comes {
 					x.verdict(ledger.Hold, 0)
 					d, v := x.arrive(1)
@@ -44,8 +42,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 					return
 				}
 				x.others(2)
-				synctest.Wait()
-				require.Len(t, x.asked, 1)
+				require.Len(t, x.requests(), 1)
 			})
 		})
 	}
@@ -59,10 +56,8 @@ func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
 		x.Connected()
 		x.Nack(d, time.Second, d.Message, ledger.Failed)
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		require.Empty(t, x.asked)
+		require.Empty(t, x.requests())
 		time.Sleep(2 * time.Second)
-		synctest.Wait()
-		require.Len(t, x.asked, 1)
+		require.Len(t, x.requests(), 1)
 	})
 }

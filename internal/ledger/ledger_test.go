@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,7 +35,17 @@ type x struct {
 	*testing.T
 	*ledger.Ledger
 	child *consumer
+
+	mu    sync.Mutex
 	asked []pulsar.MessageID
+}
+
+// requests returns what was asked for by now.
+func (x *x) requests() []pulsar.MessageID {
+	synctest.Wait()
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.asked
 }
 
 func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
@@ -43,7 +54,11 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 		y := &x{T: t, child: &consumer{}}
 		o := ledger.Options{Rewinds: true, Keeps: ledger.Keeps{Singles: true, Batches: true}, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: 3,
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
-				Ask:    func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { y.asked = append(y.asked, id) },
+				Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
+					y.mu.Lock()
+					defer y.mu.Unlock()
+					y.asked = append(y.asked, id)
+				},
 				Wake:   func() {},
 				GiveUp: func(ledger.Delivery) {},
 			}}
@@ -204,7 +219,7 @@ func TestHoldLimit(t *testing.T) {
 		ok := x.Next(&d)
 		require.True(t, ok)
 		require.Equal(t, id(1), d.Message.ID())
-		require.Equal(t, []pulsar.MessageID{id(2)}, x.asked)
+		require.Equal(t, []pulsar.MessageID{id(2)}, x.requests())
 		require.Zero(t, x.Stats().HeldBytes)
 	})
 }
