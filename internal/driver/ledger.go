@@ -67,9 +67,10 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	}
 	grouped := defaultAckTime
 	if g := p.opts.AckGroupingOptions; g != nil {
-		if grouped, o.AckGroup = min(g.MaxTime, longGrouped), int(g.MaxSize); g.MaxTime <= 0 && g.MaxSize > 1 {
-			grouped = longGrouped // until there are so many
+		grouped, o.AckGroup = min(max(0, g.MaxTime), longGrouped), int(g.MaxSize)
+		if g.MaxTime <= 0 && g.MaxSize > 1 { // until there are so many
+			grouped = longGrouped
 		}
 	}
-	o.SendDelay, o.AskDelay, o.Signals = sendSlack+max(0, grouped), time.Second+p.hooks.tick, true
+	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
 }
