@@ -20,6 +20,11 @@ type Delivery struct {
 	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed; nil of what no Ledger knows
 }
 
+// deliveryOf is the hand-over by which the application has a message; msg is nil if it is not here.
+func deliveryOf(ref Ref, e *entry, r *record, msg pulsar.Message) Delivery {
+	return Delivery{Consumer: e.stream().consumer, Message: msg, Ref: ref, Count: r.count, Hand: r.hand, ID: r.id}
+}
+
 // Verdict says what to do with a message that arrived.
 type Verdict uint8
 
@@ -57,9 +62,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	}
 	current := uint32(none)
 	if e.isBatch() {
-		if current = ref.slot(); s.current != current && e.batch.seen > 0 { // though this message of it may not have come before
-			l.repeated(e)
-		}
+		current = ref.slot()
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {
@@ -96,6 +99,8 @@ func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageI
 	if b := e.batch; e.isBatch() {
 		if b.seen == 0 {
 			b.base = count
+		} else if b.stream.current != ref.slot() { // it comes again, though this message of it did not come before
+			l.repeated(e)
 		}
 		count = min(b.base, count)
 	}
@@ -192,7 +197,8 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 			t.newer[ref] = newest
 		}
 		l.hasNext.Store(len(t.ready) > 0)
-		*d = Delivery{e.stream().consumer, msg, ref, r.count, r.hand, true, false, r.id}
+		*d = deliveryOf(ref, e, r, msg)
+		d.Unasked = true
 		return true
 	}
 	t.ready = nil

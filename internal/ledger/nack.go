@@ -15,8 +15,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	if r == nil {
 		return d, false, false
 	}
-	d = Delivery{Consumer: e.stream().consumer, Ref: ref, Count: r.count, Hand: r.hand, ID: r.id}
-	return d, isWith(r, n), true
+	return deliveryOf(ref, e, r, nil), isWith(r, n), true
 }
 
 // isWith reports whether the application has a message by the hand-over that n names.

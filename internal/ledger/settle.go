@@ -189,11 +189,10 @@ func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, slot := &l.table, ref.slot()
-	item := t.entries.At(slot)
-	if t.acking[slot] == 0 || item.Key != entryOf(id) {
+	if !l.isAcking(ref, id) {
 		return nil // it was forgotten meanwhile
 	}
-	e := &item.Value
+	e := &t.entries.At(slot).Value
 	if err != nil {
 		e.flags |= refused
 		if try && !e.stream().gone {
@@ -215,6 +214,10 @@ func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (
 func (l *Ledger) IsAcking(ref Ref, id pulsar.MessageID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	return l.isAcking(ref, id)
+}
+
+func (l *Ledger) isAcking(ref Ref, id pulsar.MessageID) bool {
 	return l.table.acking[ref.slot()] > 0 && l.table.entries.At(ref.slot()).Key == entryOf(id)
 }
 

@@ -87,7 +87,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 		case held:
 			r.flags &^= timed
 			if l.table.shelf.has(ref) && l.IsLast(r.count) {
-				last = append(last, Delivery{e.stream().consumer, l.table.drop(ref, e), ref, r.count, r.hand, false, false, r.id})
+				last = append(last, deliveryOf(ref, e, r, l.table.drop(ref, e)))
 				continue
 			}
 			l.timedOut(ref, e, r)
