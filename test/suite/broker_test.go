@@ -47,8 +47,8 @@ func newBroker(t testing.TB) *broker {
 }
 
 // newInProcess starts a broker in this process, and connects to it with options.
-func newInProcess(t testing.TB, o pulsar.ClientOptions) *broker {
-	server := pulsartest.NewServer(t)
+func newInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsartest.Option) *broker {
+	server := pulsartest.NewServer(t, options...)
 	b := &broker{t: t, url: server.URL(), admin: server.AdminURL(), inProcess: server}
 	b.connect(o)
 	return b
@@ -200,6 +200,19 @@ func receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 	msg, err := c.Receive(ctx)
 	require.NoError(t, err)
 	return msg
+}
+
+// takeBy takes a message from the channel, or by Receive.
+func takeBy(ctx context.Context, c *redelivery.Consumer, channel bool) (pulsar.Message, error) {
+	if !channel {
+		return c.Receive(ctx)
+	}
+	select {
+	case cm := <-c.Chan():
+		return cm.Message, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }
 
 // nothing asserts that no message comes for d.

@@ -104,19 +104,9 @@ func TestObserverCloses(t *testing.T) {
 				b.send(topic, 4, false)
 				go func() {
 					for n := 0; ; n++ {
-						var msg pulsar.Message
-						if byChan {
-							select {
-							case cm := <-c.Chan():
-								msg = cm.Message
-							case <-closed:
-								return
-							}
-						} else {
-							var err error
-							if msg, err = c.Receive(context.Background()); err != nil {
-								return
-							}
+						msg, err := takeBy(t.Context(), c, byChan)
+						if err != nil {
+							return
 						}
 						switch n % 4 {
 						case 0:

@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -65,19 +64,6 @@ func TestPoliciesCallBack(t *testing.T) {
 				require.FailNow(t, "the policy's call hangs")
 			}
 		})
-	}
-}
-
-// takeBy takes a message from the channel, or by Receive.
-func takeBy(ctx context.Context, c *redelivery.Consumer, channel bool) (pulsar.Message, error) {
-	if !channel {
-		return c.Receive(ctx)
-	}
-	select {
-	case cm := <-c.Chan():
-		return cm.Message, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
 	}
 }
 
