@@ -120,17 +120,19 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 	time.Sleep(5 * time.Second) // until that is sure
 	var acks atomic.Int32
 	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
-		if command.Type == "ACK" && acks.Add(1) <= 2 {
+		if command.Type == "ACK" {
+			acks.Add(1)
 			return pulsartest.Fail(pulsartest.ServerError(22), "not now")
 		}
 		return pulsartest.Pass
 	})
 	nothing(t, c, 2*time.Second)
-	require.EqualValues(t, 2, acks.Load())
+	require.NotZero(t, acks.Load())
 	b.rest("POST", topic, "/subscription/"+sub+"/resetcursor/0", nil, nil)
 	receive(t, c)
-	time.Sleep(3 * time.Second)
-	require.EqualValues(t, 2, acks.Load())
+	before := acks.Load()
+	time.Sleep(10 * time.Second) // no pause was as long by then
+	require.Equal(t, before, acks.Load())
 }
 
 // Acknowledgements that are sent in groups of a number alone are never sure, as those that wait for very long.
