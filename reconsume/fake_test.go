@@ -14,23 +14,17 @@ var errBroker = errors.New("broker says no")
 // client makes producers that note what they are sent.
 type client struct {
 	pulsar.Client
-	mu        sync.Mutex
-	slow      time.Duration // to create a producer
-	creating  int           // at the moment
-	together  bool          // more than one was
-	lost      func(*pulsar.ProducerMessage) bool
-	failures  int // of creating, to come
-	created   []pulsar.ProducerOptions
-	sent      map[string][]*pulsar.ProducerMessage
-	sendErr   error
-	panics    bool
-	closed    int
-	subscribe []pulsar.ConsumerOptions
-}
-
-func (c *client) Subscribe(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-	c.subscribe = append(c.subscribe, o)
-	return &consumer{}, nil
+	mu       sync.Mutex
+	slow     time.Duration // to create a producer
+	creating int           // at the moment
+	together bool          // more than one was
+	lost     func(*pulsar.ProducerMessage) bool
+	failures int // of creating, to come
+	created  []pulsar.ProducerOptions
+	sent     map[string][]*pulsar.ProducerMessage
+	sendErr  error
+	panics   bool
+	closed   int
 }
 
 func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {

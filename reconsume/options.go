@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 const (
@@ -44,13 +45,14 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are
-	// replaced. Default: LZ4 compression.
+	// replaced. Empty messages and those of more than 1 MiB have producers of their own, without batches and compression and with
+	// chunks, unless ProducerAccessMode allows but one producer. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. It is created before the first dead letter, so
-	// that the broker deletes none unread. Default: none.
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter,
+	// so that it deletes none unread. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
@@ -82,6 +84,13 @@ func (o Options) withDefaults() (Options, error) {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
 		}
 	}
+	if n := o.ProducerOptions.MaxPendingMessages; n < 0 {
+		return o, fmt.Errorf("reconsume: Options.ProducerOptions.MaxPendingMessages is %d, want 0 or more", n)
+	}
+	if o.InitialSubscriptionName != "" && !publishing.InitialSubscription(&pulsar.ProducerOptions{}, "") {
+		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of pulsar-client-go",
+			o.InitialSubscriptionName)
+	}
 	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, DefaultMaxDeliveries)
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 30*time.Second)
 	if o.Backoff == nil {
@@ -101,16 +110,15 @@ var partition = regexp.MustCompile(`-partition-\d+$`)
 // BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
 func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
 
+// retryProducer has the broker create the consumer's subscription with the retry topic, should somebody delete that: what is published
+// before the consumer has subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema = o.RetryLetterTopic, o.Schema
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
-	if p.Encryption != nil { // the client adds to it
-		e := *p.Encryption
-		p.Encryption = &e
-	}
+	publishing.InitialSubscription(&p, o.Subscription)
 	return p
 }
 
@@ -119,6 +127,45 @@ func (o *Options) deadLetterProducer() pulsar.ProducerOptions {
 	p.Topic = o.DeadLetterTopic
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
 		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))
+	publishing.InitialSubscription(&p, o.InitialSubscriptionName)
+	return p
+}
+
+// outlet has the producers of a topic.
+type outlet struct {
+	usual  *producer
+	single *producer // of messages that are empty or large
+}
+
+// large is the payload that a batch can have for certain.
+const large = 1 << 20
+
+func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
+	if n := len(msg.Payload); n > large || n == 0 && msg.Payload != nil {
+		return t.single
+	}
+	return t.usual
+}
+
+// single publishes without batches, and so in chunks what is too large for one message, and without compression: upstream makes a byte
+// of an empty payload in no batch.
+func single(p pulsar.ProducerOptions) pulsar.ProducerOptions {
+	p.DisableBatching, p.EnableChunking, p.CompressionType = true, true, pulsar.NoCompression
+	return unnamed(p)
+}
+
+// unnamed leaves the name to another producer, since only one at a time may have it.
+func unnamed(p pulsar.ProducerOptions) pulsar.ProducerOptions {
+	p.Name = ""
+	return p
+}
+
+// unshared has what the client adds to.
+func unshared(p pulsar.ProducerOptions) pulsar.ProducerOptions {
+	if p.Encryption != nil {
+		e := *p.Encryption
+		p.Encryption = &e
+	}
 	return p
 }
 
@@ -129,24 +176,4 @@ func letters() string {
 		name[i] = byte('a' + rand.IntN(26))
 	}
 	return string(name)
-}
-
-// createSubscription makes the initial subscription of the dead letter topic; upstream's producer option for it cannot be
-// set from outside.
-func (o *Options) createSubscription(client pulsar.Client) error {
-	if o.InitialSubscriptionName == "" {
-		return nil
-	}
-	consumer, err := client.Subscribe(pulsar.ConsumerOptions{
-		Topic: o.DeadLetterTopic, SubscriptionName: o.InitialSubscriptionName, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1,
-	})
-	if err != nil && strings.Contains(err.Error(), "ConsumerBusy") {
-		return nil // it is there, and of another type than Shared
-	}
-	if err != nil {
-		return fmt.Errorf("initial subscription %s: %w", o.InitialSubscriptionName, err)
-	}
-	consumer.Close()
-	return nil
 }

@@ -53,10 +53,10 @@ const (
 // Options.OperationTimeout.
 type Reconsumer struct {
 	o           Options
-	retries     *producer
-	untried     *producer    // for delays longer than accepted
+	retries     outlet
+	untried     *producer    // of retries, for delays longer than accepted
 	accepted    atomic.Int64 // the longest delay
-	deadLetters *producer
+	deadLetters outlet
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
 }
@@ -72,22 +72,18 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r := &Reconsumer{o: o}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	create := func(topic string, create func() (pulsar.Producer, error)) *producer {
-		return &producer{topic: topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), create: create,
-			timeout: o.OperationTimeout, closed: r.ctx}
+	create := func(options pulsar.ProducerOptions) *producer {
+		return &producer{topic: options.Topic, pending: cmp.Or(options.MaxPendingMessages, 1000), timeout: o.OperationTimeout, closed: r.ctx,
+			create: func() (pulsar.Producer, error) { return client.CreateProducer(unshared(options)) }}
 	}
-	r.retries = create(o.RetryLetterTopic, func() (pulsar.Producer, error) { return client.CreateProducer(o.retryProducer()) })
-	r.untried = create(o.RetryLetterTopic, func() (pulsar.Producer, error) {
-		p := o.retryProducer()
-		p.Name = "" // retries has it
-		return client.CreateProducer(p)
-	})
-	r.deadLetters = create(o.DeadLetterTopic, func() (pulsar.Producer, error) {
-		if err := o.createSubscription(client); err != nil {
-			return nil, err
-		}
-		return client.CreateProducer(o.deadLetterProducer())
-	})
+	retries, deadLetters := o.retryProducer(), o.deadLetterProducer()
+	r.retries = outlet{create(retries), create(single(retries))}
+	r.untried = create(unnamed(retries))
+	r.deadLetters = outlet{create(deadLetters), create(single(deadLetters))}
+	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
+		r.untried = r.retries.usual
+		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
+	}
 	return r, nil
 }
 
@@ -149,13 +145,14 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // StartDeadLetter begins what DeadLetter does. It blocks until a producer has room for the message, and returns wait. The caller
-// must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
+// must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty ones and
+// those of more than 1 MiB among themselves.
 func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
 	if cm.Message == nil {
 		return failed(errNoMessage)
 	}
 	publishing.Of(ctx).DeadLetter(r.o.DeadLetterTopic, reason)
-	return r.publish(ctx, r.deadLetters.start, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+	return r.publish(ctx, r.startDeadLetter, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
 }
 
 // later publishes a retry, or else a dead letter.
@@ -168,29 +165,33 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry
 		props := r.o.deadLetterProperties(cm.Message, retry.custom, why)
 		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.publish(ctx, r.deadLetters.start, cm, props, 0)
+		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
 	}
 	retry.delay = min(max(0, retry.delay), maxDelay)
 	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, retry.delay)
 	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
 }
 
+func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	return r.deadLetters.of(msg).start(ctx, msg)
+}
+
 // startDelayed is start for retries. After a refused delay upstream's producer hears of no answer any more, though the broker
 // publishes what follows, which then comes twice. So what is longer than any delay before has a producer of its own.
 func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	p := r.retries
-	if int64(msg.DeliverAfter) > r.accepted.Load() {
+	p, tried := r.retries.of(msg), int64(msg.DeliverAfter) <= r.accepted.Load()
+	if p == r.retries.usual && !tried {
 		p = r.untried
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	answered := p.start(ctx, msg)
 	return func() error {
 		defer cancel(nil)
-		if p == r.untried {
+		if !tried {
 			defer time.AfterFunc(patience, func() { cancel(fmt.Errorf("%w: %v", ErrDelayRefused, msg.DeliverAfter)) }).Stop()
 		}
 		err := answered()
-		if err != nil && p == r.retries {
+		if err != nil && tried {
 			r.accepted.Store(0) // the namespace may allow less by now
 		}
 		for old := r.accepted.Load(); err == nil && old < int64(msg.DeliverAfter); old = r.accepted.Load() {
@@ -239,7 +240,7 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	r.retries.close()
-	r.untried.close()
-	r.deadLetters.close()
+	for _, p := range []*producer{r.retries.usual, r.retries.single, r.untried, r.deadLetters.usual, r.deadLetters.single} {
+		p.close()
+	}
 }

@@ -43,7 +43,8 @@ func newPublisher(s *Settings, p *Preparation) *publisher {
 
 // isRetry reports whether a message came from the retry topic.
 func (p *publisher) isRetry(msg pulsar.Message) bool {
-	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) && reconsume.BaseTopic(msg.Topic()) == p.retryTopic
+	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) &&
+		(msg.Topic() == p.retryTopic || reconsume.BaseTopic(msg.Topic()) == p.retryTopic)
 }
 
 // givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
