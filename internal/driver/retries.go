@@ -190,8 +190,8 @@ func fullTopic(topic string) string {
 func retryOf(retry pulsar.Message, now time.Time) ledger.Retry {
 	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
 	if delay, ok := reconsume.DelayTime(retry); ok && delay <= maxDelay {
-		const rounded = time.Millisecond // off the publish time
-		r.Wait = retry.PublishTime().Add(delay + rounded).Sub(now)
+		const rounded = time.Millisecond                                             // off the publish time
+		r.Wait = min(retry.PublishTime().Add(delay+rounded).Sub(now), delay+rounded) // it was published before now, whatever its clock says
 	}
 	return r
 }
