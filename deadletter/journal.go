@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"sort"
 	"strconv"
 	"time"
 
@@ -29,7 +31,7 @@ type record struct {
 	Run    *run                `json:"run,omitempty"`    // begins, or goes on with a later end
 	Over   string              `json:"over,omitempty"`   // the run that is finished, or given up
 	Spread map[string]int      `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
-	Passed map[string]position `json:"passed,omitempty"` // letters up to here that are left stay so in this run
+	Stay   map[string][]stay   `json:"stay,omitempty"`   // by partition: letters that are left, and stay so in this run
 	Tails  map[string]position `json:"tails,omitempty"`  // by partition: the run's canary and its copies come after these
 	Sent   int                 `json:"sent,omitempty"`   // letters of the canary
 	Sound  bool                `json:"sound,omitempty"`  // the canary was
@@ -42,7 +44,7 @@ type record struct {
 type state struct {
 	run    *run
 	spread map[string]int
-	passed map[string]position
+	stay   map[string][]stay
 	tails  map[string]position
 	sent   int
 	sound  bool
@@ -70,8 +72,12 @@ func (s *state) apply(r record) {
 	for topic, n := range r.Spread {
 		put(&s.spread, topic, n)
 	}
-	for partition, p := range r.Passed {
-		put(&s.passed, partition, p)
+	for partition, more := range r.Stay {
+		all := s.stay[partition]
+		for _, x := range more {
+			all = slices.Insert(all, after(all, x.From), x)
+		}
+		put(&s.stay, partition, all)
 	}
 	for entry, bits := range r.Done {
 		if len(bits) == 0 {
@@ -87,6 +93,27 @@ func put[V any](m *map[string]V, key string, value V) {
 		*m = map[string]V{}
 	}
 	(*m)[key] = value
+}
+
+// stay is letters that come one after the other and were left when the run came by.
+type stay struct {
+	From position `json:"from"`
+	To   position `json:"to"`
+	Why  string   `json:"why"`
+}
+
+// after is the first of all that begins after a position.
+func after(all []stay, p position) int {
+	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
+}
+
+// stays is why a letter was left when the run came by, or "" if it was not.
+func (s *state) stays(l *Letter) string {
+	all := s.stay[partitionName(l.partition)]
+	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {
+		return all[i-1].Why
+	}
+	return ""
 }
 
 // has reports whether l is done though its batch is not acknowledged.

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -89,10 +90,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	if err != nil {
 		return nil, err
 	}
-	cursor, ok := stats.Cursors[subscription]
-	if !ok {
-		cursor, ok = stats.Cursors[url.QueryEscape(subscription)]
-	}
+	cursor, ok := stats.Cursors[cursorNames.Replace(url.QueryEscape(subscription))]
 	a := &acknowledged{exists: ok}
 	number := func(s string) int64 {
 		n, _ := strconv.ParseInt(s, 10, 64) // the expression has made sure
@@ -106,5 +104,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	}
 	return a, nil
 }
+
+// cursorNames makes of what url.QueryEscape writes what Java's URLEncoder does: the broker names a subscription's cursor by that.
+var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*")
 
 var markText = regexp.MustCompile(`^(-?\d+):(-?\d+)$`)

@@ -2,10 +2,13 @@ package deadletter
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // publisherKey is what one producer may publish. Deduplication forgets a message that comes after one with a higher sequence id of the
@@ -33,7 +36,11 @@ const largest = 1 << 20
 
 // publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that the order stays.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
-	n, err := r.spread(ctx, topic, l)
+	keeper, err := r.t.keeper(topic, l, &r.report)
+	if err != nil {
+		return nil, err
+	}
+	n, err := r.spread(ctx, topic)
 	if err != nil {
 		return nil, err
 	}
@@ -62,6 +69,9 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	}
 	o.Schema, o.DisableBatching, o.EnableChunking = schema, !key.batched, !key.batched
 	o.BatchingMaxMessages, o.BatchingMaxPublishDelay = 1, time.Millisecond
+	if !publishing.InitialSubscription(&o, keeper) {
+		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a subscription")
+	}
 	if r.o.Encryption != nil {
 		encryption := *r.o.Encryption // upstream writes to it
 		o.Encryption = &encryption
@@ -76,14 +86,9 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 
 // spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a key must not
 // move, nor may a letter that is published again.
-func (r *replay) spread(ctx context.Context, topic string, l *Letter) (int, error) {
+func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n, ok := r.j.spread[topic]; ok {
 		return n, nil
-	}
-	if r.t.o.Admin.URL == "" {
-		if err := r.t.keep(ctx, topic, l); err != nil {
-			return 0, err
-		}
 	}
 	partitions, err := within(ctx, func() ([]string, error) { return r.t.client.TopicPartitions(topic) }, nil)
 	if err != nil {

@@ -97,7 +97,8 @@ type replay struct {
 
 	publishers map[publisherKey]*publisher
 	users      map[string]publisherKey // of a topic: who published last
-	passed     *position               // to be noted before anything is published: a letter was left that may not be next time
+	stay       []stay                  // to be noted before anything is published: letters were left that may not be next time
+	leaves     bool                    // the last letter was the last of these
 	slot       time.Time               // of the next letter, by the rate
 	sent       int
 	dropped    atomic.Int64 // as duplicates, by the broker
@@ -184,7 +185,7 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 		return err
 	}
 	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, tell: r.o.Progress})
-	r.passed = nil
+	r.stay, r.leaves = nil, false
 	return r.w.through(ctx, r.source(i, partition, end))
 }
 
@@ -206,23 +207,26 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	if err != nil || left == unchosen {
 		return left, err
 	}
-	if p, ok := r.j.passed[partitionName(l.partition)]; ok && !p.before(l.pos) {
-		left = unreadable // when the run came by: others that came after it may be published
-	} else if left == unreadable {
-		r.passed = &l.pos
+	if why := r.j.stays(l); why != "" { // others that came after it may be published
+		r.leaves = false
+		return why, nil
 	}
 	var topic string
 	if left == "" {
-		topic, left, err = r.t.topicFor(ctx, &r.o, l, &r.report)
-	}
-	if left != "" || err != nil {
-		return left, err
-	}
-	if r.passed != nil {
-		if err := r.j.append(ctx, record{Passed: map[string]position{partitionName(l.partition): *r.passed}}); err != nil {
+		if topic, left, err = r.t.topicFor(ctx, &r.o, l, &r.report); err != nil {
 			return "", err
 		}
-		r.passed = nil
+	}
+	if left != "" {
+		r.leave(left, l)
+		return left, nil
+	}
+	r.leaves = false
+	if len(r.stay) > 0 {
+		if err := r.j.append(ctx, record{Stay: map[string][]stay{partitionName(l.partition): r.stay}}); err != nil {
+			return "", err
+		}
+		r.stay = nil
 	}
 	p, err := r.publisher(ctx, topic, l, schema)
 	if err != nil {
@@ -243,4 +247,18 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	r.sent++
 	r.report.target(topic).Count++
 	return "", r.publish(ctx, p, l, schema, done)
+}
+
+// leave remembers a letter that may not be left the next time. If it was published after those that follow it, a broker that
+// deduplicates would drop it.
+func (r *replay) leave(why string, l *Letter) {
+	switch last := len(r.stay) - 1; {
+	case why != unreadable && why != encrypted && why != topicGone:
+		r.leaves = false
+	case r.leaves && last >= 0 && r.stay[last].Why == why:
+		r.stay[last].To = l.pos
+	default:
+		r.stay = append(r.stay, stay{l.pos, l.pos, why})
+		r.leaves = true
+	}
 }

@@ -50,7 +50,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		names, err := t.subscriptions(ctx, topic)
 		switch {
 		case errors.Is(err, ErrNoTopic) && o.To == ToOrigin:
-			return "", "came from a topic that is gone", nil
+			return "", topicGone, nil
 		case errors.Is(err, ErrNoTopic):
 			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
 		case err != nil:
@@ -73,21 +73,17 @@ func (t *Topic) reserved(topic string) bool {
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+DefaultSubscription)
 }
 
-// keep has the letter's subscription exist on a topic where the admin API cannot tell whether one does.
-func (t *Topic) keep(ctx context.Context, topic string, l *Letter) error {
-	if l.Subscription == "" {
-		return fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin API to ask", ErrNoSubscription, l.ID, topic)
+// keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the
+// admin API cannot tell whether one exists.
+func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
+	names := r.target(topic).Subscriptions
+	switch {
+	case len(names) > 0 && !slices.Contains(names, l.Subscription):
+		return names[0], nil
+	case l.Subscription == "":
+		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin API to ask", ErrNoSubscription, l.ID, topic)
 	}
-	consumer, err := within(ctx, func() (pulsar.Consumer, error) {
-		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: l.Subscription, Type: pulsar.Shared,
-			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
-	}, pulsar.Consumer.Close)
-	if err == nil {
-		consumer.Close()
-	} else if !busy(err) { // or it exists, of another type
-		return fmt.Errorf("deadletter: subscription %s of %s: %w", l.Subscription, topic, err)
-	}
-	return nil
+	return l.Subscription, nil
 }
 
 // refuse is why a letter is left, if it is; else the schema that it is published with.
@@ -100,7 +96,7 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	case l.Encrypted && t.decrypts():
 		return unreadable, nil, nil
 	case l.Encrypted:
-		return "is encrypted: needs keys to decrypt and encrypt it", nil, nil
+		return encrypted, nil, nil
 	case l.pos.Entry >= 1<<43 || l.pos.Index >= 1<<20:
 		return "has an id that is too large", nil, nil
 	case l.Schema == "":
@@ -123,6 +119,10 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	return "", schema, nil
 }
 
-const unreadable = "is encrypted with another key"
+const (
+	unreadable = "is encrypted with another key"
+	encrypted  = "is encrypted: needs keys to decrypt and encrypt it"
+	topicGone  = "came from a topic that is gone"
+)
 
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

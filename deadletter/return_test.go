@@ -1,0 +1,149 @@
+package deadletter_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// A letter is left because its topic is gone. The topic appears during the run, which is interrupted and goes on: what would be
+// published before letters that were published is still left, since a broker that deduplicates would drop it.
+func TestGoneTopicComesBack(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	b.deduplicate()
+	tp := b.topics(0)
+	gone := tp.origin + "-gone"
+	letters := tp.letters(9)
+	for _, i := range []int{0, 5} {
+		letters[i].Properties["REAL_TOPIC"] = gone
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, letters...)
+	o := deadletter.ReplayOptions{To: deadletter.ToOrigin, Rate: 4}
+	ctx, cancel := context.WithCancel(bg)
+	defer cancel()
+	var again sync.Once
+	o.Progress = func(r deadletter.Report) {
+		if r.Done == 2 {
+			again.Do(func() {
+				b.create(gone, 0)
+				b.subscribe(gone, sub).Close()
+			})
+		}
+		if r.Done >= 6 {
+			cancel()
+		}
+	}
+	_, err := b.open(tp.dlq).Replay(ctx, o)
+	require.ErrorIs(t, err, context.Canceled)
+	o.Progress = nil
+	_, err = b.open(tp.dlq).Replay(bg, o)
+	require.NoError(t, err)
+	left := b.backlog(tp.dlq, deadletter.DefaultSubscription)
+	require.Equal(t, 2, left+len(b.receive(gone)), "%d are left", left)
+}
+
+// The target is deleted during a replay, and made again by the replay's own producer: with a subscription.
+func TestTargetDeletedDuringReplay(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	tp := b.topics(0)
+	const n = 8
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(n)...)
+	deleted := 0
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 4, Progress: func(r deadletter.Report) {
+		if r.Done >= 3 && deleted == 0 {
+			deleted = r.Done
+			b.rest("DELETE", tp.retry+"?force=true", nil, nil)
+		}
+	}})
+	require.NoError(t, err)
+	require.Equal(t, n-deleted, b.backlog(tp.retry, sub))
+}
+
+// The cursor of a subscription has the name that Java's URLEncoder makes of it, which is not Go's.
+func TestCursorNames(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	for _, name := range []string{"a~b", "a*b c", "a b", "a/b", "ü", "a'(b)!", "a%41b"} {
+		t.Run(name, func(t *testing.T) {
+			tp := b.topics(0)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(4)...)
+			d := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = name })
+			_, err := d.Replay(bg, deadletter.ReplayOptions{Topic: tp.retry, Max: 3})
+			require.NoError(t, err)
+			require.Len(t, peek(t, d), 1, "three of the four letters were replayed")
+		})
+	}
+}
+
+// A replay dies after it left a letter that it cannot read, while letters before that are published but not acknowledged. With
+// deduplication nothing comes twice, and only that letter is left.
+func TestDiesAfterAnUnreadableLetter(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	b.deduplicate()
+	tp := b.topics(0)
+	ours, lost := makeKeys(t), makeKeys(t)
+	const n, bad = 300, 150
+	letters := tp.letters(n)
+	for _, part := range []struct {
+		keys    string
+		letters []*pulsar.ProducerMessage
+	}{{ours, letters[:bad]}, {lost, letters[bad : bad+1]}, {ours, letters[bad+1:]}} {
+		e, _ := keys(part.keys)
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e}, 1, part.letters...)
+	}
+	_, decryption := keys(ours)
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: tp.retry, SubscriptionName: sub, Type: pulsar.Shared, Decryption: decryption})
+	require.NoError(t, err)
+	defer c.Close()
+	got := map[string]int{}
+	receive := func(patience time.Duration) bool {
+		ctx, cancel := context.WithTimeout(bg, patience)
+		defer cancel()
+		msg, err := c.Receive(ctx)
+		if err != nil {
+			return false
+		}
+		require.NoError(t, c.Ack(msg))
+		got[msg.Properties()["number"]]++
+		return true
+	}
+	replay := func(client pulsar.Client) error {
+		e, decryption := keys(ours) // each has its own: upstream writes to them
+		d, err := deadletter.Open(client, deadletter.Options{Topic: tp.dlq, Admin: deadletter.Admin{URL: b.admin}, Decryption: decryption})
+		if err == nil {
+			_, err = d.Replay(bg, deadletter.ReplayOptions{Encryption: e})
+		}
+		return err
+	}
+	dying, died := b.connect(), make(chan struct{})
+	go func() {
+		defer close(died)
+		_ = replay(dying)
+	}()
+	for got[fmt.Sprint(bad+1)] == 0 {
+		require.True(t, receive(30*time.Second))
+	}
+	dying.Close()
+	<-died
+	for range 2 {
+		require.NoError(t, replay(b.client))
+	}
+	for receive(2 * time.Second) {
+		continue
+	}
+	require.Len(t, got, n-1)
+	for number, times := range got {
+		require.Equal(t, 1, times, "letter %s", number)
+	}
+	require.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+}
