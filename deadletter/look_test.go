@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -45,6 +46,12 @@ func TestExport(t *testing.T) {
 	assert.True(t, found["2"].EventTime.IsZero())
 	assert.True(t, found["4"].Null)
 	assert.Equal(t, -1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+
+	full, w := io.Pipe()
+	_ = full.CloseWithError(errors.New("disk full"))
+	n, err = b.open(tp.dlq).Export(bg, w, deadletter.Filter{})
+	require.ErrorContains(t, err, "disk full")
+	require.Zero(t, n)
 }
 
 func TestPurge(t *testing.T) {

@@ -29,15 +29,19 @@ func (t *Topic) Peek(ctx context.Context, n int) iter.Seq2[Letter, error] {
 	}
 }
 
-// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number. It reads the letters that Peek
-// sees, and acknowledges none.
-func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (int, error) {
+// Export writes the letters that filter chooses to w, as lines of JSON, and returns their number, which is 0 if w fails. It reads the
+// letters that Peek sees, and acknowledges none.
+func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, err error) {
 	out := bufio.NewWriter(w)
 	lines := json.NewEncoder(out)
-	n := 0
+	defer func() {
+		if failed := out.Flush(); failed != nil {
+			n, err = 0, errors.Join(err, failed)
+		}
+	}()
 	for l, err := range t.Peek(ctx, 0) {
 		if err != nil {
-			return n, errors.Join(err, out.Flush())
+			return n, err
 		}
 		if !filter.Match(&l) {
 			continue
@@ -47,7 +51,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (int, er
 		}
 		n++
 	}
-	return n, out.Flush()
+	return n, nil
 }
 
 // errEnough ends a walk whose caller has seen enough.

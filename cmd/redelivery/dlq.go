@@ -120,13 +120,36 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if errors.Is(err, context.Canceled) {
-		err = errors.New("interrupted")
-		if args[0] == "replay" || args[0] == "purge" {
-			err = errors.New("interrupted; the same command goes on from here")
-		}
+		err = interrupted(args[0], err)
 	}
 	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.TrimPrefix(err.Error(), "deadletter: ")))
 	return 1
+}
+
+// interrupted says that a verb was interrupted, and what else went wrong.
+func interrupted(verb string, err error) error {
+	said := "interrupted"
+	if verb == "replay" || verb == "purge" {
+		said += "; the same command goes on from here"
+	}
+	for _, other := range butCanceled(err) {
+		said += "; " + other.Error()
+	}
+	return errors.New(said)
+}
+
+// butCanceled are the errors that err joins, but for those of a context.
+func butCanceled(err error) (all []error) {
+	joined, ok := err.(interface{ Unwrap() []error })
+	switch {
+	case ok:
+		for _, err := range joined.Unwrap() {
+			all = append(all, butCanceled(err)...)
+		}
+	case !errors.Is(err, context.Canceled):
+		all = append(all, err)
+	}
+	return all
 }
 
 var verbs = map[string]func(*dlq, context.Context) error{

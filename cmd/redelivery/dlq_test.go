@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -294,4 +295,15 @@ func TestDlqProgress(t *testing.T) {
 	p.show(deadletter.Report{Seen: 10, Done: 10, Waiting: 3})
 	require.Equal(t, "10 of 10 letters, 0/s, canary: 3 not processed yet\n", out.String())
 	p.end()
+}
+
+// An interrupt does not hide what else went wrong.
+func TestDlqInterruptedAndMore(t *testing.T) {
+	full := errors.New("disk full")
+	for want, err := range map[string]error{
+		"interrupted":            fmt.Errorf("reading: %w", context.Canceled),
+		"interrupted; disk full": errors.Join(errors.Join(context.Canceled, full), context.Canceled),
+	} {
+		assert.EqualError(t, interrupted("export", err), want)
+	}
 }
