@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 var (
@@ -24,6 +26,7 @@ var (
 // modelConfig is what a run is like.
 type modelConfig struct {
 	Seed  uint64
+	Wide  bool // it has the options From, Resolution and other groups of acknowledgements too
 	Kind  pulsar.SubscriptionType
 	Steps int
 
@@ -33,6 +36,8 @@ type modelConfig struct {
 	BrokerIndexAcks bool
 	Response        bool // acknowledgements are confirmed
 	Group           pulsar.AckGroupingOptions
+	From            redelivery.Source
+	Resolution      time.Duration // 0 for the default
 	Batches         bool
 	Told            bool // the application has a BackOffPolicyFunc of its own
 
@@ -60,10 +65,16 @@ type modelConfig struct {
 	Every  int // steps from one of these to the next
 }
 
+// narrow is the number of seeds of which none is wide.
+const narrow = 1_000_000_000
+
+// base is what the run's random numbers begin with.
+func (c *modelConfig) base() uint64 { return c.Seed % narrow }
+
 func newModelConfig(seed uint64) *modelConfig {
-	rng := rand.New(rand.NewPCG(seed, 1))
+	c := &modelConfig{Seed: seed, Wide: seed >= narrow, Steps: 300}
+	rng := rand.New(rand.NewPCG(c.base(), 1))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
-	c := &modelConfig{Seed: seed, Steps: 300}
 	c.Kind = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared,
 		pulsar.KeyShared}[rng.IntN(6)]
 	rewinds := c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover
@@ -79,6 +90,15 @@ func newModelConfig(seed uint64) *modelConfig {
 		c.Group = pulsar.AckGroupingOptions{MaxSize: 1}
 	case often(15):
 		c.Group = pulsar.AckGroupingOptions{MaxSize: 20, MaxTime: 300 * time.Millisecond}
+	}
+	if c.Wide && often(40) {
+		c.Group = []pulsar.AckGroupingOptions{{MaxSize: 20, MaxTime: 30 * time.Second}, {MaxSize: 50, MaxTime: 5 * time.Second},
+			{MaxTime: 300 * time.Millisecond}}[rng.IntN(3)]
+	}
+	if c.Wide {
+		rng := rand.New(rand.NewPCG(c.base(), 77))
+		c.From = redelivery.Source(rng.IntN(3))
+		c.Resolution = []time.Duration{0, 0, 0, time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond}[rng.IntN(6)]
 	}
 	c.Told = often(30)
 
@@ -123,7 +143,7 @@ func newModelConfig(seed uint64) *modelConfig {
 func TestModel(t *testing.T) {
 	seeds := make([]uint64, *modelRuns)
 	for i := range seeds {
-		seeds[i] = rand.Uint64N(1_000_000_000)
+		seeds[i] = rand.Uint64N(2 * narrow)
 	}
 	if *modelSeeds == "" && *modelRuns == 0 {
 		list, err := os.ReadFile("testdata/model.txt") // so that a run that fails one day in a hundred does not hide a change that does

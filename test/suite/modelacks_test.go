@@ -73,7 +73,7 @@ func (p *modelPart) chance(e *modelEntry) int {
 		return 1
 	}
 	e.chances++
-	return rand.New(rand.NewPCG(p.cfg.Seed, uint64(e.pos*1000+e.chances))).IntN(1000)
+	return rand.New(rand.NewPCG(p.cfg.base(), uint64(e.pos*1000+e.chances))).IntN(1000)
 }
 
 // AckIDList is one command with AckWithResponse. Here some of its acknowledgements may fail.

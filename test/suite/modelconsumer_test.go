@@ -52,10 +52,10 @@ func newModelConsumer(w *modelWorld, cfg *modelConfig, opts pulsar.ConsumerOptio
 		if i > 0 {
 			name += "-shadow" + strconv.Itoa(i)
 		}
-		p := &modelPart{w: w, cfg: cfg, cons: m, index: i, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(10+i))),
+		p := &modelPart{w: w, cfg: cfg, cons: m, index: i, rng: rand.New(rand.NewPCG(cfg.base(), uint64(10+i))),
 			wake: make(chan struct{}, 1), requests: map[*modelEntry]time.Time{}}
 		p.acks.entries = map[*modelEntry][]bool{}
-		p.sub = &modelSub{w: w, cfg: cfg, name: name, rng: rand.New(rand.NewPCG(cfg.Seed, uint64(20+i))), acked: acked}
+		p.sub = &modelSub{w: w, cfg: cfg, name: name, rng: rand.New(rand.NewPCG(cfg.base(), uint64(20+i))), acked: acked}
 		m.parts = append(m.parts, p)
 		go p.dispatcher()
 		w.mu.Lock()

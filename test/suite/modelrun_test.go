@@ -46,7 +46,7 @@ type modelRun struct {
 
 // newModelRun subscribes.
 func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
-	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.Seed, 2)), w: newModelWorld(),
+	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.base(), 2)), w: newModelWorld(),
 		known: map[modelKey]*modelExpected{}, steps: cfg.Steps,
 		policy: policies.Exponential{Min: 100 * time.Millisecond, Max: cfg.MaxDelay, Multiplier: 2}}
 	opts := pulsar.ConsumerOptions{Type: cfg.Kind, ReceiverQueueSize: cfg.Queue, AckWithResponse: cfg.Response,
@@ -71,6 +71,12 @@ func modelOptions(r *modelRun) []redelivery.Option {
 	options := []redelivery.Option{
 		redelivery.WithNackRedeliveryBackoff(modelPolicy{r, false}),
 		redelivery.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	}
+	if r.cfg.Wide {
+		options = append(options, redelivery.WithRedeliveryFrom(r.cfg.From))
+	}
+	if r.cfg.Resolution > 0 {
+		options = append(options, redelivery.WithRedeliveryResolution(r.cfg.Resolution))
 	}
 	if r.cfg.HoldLimit >= 0 {
 		options = append(options, redelivery.WithHoldLimit(r.cfg.HoldLimit))
@@ -149,7 +155,7 @@ const (
 // callback is what the application's own code does when it is called: it may call the Consumer, and panic.
 func (r *modelRun) callback(kind int, panics bool) {
 	n := r.callbacks[kind].Add(1)
-	h := rand.New(rand.NewPCG(r.cfg.Seed, uint64(1000+kind)+4*n)).IntN(1000)
+	h := rand.New(rand.NewPCG(r.cfg.base(), uint64(1000+kind)+4*n)).IntN(1000)
 	if r.c == nil {
 		return
 	}
