@@ -139,8 +139,8 @@ type Source uint8
 const (
 	// FromAuto keeps messages in memory on Exclusive, Failover and Key_Shared. On Shared it keeps messages of batches in memory
 	// and asks the broker for the others, which the broker sends to any free consumer. With EnableBatchIndexAcknowledgment it
-	// also asks the broker for a message of a batch whose other messages are settled. A consumer wrapped without Prepare asks the
-	// broker for all messages.
+	// also asks the broker for a message of a batch whose other messages are settled. On a subscription that is not durable it keeps
+	// all in memory: the broker forgets it with the connection. A consumer wrapped without Prepare asks the broker for all messages.
 	FromAuto Source = iota
 	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
 	FromMemory

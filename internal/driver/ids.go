@@ -61,10 +61,10 @@ func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 		}
 	}()
 	if reflect.TypeOf(msg) == x.raw.Load() {
-		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), HasHand: true}, nil
+		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true}, nil
 	}
 	if m, ok := msg.(*handedOver); ok {
-		n.Hand, n.HasHand = m.hand, true
+		n.Hand, n.Count, n.HasHand = m.hand, m.count, true
 	}
 	n.ID = msg.ID()
 	if err := checkID(n.ID); err != nil {

@@ -62,6 +62,9 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	o.Rewinds = p.hooks.rewinds
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	o.Keeps = ledger.Keeps{Singles: kind != pulsar.Shared, Batches: true, ButLast: o.IndexAcks && kind == pulsar.Shared}
+	if o.Fleeting = p.opts.SubscriptionMode == pulsar.NonDurable; o.Fleeting {
+		o.Keeps = ledger.Keeps{Singles: true, Batches: true}
+	}
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		o.Queue = n
 	}
@@ -69,7 +72,7 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	if g := p.opts.AckGroupingOptions; g != nil {
 		grouped, o.AckGroup = min(max(0, g.MaxTime), longGrouped), int(g.MaxSize)
 		if g.MaxTime <= 0 && g.MaxSize > 1 { // until there are so many
-			grouped = longGrouped
+			grouped, o.BySize = defaultAckTime, true
 		}
 	}
 	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true

@@ -2,6 +2,7 @@ package driver
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 )
@@ -68,27 +69,45 @@ func (x *Driver) start(ch *chores, do func(context.Context)) {
 	ch.todo = append(ch.todo, chore{x.life.now(), do})
 	if !ch.busy && x.crew.Enter() {
 		ch.busy = true
-		go x.drain(ch)
+		go x.crewed(func() bool { return x.drain(ch) })
 	}
 }
 
-func (x *Driver) drain(ch *chores) {
-	for {
-		ch.mu.Lock()
-		if len(ch.todo) == 0 || x.life.ended.Err() != nil {
-			ch.todo, ch.busy = nil, false
-			ch.mu.Unlock()
-			x.crew.Leave()
-			return
-		}
-		next := ch.todo[0]
-		ch.todo = ch.todo[1:]
+// drain does the next chore, if there is one, and reports whether to look for another.
+func (x *Driver) drain(ch *chores) (more bool) {
+	ch.mu.Lock()
+	if len(ch.todo) == 0 || x.life.ended.Err() != nil {
+		ch.todo, ch.busy = nil, false
 		ch.mu.Unlock()
-		if next.era.Err() == nil && !x.outside(func() { x.safely(func() { next.do(next.era) }) }) {
+		x.crew.Leave()
+		return false
+	}
+	next := ch.todo[0]
+	ch.todo = ch.todo[1:]
+	ch.mu.Unlock()
+	return next.era.Err() != nil || x.outside(func() { x.safely(func() { next.do(next.era) }) })
+}
+
+// crewed takes one step after the other, as a goroutine of the crew, until one reports that there are no more. Code that is not ours may
+// call runtime.Goexit: another goroutine goes on then.
+func (x *Driver) crewed(step func() bool) {
+	exited := true
+	defer func() {
+		if !exited {
 			return
 		}
+		x.Fail("callback", "a callback", errExited)
+		if x.crew.Enter() {
+			go x.crewed(step)
+		}
+	}()
+	for step() {
+		continue
 	}
+	exited = false
 }
+
+var errExited = errors.New("runtime.Goexit was called")
 
 // outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
 // the crew. outside reports false if the Consumer was closed, so that the goroutine must end.

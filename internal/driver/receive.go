@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/intake"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // Receive waits for the next message.
@@ -52,29 +53,25 @@ func (x *Driver) Chan() <-chan pulsar.ConsumerMessage {
 func (x *Driver) startFeeder() {
 	x.outlet.once.Do(func() {
 		if x.crew.Enter() {
-			go x.feed()
+			go x.crewed(x.feed)
 		}
 	})
 }
 
-// feed sends messages on the channel until the Consumer is closed.
-func (x *Driver) feed() {
-	for {
-		era := x.life.now()
-		var d ledger.Delivery
-		if err := x.next(x.life.ended, &d); err != nil {
-			x.crew.Leave()
-			return
-		}
-		msg := messageOf(&d)
-		if !x.outside(func() { x.intercept(d, msg) }) {
-			return
-		}
-		told := x.deliveredEvent(d, msg)
-		if x.offer(era, d, msg) && !x.outside(func() { x.hold(d); x.delivered(told) }) {
-			return
-		}
+// feed sends the next message on the channel, and reports false once the Consumer is closed.
+func (x *Driver) feed() (more bool) {
+	era := x.life.now()
+	var d ledger.Delivery
+	if err := x.next(x.life.ended, &d); err != nil {
+		x.crew.Leave()
+		return false
 	}
+	msg := messageOf(&d)
+	if !x.outside(func() { x.intercept(d, msg) }) {
+		return false
+	}
+	told := x.deliveredEvent(d, msg)
+	return !x.offer(era, d, msg) || x.outside(func() { x.hold(d); x.delivered(told) })
 }
 
 // offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
@@ -221,18 +218,27 @@ func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(),
 // hold starts the ack timeout of a message that the application has now.
 func (x *Driver) hold(d ledger.Delivery) {
 	if x.settings.ackTimeout != nil && d.ID != nil {
-		x.ledger.Hold(d, x.delay(x.settings.ackTimeout, d.Count))
+		timeout := nack.DefaultDelay // if the policy does not return
+		defer func() { x.ledger.Hold(d, timeout) }()
+		timeout = x.delay(x.settings.ackTimeout, d.Count)
 	}
 }
 
 // intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
-// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message.
+// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message, nor does runtime.Goexit.
 func (x *Driver) intercept(d ledger.Delivery, msg pulsar.Message) {
 	if len(x.hooks.of) == 0 {
 		return
 	}
+	returned := false
+	defer func() {
+		if !returned && d.ID != nil { // whoever receives next gets it
+			x.ledger.Nack(d, 0, d.Message, ledger.GivenUp)
+		}
+	}()
 	if d.Unasked {
 		x.safely(func() { x.hooks.of.OnNegativeAcksSend(x.outer, []pulsar.MessageID{msg.ID()}) })
 	}
 	x.safely(func() { x.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: x.outer, Message: msg}) })
+	returned = true
 }

@@ -83,12 +83,13 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, cm)
 	}
-	if s.log.lost { // it was prefetched before, and the broker sends it again, to whichever consumer
+	lost := l.isInDoubt(s) // it was prefetched before, and the broker sends it again, to whichever consumer
+	if lost {
 		r.flags |= doubtful
 	}
 	if v == Deliver {
 		d.Consumer, d.Message, d.ID, d.Ref = cm.Consumer, cm.Message, id, ref
-		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, s.log.lost
+		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, lost
 	}
 	return v
 }
@@ -159,8 +160,11 @@ func (l *Ledger) repeated(e *entry) {
 
 // keep puts an early copy on the shelf, if it is to stay here and there is room. The caller holds mu.
 func (l *Ledger) keep(ref Ref, e *entry, msg pulsar.Message, leaving bool) bool {
-	return !e.stream().log.lost && l.table.keep(ref, e, msg, leaving)
+	return !l.isInDoubt(e.stream()) && l.table.keep(ref, e, msg, leaving)
 }
+
+// isInDoubt reports whether another consumer may have what is here of a stream. The caller holds mu.
+func (l *Ledger) isInDoubt(s *stream) bool { return s.log.lost && !l.o.Fleeting }
 
 // held counts an early copy.
 func (l *Ledger) held(kept bool) Verdict {

@@ -13,30 +13,41 @@ func (l *Ledger) Disconnected() {
 	defer l.mu.Unlock()
 	l.table.lost = true
 	for _, s := range l.table.streams {
+		if s.log.lost && s.log.taken == s.doubted { // nothing came since the last one
+			continue
+		}
 		for len(s.partly) > 0 { // an operator may have moved the cursor back
 			l.table.releasePart(s)
 		}
 		l.table.disconnected(s)
-		l.drop(s)
+		if s.doubted = s.log.taken; !l.o.Fleeting {
+			l.doubt(s)
+		}
 	}
+	if l.o.Fleeting {
+		return
+	}
+	l.drop(nil)
 	l.withdraw()
-	for _, s := range l.table.streams {
-		l.drop(s)
-	}
+	l.drop(nil)
 }
 
-// drop drops what is kept of a stream, whose messages may be another consumer's. The caller holds mu.
-func (l *Ledger) drop(s *stream) {
-	t := &l.table
-	for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-		e := &t.entries.At(slot).Value
+// doubt notes that the messages of a stream may be another consumer's. The caller holds mu.
+func (l *Ledger) doubt(s *stream) {
+	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
+		e := &l.table.entries.At(slot).Value
 		for i := range e.size() {
 			e.at(i).flags |= doubtful
 		}
 	}
+}
+
+// drop drops what is kept of a stream, nil for all, whose messages may be another consumer's. The caller holds mu.
+func (l *Ledger) drop(s *stream) {
+	t := &l.table
 	for ref := range t.shelf.messages {
 		e, r := t.at(ref)
-		if e.stream() != s {
+		if s != nil && e.stream() != s {
 			continue
 		}
 		t.drop(ref, e)
@@ -66,11 +77,14 @@ func (l *Ledger) Connected() {
 func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if s := l.table.streams[topic]; s != nil {
+		l.table.received(s, entryOf(id))
+	}
+	if l.receipts++; l.receipts%1024 != 0 { // to look at all streams takes long where there are thousands
+		return true
+	}
 	more = l.table.lost
 	for _, s := range l.table.streams {
-		if s.topic == topic {
-			l.table.received(s, entryOf(id))
-		}
 		more = more || s.log.taken < s.log.again
 	}
 	return more
@@ -89,14 +103,17 @@ func (l *Ledger) Activate(topic string, active bool) {
 	case s == nil:
 	case !active:
 		s.inactive, s.log.lost = true, true // batches that were settled in part come again
+		l.doubt(s)
 		l.drop(s)
 		l.withdraw() // what the feeder offers next is none of these
 		if !s.gone { // by a Seek meanwhile
+			l.doubt(s)
 			l.drop(s)
 		}
 	default:
 		s.inactive = false
 		l.table.comesAgain(s)
+		s.run.resent = s.log.again // and may be in the queue before it is asked for
 		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
 			s.missed, s.log.asking = nil, l.asking()

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -60,4 +61,55 @@ func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		require.Len(t, x.requests(), 1)
 	})
+}
+
+// A Failover partition comes back while a message was asked for. Its copy is in the queue when the patience with the request ends, and the
+// application is slow.
+func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Keeps = ledger.Keeps{} }, func(x *x) {
+		d, _ := x.arrive(1)
+		for e := range int64(5) { // which the application has
+			x.verdict(ledger.Deliver, 2+e)
+		}
+		x.Nack(d, time.Second, nil, ledger.Failed)
+		time.Sleep(2 * time.Second)
+		require.Len(t, x.requests(), 1)
+		x.Activate("t", false) // another consumer has it now
+		time.Sleep(20 * time.Second)
+		x.Idle()
+		x.Activate("t", true) // and has left: the broker sends it again, into the queue
+		time.Sleep(20 * time.Second)
+		d, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, d.Count)
+	})
+}
+
+// Acknowledgements that are sent by their number alone are forgotten by it, though some messages come again.
+func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
+	for name, rewinds := range map[string]bool{"Shared": false, "Exclusive": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(o *ledger.Options) {
+				o.Rewinds, o.Keeps, o.BySize, o.Queue, o.AckGroup = rewinds, ledger.Keeps{}, true, 100, 100
+			}, func(x *x) {
+				for e := range int64(20_000) {
+					d, v := x.arrive(e)
+					require.Equal(t, ledger.Deliver, v)
+					if e%100 == 0 {
+						x.Nack(d, 10*time.Millisecond, nil, ledger.Failed)
+						time.Sleep(20 * time.Millisecond)
+						synctest.Wait()
+						_, v = x.deliver(message{id: id(e), payload: make([]byte, 10)})
+						require.Equal(t, ledger.Deliver, v)
+					}
+					x.ack(e)
+					time.Sleep(100 * time.Millisecond)
+					if e%20 == 0 {
+						x.Idle()
+					}
+				}
+				require.Less(t, x.Len(), 1000)
+			})
+		})
+	}
 }

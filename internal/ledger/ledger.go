@@ -21,6 +21,9 @@ type Options struct {
 	// Exclusive and Failover.
 	Rewinds bool
 	Keeps   Keeps
+	// Fleeting tells that the broker forgets the subscription with the connection, as it does with NonDurable: what waits here it does
+	// not send again.
+	Fleeting bool
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool
@@ -29,6 +32,8 @@ type Options struct {
 	// Queue is how many deliveries may be prefetched for each partition, and AckGroup how many acknowledgements are
 	// grouped.
 	Queue, AckGroup int
+	// BySize tells that no clock has acknowledgements sent, but their number alone.
+	BySize bool
 	// SendDelay is after how long acknowledgements are surely at the broker, which may forget the last ones when it unloads a
 	// topic, and AskDelay after how long requests are surely sent.
 	SendDelay, AskDelay time.Duration
@@ -80,6 +85,7 @@ type Ledger struct {
 	last     moments
 	closed   bool
 	stats    Stats
+	receipts uint       // calls of Received
 	reports  []Settling // of timeouts
 }
 
@@ -131,7 +137,7 @@ func (l *Ledger) Clear() {
 	}
 	lost := l.table.lost
 	l.table = newTable(&l.o)
-	l.table.lost = lost
+	l.table.lost, l.table.asking = lost, l.asking() // upstream sends after a Seek what it was asked for before
 	l.hasNext.Store(false)
 	l.marker.streams = nil
 	l.epoch++

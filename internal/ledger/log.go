@@ -47,6 +47,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		return
 	case e.flags.has(logged):
 		s.log.strike(slot)
+		s.log.trim()
 	}
 	s.notPartly(slot)
 	e.flags |= logged
@@ -135,10 +136,22 @@ func (t *table) mark(s *stream) (more bool) {
 				l.marks = append(l.marks, mark{l.sure, l.taken + t.queue(s)})
 			}
 		}
-		l.marked = l.settled
+		l.marked = t.sent(l)
 	}
 	t.prune(s)
 	return l.asking > 0 || l.sure < l.settled
+}
+
+// sent is the last settling, as the stream counts them, that a mark makes surer. Where their number alone has acknowledgements sent it
+// has two groups after it: those of other goroutines may have come first.
+func (t *table) sent(l *log) uint64 {
+	switch i := l.n - 1 - 2*t.o.AckGroup; {
+	case !t.o.BySize:
+		return l.settled
+	case i >= 0:
+		return max(l.marked, l.at(i).settled)
+	}
+	return l.marked
 }
 
 // repeats notes that the broker sends everything again that is not acknowledged.

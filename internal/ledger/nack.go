@@ -20,7 +20,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 
 // isWith reports whether the application has a message by the hand-over that n names.
 func isWith(r *record, n Name) bool {
-	return r.state == held && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand)
+	return r.state == held && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
 }
 
 // Adopt enters a message that the application has although the Ledger does not know it. It waits at the broker, which alone

@@ -36,14 +36,24 @@ func (r *ring) pop() settledEntry {
 	return e
 }
 
-// find returns what there is of an entry, which was settled of late.
+// find returns what there is of an entry, which was settled of late or, where all comes again, is one of the oldest.
 func (r *ring) find(slot uint32) *settledEntry {
-	i := r.n - 1
-	for r.at(i).slot != slot {
-		i--
+	for i, j := 0, r.n-1; ; i, j = i+1, j-1 {
+		if r.at(i).slot == slot {
+			return r.at(i)
+		}
+		if r.at(j).slot == slot {
+			return r.at(j)
+		}
 	}
-	return r.at(i)
 }
 
 // strike takes an entry out of the middle.
 func (r *ring) strike(slot uint32) { r.find(slot).slot = none }
+
+// trim takes out what was struck of the oldest.
+func (r *ring) trim() {
+	for r.n > 0 && r.at(0).slot == none {
+		r.pop()
+	}
+}

@@ -20,6 +20,7 @@ type stream struct {
 	log       log
 	run       run
 	marking   bool             // it is in Ledger.marker
+	doubted   uint64           // log.taken when all its messages became doubtful
 	gone      bool             // its consumer is closed
 	inactive  bool             // another consumer has its messages
 	missed    pulsar.MessageID // of the last message that came while it was inactive
@@ -56,6 +57,7 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 		if s = t.streams[topic]; s == nil {
 			s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none}}
 			s.single.stream = s
+			s.log.asking = t.asking
 			t.streams[topic] = s
 			if t.lost {
 				t.disconnected(s)

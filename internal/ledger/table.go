@@ -16,8 +16,9 @@ type table struct {
 	streams map[string]*stream
 	latest  *stream // the stream of the last arrival, usually that of the next
 	ledgers map[int64]*stream
-	shared  bool // several topics have a ledger, as a shadow topic and its source have
-	lost    bool // a connection: what comes of a new stream was prefetched before
+	shared  bool  // several topics have a ledger, as a shadow topic and its source have
+	lost    bool  // a connection: what comes of a new stream was prefetched before
+	asking  uint8 // marks until what was asked for before a Clear has surely been sent
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
 	shelf   shelf
@@ -50,6 +51,7 @@ type Name struct {
 	ID      pulsar.MessageID
 	Topic   string
 	Hand    uint8
+	Count   uint32 // the hand-over's, as hand-overs wrap
 	HasHand bool
 }
 

@@ -61,7 +61,9 @@ func (l *Ledger) delaysOver(keys []uint64) {
 		case due:
 			asks = append(asks, l.ask(ref, e, r))
 		case settling:
-			r.flags |= overdue
+			if r.before != held { // else the key was of another message, that had the slot before
+				r.flags |= overdue
+			}
 		default: // it moved on since
 		}
 	}

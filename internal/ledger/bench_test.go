@@ -1,0 +1,88 @@
+package ledger_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// topicMessage is a message of a topic of its own.
+type topicMessage struct {
+	message
+	topic string
+}
+
+func (m topicMessage) Topic() string { return m.topic }
+
+func newLedger(queue int) *ledger.Ledger {
+	return ledger.New(ledger.Options{Signals: true, Queue: queue, AckGroup: 1000, SendDelay: time.Hour, AskDelay: time.Second, Calls: ledger.Calls{
+		Ask: func(pulsar.Consumer, string, pulsar.MessageID) {}, Wake: func() {}, GiveUp: func(ledger.Delivery) {}}})
+}
+
+// BenchmarkTopics has a broker lost with all connections, and what each message costs after that: neither may take long because of the
+// number of topics.
+func BenchmarkTopics(b *testing.B) {
+	for _, n := range []int{10, 1000} {
+		l := newLedger(1000)
+		for i := range n {
+			for e := range int64(50) {
+				var d ledger.Delivery
+				l.Arrive(pulsar.ConsumerMessage{Consumer: &consumer{}, Message: topicMessage{message{id: pulsar.NewMessageID(int64(i), e, 0, 0)},
+					fmt.Sprint("t", i)}}, ledger.Retry{}, &d)
+			}
+		}
+		b.Run(fmt.Sprint("lost/", n), func(b *testing.B) {
+			for b.Loop() {
+				for range n {
+					l.Disconnected()
+				}
+				l.Connected()
+				for i := range n {
+					l.Received(fmt.Sprint("t", i), pulsar.NewMessageID(int64(i), 60, 0, 0))
+				}
+			}
+		})
+		b.Run(fmt.Sprint("message/", n), func(b *testing.B) {
+			id := pulsar.NewMessageID(0, 60, 0, 0)
+			for b.Loop() {
+				l.Received("t0", id)
+			}
+		})
+		l.Close()
+	}
+}
+
+// BenchmarkSwallow has all come again that was acknowledged before a connection was lost.
+func BenchmarkSwallow(b *testing.B) {
+	for _, n := range []int64{1000, 50_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			l := newLedger(int(n))
+			defer l.Close()
+			arrive := func(e int64) (d ledger.Delivery, v ledger.Verdict) {
+				v = l.Arrive(pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{id: id(e)}}, ledger.Retry{}, &d)
+				return d, v
+			}
+			for e := range n {
+				arrive(e)
+				var s ledger.Settling
+				l.TrySettle(ledger.Name{ID: id(e)}, &s)
+				l.Settled(&s)
+			}
+			for b.Loop() {
+				l.Disconnected()
+				l.Connected()
+				for e := range n {
+					d, v := arrive(e)
+					require.Equal(b, ledger.Swallow, v)
+					l.AckedAgain(d.Ref, d.ID, nil, false)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/float64(b.N), "ns/copy")
+		})
+	}
+}
