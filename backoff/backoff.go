@@ -58,7 +58,12 @@ func (f fixed) Validate() error {
 
 // Validate returns an error if b is nil, or what b's Validate method returns if b has one. Constructors and options call it, so a
 // policy of your own may have a Validate method too.
-func Validate(b RedeliveryBackoff) error {
+func Validate(b RedeliveryBackoff) (err error) {
+	defer func() {
+		if v := recover(); v != nil { // a nil *Exponential, say
+			err = fmt.Errorf("backoff: policy %T: Validate panics: %v", b, v)
+		}
+	}()
 	if b == nil {
 		return fmt.Errorf("backoff: policy is nil, want a RedeliveryBackoff")
 	}

@@ -61,6 +61,7 @@ func TestValidate(t *testing.T) {
 		want   string // in the error; empty for none
 	}{
 		{Exponential{}, ""},
+		{(*Exponential)(nil), "policy *backoff.Exponential: Validate panics"},
 		{Exponential{s, s, 1.5}, ""},
 		{Exponential{Max: s}, ""},
 		{Exponential{10 * s, 5 * s, 2}, "Exponential.Max is 5s"},
