@@ -94,8 +94,18 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 
 // pull takes a message from the Consumer. It is the caller's if no other of its key is before it.
 func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
+	exited := true // by runtime.Goexit in an observer or an interceptor
+	defer func() {
+		if exited {
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			l.pulling()
+			l.pulling = nil
+			l.wakeOne()
+		}
+	}()
 	msg, err := l.consumer.Receive(ctx)
-	if err != nil && ctx.Err() != nil {
+	if exited = false; err != nil && ctx.Err() != nil {
 		msg, err = nil, nil // there is something else to look at
 	}
 	if t.msg = msg; msg != nil && keyOf(msg) != "" {

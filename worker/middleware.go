@@ -12,7 +12,8 @@ import (
 )
 
 // Handler handles one message. What it returns decides what becomes of the message: see the table of the package. Handlers run
-// concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery.
+// concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery,
+// and with WithKeyOrder the Worker's own tries since, which Consumer.RedeliveryCount and observers do not know.
 //
 // ctx has the values of Run's context, and tells its Subscription. It ends after WithTimeout, and when a drain takes longer than
 // WithDrainTimeout; context.Cause says which: ErrTimeout or ErrDrainTimeout.

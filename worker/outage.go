@@ -77,13 +77,22 @@ func (o *outage) wait() (probe bool, err error) {
 		case <-o.taking.Done():
 			return false, o.taking.Err()
 		}
-		if o.current() == over {
-			if err := o.waitToTry(); err == nil {
-				return true, nil
-			}
+		if o.tryNext(over) {
+			return true, nil
 		}
-		<-o.probing
 	}
+}
+
+// tryNext waits for the caller's turn to try a message, and reports whether it came. If not, or if the policy calls runtime.Goexit, another
+// slot may try.
+func (o *outage) tryNext(over chan struct{}) (mine bool) {
+	defer func() {
+		if !mine {
+			<-o.probing
+		}
+	}()
+	mine = o.current() == over && o.waitToTry() == nil
+	return mine
 }
 
 // waitToTry waits for the pause before the next try, and while the Worker is paused.

@@ -173,16 +173,21 @@ func (r *run) nack(t task, o outcome) {
 // delivery that would make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
-	r.mu.Lock()
-	if r.lasting.Err() == nil && r.renew(&t) == nil {
-		r.left = append(r.left, t.beat)
-	}
-	r.mu.Unlock()
+	r.keepLeft(&t)
 	attrs := append(about(t.counted()), slog.String("because", why))
 	if err != nil {
 		attrs = append(attrs, slog.Any("error", err))
 	}
 	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
+}
+
+// keepLeft renews the ack timeout of a message that is left, until Run returns. A policy may call runtime.Goexit meanwhile.
+func (r *run) keepLeft(t *task) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lasting.Err() == nil && r.renew(t) == nil {
+		r.left = append(r.left, t.beat)
+	}
 }
 
 // unsettled reports what could not be done.

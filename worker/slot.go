@@ -115,8 +115,10 @@ func (s *slot) call(tasks []task) {
 	}
 	for i := range tasks {
 		switch t := &tasks[i]; {
-		case s.timeout == 0:
+		case s.timeout == 0 && t.beat != nil: // it waited, and the handler is to have its whole ack timeout
 			t.beat.stop()
+			_ = s.consumer.InProgress(t.msg) // if it is not held any more, settling it will tell
+		case s.timeout == 0:
 		case t.beat == nil:
 			t.beat = s.heartbeat(t.msg, since.Add(s.timeout))
 		default:
@@ -166,6 +168,11 @@ func (s *slot) settleAll(probe bool) {
 		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
 		defer cancel()
 		s.ackTogether(s.tasks[:len(s.outcomes)], s.outcomes)
+		for i, o := range s.outcomes {
+			if o.verb != acked && o.verb != held { // it waits for those before it, which may take long
+				_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
+			}
+		}
 	}
 	for i, o := range s.outcomes {
 		if o.verb != held {

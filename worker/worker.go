@@ -98,7 +98,7 @@ type State struct {
 	WaitingBytes int64 // what the waiting messages count towards WithHoldLimit
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors, each time, except permanent ones; includes errors that made a dead letter
+	Failed    uint64 // errors, each time, except permanent ones and those of an outage (WithPauseOnFailure); includes errors that made a dead letter
 	Permanent uint64 // errors after which no retry follows: Permanent, and errors of messages past WithMaxAge
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
 	Panics    uint64 // of handlers; each is an error too

@@ -54,9 +54,11 @@ type Attempt struct {
 	Err          error         // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked
 	Took         time.Duration // how long the handler took
 	Acked        bool
-	Dead         bool          // the message became a dead letter
-	Reason       string        // the reason in the dead letter
-	Back         time.Duration // after how long the message came back; 0 if it was acknowledged or became a dead letter
+	Dead         bool   // the message became a dead letter
+	Reason       string // the reason in the dead letter
+	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as after an ack
+	// timeout; 0 if it was acknowledged or became a dead letter.
+	Back time.Duration
 }
 
 // String says what became of the message, after the error if there was one: "acked", "timeout: back after 2s",
@@ -68,6 +70,8 @@ func (a Attempt) String() string {
 		s = "dead letter: " + a.Reason
 	case a.Acked:
 		s = "acked"
+	case a.Back < 0:
+		s = fmt.Sprintf("back %v before it returned", -a.Back)
 	default:
 		s = fmt.Sprintf("back after %v", a.Back)
 	}
@@ -155,9 +159,8 @@ type recorder struct {
 	limit int // of attempts, after which the handler is not called any more
 
 	mu       sync.Mutex
-	attempts Attempts
-	ended    time.Time // the last attempt
-	back     bool      // the message came back after it
+	attempts []*Attempt
+	began    []time.Time // each attempt, and the first call past the limit
 }
 
 var errExited = errors.New("the handler called runtime.Goexit")
@@ -165,21 +168,24 @@ var errExited = errors.New("the handler called runtime.Goexit")
 func (r *recorder) middleware(next worker.Handler) worker.Handler {
 	return func(ctx context.Context, msg pulsar.Message) (err error) {
 		began := time.Now()
+		a := &Attempt{Redeliveries: msg.RedeliveryCount(), Err: errExited}
 		r.mu.Lock()
-		n := len(r.attempts)
-		if n > 0 {
-			r.attempts[n-1].Back, r.back = began.Sub(r.ended), true
+		over := len(r.attempts) == r.limit
+		if len(r.began) <= r.limit {
+			r.began = append(r.began, began)
+		}
+		if !over {
+			r.attempts = append(r.attempts, a)
 		}
 		r.mu.Unlock()
-		if n == r.limit {
+		if over {
 			return nil
 		}
 		err = errExited
 		defer func() {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			r.ended, r.back = time.Now(), false
-			r.attempts = append(r.attempts, Attempt{Redeliveries: msg.RedeliveryCount(), Err: err, Took: r.ended.Sub(began)})
+			a.Err, a.Took = err, time.Since(began)
 		}()
 		err = next(ctx, msg)
 		return err
@@ -187,16 +193,20 @@ func (r *recorder) middleware(next worker.Handler) worker.Handler {
 }
 
 // settled returns the attempts, with what became of the message after the last one.
-func (r *recorder) settled(letters []*pulsar.ProducerMessage, left bool) Attempts {
+func (r *recorder) settled(letters []*pulsar.ProducerMessage, left bool) (all Attempts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if n := len(r.attempts); n > 0 && !r.back && !left {
-		last := &r.attempts[n-1]
-		if len(letters) > 0 {
-			last.Dead, last.Reason = true, letters[0].Properties[reconsume.PropertyException]
-		} else {
-			last.Acked = true
+	for i, a := range r.attempts {
+		switch {
+		case i+1 < len(r.began):
+			a.Back = r.began[i+1].Sub(r.began[i]) - a.Took
+		case left:
+		case len(letters) > 0:
+			a.Dead, a.Reason = true, letters[0].Properties[reconsume.PropertyException]
+		default:
+			a.Acked = true
 		}
+		all = append(all, *a)
 	}
-	return r.attempts
+	return all
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,4 +126,19 @@ func TestRunWithRetryTopic(t *testing.T) {
 	require.Len(t, got[0], 2)
 	require.InDelta(t, time.Hour, got[0][0].Back, float64(10*time.Millisecond))
 	require.True(t, got[0][1].Acked)
+}
+
+// A handler that is slower than the ack timeout is called again meanwhile.
+func TestRunOfASlowHandler(t *testing.T) {
+	setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAckTimeout(10 * time.Second)},
+		Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}
+	var calls atomic.Int32
+	got := setup.Run(t, func(context.Context, pulsar.Message) error {
+		if calls.Add(1) == 1 {
+			time.Sleep(25 * time.Second)
+			return errors.New("slow")
+		}
+		return nil
+	}, &pulsar.ProducerMessage{Payload: []byte("x")})
+	require.Equal(t, []string{"slow: back 15s before it returned", "acked"}, got[0].Strings())
 }

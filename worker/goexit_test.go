@@ -1,0 +1,119 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// exiting calls runtime.Goexit in one of ten calls of what it is for, for half an hour.
+type exiting struct {
+	of    string
+	until time.Time
+	mu    sync.Mutex
+	rng   *rand.Rand
+}
+
+func (x *exiting) maybe(who string) {
+	x.mu.Lock()
+	exit := who == x.of && x.rng.IntN(10) == 0 && time.Now().Before(x.until)
+	x.mu.Unlock()
+	if exit {
+		runtime.Goexit()
+	}
+}
+
+func (x *exiting) policy(who string) backoff.RedeliveryBackoff {
+	return backoff.Func(func(uint32) time.Duration {
+		x.maybe(who)
+		return time.Second
+	})
+}
+
+func (x *exiting) BeforeConsume(pulsar.ConsumerMessage)                   { x.maybe("interceptor") }
+func (x *exiting) OnAcknowledge(pulsar.Consumer, pulsar.MessageID)        { x.maybe("interceptor") }
+func (x *exiting) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
+func (x *exiting) observer() redelivery.Observer {
+	return redelivery.Observer{
+		Delivered: func(redelivery.Delivered) { x.maybe("delivered") },
+		Settled:   func(redelivery.Settled) { x.maybe("settled") },
+		Handled:   func(redelivery.Handled) { x.maybe("handled") },
+		Paused:    func(redelivery.Paused) { x.maybe("paused") },
+	}
+}
+
+// Policies, observers, interceptors and classifiers end the goroutine that calls them, whatever the Worker is doing: it goes on, and Run
+// returns in time.
+func TestGoexitAnywhere(t *testing.T) {
+	const runs = 20
+	for _, who := range []string{"nack policy", "timeout policy", "pause policy", "delivered", "settled", "handled", "paused", "interceptor", "classifier"} {
+		t.Run(who, func(t *testing.T) {
+			for seed := range uint64(runs) {
+				synctest.Test(t, func(t *testing.T) { goexitAnywhere(t, who, seed) })
+			}
+		})
+	}
+}
+
+func goexitAnywhere(t *testing.T, who string, seed uint64) {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	x := &exiting{of: who, until: time.Now().Add(30 * time.Minute), rng: rand.New(rand.NewPCG(seed, 2))}
+	r := &rig{T: t, log: &safeBuffer{}}
+	opts, quiet := withDeadLetters(5), slog.New(slog.DiscardHandler)
+	opts.Interceptors = pulsar.ConsumerInterceptors{x}
+	setup(r, opts, redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryBackoff(x.policy("nack policy")), redelivery.WithObserver(x.observer()),
+		redelivery.WithAckTimeout(20*time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(x.policy("timeout policy")))
+	options := []worker.Option{worker.WithLogger(quiet), worker.WithConcurrency(1 + rng.IntN(3)), worker.WithDrainTimeout(10 * time.Second),
+		worker.WithClassifier(func(err error) error {
+			x.maybe("classifier")
+			return err
+		})}
+	if rng.IntN(2) == 0 {
+		options = append(options, worker.WithKeyOrder())
+	}
+	if rng.IntN(2) == 0 || who == "pause policy" {
+		options = append(options, worker.WithPauseOnFailure(2, .5, x.policy("pause policy")))
+	}
+	if rng.IntN(2) == 0 {
+		options = append(options, worker.WithTimeout(10*time.Second))
+	}
+	w, err := worker.New(r.consumer, func(context.Context, pulsar.Message) error {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if time.Now().Before(x.until) && rng.IntN(2) == 0 {
+			return errTest
+		}
+		return nil
+	}, options...)
+	require.NoError(t, err)
+	for i := range 30 {
+		time.AfterFunc(time.Duration(i)*20*time.Second, func() { r.publishKeyed(fmt.Sprintf("%c%d", 'a'+i%3, i)) })
+	}
+	end := 3 * time.Hour
+	if rng.IntN(3) == 0 {
+		end = time.Duration(rng.IntN(600)) * time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), end)
+	defer cancel()
+	began := time.Now()
+	_ = w.Run(ctx) // it may say that messages are left, whose callbacks did not return
+	assert.Less(t, time.Since(began), end+16*time.Second)
+	x.mu.Lock()
+	x.of = "" // Close calls interceptors too
+	x.mu.Unlock()
+	r.consumer.Close()
+}
