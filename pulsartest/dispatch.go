@@ -55,6 +55,9 @@ func (s *subscription) dispatchShared() {
 		for _, c := range s.consumers {
 			permits += c.permits
 		}
+		if i := slices.IndexFunc(s.consumers, (*consumer).available); i >= 0 { // others may be below 0
+			permits = max(permits, s.consumers[i].permits)
+		}
 		offsets := s.read(min(max(permits, 1), readBatch))
 		if len(offsets) == 0 || !s.handOut(offsets) {
 			return
@@ -111,19 +114,29 @@ func (s *subscription) dispatchKeyShared() {
 	var skipped []int
 	s.keys.begin()
 	for s.anyAvailable() && len(skipped) < lookAhead {
-		offsets := s.read(1)
+		free := map[*consumer]int{} // entries that each may be sent in this pass, however many messages they have
+		all := 0
+		for _, c := range s.consumers {
+			if c.available() {
+				free[c] = c.permits
+				all += c.permits
+			}
+		}
+		offsets := s.read(min(all, readBatch))
 		if len(offsets) == 0 {
 			break
 		}
-		offset := offsets[0]
-		e := s.topic.log[offset]
-		if s.delay(offset, e) {
-			continue
-		}
-		if c := s.keys.choose(e.hash); c != nil {
-			s.deliver(c, offset)
-		} else {
-			skipped = append(skipped, offset)
+		for _, offset := range offsets {
+			e := s.topic.log[offset]
+			if s.delay(offset, e) {
+				continue
+			}
+			if c := s.keys.choose(e.hash, free); c != nil {
+				free[c]--
+				s.deliver(c, offset)
+			} else {
+				skipped = append(skipped, offset)
+			}
 		}
 	}
 	s.replay.addAll(skipped)
@@ -173,7 +186,7 @@ func (s *subscription) read(n int) (offsets []int) {
 func (s *subscription) choose(e *entry) *consumer {
 	switch s.kind {
 	case wire.KeyShared:
-		return s.keys.choose(e.hash)
+		return s.keys.choose(e.hash, nil)
 	case wire.Shared:
 		if e.uuid == "" {
 			return s.nextInTurn()

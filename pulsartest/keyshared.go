@@ -94,13 +94,13 @@ func (k *keySelector) begin() { clear(k.stopped) }
 
 // choose returns the consumer of a key's hash, or nil when it cannot take the
 // entry now; then it gets no later entry of that key in this pass either.
-func (k *keySelector) choose(hash uint32) *consumer {
+func (k *keySelector) choose(hash uint32, free map[*consumer]int) *consumer {
 	slot := slotOf(hash)
 	if _, ok := k.stopped[slot]; ok {
 		return nil
 	}
 	c := k.owner(hash)
-	if c != nil && c.available() {
+	if c != nil && (free == nil && c.available() || free[c] > 0 && !c.blocked && !c.session.gone) {
 		if h := k.held[slot]; h == nil || h.consumer == c || k.outOfOrder {
 			return c
 		}

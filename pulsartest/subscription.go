@@ -174,7 +174,16 @@ func (s *subscription) closeConsumers(but *consumer) {
 
 // reset moves the subscription to offset.
 func (s *subscription) reset(offset int) {
-	s.closeConsumers(nil)
+	if c := s.active; c != nil && len(s.consumers) > 1 { // of Failover the active one alone; the next that comes begins an election
+		delete(c.session.consumers, c.id)
+		c.session.send(&cmdCloseConsumer{Consumer: c.id, Request: noRequest}, nil)
+		s.gone.include(c.traffic)
+		s.consumers = slices.DeleteFunc(s.consumers, func(other *consumer) bool { return other == c })
+		s.active = nil
+		s.stop()
+	} else {
+		s.closeConsumers(nil)
+	}
 	s.cursor = newCursor(offset)
 }
 
