@@ -129,7 +129,7 @@ type Handling struct{ Event }
 // Handled tells that a Worker's handler has returned. For a batch it is told once for each message.
 type Handled struct {
 	Event
-	Outcome  Outcome       // what the Worker does with the message: Acked, Nacked or DeadLettered
+	Outcome  Outcome       // what the handler asked for: Acked, DeadLettered by Permanent, or Nacked; Settled tells what became of the message
 	Duration time.Duration // how long the handler took
 	Err      error         // what the handler returned
 }

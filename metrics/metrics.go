@@ -110,7 +110,7 @@ func (m *Metrics) make() {
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
 		attemptsBuckets, "outcome")
 	m.handlers = histogram("redelivery_handler_duration_seconds",
-		"How long Workers' handlers took, by what became of the message.", handlerBuckets, "outcome")
+		"How long Workers' handlers took, by what they asked for: acked, nacked, dead_lettered.", handlerBuckets, "outcome")
 	m.gauges = newGauges()
 }
 

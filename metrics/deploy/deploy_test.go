@@ -93,7 +93,7 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 		used += fmt.Sprint(p.Targets)
 	}
 	for _, found := range name.FindAllString(used, -1) {
-		assert.True(t, known[strings.TrimSuffix(found, "_bucket")], found)
+		assert.True(t, known[strings.TrimSuffix(strings.TrimSuffix(found, "_bucket"), "_count")], found)
 	}
 	for alert := range alerts(t) {
 		assert.Contains(t, string(doc), "`"+alert+"`")
