@@ -128,14 +128,14 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // interrupted says that a verb was interrupted, and what else went wrong.
 func interrupted(verb string, err error) error {
-	said := "interrupted"
+	said := []string{"interrupted"}
 	if verb == "replay" || verb == "purge" {
-		said += "; the same command goes on from here"
+		said = append(said, "the same command goes on from here")
 	}
 	for _, other := range butCanceled(err) {
-		said += "; " + other.Error()
+		said = append(said, other.Error())
 	}
-	return errors.New(said)
+	return errors.New(strings.Join(said, "; "))
 }
 
 // butCanceled are the errors that err joins, but for those of a context.
