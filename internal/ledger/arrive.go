@@ -124,8 +124,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	t := &l.table
 	l.repeated(e)
 	r.flags &^= doubtful
-	asked := t.asked[ref.slot()].at
-	delete(t.asked, ref.slot())
+	asked := l.answered(ref.slot())
 	switch {
 	case r.state == due:
 		if !asked.IsZero() && l.last.idle.Sub(asked) > time.Second {

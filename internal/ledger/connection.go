@@ -24,6 +24,11 @@ func (l *Ledger) Disconnected() {
 			l.doubt(s)
 		}
 	}
+	for slot, r := range l.table.asked { // which the inner consumer may not have sent yet, and sends by the next connection
+		if r.more = r.more || time.Since(r.at) < l.o.AskDelay; r.more {
+			l.table.asked[slot] = r
+		}
+	}
 	if l.o.Fleeting {
 		return
 	}

@@ -49,6 +49,7 @@ type request struct {
 	at    time.Time
 	taken uint64 // the answer has come, if it comes, when so many were taken; 0 as long as it may not have been sent
 	tries uint8
+	more  bool // an earlier one may be answered too
 }
 
 func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {

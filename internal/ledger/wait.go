@@ -175,12 +175,23 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		if missing || last.tries == 0 {
 			last.tries++
 		}
-		t.asked[ref.slot()] = request{at: now, tries: last.tries}
+		t.asked[ref.slot()] = request{at: now, tries: last.tries, more: last.tries > 1}
 		s.run.asked = request{at: now}
 		a = l.request(ref, e, r)
 	}
 	l.nacks.TrackFor(uint64(ref), l.patience())
 	return a
+}
+
+// answered notes that a copy of an entry came, which may be the answer to a request. The caller holds mu.
+func (l *Ledger) answered(slot uint32) (asked time.Time) {
+	r := l.table.asked[slot]
+	if r.more && !l.o.Rewinds { // and this may have been the answer to the earlier one
+		l.table.asked[slot] = request{at: r.at}
+	} else {
+		delete(l.table.asked, slot)
+	}
+	return r.at
 }
 
 // resendTime is how long the broker may take after a reconnection until the first message of what it sends again is here.
