@@ -183,3 +183,19 @@ func TestStuckCreation(t *testing.T) {
 		require.Equal(t, 1, c.closed, "what came too late")
 	})
 }
+
+// As TestARefusedDelayHarmsNoOther, of messages that are empty or large.
+func TestARefusedDelayHarmsNoOtherOfItsKind(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Minute }
+		after := func(ctx context.Context, d time.Duration) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: []byte{}}}, d, nil)
+		}
+		require.NoError(t, after(bg, time.Second))
+		var calls sync.WaitGroup
+		calls.Go(func() { assert.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused) })
+		synctest.Wait()
+		require.NoError(t, after(in(20*time.Second), time.Second))
+		calls.Wait()
+	})
+}

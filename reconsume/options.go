@@ -31,6 +31,9 @@ type Options struct {
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
+	// NonDurable says that the subscription is not durable: then none is created with the retry topic, which would be durable and keep the
+	// consumer from subscribing again. Default: false.
+	NonDurable bool
 	// ConsumerName is part of the dead letter producer's name. Default: five random letters.
 	ConsumerName string
 
@@ -118,7 +121,9 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
-	publishing.InitialSubscription(&p, o.Subscription)
+	if !o.NonDurable {
+		publishing.InitialSubscription(&p, o.Subscription)
+	}
 	return p
 }
 

@@ -54,7 +54,7 @@ const (
 type Reconsumer struct {
 	o           Options
 	retries     outlet
-	untried     *producer    // of retries, for delays longer than accepted
+	untried     outlet       // of retries, for delays longer than accepted
 	accepted    atomic.Int64 // the longest delay
 	deadLetters outlet
 	ctx         context.Context // ends with Close
@@ -78,11 +78,11 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	retries, deadLetters := o.retryProducer(), o.deadLetterProducer()
 	r.retries = outlet{create(retries), create(single(retries))}
-	r.untried = create(unnamed(retries))
+	r.untried = outlet{create(unnamed(retries)), create(single(retries))}
 	r.deadLetters = outlet{create(deadLetters), create(single(deadLetters))}
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
-		r.untried = r.retries.usual
 		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
+		r.untried = r.retries
 	}
 	return r, nil
 }
@@ -180,8 +180,8 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMe
 // publishes what follows, which then comes twice. So what is longer than any delay before has a producer of its own.
 func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	p, tried := r.retries.of(msg), int64(msg.DeliverAfter) <= r.accepted.Load()
-	if p == r.retries.usual && !tried {
-		p = r.untried
+	if !tried {
+		p = r.untried.of(msg)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	answered := p.start(ctx, msg)
@@ -240,7 +240,7 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, p := range []*producer{r.retries.usual, r.retries.single, r.untried, r.deadLetters.usual, r.deadLetters.single} {
+	for _, p := range []*producer{r.retries.usual, r.retries.single, r.untried.usual, r.untried.single, r.deadLetters.usual, r.deadLetters.single} {
 		p.close()
 	}
 }

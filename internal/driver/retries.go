@@ -76,6 +76,7 @@ func (p *Preparation) publishRetries(client pulsar.Client) error {
 	}
 	o := reconsume.Options{
 		Subscription:                opts.SubscriptionName,
+		NonDurable:                  opts.SubscriptionMode == pulsar.NonDurable,
 		ConsumerName:                opts.Name,
 		RetryLetterTopic:            policy.RetryLetterTopic,
 		DeadLetterTopic:             policy.DeadLetterTopic,
