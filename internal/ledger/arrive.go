@@ -56,6 +56,9 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		s.missed = id
 		return Drop
 	}
+	if s.log.asking > 0 { // since a Clear
+		l.unsent(s)
+	}
 	ref, e := t.add(id, s)
 	if t.o.Rewinds {
 		s.run.arrive(entryOf(id), ref.index())

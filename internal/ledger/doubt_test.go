@@ -113,3 +113,50 @@ func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
 		})
 	}
 }
+
+// After a Seek what is due is asked for, and what another consumer has is forgotten, though nothing was acknowledged since.
+func TestNothingIsAcknowledgedAfterASeek(t *testing.T) {
+	shared := func(o *ledger.Options) { o.Keeps, o.Rewinds = ledger.Keeps{}, false }
+	idle := func(x *x) {
+		for range 600 {
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+	}
+	t.Run("another consumer has it", func(t *testing.T) {
+		run(t, shared, func(x *x) {
+			x.Clear()
+			var had []ledger.Delivery
+			for e := range int64(10) {
+				d, v := x.arrive(1 + e)
+				require.Equal(t, ledger.Deliver, v)
+				had = append(had, d)
+			}
+			x.Disconnected()
+			x.Connected()
+			x.Received("t", id(1))
+			x.arrive(1) // the others go to another consumer
+			for _, d := range had {
+				x.Nack(d, time.Second, nil, ledger.Failed)
+			}
+			idle(x)
+			require.Equal(t, 1, x.Len())
+		})
+	})
+	t.Run("it is due", func(t *testing.T) {
+		run(t, shared, func(x *x) {
+			x.Clear()
+			first, _ := x.arrive(1)
+			second, _ := x.arrive(2)
+			x.Nack(first, 0, nil, ledger.Failed)
+			time.Sleep(time.Second)
+			x.Disconnected() // of another topic
+			x.Connected()
+			x.Received("t", id(1))
+			x.arrive(1) // the application works on it for ten minutes
+			x.Nack(second, time.Second, nil, ledger.Failed)
+			idle(x)
+			require.Greater(t, len(x.requests()), 1)
+		})
+	})
+}

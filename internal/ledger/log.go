@@ -139,7 +139,7 @@ func (t *table) mark(s *stream) (more bool) {
 		l.marked = t.sent(l)
 	}
 	t.prune(s)
-	return l.asking > 0 || l.sure < l.settled
+	return l.asking > 0 || l.sure < t.sent(l)
 }
 
 // sent is the last settling, as the stream counts them, that a mark makes surer. Where their number alone has acknowledgements sent it

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -56,5 +57,38 @@ func TestNonDurable(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// A retry topic is made again without a subscription that would last, which the Consumer could not subscribe to.
+func TestNonDurableRetries(t *testing.T) {
+	t.Parallel()
+	for how, breaks := range map[string]func(*broker, string){
+		"deleted":  func(b *broker, topic string) { b.rest("DELETE", topic, "?force=true", nil, nil) },
+		"unloaded": (*broker).unload,
+	} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			o := b.options(topic, pulsar.Shared)
+			o.SubscriptionMode, o.SubscriptionInitialPosition = pulsar.NonDurable, pulsar.SubscriptionPositionLatest
+			o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 30}
+			c := b.subscribe(o)
+			b.send(topic, 2, false)
+			msg, other := receive(t, c), receive(t, c)
+			require.NoError(t, c.ReconsumeLaterAfter(bg, msg, 0, nil)) // there is a producer
+			require.NoError(t, c.Ack(receive(t, c)))
+			for range 3 {
+				breaks(b, retryTopic(topic))
+				time.Sleep(2 * time.Second) // until both are connected: the broker forgets what nobody has subscribed to
+				require.Eventually(t, func() bool {
+					ctx, cancel := context.WithTimeout(bg, 10*time.Second)
+					defer cancel()
+					return c.ReconsumeLaterAfter(ctx, other, 0, nil) == nil
+				}, time.Minute, ms(100))
+				other = receive(t, c)
+			}
+		})
 	}
 }
