@@ -91,18 +91,21 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	if rng.IntN(2) == 0 {
 		options = append(options, worker.WithTimeout(10*time.Second))
 	}
-	w, err := worker.New(r.consumer, func(context.Context, pulsar.Message) error {
+	handled := false // what is published at last
+	w, err := worker.New(r.consumer, func(_ context.Context, msg pulsar.Message) error {
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if time.Now().Before(x.until) && rng.IntN(2) == 0 {
 			return errTest
 		}
+		handled = handled || string(msg.Payload()) == "last"
 		return nil
 	}, options...)
 	require.NoError(t, err)
 	for i := range 30 {
 		time.AfterFunc(time.Duration(i)*20*time.Second, func() { r.publishKeyed(fmt.Sprintf("%c%d", 'a'+i%3, i)) })
 	}
+	time.AfterFunc(2*time.Hour, func() { r.publish("last") })
 	end := 3 * time.Hour
 	if rng.IntN(3) == 0 {
 		end = time.Duration(rng.IntN(600)) * time.Second
@@ -113,6 +116,7 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	_ = w.Run(ctx) // it may say that messages are left, whose callbacks did not return
 	assert.Less(t, time.Since(began), end+16*time.Second)
 	x.mu.Lock()
+	assert.True(t, handled || end < 2*time.Hour, "seed %d: nothing is handled any more: %+v", seed, w.State())
 	x.of = "" // Close calls interceptors too
 	x.mu.Unlock()
 	r.consumer.Close()

@@ -94,7 +94,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 
 // pull takes a message from the Consumer. It is the caller's if no other of its key is before it.
 func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
-	exited := true // by runtime.Goexit in an observer or an interceptor
+	exited := true // by runtime.Goexit in an observer, an interceptor or a policy
 	defer func() {
 		if exited {
 			l.mu.Lock()
@@ -105,12 +105,13 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 		}
 	}()
 	msg, err := l.consumer.Receive(ctx)
-	if exited = false; err != nil && ctx.Err() != nil {
+	if err != nil && ctx.Err() != nil {
 		msg, err = nil, nil // there is something else to look at
 	}
 	if t.msg = msg; msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
 	}
+	exited = false
 	l.mu.Lock()
 	l.pulling()
 	l.pulling = nil

@@ -76,11 +76,18 @@ func (s *slot) waitForOutage() (probe bool, err error) {
 		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
 	}
 	if probe, err = s.outage.wait(); probe {
+		returned := false
+		defer func() {
+			if !returned { // the policy that Delivery asks called runtime.Goexit: another slot may try
+				<-s.outage.probing
+			}
+		}()
 		if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
 			s.lose(err)
 		} else {
 			err = nil
 		}
+		returned = true
 	}
 	if err != nil {
 		for _, t := range s.tasks {
