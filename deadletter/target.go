@@ -74,12 +74,12 @@ func (t *Topic) reserved(topic string) bool {
 }
 
 // keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the
-// admin API cannot tell whether one exists.
+// admin API cannot tell whether one exists; "" for none.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {
 	case len(names) > 0 && !slices.Contains(names, l.Subscription):
-		return names[0], nil
+		return "", nil // another may be a reader's, which does not last
 	case l.Subscription == "":
 		return "", fmt.Errorf("%w: letter %s does not say which subscription of %s it is for, and there is no admin API to ask", ErrNoSubscription, l.ID, topic)
 	}
