@@ -55,7 +55,8 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 	t.prune(s)
 }
 
-// prune forgets what no copies can come of.
+// prune forgets what no copies can come of, but for what is being acknowledged once more: it is remembered until that is over, and
+// stays here, where it is found if an operator moves the cursor.
 func (t *table) prune(s *stream) {
 	l := &s.log
 	if l.lost || l.taken < l.again {
@@ -73,7 +74,7 @@ func (t *table) prune(s *stream) {
 		}
 		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
 		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup)+t.queue(s)
-		if settled > l.passed && (copies || !sure) {
+		if settled > l.passed && (copies || !sure) || len(t.acking) > 0 && t.acking[slot] > 0 {
 			return
 		}
 		t.pop(s)

@@ -126,7 +126,7 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	nothing(t, c, 2*time.Second)
+	nothing(t, c, 4*time.Second) // whoever waits sees that nothing is on its way
 	require.NotZero(t, acks.Load())
 	b.rest("POST", topic, "/subscription/"+sub+"/resetcursor/0", nil, nil)
 	receive(t, c)
