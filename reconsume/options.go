@@ -113,13 +113,18 @@ var partition = regexp.MustCompile(`-partition-\d+$`)
 // BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
 func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
 
-// retryProducer has the broker create the consumer's subscription with the retry topic, should somebody delete that: what is published
-// before the consumer has subscribed again would be deleted.
+// retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another name. It has the
+// broker create the consumer's subscription with the retry topic, should somebody delete that: what is published before the consumer has
+// subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema = o.RetryLetterTopic, o.Schema
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
+	}
+	if p.Encryption != nil { // the client adds to it
+		e := *p.Encryption
+		p.Encryption = &e
 	}
 	if !o.NonDurable {
 		publishing.InitialSubscription(&p, o.Subscription)
@@ -154,24 +159,21 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 
 // single publishes without batches, and so in chunks what is too large for one message, and without compression: upstream makes a byte
 // of an empty payload in no batch.
-func single(p pulsar.ProducerOptions) pulsar.ProducerOptions {
-	p.DisableBatching, p.EnableChunking, p.CompressionType = true, true, pulsar.NoCompression
-	return unnamed(p)
+func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
+	return unnamed(func() pulsar.ProducerOptions {
+		p := options()
+		p.DisableBatching, p.EnableChunking, p.CompressionType = true, true, pulsar.NoCompression
+		return p
+	})
 }
 
 // unnamed leaves the name to another producer, since only one at a time may have it.
-func unnamed(p pulsar.ProducerOptions) pulsar.ProducerOptions {
-	p.Name = ""
-	return p
-}
-
-// unshared has what the client adds to.
-func unshared(p pulsar.ProducerOptions) pulsar.ProducerOptions {
-	if p.Encryption != nil {
-		e := *p.Encryption
-		p.Encryption = &e
+func unnamed(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
+	return func() pulsar.ProducerOptions {
+		p := options()
+		p.Name = ""
+		return p
 	}
-	return p
 }
 
 // letters returns five letters, as the client names consumers.

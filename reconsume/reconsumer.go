@@ -72,14 +72,13 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r := &Reconsumer{o: o}
 	r.ctx, r.close = context.WithCancel(context.Background())
-	create := func(options pulsar.ProducerOptions) *producer {
-		return &producer{topic: options.Topic, pending: cmp.Or(options.MaxPendingMessages, 1000), timeout: o.OperationTimeout, closed: r.ctx,
-			create: func() (pulsar.Producer, error) { return client.CreateProducer(unshared(options)) }}
+	create := func(options func() pulsar.ProducerOptions) *producer {
+		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
+			closed: r.ctx, create: func() (pulsar.Producer, error) { return client.CreateProducer(options()) }}
 	}
-	retries, deadLetters := o.retryProducer(), o.deadLetterProducer()
-	r.retries = outlet{create(retries), create(single(retries))}
-	r.untried = outlet{create(unnamed(retries)), create(single(retries))}
-	r.deadLetters = outlet{create(deadLetters), create(single(deadLetters))}
+	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
+	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
+	r.deadLetters = outlet{create(o.deadLetterProducer), create(single(o.deadLetterProducer))}
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
 		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
 		r.untried = r.retries

@@ -231,6 +231,20 @@ func TestProducerNames(t *testing.T) {
 	}
 }
 
+// A producer that takes the place of another may be created before that is closed.
+func TestTheNextProducerHasAnotherName(t *testing.T) {
+	o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{Encryption: &pulsar.ProducerEncryptionInfo{Keys: []string{"k"}}}}
+	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.failures = 1
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+		require.Error(t, r.DeadLetter(bg, cm, nil))
+		require.NoError(t, r.DeadLetter(bg, cm, nil))
+		require.Len(t, c.created, 2)
+		require.NotEqual(t, c.created[0].Name, c.created[1].Name)
+		require.NotSame(t, c.created[0].Encryption, c.created[1].Encryption)
+	})
+}
+
 func TestDeadLetters(t *testing.T) {
 	o := reconsume.Options{ConsumerName: "me", InitialSubscriptionName: "readers"}
 	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
