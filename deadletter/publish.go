@@ -31,9 +31,6 @@ type publisher struct {
 	used     bool
 }
 
-// largest is the payload that a batch can have for certain. A message of chunks has the schema, but does not say which version.
-const largest = 1 << 20
-
 // publisher returns a producer for l. The letters of the one before it on the same topic are confirmed by then, so that the order stays.
 func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema pulsar.Schema) (*publisher, error) {
 	keeper, err := r.t.keeper(topic, l, &r.report)
@@ -51,7 +48,8 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	if schema != nil {
 		key.schema = l.Schema
 	}
-	key.batched = l.Size <= largest && (schema != nil || l.Size == 0 && !l.Null)
+	// A message of chunks has the schema, but does not say which version.
+	key.batched = l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
 	if before, ok := r.users[topic]; ok && before != key {
 		if err := r.w.settle(ctx, 0); err != nil { // upstream's order is that of one producer
 			return nil, err

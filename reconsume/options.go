@@ -147,11 +147,8 @@ type outlet struct {
 	single *producer // of messages that are empty or large
 }
 
-// large is the payload that a batch can have for certain.
-const large = 1 << 20
-
 func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
-	if n := len(msg.Payload); n > large || n == 0 && msg.Payload != nil {
+	if n := len(msg.Payload); n > publishing.Large || n == 0 && msg.Payload != nil {
 		return t.single
 	}
 	return t.usual

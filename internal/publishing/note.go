@@ -1,5 +1,5 @@
 // Package publishing carries a note along with the publishing of a retry or a dead letter: what whoever asked for it knows,
-// and what whoever published it decided. An observer is told of both.
+// and what whoever published it decided. An observer is told of both. It also has what all who publish know of upstream's producers.
 package publishing
 
 import (

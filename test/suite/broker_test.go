@@ -173,6 +173,18 @@ func (b *broker) send(topic string, n int, batched bool) {
 	require.NoError(b.t, p.FlushWithCtx(context.Background()))
 }
 
+// publish sends messages one by one.
+func (b *broker) publish(o pulsar.ProducerOptions, msgs ...*pulsar.ProducerMessage) {
+	b.t.Helper()
+	p, err := b.client.CreateProducer(o)
+	require.NoError(b.t, err)
+	defer p.Close()
+	for _, m := range msgs {
+		_, err := p.Send(context.Background(), m)
+		require.NoError(b.t, err)
+	}
+}
+
 func (b *broker) options(topic string, kind pulsar.SubscriptionType) pulsar.ConsumerOptions {
 	return pulsar.ConsumerOptions{
 		Topic: topic, SubscriptionName: sub, Type: kind,

@@ -30,11 +30,7 @@ func (b *broker) sendAmong(k keyReader, topic string) {
 		if i == 3 {
 			opts.Encryption = k.encryption(lostKeyName)
 		}
-		p, err := b.client.CreateProducer(opts)
-		require.NoError(b.t, err)
-		_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))})
-		require.NoError(b.t, err)
-		p.Close()
+		b.publish(opts, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))})
 	}
 }
 

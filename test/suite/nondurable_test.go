@@ -71,9 +71,8 @@ func TestNonDurableRetries(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			topic := b.topic(0)
-			o := b.options(topic, pulsar.Shared)
+			o := b.retrying(topic, 30)
 			o.SubscriptionMode, o.SubscriptionInitialPosition = pulsar.NonDurable, pulsar.SubscriptionPositionLatest
-			o.RetryEnable, o.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 30}
 			c := b.subscribe(o)
 			b.send(topic, 2, false)
 			msg, other := receive(t, c), receive(t, c)

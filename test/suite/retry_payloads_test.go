@@ -15,18 +15,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// publish sends messages one by one.
-func (b *broker) publish(o pulsar.ProducerOptions, msgs ...*pulsar.ProducerMessage) {
-	b.t.Helper()
-	p, err := b.client.CreateProducer(o)
-	require.NoError(b.t, err)
-	defer p.Close()
-	for _, m := range msgs {
-		_, err := p.Send(bg, m)
-		require.NoError(b.t, err)
-	}
-}
-
 // TestRetriesOfEveryPayload compares what comes back and what becomes a dead letter with what was sent, by default options and
 // with others.
 func TestRetriesOfEveryPayload(t *testing.T) {
@@ -45,8 +33,8 @@ func TestRetriesOfEveryPayload(t *testing.T) {
 			b := newBroker(t)
 			topic := b.topic(0)
 			dead := b.deadLetters(topic)
-			opts := b.options(topic, pulsar.Shared)
-			opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 30, ProducerOptions: o}
+			opts := b.retrying(topic, 30)
+			opts.DLQ.ProducerOptions = o
 			c := b.subscribe(opts)
 			var sent []*pulsar.ProducerMessage
 			for name, payload := range payloads {
@@ -86,9 +74,8 @@ func TestExclusiveRetryProducer(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3, ProducerOptions: pulsar.ProducerOptions{
-		ProducerAccessMode: pulsar.ProducerAccessModeExclusive}}
+	opts := b.retrying(topic, 3)
+	opts.DLQ.ProducerOptions.ProducerAccessMode = pulsar.ProducerAccessModeExclusive
 	c := b.subscribe(opts)
 	dead := b.deadLetters(topic)
 	b.send(topic, 1, false)
@@ -103,8 +90,8 @@ func TestRetryTopicIsAPartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3, RetryLetterTopic: b.topic(2) + "-partition-1"}
+	opts := b.retrying(topic, 3)
+	opts.DLQ.RetryLetterTopic = b.topic(2) + "-partition-1"
 	c := b.subscribe(opts)
 	b.send(topic, 1, false)
 	msg := receive(t, c)
@@ -121,9 +108,9 @@ func TestTopicsDeletedUnderTheirProducers(t *testing.T) {
 	require.True(t, publishing.InitialSubscription(&pulsar.ProducerOptions{}, ""), "upstream's option has another name")
 	b := newBroker(t)
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
+	opts := b.retrying(topic, 30)
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionLatest
-	opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 30, InitialSubscriptionName: sub}
+	opts.DLQ.InitialSubscriptionName = sub
 	c := b.subscribe(opts)
 	b.send(topic, 4, false)
 	var msgs []pulsar.Message

@@ -86,13 +86,9 @@ func TestEverythingIsKeptOverRetries(t *testing.T) {
 	require.NoError(t, err)
 	c := b.subscribe(b.retrying(topic, 4), redelivery.WithReconsumeBackoff(levels))
 	dead := b.deadLetters(topic)
-	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
-	require.NoError(t, err)
-	defer p.Close()
 	event := time.UnixMilli(1_700_000_000_000)
-	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", OrderingKey: "o", EventTime: event,
+	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Key: "k", OrderingKey: "o", EventTime: event,
 		Properties: map[string]string{"mine": "1"}})
-	require.NoError(t, err)
 	first := next(t, c, 5*time.Second)
 	kept := func(msg pulsar.Message, level string, times int) {
 		t.Helper()
@@ -266,13 +262,9 @@ func TestChunkedMessages(t *testing.T) {
 			opts.DLQ.ProducerOptions = pulsar.ProducerOptions{EnableChunking: true, DisableBatching: true, ChunkMaxMessageSize: 1000}
 		}
 		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)), redelivery.WithAckTimeout(ms(400)))
-		p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, EnableChunking: true, DisableBatching: true,
-			ChunkMaxMessageSize: 1000})
-		require.NoError(t, err)
-		defer p.Close()
 		payload := strings.Repeat("0123456789", 500)
-		_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(payload)})
-		require.NoError(t, err)
+		b.publish(pulsar.ProducerOptions{Topic: topic, EnableChunking: true, DisableBatching: true, ChunkMaxMessageSize: 1000},
+			&pulsar.ProducerMessage{Payload: []byte(payload)})
 		msg := receive(t, c)
 		require.Equal(t, payload, string(msg.Payload()))
 		c.Nack(msg)
