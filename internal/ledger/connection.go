@@ -12,10 +12,12 @@ func (l *Ledger) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.table.lost = true
+	first := false // or something came since the last one
 	for _, s := range l.table.streams {
-		if s.log.lost && s.log.taken == s.doubted { // nothing came since the last one
+		if s.log.lost && s.log.taken == s.doubted {
 			continue
 		}
+		first = true
 		for len(s.partly) > 0 { // an operator may have moved the cursor back
 			l.table.releasePart(s)
 		}
@@ -24,10 +26,8 @@ func (l *Ledger) Disconnected() {
 			l.doubt(s)
 		}
 	}
-	for slot, r := range l.table.asked { // which the inner consumer may not have sent yet, and sends by the next connection
-		if r.more = r.more || time.Since(r.at) < l.o.AskDelay; r.more {
-			l.table.asked[slot] = r
-		}
+	if first {
+		l.mayBeSentLater()
 	}
 	if l.o.Fleeting {
 		return
@@ -35,6 +35,15 @@ func (l *Ledger) Disconnected() {
 	l.drop(nil)
 	l.withdraw()
 	l.drop(nil)
+}
+
+// mayBeSentLater notes which requests the inner consumer may not have sent yet, and sends by the next connection. The caller holds mu.
+func (l *Ledger) mayBeSentLater() {
+	for slot, r := range l.table.asked {
+		if r.more = r.more || time.Since(r.at) < l.o.AskDelay; r.more {
+			l.table.asked[slot] = r
+		}
+	}
 }
 
 // doubt notes that the messages of a stream may be another consumer's. The caller holds mu.

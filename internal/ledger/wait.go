@@ -144,7 +144,7 @@ func (l *Ledger) askAhead(ref Ref, e *entry, r *record) ask {
 	if l.table.shelf.has(ref) {
 		return ask{}
 	}
-	l.table.asked[ref.slot()] = request{at: time.Now(), tries: 1}
+	l.table.asked[ref.slot()] = request{at: time.Now(), tries: 1, more: e.stream().log.lost}
 	return l.request(ref, e, r)
 }
 
