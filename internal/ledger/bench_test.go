@@ -2,6 +2,8 @@ package ledger_test
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,10 +59,18 @@ func BenchmarkTopics(b *testing.B) {
 	}
 }
 
-// BenchmarkSwallow has all come again that was acknowledged before a connection was lost.
+// BenchmarkSwallow has all come again that was acknowledged before a connection was lost, in the order in which it was or in any.
 func BenchmarkSwallow(b *testing.B) {
-	for _, n := range []int64{1000, 50_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
+	for _, tt := range []struct {
+		n       int64
+		shuffle bool
+	}{{1000, false}, {50_000, false}, {50_000, true}} {
+		n := tt.n
+		b.Run(fmt.Sprintf("%d shuffled=%t", n, tt.shuffle), func(b *testing.B) {
+			order := rand.Perm(int(n))
+			if !tt.shuffle {
+				slices.Sort(order)
+			}
 			l := newLedger(int(n))
 			defer l.Close()
 			arrive := func(e int64) (d ledger.Delivery, v ledger.Verdict) {
@@ -76,8 +86,8 @@ func BenchmarkSwallow(b *testing.B) {
 			for b.Loop() {
 				l.Disconnected()
 				l.Connected()
-				for e := range n {
-					d, v := arrive(e)
+				for _, e := range order {
+					d, v := arrive(int64(e))
 					require.Equal(b, ledger.Swallow, v)
 					l.AckedAgain(d.Ref, d.ID, nil, false)
 				}

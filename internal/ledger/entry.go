@@ -78,7 +78,7 @@ func (r *record) isStale(id pulsar.MessageID) bool {
 type entry struct {
 	record     // of the message, if the entry is no batch; its flags are the entry's as well
 	batch      *batch
-	prev, next uint32 // in the list of its stream's unsettled entries
+	prev, next uint32 // in the list of its stream's unsettled entries; of one that is logged, prev is its place in the log
 }
 
 // batch is what an entry has beside its messages. Those that are no batch share their stream's, which has no records.

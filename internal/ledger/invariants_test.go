@@ -130,8 +130,8 @@ func (t *table) brokenEntry(slot uint32, e *entry, lists string) error {
 	switch {
 	case e.isBatch() && (seen != e.batch.seen || settled != e.batch.acked):
 		return fmt.Errorf("seen %d and settled %d, not %d and %d", seen, settled, e.batch.seen, e.batch.acked)
-	case e.flags.has(logged) != isIn["log "]:
-		return fmt.Errorf("logged %t", e.flags.has(logged))
+	case e.flags.has(logged) != isIn["log "], isIn["log "] && (isIn["list "] || s.log.in(e.prev).slot != slot):
+		return fmt.Errorf("logged %t, or not only, or not in its place", e.flags.has(logged))
 	case isIn["partly "] != strings.Contains(lists, "partly "), isIn["partly "] && (!e.isBatch() || isIn["list "] || isIn["log "]):
 		return fmt.Errorf("it is no batch, there twice, or elsewhere too")
 	case isIn["current "] && !e.isBatch():

@@ -46,12 +46,12 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		t.release(slot, e)
 		return
 	case e.flags.has(logged):
-		s.log.strike(slot)
+		s.log.in(e.prev).slot = none
 		s.log.trim()
 	}
 	s.notPartly(slot)
 	e.flags |= logged
-	s.log.push(settledEntry{slot, s.log.settled})
+	e.prev = s.log.push(settledEntry{slot, s.log.settled})
 	t.prune(s)
 }
 
@@ -81,7 +81,7 @@ func (t *table) prune(s *stream) {
 	}
 }
 
-// pop lets go of the first entry, unless more of it came meanwhile, or it is being acknowledged once more.
+// pop lets go of the first entry, unless it is being acknowledged once more.
 func (t *table) pop(s *stream) {
 	l := &s.log
 	slot := l.pop().slot
@@ -91,7 +91,7 @@ func (t *table) pop(s *stream) {
 	e := &t.entries.At(slot).Value
 	e.flags &^= logged
 	switch {
-	case !e.isSettled() || t.acking[slot] > 0:
+	case t.acking[slot] > 0:
 	case t.isPart(e) && !s.gone:
 		if s.partly = append(s.partly, slot); len(s.partly) > maxPartly {
 			t.releasePart(s)
@@ -189,7 +189,7 @@ func (t *table) received(s *stream, id entryID) {
 			s.run.resent = l.taken + 1 + uint64(s.unsettled+l.n)
 		}
 	}
-	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.find(slot)) {
+	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.in(t.entries.At(slot).Value.prev)) {
 		return
 	}
 	for i := range l.n {
@@ -206,7 +206,7 @@ func (t *table) isSafe(l *log, item *settledEntry) bool {
 		return false
 	}
 	e := &t.entries.At(item.slot).Value
-	return e.isSettled() && (!e.isBatch() || e.batch.acked == e.size() && !e.flags.has(repeated))
+	return !e.isBatch() || e.batch.acked == e.size() && !e.flags.has(repeated)
 }
 
 // idle notes that nothing came although somebody waited: nothing is on its way.

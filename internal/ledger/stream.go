@@ -103,6 +103,10 @@ func (t *table) isComing(ref Ref, e *entry) bool {
 }
 
 func (t *table) link(s *stream, slot uint32, e *entry) {
+	if e.flags.has(logged) {
+		s.log.in(e.prev).slot = none
+		e.flags &^= logged
+	}
 	e.prev, e.next = s.list.tail, none
 	if s.list.tail == none {
 		s.list.head, s.list.unordered = slot, false

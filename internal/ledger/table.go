@@ -225,7 +225,7 @@ func (t *table) forget(ref Ref, e *entry, r *record) {
 func (t *table) release(slot uint32, e *entry) {
 	s := e.stream()
 	if e.flags.has(logged) {
-		s.log.strike(slot)
+		s.log.in(e.prev).slot = none
 	}
 	switch {
 	case e.isBatch():
