@@ -3,6 +3,7 @@ package intake
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // turn is had by one at a time. Those who wait for it get it in the order in which they came, so that one that receives without
@@ -10,12 +11,18 @@ import (
 type turn struct {
 	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
 
+	state     atomic.Uint32 // free, taken or wanted; the last is changed under mu alone
 	mu        sync.Mutex
-	taken     bool
 	waiting   []waiter
 	borrowers int             // of those who wait
 	spare     []chan struct{} // of those who have waited
 }
+
+const (
+	free   = iota
+	taken  // and nobody waits
+	wanted // taken, and somebody waits
+)
 
 type waiter struct {
 	given   chan struct{} // has one when the turn is the waiter's
@@ -25,11 +32,15 @@ type waiter struct {
 // take takes the turn, or begins to wait for it and returns a channel that has one when the turn is the caller's. done or giveUp must
 // follow then.
 func (t *turn) take(borrows bool) (given chan struct{}) {
+	if t.state.CompareAndSwap(free, taken) {
+		return nil
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if !t.taken {
-		t.taken = true
-		return nil
+	for !t.state.CompareAndSwap(taken, wanted) && t.state.Load() != wanted {
+		if t.state.CompareAndSwap(free, taken) {
+			return nil
+		}
 	}
 	if n := len(t.spare); n > 0 {
 		given, t.spare = t.spare[n-1], t.spare[:n-1]
@@ -65,6 +76,9 @@ func (t *turn) giveUp(given chan struct{}) {
 }
 
 func (t *turn) release() {
+	if t.state.CompareAndSwap(taken, free) {
+		return
+	}
 	t.mu.Lock()
 	t.pass()
 	t.mu.Unlock()
@@ -73,7 +87,7 @@ func (t *turn) release() {
 // pass passes the turn on. The caller holds mu.
 func (t *turn) pass() {
 	if len(t.waiting) == 0 {
-		t.taken = false
+		t.state.Store(free)
 		return
 	}
 	t.waiting[0].given <- struct{}{}
@@ -86,6 +100,9 @@ func (t *turn) leave(i int) {
 		t.borrowers--
 	}
 	t.waiting = slices.Delete(t.waiting, i, i+1)
+	if len(t.waiting) == 0 {
+		t.state.Store(taken)
+	}
 	if t.borrowers > 0 {
 		signal(t.lend)
 		return
