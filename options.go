@@ -92,7 +92,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // redelivery count. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
 // It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
-// the retry cannot be published, the message waits in the Consumer. DLQPolicy.MaxDeliveries limits these retries as it limits
+// the retry cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an
+// Ack after the Nack returns nil, and the retry comes. DLQPolicy.MaxDeliveries limits these retries as it limits
 // all others.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {

@@ -38,6 +38,7 @@ type run struct {
 	index int32
 	again bool    // it goes over everything unacknowledged
 	asked request // the last one for anything, as long as its answer may come
+	to    entryID // the newest entry when it was made: a later one may have come with the answer
 
 	// On all types:
 	unheard bool   // nothing was received since a connection was lost

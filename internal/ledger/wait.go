@@ -8,15 +8,17 @@ import (
 )
 
 const (
+	// What was asked for is looked after so often. A try is one time of it.
+	check = 6 * time.Second
 	// What was asked for and did not come went to another consumer, or is gone. Where the broker rewinds there is no count at
 	// the broker to fall back on, so the own one is kept for longer than a dead link may take to be noticed.
-	patienceShared, triesShared   = 6 * time.Second, 1
-	patienceRewinds, triesRewinds = 30 * time.Second, 4
+	patienceShared, triesShared   = check, 1
+	patienceRewinds, triesRewinds = 5 * check, 20
 	// answer is how long the broker may take for an answer before an empty queue shows that there is none.
 	answer = 4 * time.Second
 )
 
-// patience is for how long a request is not repeated.
+// patience is for how long a request is not repeated, unless nothing comes.
 func (l *Ledger) patience() time.Duration {
 	if l.o.Rewinds {
 		return patienceRewinds + l.o.AskDelay
@@ -151,10 +153,10 @@ func (l *Ledger) askAhead(ref Ref, e *entry, r *record) ask {
 // ask requests a message that is due, unless its answer may be on its way, and looks after it again. The caller holds mu.
 func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	t, s := &l.table, e.stream()
-	last := t.asked[ref.slot()]
+	last, key := t.asked[ref.slot()], t.entries.At(ref.slot()).Key
 	tries, missing := uint8(triesShared), true
 	if l.o.Rewinds { // often, if the application is slow and has others, of which each starts from the oldest again
-		tries, missing = triesRewinds, !s.run.last.before(t.entries.At(ref.slot()).Key) || l.isIdleSince(last.at)
+		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(last.at)
 	}
 	switch {
 	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
@@ -163,7 +165,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
-	case l.o.Rewinds && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
+	case l.o.Rewinds && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
 	case missing && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		if e.isBatch() {
 			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
@@ -172,14 +174,16 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		return a
 	default:
 		now := time.Now()
-		if missing || last.tries == 0 {
-			last.tries++
+		if last.tries == 0 {
+			last.tries = 1
+		} else if missing {
+			last.tries += uint8(min(l.patience(), now.Sub(last.at)) / check)
 		}
 		t.asked[ref.slot()] = request{at: now, tries: last.tries, more: last.tries > 1}
-		s.run.asked = request{at: now}
+		s.run.asked, s.run.to = request{at: now}, s.newest
 		a = l.request(ref, e, r)
 	}
-	l.nacks.TrackFor(uint64(ref), l.patience())
+	l.nacks.TrackFor(uint64(ref), check+l.o.AskDelay)
 	return a
 }
 

@@ -1,0 +1,78 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+func atBroker(o *ledger.Options) { o.Keeps = ledger.Keeps{} }
+
+// The broker begins again with the oldest that is not acknowledged. If that was not delivered before, the deliveries do not show that the
+// request is answered, and what comes with them is not covered by it.
+func TestAnAnswerThatGoesOnWhereTheLastDeliveryWas(t *testing.T) {
+	run(t, atBroker, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, 0, nil, ledger.Failed)
+		require.Len(t, x.requests(), 1)
+		x.ack(1) // before the broker has the request
+		d, _ = x.arrive(2)
+		x.Nack(d, time.Second, nil, ledger.Failed)
+		time.Sleep(time.Second)
+		require.Len(t, x.requests(), 2)
+	})
+}
+
+// What was there when something was asked for comes with it.
+func TestARequestBringsAllThatIsDue(t *testing.T) {
+	run(t, atBroker, func(x *x) {
+		first, _ := x.arrive(1)
+		second, _ := x.arrive(2)
+		x.Nack(first, 0, nil, ledger.Failed)
+		x.Nack(second, time.Second, nil, ledger.Failed)
+		time.Sleep(5 * time.Second)
+		require.Len(t, x.requests(), 1)
+	})
+}
+
+// Where nothing comes though somebody waits, a request was not answered: it is made again soon, and not only when the time is over that
+// a slow application is given. What does not come then either is another consumer's, after no less time than before.
+func TestARequestIsMadeAgainWhereNothingComes(t *testing.T) {
+	run(t, atBroker, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, 0, nil, ledger.Failed)
+		require.Len(t, x.requests(), 1)
+		for range 120 {
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		requests := len(x.requests())
+		require.GreaterOrEqual(t, requests, 10)
+		require.LessOrEqual(t, requests, 25)
+		d, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, d.Count, "it was forgotten")
+		x.Nack(d, 0, nil, ledger.Failed)
+		for range 300 {
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		require.Zero(t, x.Stats().Waiting)
+	})
+}
+
+// A slow application has others to work at meanwhile, and is not sent all of them again.
+func TestARequestIsNotMadeAgainSoonWhereOthersCome(t *testing.T) {
+	run(t, atBroker, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, 0, nil, ledger.Failed)
+		for e := range int64(14) {
+			time.Sleep(2 * time.Second)
+			x.arrive(2 + e)
+		}
+		require.Len(t, x.requests(), 1)
+	})
+}

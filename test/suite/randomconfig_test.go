@@ -1,0 +1,146 @@
+package suite
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// randomConfig is what a random run is like.
+type randomConfig struct {
+	Seed                     uint64
+	Kind                     pulsar.SubscriptionType
+	Topics, Partitions       int
+	Messages                 int
+	Batches, Chunks          bool
+	Consumers, Workers       int
+	Queue                    int
+	ZeroQueue, Chan, Channel bool
+	IndexAcks, Response      bool
+	Group                    pulsar.AckGroupingOptions
+	From                     redelivery.Source
+	HoldLimit                int64 // below 0 for the default
+	Resolution               time.Duration
+	Delay, Timeout           time.Duration
+	TimeoutDelay             time.Duration
+	Retry                    bool
+	RetryFrom                time.Duration
+	MaxDeliveries            int
+	Cumulative, Slow         bool
+	Unloads                  int
+	Leaves, Observed         bool
+}
+
+func newRandomConfig(seed uint64) *randomConfig {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	often := func(percent int) bool { return rng.IntN(100) < percent }
+	c := &randomConfig{Seed: seed, Messages: 20 + rng.IntN(80), Topics: 1, Consumers: 1, Workers: 1 + rng.IntN(4)}
+	c.Kind = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared, pulsar.KeyShared}[rng.IntN(5)]
+	isShared := c.Kind == pulsar.Shared || c.Kind == pulsar.KeyShared
+	if often(30) {
+		c.Partitions = 1 + rng.IntN(3)
+	}
+	if often(25) {
+		c.Topics = 2
+	}
+	c.Batches = often(60)
+	c.Chunks = often(20)
+	if c.Kind != pulsar.Exclusive && often(35) {
+		c.Consumers = 2 + rng.IntN(2)
+		c.Leaves = often(50)
+	}
+	c.Queue = []int{0, 0, 1, 5, 50}[rng.IntN(5)]
+	if c.Chunks && c.Queue > 0 {
+		c.Queue = 50
+	}
+	if c.Response = often(30); c.Response && c.Queue > 0 {
+		c.Queue = 1000 // upstream may wait for its own queue with the answer behind it: see docs/reliability.md
+	}
+	c.ZeroQueue = often(10) && !c.Response && c.Topics == 1 && c.Partitions == 0 && !c.Batches && !c.Chunks
+	c.Chan = often(30) && !c.ZeroQueue
+	c.Channel = c.Chan && often(50)
+	c.IndexAcks = often(50)
+	c.Group = []pulsar.AckGroupingOptions{{MaxSize: 1000, MaxTime: ms(100)}, {MaxSize: 1, MaxTime: ms(1)}, {MaxSize: 10, MaxTime: ms(20)},
+		{MaxSize: 10}, {MaxSize: 100, MaxTime: ms(1000)}}[rng.IntN(5)]
+	c.From = redelivery.Source(rng.IntN(3))
+	c.HoldLimit = []int64{-1, -1, -1, 0, 2000}[rng.IntN(5)]
+	if often(30) {
+		c.Resolution = ms([]int{1, 20, 200}[rng.IntN(3)])
+	}
+	c.Delay = ms([]int{0, 20, 100, 700}[rng.IntN(4)])
+	if often(40) {
+		c.Timeout = ms(300 + rng.IntN(1000))
+		if often(50) {
+			c.TimeoutDelay = ms(rng.IntN(500))
+		}
+	}
+	if isShared && !c.ZeroQueue && often(40) {
+		c.Retry = true
+		if often(40) {
+			c.RetryFrom = ms(50)
+		}
+	}
+	if c.Topics == 1 && !c.ZeroQueue && often(40) {
+		c.MaxDeliveries, c.Group = 2+rng.IntN(4), pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)}
+	}
+	c.Slow = often(30)
+	if !isShared && c.Consumers == 1 && !c.Retry && c.MaxDeliveries == 0 && often(40) {
+		c.Cumulative, c.Workers = true, 1
+	}
+	if often(40) {
+		c.Unloads = 1 + rng.IntN(3)
+	}
+	c.Observed = often(30)
+	return c
+}
+
+// Multiple reports whether others may have what a consumer waits for.
+func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
+
+// Exact reports whether nothing happens that may have a message come twice, or burn an attempt.
+func (c *randomConfig) Exact() bool { return !c.Multiple() && c.Unloads == 0 }
+
+// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost, and another consumer
+// does not know.
+func (c *randomConfig) MayFork() bool { return c.Retry && c.Multiple() && (c.Unloads > 0 || c.Leaves) }
+
+func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
+	o := pulsar.ConsumerOptions{
+		SubscriptionName: sub, Type: c.Kind, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: c.Queue,
+		EnableZeroQueueConsumer: c.ZeroQueue, EnableBatchIndexAcknowledgment: c.IndexAcks, AckWithResponse: c.Response,
+		AckGroupingOptions: &c.Group, RetryEnable: c.Retry, AutoAckIncompleteChunk: false,
+	}
+	if c.Channel {
+		o.MessageChannel = make(chan pulsar.ConsumerMessage)
+	}
+	if c.MaxDeliveries > 0 {
+		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: uint32(c.MaxDeliveries)}
+	} else if c.Retry {
+		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
+	}
+	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
+	if c.HoldLimit >= 0 {
+		options = append(options, redelivery.WithHoldLimit(c.HoldLimit))
+	}
+	if c.Resolution > 0 {
+		options = append(options, redelivery.WithRedeliveryResolution(c.Resolution))
+	}
+	if c.Timeout > 0 {
+		options = append(options, redelivery.WithAckTimeout(c.Timeout))
+		if c.TimeoutDelay > 0 {
+			options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(c.TimeoutDelay)))
+		}
+	}
+	if c.RetryFrom > 0 {
+		options = append(options, redelivery.WithNackRetryTopic(c.RetryFrom))
+	}
+	return o, options
+}
+
+func (c *randomConfig) policy() backoff.RedeliveryBackoff {
+	return backoff.Func(func(n uint32) time.Duration { return c.Delay + time.Duration(n)*c.Delay/2 })
+}

@@ -1,0 +1,99 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// fate is what has become of a message.
+type fate struct {
+	fails    int // how often the application fails on it; -1 for always
+	failures int
+	handled  int
+	consumer int       // that had it last
+	due      time.Time // not before; to that consumer
+	settled  time.Time // when it was told so; zero before
+	dead     bool      // its last delivery failed
+	letters  int       // in the dead letter topic
+	twice    bool      // it may be in the retry topic and in its own
+}
+
+func (f *fate) isOver() bool { return !f.settled.IsZero() || f.letters > 0 }
+
+// checkDeadLetters asserts that each message that nobody could handle is a dead letter, and no other.
+func (f *fate) checkDeadLetters(c *randomConfig) string {
+	switch {
+	case f.letters > 1 && c.Exact():
+		return "has several dead letters"
+	case f.letters > 0 && f.fails >= 0 && c.Exact() && c.Timeout == 0:
+		return "is a dead letter though the application fails on it seldom"
+	case f.letters == 0 && f.dead:
+		return "was given up, and is no dead letter"
+	}
+	return ""
+}
+
+// send publishes each message to one of the topics, alone, in a batch or in chunks.
+func (r *randomRun) send() {
+	rng := rand.New(rand.NewPCG(r.Seed, 7))
+	var producers []pulsar.Producer
+	for _, topic := range r.topics {
+		kinds := []pulsar.ProducerOptions{{DisableBatching: true}}
+		if r.Batches {
+			kinds = append(kinds, pulsar.ProducerOptions{BatchingMaxMessages: 7, BatchingMaxPublishDelay: ms(20),
+				BatcherBuilderType: pulsar.KeyBasedBatchBuilder, CompressionType: pulsar.LZ4})
+		}
+		if r.Chunks {
+			kinds = append(kinds, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600})
+		}
+		for _, o := range kinds {
+			o.Topic = topic
+			p, err := r.b.client.CreateProducer(o)
+			require.NoError(r.t, err)
+			defer p.Close()
+			producers = append(producers, p)
+		}
+	}
+	var wait sync.WaitGroup
+	for n := range r.Messages {
+		f := &fate{fails: rng.IntN(4), consumer: -1}
+		if r.MaxDeliveries > 0 {
+			if f.fails = rng.IntN(r.MaxDeliveries); rng.IntN(10) == 0 {
+				f.fails = -1
+			}
+		}
+		r.mu.Lock()
+		r.fates = append(r.fates, f)
+		r.mu.Unlock()
+		wait.Add(1)
+		p := producers[rng.IntN(len(producers))]
+		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%d %*s", n, 20+rng.IntN(200), "")}
+		if r.Chunks && rng.IntN(4) == 0 {
+			msg.Payload = fmt.Appendf(nil, "%d %2000s", n, "")
+		}
+		if r.Kind == pulsar.KeyShared || rng.IntN(2) == 0 {
+			msg.Key = fmt.Sprint(n % 10)
+		}
+		p.SendAsync(context.Background(), msg, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			defer wait.Done()
+			if err != nil {
+				r.t.Errorf("send: %v", err)
+				return
+			}
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			partition := fmt.Sprint(p.Topic(), max(0, id.PartitionIdx()))
+			r.published[partition] = append(r.published[partition], published{n, id})
+		})
+	}
+	for _, p := range producers {
+		require.NoError(r.t, p.FlushWithCtx(context.Background()))
+	}
+	wait.Wait()
+}
