@@ -38,7 +38,8 @@ func newConsumer(consumer pulsar.Consumer, s *settings, p *driver.Preparation) *
 }
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
-// It returns an error when ctx is done or the Consumer is closed.
+// It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in pulsar.ConsumerOptions, it takes
+// the message from that channel.
 func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	return c.driver.Receive(ctx)
 }

@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -58,28 +59,28 @@ func (c *Consumer) Nack(msg pulsar.Message) {
 }
 
 // NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead letter
-// carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns an error
-// for a nil or foreign message.
+// carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns ErrClosed
+// after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
 	return c.driver.Nack(msg, nil, reason)
 }
 
-// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns an error for
-// a nil or foreign message.
+// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns ErrClosed after
+// Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
 	return c.driver.Nack(msg, &delay, nil)
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
 // out, or has settled, starts at redelivery count 0. NackID has no payload to keep, so the Consumer asks the broker for the
-// message when it is due.
+// message when it is due. On the last delivery the Consumer has kept the message, if it fits the hold limit.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	c.failNack(c.driver.NackID(id))
 }
 
-// failNack reports what a nack cannot return.
+// failNack reports what a nack cannot return. After Close the broker sends the message again in any case.
 func (c *Consumer) failNack(err error) {
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrClosed) {
 		c.driver.Fail("nack", "nack", err)
 	}
 }
@@ -93,9 +94,7 @@ func (c *Consumer) failNack(err error) {
 // nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
-	return c.driver.Reconsume(ctx, msg, func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-		return r.Later(ctx, cm)
-	})
+	return c.driver.ReconsumeNext(ctx, msg)
 }
 
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An

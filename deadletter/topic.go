@@ -33,7 +33,7 @@ const DefaultSubscription = "redelivery"
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrNoTopic means that the topic does not exist. It is not created.
+	// ErrNoTopic means that the topic does not exist. It is not created. Without Options.Admin nobody can tell: the broker may create it then.
 	ErrNoTopic = errors.New("deadletter: no such topic")
 	// ErrBusy means that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")

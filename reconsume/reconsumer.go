@@ -95,21 +95,55 @@ func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 //
 // With delay levels, the message's property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
 // previous one instead. The last level repeats.
+//
+// The policy may call anything. Later returns an error if it panics, and nothing is published then.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
-	if cm.Message == nil {
-		return errNoMessage
+	if err := isDone(ctx); err != nil {
+		return err
 	}
-	props := cm.Properties()
+	later, err := r.Next(cm.Message)
+	if err != nil {
+		return err
+	}
+	return later(ctx, cm)
+}
+
+// Next asks the policy for the delay of a message, and returns what publishes the message with it: Later in two steps, for callers that
+// must not ask a policy while they publish.
+func (r *Reconsumer) Next(msg pulsar.Message) (later func(context.Context, pulsar.ConsumerMessage) error, err error) {
+	if msg == nil {
+		return nil, errNoMessage
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			later, err = nil, fmt.Errorf("reconsume: the policy panicked: %v", p)
+		}
+	}()
+	props := msg.Properties()
 	levels, _ := r.o.Backoff.(backoff.DelayLevels)
 	if last := delayLevel(props, levels); last > 0 {
-		return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
+		return func(ctx context.Context, cm pulsar.ConsumerMessage) error {
+			return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
+		}, nil
 	}
-	return r.later(ctx, cm, retry{delay: r.o.Backoff.Next(reconsumeTimes(props))})()
+	delay := r.o.Backoff.Next(reconsumeTimes(props))
+	return func(ctx context.Context, cm pulsar.ConsumerMessage) error { return r.LaterAfter(ctx, cm, delay, nil) }, nil
+}
+
+// isDone returns the error of a context, which may be nil.
+func isDone(ctx context.Context) error {
+	if ctx == nil {
+		return nil
+	}
+	return ctx.Err()
 }
 
 // LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels, and an error
 // for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
+	if err := isDone(ctx); err != nil {
+		return err
+	}
 	levels, ok := r.o.Backoff.(backoff.DelayLevels)
 	if !ok {
 		return fmt.Errorf("%w: it is a %T, want a backoff.DelayLevels", ErrNoLevels, r.o.Backoff)
@@ -147,6 +181,9 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 // must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty ones and
 // those of more than 1 MiB among themselves.
 func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+	if err := isDone(ctx); err != nil {
+		return failed(err)
+	}
 	if cm.Message == nil {
 		return failed(errNoMessage)
 	}
@@ -156,6 +193,9 @@ func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 
 // later publishes a retry, or else a dead letter.
 func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) (wait func() error) {
+	if err := isDone(ctx); err != nil {
+		return failed(err)
+	}
 	if cm.Message == nil {
 		return failed(errNoMessage)
 	}

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -32,6 +33,7 @@ type hooks struct {
 	gaveUp       int
 	lastAsk      time.Time
 	reconnecting int
+	later        map[pulsar.MessageID][]func() // what the interceptors are told of messages that are being settled
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -65,12 +67,63 @@ func (h *hooks) tell(call func()) {
 	call()
 }
 
+// OnAcknowledge is called while a message is acknowledged.
 func (h *hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
-	h.tell(func() { h.of.OnAcknowledge(h.consumer(consumer), id) })
+	tell := func() { h.of.OnAcknowledge(h.consumer(consumer), id) }
+	if len(h.of) == 0 || h.postponed(id, tell) {
+		return
+	}
+	h.tell(tell)
 }
 
+// postpone has the interceptors told that messages were acknowledged once these are settled, when the function that it returns is
+// called: they may acknowledge the same messages, which would wait for that.
+func (h *hooks) postpone(ids ...pulsar.MessageID) (tell func()) {
+	if len(h.of) == 0 {
+		return func() {}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.later == nil {
+		h.later = map[pulsar.MessageID][]func(){}
+	}
+	for _, id := range ids {
+		h.later[id] = []func(){}
+	}
+	return func() {
+		h.mu.Lock()
+		var todo []func()
+		for _, id := range ids {
+			todo = append(todo, h.later[id]...)
+			delete(h.later, id)
+		}
+		h.mu.Unlock()
+		for _, tell := range todo {
+			h.tell(tell)
+		}
+	}
+}
+
+// postponed reports whether what is told of a message is told later.
+func (h *hooks) postponed(id pulsar.MessageID, tell func()) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	todo, ok := h.later[id]
+	if ok {
+		h.later[id] = append(todo, tell)
+	}
+	return ok
+}
+
+// OnNegativeAcksSend is called by the goroutine that sends requests, which Close waits for.
 func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.MessageID) {
-	h.tell(func() { h.of.OnNegativeAcksSend(h.consumer(consumer), ids) })
+	driver := h.driver.Load()
+	if driver == nil || len(h.of) == 0 {
+		return
+	}
+	driver.start(&driver.observer.told, func(context.Context) {
+		h.tell(func() { h.of.OnNegativeAcksSend(driver.outer, ids) })
+	})
 }
 
 // OnConsumerClose is called for each child. Upstream goes on without one that gave up, and when it was the last it does not

@@ -46,13 +46,18 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 		x.ledger.Adopt(n, x.inner, count)
 		d, current, _ = x.ledger.Find(n)
 	}
-	if !current || x.life.ended.Err() != nil {
-		return nil //nolint:nilerr // a stale nack changes nothing, nor does one after Close
+	if x.life.ended.Err() != nil {
+		return ErrClosed
 	}
-	if d.Message = nil; msg != nil {
+	if !current { // a stale nack changes nothing
+		return nil
+	}
+	if msg != nil {
 		d.Message = original(msg)
+	} else if x.ledger.IsLast(d.Count) {
+		d.Message = x.ledger.Kept(d)
 	}
-	if msg != nil && x.ledger.IsLast(d.Count) {
+	if d.Message != nil && x.ledger.IsLast(d.Count) {
 		x.giveUp(d, ledger.Leaving, reason)
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -20,6 +21,9 @@ import (
 func (x *Driver) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()
+	}
+	if x.outlet.fed.Load() {
+		return x.receiveFed(ctx)
 	}
 	var d ledger.Delivery
 	if err := x.next(ctx, &d); err != nil {
@@ -42,6 +46,24 @@ type outlet struct {
 	ch    chan pulsar.ConsumerMessage
 	given bool // by the application
 	once  sync.Once
+	fed   atomic.Bool
+}
+
+// receiveFed takes the next message from the channel, as upstream's Receive does.
+func (x *Driver) receiveFed(ctx context.Context) (pulsar.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if x.life.ended.Err() == nil {
+		select {
+		case cm := <-x.outlet.ch:
+			return cm.Message, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-x.life.ended.Done():
+		}
+	}
+	return nil, x.receiveError(ctx, intake.ErrClosed)
 }
 
 // Chan returns a channel of messages, which the Driver feeds from now on.
@@ -52,6 +74,7 @@ func (x *Driver) Chan() <-chan pulsar.ConsumerMessage {
 
 func (x *Driver) startFeeder() {
 	x.outlet.once.Do(func() {
+		x.outlet.fed.Store(true)
 		if x.crew.Enter() {
 			go x.crewed(x.feed)
 		}
@@ -215,9 +238,13 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
 func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
 
-// hold starts the ack timeout of a message that the application has now.
+// hold starts the ack timeout of a message that the application has now, and keeps what is to be given up without it.
 func (x *Driver) hold(d ledger.Delivery) {
-	if x.settings.ackTimeout != nil && d.ID != nil {
+	switch {
+	case d.ID == nil:
+	case x.settings.ackTimeout == nil:
+		x.ledger.Keep(d)
+	default:
 		timeout := nack.DefaultDelay // if the policy does not return
 		defer func() { x.ledger.Hold(d, timeout) }()
 		timeout = x.delay(x.settings.ackTimeout, d.Count)

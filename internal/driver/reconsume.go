@@ -20,6 +20,21 @@ func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publ
 	return err
 }
 
+// ReconsumeNext is Reconsume with the delay of the policy, which is asked before the message is being settled: it may call back.
+func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
+	var later Publish
+	if _, err := x.nameOf(msg); err == nil && x.publisher.retries && (ctx == nil || ctx.Err() == nil) && x.life.ended.Err() == nil {
+		next, err := x.publisher.reconsumer.Next(original(msg))
+		if err != nil {
+			return err
+		}
+		later = func(ctx context.Context, _ *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+			return next(ctx, cm)
+		}
+	}
+	return x.Reconsume(ctx, msg, later)
+}
+
 // DeadLetter settles a message by publishing it to the dead letter topic.
 func (x *Driver) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
 	_, err := x.reconsume(ctx, msg, x.publisher.reconsumer != nil,
@@ -41,7 +56,7 @@ func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
 		x.Fail("reconsume", "reconsume later", err)
 	}
 	if n, err := x.nameOf(msg); err == nil {
-		if err := x.nack(n, msg, nil, nil); err != nil {
+		if err := x.nack(n, msg, nil, nil); err != nil && !errors.Is(err, ErrClosed) {
 			x.Fail("nack", "nack", err)
 		}
 	}
@@ -50,18 +65,18 @@ func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
 // reconsume settles a message by publishing it where there is a topic for that, and acknowledging its newest delivery. told says
 // that observers know of it.
 func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic bool, publish Publish) (told bool, err error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
 	n, err := x.nameOf(msg)
 	if err != nil {
 		return false, err
 	}
 	if !hasTopic {
 		return false, ErrNoRetryTopic
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	if err := ctx.Err(); err != nil {
-		return false, err
 	}
 	if x.life.ended.Err() != nil {
 		return false, ErrClosed
@@ -94,6 +109,7 @@ func (x *Driver) publish(ctx context.Context, s ledger.Settling, msg pulsar.Mess
 		return func() error { return ErrClosed }
 	}
 	ctx, told := x.publishes(ctx, s, msg)
+	tell := x.hooks.postpone(s.ID)
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(x.life.cut, func() { cancel(ErrClosed) })
 	end := func(err error) error {
@@ -103,6 +119,7 @@ func (x *Driver) publish(ctx context.Context, s ledger.Settling, msg pulsar.Mess
 		cancel(nil)
 		x.calls.Leave()
 		x.finishSettling(&s, err)
+		tell()
 		told(err)
 		return err
 	}

@@ -31,6 +31,9 @@ func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 			return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithNackRetryTopic: the broker "+
 				"delays on no other")
 		}
+		if s.Reconsumer != nil {
+			s.warnOfType("WithReconsumer", opts)
+		}
 		return nil
 	}
 	switch {
@@ -41,10 +44,17 @@ func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 			"WithNackRetryTopic: the broker delays on no other")
 	default:
-		s.Logger.Warn("redelivery: RetryEnable without effect on delays: the broker delays on Shared and Key_Shared only",
-			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+		s.warnOfType("RetryEnable", opts)
 	}
 	return nil
+}
+
+// warnOfType says that retries are not delayed on a subscription of another type.
+func (s *Settings) warnOfType(option string, opts pulsar.ConsumerOptions) {
+	if opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared {
+		s.Logger.Warn("redelivery: "+option+" without effect on delays: the broker delays on Shared and Key_Shared only",
+			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+	}
 }
 
 func typeName(t pulsar.SubscriptionType) string {

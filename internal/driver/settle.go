@@ -3,8 +3,6 @@ package driver
 import (
 	"context"
 	"errors"
-	"fmt"
-	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -74,6 +72,9 @@ func (x *Driver) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 	}
 	s.Undecided = inTransaction
 	err = errPanicked
+	if len(x.hooks.of) > 0 {
+		defer x.hooks.postpone(s.ID)()
+	}
 	defer func() { x.finishSettling(&s, err) }()
 	err = ack(s.Consumer, s.ID)
 	return err
@@ -120,143 +121,6 @@ func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref,
 // minAckPause is how long the next try of an acknowledgement that nobody waits for is put off, each time for twice as long, up to
 // maxAckPause.
 const minAckPause, maxAckPause = time.Second, 32 * time.Second
-
-// AckIDList acknowledges several messages, each as Ack does.
-func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
-	for i, id := range ids {
-		err := checkID(id)
-		if err == nil && !reflect.ValueOf(id).Comparable() { // as keys of an AckError are
-			err = fmt.Errorf("redelivery: message id is a %T, want one that can be compared", id)
-		}
-		if err != nil {
-			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
-		}
-	}
-	if !x.calls.Enter() {
-		return notAcked(ids)
-	}
-	lists := map[pulsar.Consumer]*ackList{}
-	if x.observer.Settled != nil {
-		began := x.begin()
-		defer func() { x.ackedLists(began, lists) }()
-	}
-	defer x.calls.Leave()
-	var busy []pulsar.MessageID
-	list := func(consumer pulsar.Consumer) *ackList {
-		if lists[consumer] == nil {
-			lists[consumer] = &ackList{}
-		}
-		return lists[consumer]
-	}
-	defer func() {
-		for _, l := range lists { // those that a panic left
-			l.finish(x, errPanicked)
-		}
-	}()
-	for _, id := range ids {
-		var s ledger.Settling
-		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
-		case ledger.Unsettled:
-			list(s.Consumer).add(id, s)
-		case ledger.Unknown:
-			list(x.inner).add(id, ledger.Settling{ID: id})
-		case ledger.Busy:
-			busy = append(busy, id)
-		default: // Settled before
-		}
-	}
-	failed := pulsar.AckError{}
-	for consumer, l := range lists {
-		l.errs = l.ack(consumer)
-		for i, err := range l.errs {
-			if err != nil {
-				failed[l.given[i]] = err
-			}
-		}
-		l.finish(x, nil)
-	}
-	for _, id := range busy {
-		if err := x.AckID(id); err != nil {
-			failed[id] = err
-		} else {
-			delete(failed, id)
-		}
-	}
-	if len(failed) == 0 {
-		return nil
-	}
-	return failed
-}
-
-// notAcked is the error of AckIDList after Close.
-func notAcked(ids []pulsar.MessageID) error {
-	if len(ids) == 0 {
-		return ErrClosed
-	}
-	failed := pulsar.AckError{}
-	for _, id := range ids {
-		failed[id] = ackOnClosed{}
-	}
-	return failed
-}
-
-// ackOnClosed is ErrClosed in the words of upstream.
-type ackOnClosed struct{}
-
-func (ackOnClosed) Error() string { return "consumer state is closed" }
-func (ackOnClosed) Unwrap() error { return ErrClosed }
-
-// ackList has the messages of AckIDList that are of one consumer.
-type ackList struct {
-	given     []pulsar.MessageID
-	settlings []ledger.Settling // without a Consumer if the ledger does not know the message
-	errs      []error
-	acked     []acked // for observers
-}
-
-type acked struct {
-	settling ledger.Settling
-	err      error
-}
-
-func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
-	l.given, l.settlings = append(l.given, given), append(l.settlings, s)
-}
-
-// ack acknowledges them and returns an error for each.
-func (l *ackList) ack(consumer pulsar.Consumer) []error {
-	newest, errs := make([]pulsar.MessageID, len(l.given)), make([]error, len(l.given))
-	for i, s := range l.settlings {
-		newest[i] = s.ID
-	}
-	err := consumer.AckIDList(newest)
-	var some pulsar.AckError
-	isSome := errors.As(err, &some)
-	for i, id := range newest {
-		if errs[i] = err; isSome {
-			errs[i] = some[id]
-		}
-	}
-	return errs
-}
-
-// finish ends the settlings that have not ended yet, with err where no other error is known.
-func (l *ackList) finish(x *Driver, err error) {
-	settlings := l.settlings
-	l.settlings = nil
-	for i := range settlings {
-		if settlings[i].Consumer == nil {
-			continue
-		}
-		if l.errs != nil {
-			err = l.errs[i]
-		}
-		x.finishSettling(&settlings[i], err)
-		if x.observer.Settled != nil {
-			l.acked = append(l.acked, acked{settlings[i], err})
-		}
-	}
-}
 
 // AckCumulative acknowledges all messages of a partition up to and including this one.
 func (x *Driver) AckCumulative(msg pulsar.Message) error {

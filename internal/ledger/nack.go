@@ -118,8 +118,30 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
 	l.timesOut(d.Ref, e, timeout)
 	if l.IsLast(r.count) {
+		l.table.keep(d.Ref, e, d.Message, true)
+	}
+}
+
+// Keep keeps a message that the application has, if it is given up when that fails on it.
+func (l *Ledger) Keep(d Delivery) {
+	if !l.IsLast(d.Count) {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e, r := l.table.at(d.Ref); l.isCurrent(r, d) {
 		l.table.keep(d.Ref, e, d.Message, false)
 	}
+}
+
+// Kept returns a message that Keep or Hold has kept, or nil.
+func (l *Ledger) Kept(d Delivery) pulsar.Message {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
+		return nil
+	}
+	return l.table.shelf.messages[d.Ref].msg
 }
 
 // IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.

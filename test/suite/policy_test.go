@@ -44,6 +44,8 @@ func TestPoliciesCallBack(t *testing.T) {
 			}))}
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
+			} else {
+				options = append(options, redelivery.WithHoldLimit(0)) // or it is given up at once
 			}
 			c = b.subscribe(opts, options...)
 			b.send(topic, 1, false)

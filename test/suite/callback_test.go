@@ -1,0 +1,228 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// interceptor calls functions of the application, which may be nil.
+type interceptor struct {
+	acked, nacked func(pulsar.Consumer, []pulsar.MessageID)
+}
+
+func (interceptor) BeforeConsume(pulsar.ConsumerMessage)   {}
+func (interceptor) OnConsumerClose(pulsar.Consumer, error) {}
+func (i interceptor) OnAcknowledge(c pulsar.Consumer, id pulsar.MessageID) {
+	if i.acked != nil {
+		i.acked(c, []pulsar.MessageID{id})
+	}
+}
+
+func (i interceptor) OnNegativeAcksSend(c pulsar.Consumer, ids []pulsar.MessageID) {
+	if i.nacked != nil {
+		i.nacked(c, ids)
+	}
+}
+
+func TestCloseByWhoIsToldOfRequests(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared) // which asks the broker for what is not of a batch
+	closed := make(chan struct{})
+	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{nacked: func(c pulsar.Consumer, _ []pulsar.MessageID) {
+		c.Close()
+		close(closed)
+	}}}
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)))
+	b.send(topic, 1, false)
+	c.Nack(receive(t, c))
+	returns(t, func() error { <-closed; return nil })
+}
+
+// An interceptor may acknowledge the message once more that it is told of.
+func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
+	t.Parallel()
+	for name, settle := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"Ack":       func(c *redelivery.Consumer, m pulsar.Message) error { return c.Ack(m) },
+		"AckIDList": func(c *redelivery.Consumer, m pulsar.Message) error { return c.AckIDList([]pulsar.MessageID{m.ID()}) },
+		"ReconsumeLater": func(c *redelivery.Consumer, m pulsar.Message) error {
+			return c.ReconsumeLaterAfter(context.Background(), m, time.Hour, nil)
+		},
+	} {
+		each(t, map[string]bool{name: false, name + " with response": true}, func(t *testing.T, response bool) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			var told atomic.Int32
+			opts := b.options(topic, pulsar.Shared)
+			opts.RetryEnable, opts.AckWithResponse = true, response
+			opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
+				if told.Add(1) == 1 {
+					assert.NoError(t, c.AckID(ids[0]))
+					assert.NoError(t, c.AckIDList(ids))
+				}
+			}}}
+			c := b.subscribe(opts)
+			b.send(topic, 1, false)
+			msg := receive(t, c)
+			returns(t, func() error { return settle(c, msg) })
+			require.EqualValues(t, 1, told.Load(), "when it returns the interceptor was told")
+			b.settles(topic, 0)
+		})
+	}
+}
+
+// A policy of ReconsumeLaterNext may settle the message, or panic.
+func TestReconsumePoliciesCallBack(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	var c *redelivery.Consumer
+	var policy atomic.Value
+	c = b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Func(func(uint32) time.Duration {
+		if call, ok := policy.Load().(func()); ok {
+			call()
+		}
+		return time.Hour
+	})))
+	b.send(topic, 2, false)
+	msg := receive(t, c)
+	policy.Store(func() { panic("no idea") })
+	err := c.ReconsumeLaterNext(t.Context(), msg)
+	require.ErrorContains(t, err, "no idea")
+	policy.Store(func() { assert.NoError(t, c.Ack(msg)) })
+	returns(t, func() error { err = c.ReconsumeLaterNext(context.Background(), msg); return nil })
+	require.ErrorIs(t, err, redelivery.ErrNotHeld)
+	policy.Store(func() {})
+	require.NoError(t, c.ReconsumeLaterNext(t.Context(), receive(t, c)))
+	b.settles(topic, 0)
+}
+
+// Receive and Chan have the same messages, as upstream's have.
+func TestReceiveBesideChan(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]chan pulsar.ConsumerMessage{"Chan": nil, "MessageChannel": make(chan pulsar.ConsumerMessage, 10)},
+		func(t *testing.T, channel chan pulsar.ConsumerMessage) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Exclusive)
+			opts.MessageChannel = channel
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(time.Minute))
+			b.send(topic, 3, false)
+			ch := c.Chan()
+			time.Sleep(ms(200)) // the first waits in the channel, or all do
+			for _, want := range []string{"0", "1"} {
+				msg := receive(t, c)
+				require.Equal(t, want, string(msg.Payload()))
+				require.NoError(t, c.Ack(msg))
+			}
+			cm := <-ch
+			require.Equal(t, "2", string(cm.Payload()))
+			c.Nack(cm.Message)
+			again := receive(t, c)
+			require.EqualValues(t, 1, c.RedeliveryCount(again))
+			require.NoError(t, c.Ack(again))
+			nothing(t, c, ms(100))
+			b.send(topic, 3, false)
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			var handled atomic.Int32
+			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+				if handled.Add(1) == 3 {
+					cancel()
+				}
+				return nil
+			})
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.EqualValues(t, 3, handled.Load())
+			b.settles(topic, 0)
+			c.Close()
+			_, err = c.Receive(context.Background())
+			require.Error(t, err)
+		})
+}
+
+// There is no delivery left to wait for, whether anybody receives or not.
+func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		zeroQueue bool
+		options   []redelivery.Option
+		fail      func(*redelivery.Consumer, pulsar.Message)
+	}{
+		"timeout":             {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
+		"timeout, zero queue": {zeroQueue: true, options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
+		"timeout, hold limit": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100)), redelivery.WithHoldLimit(0)}},
+		"NackID":              {fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
+		"NackID, ack timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(time.Hour)},
+			fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.EnableZeroQueueConsumer, opts.DLQ = test.zeroQueue, &pulsar.DLQPolicy{MaxDeliveries: 1}
+			c := b.subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			dead, err := b.client.Subscribe(b.options(topic+"-"+sub+"-DLQ", pulsar.Exclusive))
+			require.NoError(t, err)
+			defer dead.Close()
+			b.send(topic, 1, false)
+			msg := receive(t, c)
+			if test.fail != nil {
+				test.fail(c, msg)
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			defer cancel()
+			letter, err := dead.Receive(ctx)
+			require.NoError(t, err)
+			require.Equal(t, msg.Payload(), letter.Payload())
+			b.settles(topic, 0)
+		})
+	}
+}
+
+// A method whose context is done returns its error before it does anything else.
+func TestContextFirst(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	c := b.subscribe(b.options(b.topic(0), pulsar.Shared))
+	cause := errors.New("cause")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	_, err := c.Receive(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, nil), context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterLevel(ctx, nil, -1), context.Canceled)
+	require.ErrorIs(t, c.ReconsumeLaterAfter(ctx, nil, 0, nil), context.Canceled)
+	require.ErrorIs(t, c.DeadLetter(ctx, nil, nil), context.Canceled)
+}
+
+func TestNacksAfterClose(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared))
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	c.Close()
+	require.ErrorIs(t, c.NackWithDelay(msg, 0), redelivery.ErrClosed)
+	require.ErrorIs(t, c.NackWithReason(msg, nil), redelivery.ErrClosed)
+	c.Nack(msg) // the broker sends it again in any case
+	c.NackID(msg.ID())
+	require.Zero(t, c.Stats().Failed)
+}
