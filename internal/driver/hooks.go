@@ -28,12 +28,12 @@ type hooks struct {
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
+	later   postponed    // what the interceptors are told of messages that are being settled
 
 	mu           sync.Mutex
 	gaveUp       int
 	lastAsk      time.Time
 	reconnecting int
-	later        map[pulsar.MessageID][]func() // what the interceptors are told of messages that are being settled
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -69,11 +69,13 @@ func (h *hooks) tell(call func()) {
 
 // OnAcknowledge is called while a message is acknowledged.
 func (h *hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
-	tell := func() { h.of.OnAcknowledge(h.consumer(consumer), id) }
-	if len(h.of) == 0 || h.postponed(id, tell) {
+	if len(h.of) == 0 {
 		return
 	}
-	h.tell(tell)
+	tell := func() { h.of.OnAcknowledge(h.consumer(consumer), id) }
+	if !h.later.add(placeOf(id), tell) {
+		h.tell(tell)
+	}
 }
 
 // postpone has the interceptors told that messages were acknowledged once these are settled, when the function that it returns is
@@ -82,37 +84,18 @@ func (h *hooks) postpone(ids ...pulsar.MessageID) (tell func()) {
 	if len(h.of) == 0 {
 		return func() {}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.later == nil {
-		h.later = map[pulsar.MessageID][]func(){}
-	}
 	for _, id := range ids {
-		h.later[id] = []func(){}
+		h.later.begin(placeOf(id))
 	}
 	return func() {
-		h.mu.Lock()
 		var todo []func()
 		for _, id := range ids {
-			todo = append(todo, h.later[id]...)
-			delete(h.later, id)
+			todo = append(todo, h.later.end(placeOf(id))...)
 		}
-		h.mu.Unlock()
-		for _, tell := range todo {
-			h.tell(tell)
+		for _, call := range todo {
+			h.tell(call)
 		}
 	}
-}
-
-// postponed reports whether what is told of a message is told later.
-func (h *hooks) postponed(id pulsar.MessageID, tell func()) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	todo, ok := h.later[id]
-	if ok {
-		h.later[id] = append(todo, tell)
-	}
-	return ok
 }
 
 // OnNegativeAcksSend is called by the goroutine that sends requests, which Close waits for.

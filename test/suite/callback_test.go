@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -82,6 +83,26 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 			b.settles(topic, 0)
 		})
 	}
+}
+
+// Of a message in chunks upstream tells by the ids of these, the last of which has the message's place.
+func TestAckByWhoIsToldOfChunks(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	var told sync.Map
+	opts := b.options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
+		if _, before := told.LoadOrStore(ids[0].String(), true); !before {
+			assert.NoError(t, c.AckID(ids[0]))
+		}
+	}}}
+	c := b.subscribe(opts)
+	b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
+		&pulsar.ProducerMessage{Payload: make([]byte, 2000)})
+	msg := receive(t, c)
+	returns(t, func() error { return c.Ack(msg) })
+	b.settles(topic, 0)
 }
 
 // A policy of ReconsumeLaterNext may settle the message, or panic.
