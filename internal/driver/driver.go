@@ -28,11 +28,16 @@ type Driver struct {
 	calls     *gate.Gate // calls of the inner consumer
 	crew      *gate.Gate // goroutines
 	life      *life
-	swallows  chores // copies of settled messages
-	asides    chores // what policies are asked for messages that the application does not get
-	tally     tally
-	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
-	observer  observer
+	errands
+	tally    tally
+	raw      atomic.Value // reflect.Type of the messages that the inner consumer delivers
+	observer observer
+}
+
+// errands are what whoever receives has others do.
+type errands struct {
+	swallows chores // copies of settled messages
+	asides   chores // what policies are asked for messages that the application does not get
 }
 
 // tally is what has happened.

@@ -15,7 +15,7 @@ func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger
 	o := ledger.Options{
 		HoldLimit:     s.HoldLimit,
 		Queue:         defaultQueue + buffer,
-		AckGroup:      defaultAckGroup,
+		AckGroup:      ledger.AckGroup{Size: defaultAckGroup},
 		SendDelay:     sendSlack + defaultAckTime,
 		Ahead:         s.InnerDelay,
 		MaxDeliveries: x.publisher.maxDeliveries,
@@ -70,9 +70,9 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	}
 	grouped := defaultAckTime
 	if g := p.opts.AckGroupingOptions; g != nil {
-		grouped, o.AckGroup = min(max(0, g.MaxTime), longGrouped), int(g.MaxSize)
+		grouped, o.AckGroup.Size = min(max(0, g.MaxTime), longGrouped), int(g.MaxSize)
 		if g.MaxTime <= 0 && g.MaxSize > 1 { // until there are so many
-			grouped, o.BySize = defaultAckTime, true
+			grouped, o.AckGroup.BySize = defaultAckTime, true
 		}
 	}
 	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true

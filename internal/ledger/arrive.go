@@ -130,7 +130,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (
 	asked := l.answered(ref.slot())
 	switch {
 	case r.state == due:
-		if !asked.IsZero() && l.last.idle.Sub(asked) > time.Second {
+		if !asked.IsZero() && l.at.idle.Sub(asked) > time.Second {
 			l.stats.Late++
 		}
 		l.stats.Redelivered++

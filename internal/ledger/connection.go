@@ -80,7 +80,7 @@ func (l *Ledger) drop(s *stream) {
 func (l *Ledger) Connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.lost, l.last.connected = false, time.Now()
+	l.table.lost, l.at.connected = false, time.Now()
 	for _, s := range l.table.streams {
 		s.log.lost = s.inactive
 	}
@@ -142,7 +142,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 func (l *Ledger) Idle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.last.idle = time.Now()
+	l.at.idle = time.Now()
 	asked := map[*stream]bool{}
 	for slot, r := range l.table.asked {
 		if !l.isIdleSince(r.at) {

@@ -90,7 +90,7 @@ func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
 	for name, rewinds := range map[string]bool{"Shared": false, "Exclusive": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(o *ledger.Options) {
-				o.Rewinds, o.Keeps, o.BySize, o.Queue, o.AckGroup = rewinds, ledger.Keeps{}, true, 100, 100
+				o.Rewinds, o.Keeps, o.Queue, o.AckGroup = rewinds, ledger.Keeps{}, 100, ledger.AckGroup{Size: 100, BySize: true}
 			}, func(x *x) {
 				for e := range int64(20_000) {
 					d, v := x.arrive(e)

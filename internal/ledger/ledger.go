@@ -29,11 +29,9 @@ type Options struct {
 	IndexAcks bool
 	// HoldLimit is how many bytes of messages are kept here.
 	HoldLimit int64
-	// Queue is how many deliveries may be prefetched for each partition, and AckGroup how many acknowledgements are
-	// grouped.
-	Queue, AckGroup int
-	// BySize tells that no clock has acknowledgements sent, but their number alone.
-	BySize bool
+	// Queue is how many deliveries may be prefetched for each partition.
+	Queue    int
+	AckGroup AckGroup
 	// SendDelay is after how long acknowledgements are surely at the broker, which may forget the last ones when it unloads a
 	// topic, and AskDelay after how long requests are surely sent.
 	SendDelay, AskDelay time.Duration
@@ -48,6 +46,12 @@ type Options struct {
 	// application has them.
 	Observed, Timed bool
 	Calls           Calls
+}
+
+// AckGroup says how many acknowledgements are sent together.
+type AckGroup struct {
+	Size   int
+	BySize bool // no clock has them sent, but their number alone
 }
 
 // Keeps are the nacked messages that wait here rather than at the broker.
@@ -74,7 +78,6 @@ type Ledger struct {
 	nacks    *nack.Tracker[uint64]       // of messages that wait: for their delay, or for what was asked for
 	timeouts *acktimeout.Tracker[uint64] // of messages that the application has
 	hasNext  atomic.Bool
-	start    time.Time
 
 	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table    table
@@ -82,7 +85,7 @@ type Ledger struct {
 	offer    *offer
 	marker   marker
 	epoch    uint64 // how often everything was forgotten
-	last     moments
+	at       moments
 	closed   bool
 	stats    Stats
 	receipts uint       // calls of Received
@@ -91,6 +94,7 @@ type Ledger struct {
 
 // moments are when something was so the last time.
 type moments struct {
+	start     time.Time // the Ledger was made: Now counts from then
 	idle      time.Time // nothing came although somebody waited
 	connected time.Time // a reconnection had ended
 }
@@ -105,7 +109,7 @@ type Stats struct {
 
 // New returns an empty Ledger. Close ends its goroutines.
 func New(o Options) *Ledger {
-	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}, start: time.Now()}
+	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}, at: moments{start: time.Now()}}
 	l.table = newTable(&l.o)
 	l.nacks = nack.New(nil, l.delaysOver) // without policies: the caller asks those, and gives delays
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)

@@ -52,7 +52,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := &x{T: t, child: &consumer{}}
-		o := ledger.Options{Rewinds: true, Keeps: ledger.Keeps{Singles: true, Batches: true}, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: 3,
+		o := ledger.Options{Rewinds: true, Keeps: ledger.Keeps{Singles: true, Batches: true}, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
 				Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
 					y.mu.Lock()
@@ -242,7 +242,7 @@ func TestALateNack(t *testing.T) {
 
 // BenchmarkLedger is what a message costs that is received and acknowledged.
 func BenchmarkLedger(b *testing.B) {
-	l := ledger.New(ledger.Options{Queue: 1000, AckGroup: 1000, SendDelay: time.Second, AskDelay: time.Second,
+	l := ledger.New(ledger.Options{Queue: 1000, AckGroup: ledger.AckGroup{Size: 1000}, SendDelay: time.Second, AskDelay: time.Second,
 		Calls: ledger.Calls{Wake: func() {}}})
 	defer l.Close()
 	ids := make([]pulsar.MessageID, 1<<16)

@@ -73,7 +73,7 @@ func (t *table) prune(s *stream) {
 			continue
 		}
 		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
-		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup)+t.queue(s)
+		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup.Size)+t.queue(s)
 		if settled > l.passed && (copies || !sure) || len(t.acking) > 0 && t.acking[slot] > 0 {
 			return
 		}
@@ -146,8 +146,8 @@ func (t *table) mark(s *stream) (more bool) {
 // sent is the last settling, as the stream counts them, that a mark makes surer. Where their number alone has acknowledgements sent it
 // has two groups after it: those of other goroutines may have come first.
 func (t *table) sent(l *log) uint64 {
-	switch i := l.n - 1 - 2*t.o.AckGroup; {
-	case !t.o.BySize:
+	switch i := l.n - 1 - 2*t.o.AckGroup.Size; {
+	case !t.o.AckGroup.BySize:
 		return l.settled
 	case i >= 0:
 		return max(l.marked, l.at(i).settled)

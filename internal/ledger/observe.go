@@ -45,7 +45,7 @@ func (t *table) untime(ref Ref, e *entry) {
 }
 
 // Now is the present moment.
-func (l *Ledger) Now() time.Duration { return time.Since(l.start) }
+func (l *Ledger) Now() time.Duration { return time.Since(l.at.start) }
 
 // Taken tells an observed Ledger that the application has a message again, and returns when and why it was to come; due is zero if
 // nothing was waited for.
@@ -60,7 +60,7 @@ func (l *Ledger) Taken(d Delivery) (due time.Time, cause Cause) {
 	*x = timing{due: x.due, cause: x.cause}
 	l.handed(x)
 	if x.cause != NoCause {
-		due = l.start.Add(x.due)
+		due = l.at.start.Add(x.due)
 	}
 	return due, x.cause
 }

@@ -19,11 +19,16 @@ type stream struct {
 	partly    []uint32 // settled batches of which the broker waits for more
 	log       log
 	run       run
-	marking   bool             // it is in Ledger.marker
-	doubted   uint64           // log.taken when all its messages became doubtful
-	gone      bool             // its consumer is closed
-	inactive  bool             // another consumer has its messages
-	missed    pulsar.MessageID // of the last message that came while it was inactive
+	marking   bool   // it is in Ledger.marker
+	doubted   uint64 // log.taken when all its messages became doubtful
+	gone      bool   // its consumer is closed
+	standby
+}
+
+// standby is what there is to know of a Failover partition that is another consumer's.
+type standby struct {
+	inactive bool             // another consumer has its messages
+	missed   pulsar.MessageID // of the last message that came while it was inactive
 }
 
 // list is what a stream's unsettled entries are linked in, as they were seen first.

@@ -23,13 +23,16 @@ type table struct {
 	states  [acked + 1]int // how many messages are in each
 	shelf   shelf
 
-	// What few messages have at a time:
+	few
+	times []timing // by slot, where somebody observes; those of batches are theirs
+}
+
+// few is what few messages have at a time.
+type few struct {
 	newer  map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
 	acking map[uint32]int             // acknowledgements of a settled entry that are under way once more
-
-	times []timing // by slot, where somebody observes; those of batches are theirs
 }
 
 func newTable(o *Options) table {
@@ -39,10 +42,12 @@ func newTable(o *Options) table {
 		streams: map[string]*stream{},
 		ledgers: map[int64]*stream{},
 		shelf:   shelf{limit: o.HoldLimit, messages: map[Ref]kept{}},
-		newer:   map[Ref]pulsar.MessageID{},
-		older:   map[Ref][]pulsar.MessageID{},
-		asked:   map[uint32]request{},
-		acking:  map[uint32]int{},
+		few: few{
+			newer:  map[Ref]pulsar.MessageID{},
+			older:  map[Ref][]pulsar.MessageID{},
+			asked:  map[uint32]request{},
+			acking: map[uint32]int{},
+		},
 	}
 }
 

@@ -204,12 +204,12 @@ const resendTime = 2 * time.Second
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return s.log.taken < s.run.resent || s.run.unheard && time.Since(l.last.connected) < resendTime
+	return s.log.taken < s.run.resent || s.run.unheard && time.Since(l.at.connected) < resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
 func (l *Ledger) isIdleSince(asked time.Time) bool {
-	return l.last.idle.Sub(asked) > l.o.AskDelay+answer
+	return l.at.idle.Sub(asked) > l.o.AskDelay+answer
 }
 
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
