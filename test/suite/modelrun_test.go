@@ -124,9 +124,12 @@ func (x modelInterceptor) BeforeConsume(cm pulsar.ConsumerMessage) {
 	r.sees(cm.Consumer)
 	defer func() {
 		if p := recover(); p != nil { // the application does not get it now, but must get it
-			c := r.origin(cm.Message).copy
+			c, count := r.origin(cm.Message).copy, r.c.RedeliveryCount(cm.Message)
 			r.mu.Lock()
 			m := r.of(c.entry, c.index)
+			if m.stand == modelFresh { // of a batch that others had, what the broker counts
+				m.count = count
+			}
 			if m.stand == modelFresh || m.stand == modelWaits {
 				m.stand, m.waits, m.due, m.slack, m.loose = modelWaits, time.Now(), time.Time{}, 1, true
 			}
