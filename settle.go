@@ -73,7 +73,7 @@ func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error 
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
 // out, or has settled, starts at redelivery count 0. NackID has no payload to keep, so the Consumer asks the broker for the
-// message when it is due. On the last delivery the Consumer has kept the message, if it fits the hold limit.
+// message when it is due, on the last delivery too, unless an ack timeout has had it keep that.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	c.failNack(c.driver.NackID(id))
 }

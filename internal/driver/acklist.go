@@ -37,16 +37,20 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		}
 		return lists[consumer]
 	}
+	tell := func() {}
+	defer func() { tell() }()
 	defer func() {
 		for _, l := range lists { // those that a panic left
 			l.finish(x, errPanicked)
 		}
 	}()
+	var settling []pulsar.MessageID
 	for _, id := range ids {
 		var s ledger.Settling
 		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
 		case ledger.Unsettled:
 			list(s.Consumer).add(id, s)
+			settling = append(settling, s.ID)
 		case ledger.Unknown:
 			list(x.inner).add(id, ledger.Settling{ID: id})
 		case ledger.Busy:
@@ -54,6 +58,7 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		default: // Settled before
 		}
 	}
+	tell = x.hooks.postpone(settling...)
 	failed := pulsar.AckError{}
 	for consumer, l := range lists {
 		x.ackList(consumer, l)
@@ -113,13 +118,10 @@ func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
 
 // ackList acknowledges messages of one consumer together.
 func (x *Driver) ackList(consumer pulsar.Consumer, l *ackList) {
-	var ids, known []pulsar.MessageID
+	var ids []pulsar.MessageID
 	for _, s := range l.settlings {
-		if ids = append(ids, s.ID); s.Consumer != nil {
-			known = append(known, s.ID)
-		}
+		ids = append(ids, s.ID)
 	}
-	defer x.hooks.postpone(known...)()
 	err, errs := consumer.AckIDList(ids), make([]error, len(ids))
 	var some pulsar.AckError
 	isSome := errors.As(err, &some)

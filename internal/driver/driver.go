@@ -112,6 +112,13 @@ func (x *Driver) Alone(call func() error) error {
 	}
 	x.life.next()
 	x.ledger.Clear()
+	for x.outlet.given { // as upstream does
+		select {
+		case <-x.outlet.ch:
+		default:
+			return nil
+		}
+	}
 	return nil
 }
 

@@ -73,7 +73,7 @@ func (h *hooks) OnAcknowledge(consumer pulsar.Consumer, id pulsar.MessageID) {
 		return
 	}
 	tell := func() { h.of.OnAcknowledge(h.consumer(consumer), id) }
-	if !h.later.add(placeOf(id), tell) {
+	if !h.later.add(id, tell) {
 		h.tell(tell)
 	}
 }
@@ -85,16 +85,22 @@ func (h *hooks) postpone(ids ...pulsar.MessageID) (tell func()) {
 		return func() {}
 	}
 	for _, id := range ids {
-		h.later.begin(placeOf(id))
+		h.later.begin(id)
 	}
 	return func() {
 		var todo []func()
 		for _, id := range ids {
-			todo = append(todo, h.later.end(placeOf(id))...)
+			todo = append(todo, h.later.end(id)...)
 		}
-		for _, call := range todo {
-			h.tell(call)
-		}
+		h.tellAll(todo)
+	}
+}
+
+// tellAll makes all calls, though one panics.
+func (h *hooks) tellAll(calls []func()) {
+	if len(calls) > 0 {
+		defer h.tellAll(calls[1:])
+		h.tell(calls[0])
 	}
 }
 
@@ -104,7 +110,7 @@ func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.Messag
 	if driver == nil || len(h.of) == 0 {
 		return
 	}
-	driver.start(&driver.observer.told, func(context.Context) {
+	driver.start(&h.later.requests, func(context.Context) {
 		h.tell(func() { h.of.OnNegativeAcksSend(driver.outer, ids) })
 	})
 }

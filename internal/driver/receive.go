@@ -238,13 +238,9 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
 func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
 
-// hold starts the ack timeout of a message that the application has now, and keeps what is to be given up without it.
+// hold starts the ack timeout of a message that the application has now.
 func (x *Driver) hold(d ledger.Delivery) {
-	switch {
-	case d.ID == nil:
-	case x.settings.ackTimeout == nil:
-		x.ledger.Keep(d)
-	default:
+	if x.settings.ackTimeout != nil && d.ID != nil {
 		timeout := nack.DefaultDelay // if the policy does not return
 		defer func() { x.ledger.Hold(d, timeout) }()
 		timeout = x.delay(x.settings.ackTimeout, d.Count)

@@ -119,8 +119,8 @@ func (x *Driver) publish(ctx context.Context, s ledger.Settling, msg pulsar.Mess
 		cancel(nil)
 		x.calls.Leave()
 		x.finishSettling(&s, err)
-		tell()
 		told(err)
+		tell()
 		return err
 	}
 	started := false

@@ -88,6 +88,9 @@ func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	if why == GivenUp {
 		r.flags |= postponed
 	}
+	if r.flags.has(doubtful) {
+		t.drop(ref, e)
+	}
 	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.Keeps.Batches && e.isBatch() || l.o.Keeps.Singles && !e.isBatch()) {
 		kept = t.keep(ref, e, msg, why != Failed)
 	}
@@ -117,24 +120,12 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	r.flags |= timed
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
 	l.timesOut(d.Ref, e, timeout)
-	if l.IsLast(r.count) {
-		l.table.keep(d.Ref, e, d.Message, true)
+	if l.IsLast(r.count) && !r.flags.has(doubtful) {
+		l.keep(d.Ref, e, d.Message, false)
 	}
 }
 
-// Keep keeps a message that the application has, if it is given up when that fails on it.
-func (l *Ledger) Keep(d Delivery) {
-	if !l.IsLast(d.Count) {
-		return
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e, r := l.table.at(d.Ref); l.isCurrent(r, d) {
-		l.table.keep(d.Ref, e, d.Message, false)
-	}
-}
-
-// Kept returns a message that Keep or Hold has kept, or nil.
+// Kept returns a message that Hold has kept, or nil.
 func (l *Ledger) Kept(d Delivery) pulsar.Message {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -76,3 +76,28 @@ func TestARequestIsNotMadeAgainSoonWhereOthersCome(t *testing.T) {
 		require.Len(t, x.requests(), 1)
 	})
 }
+
+// What was prefetched before the connection was lost may be another consumer's, so it does not wait here though it is the last delivery.
+func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
+	for name, late := range map[string]bool{"before": false, "after": true} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(o *ledger.Options) { o.MaxDeliveries, o.Rewinds = 1, false }, func(x *x) {
+				x.arrive(1)
+				if late {
+					x.Disconnected()
+				}
+				d, v := x.arrive(2)
+				require.Equal(t, ledger.Deliver, v)
+				if !late {
+					x.Disconnected()
+				}
+				x.Hold(d, time.Hour)
+				require.False(t, x.Nack(d, 10*time.Second, d.Message, ledger.Leaving), "another consumer may have it")
+				x.Connected()
+				time.Sleep(20 * time.Second)
+				require.False(t, x.Next(&d))
+				require.Len(t, x.requests(), 1)
+			})
+		})
+	}
+}

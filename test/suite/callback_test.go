@@ -85,22 +85,24 @@ func TestAckByWhoIsToldOfAcknowledgements(t *testing.T) {
 	}
 }
 
-// Of a message in chunks upstream tells by the ids of these, the last of which has the message's place.
+// Of a message in chunks upstream tells by the ids of these, while it is being settled.
 func TestAckByWhoIsToldOfChunks(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	var told sync.Map
+	var msg pulsar.Message
 	opts := b.options(topic, pulsar.Shared)
 	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, ids []pulsar.MessageID) {
 		if _, before := told.LoadOrStore(ids[0].String(), true); !before {
 			assert.NoError(t, c.AckID(ids[0]))
+			assert.NoError(t, c.Ack(msg))
 		}
 	}}}
 	c := b.subscribe(opts)
 	b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600},
 		&pulsar.ProducerMessage{Payload: make([]byte, 2000)})
-	msg := receive(t, c)
+	msg = receive(t, c)
 	returns(t, func() error { return c.Ack(msg) })
 	b.settles(topic, 0)
 }
@@ -177,18 +179,88 @@ func TestReceiveBesideChan(t *testing.T) {
 		})
 }
 
+// An interceptor that is told of one of several may acknowledge the others, and the others are told though it panics.
+func TestAckIDListOfTwoTopicsCallsBack(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]bool{"acknowledges": false, "panics": true}, func(t *testing.T, panics bool) {
+		t.Parallel()
+		b := newBroker(t)
+		first, second := b.topic(0), b.topic(0)
+		opts := b.options("", pulsar.Shared)
+		opts.Topics = []string{first, second}
+		var ids []pulsar.MessageID
+		var told atomic.Int32
+		opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{acked: func(c pulsar.Consumer, _ []pulsar.MessageID) {
+			switch {
+			case told.Add(1) > 1:
+			case panics:
+				panic("the first")
+			default:
+				assert.NoError(t, c.AckIDList(ids))
+			}
+		}}}
+		c := b.subscribe(opts)
+		b.send(first, 1, false)
+		b.send(second, 1, false)
+		ids = append(ids, receive(t, c).ID(), receive(t, c).ID())
+		returns(t, func() (err error) {
+			defer func() { assert.Equal(t, panics, recover() != nil) }()
+			return c.AckIDList(ids)
+		})
+		require.EqualValues(t, 2, told.Load())
+		b.settles(first, 0)
+		b.settles(second, 0)
+	})
+}
+
+// Observers are told whatever interceptors do.
+func TestObserversBesideInterceptors(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	block := make(chan struct{})
+	defer close(block)
+	opts := b.options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{
+		acked:  func(pulsar.Consumer, []pulsar.MessageID) { panic("no") },
+		nacked: func(pulsar.Consumer, []pulsar.MessageID) { <-block },
+	}}
+	outcomes := make(chan redelivery.Outcome, 10)
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(ms(500)),
+		redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { outcomes <- s.Outcome }}))
+	b.send(topic, 3, false)
+	msg := receive(t, c)
+	assert.Panics(t, func() { _ = c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
+	require.Equal(t, redelivery.Reconsumed, <-outcomes)
+	c.Nack(receive(t, c))
+	require.Equal(t, redelivery.Nacked, <-outcomes)
+	receive(t, c)
+	require.Equal(t, redelivery.TimedOut, <-outcomes)
+}
+
+// What was received before a seek is gone from the application's own channel too, as upstream has it.
+func TestSeekEmptiesTheMessageChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Exclusive)
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, 10)
+	c := b.subscribe(opts)
+	b.send(topic, 5, false)
+	require.Eventually(t, func() bool { return len(opts.MessageChannel) == 5 }, 10*time.Second, ms(10))
+	require.NoError(t, c.SeekByTime(time.Now().Add(time.Minute)))
+	nothing(t, c, ms(500))
+}
+
 // There is no delivery left to wait for, whether anybody receives or not.
 func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
-		zeroQueue bool
-		options   []redelivery.Option
-		fail      func(*redelivery.Consumer, pulsar.Message)
+		options []redelivery.Option
+		fail    func(*redelivery.Consumer, pulsar.Message)
 	}{
-		"timeout":             {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
-		"timeout, zero queue": {zeroQueue: true, options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
-		"timeout, hold limit": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100)), redelivery.WithHoldLimit(0)}},
-		"NackID":              {fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
+		"timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(ms(100))}},
 		"NackID, ack timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(time.Hour)},
 			fail: func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) }},
 	} {
@@ -197,7 +269,7 @@ func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 			b := newBroker(t)
 			topic := b.topic(0)
 			opts := b.options(topic, pulsar.Shared)
-			opts.EnableZeroQueueConsumer, opts.DLQ = test.zeroQueue, &pulsar.DLQPolicy{MaxDeliveries: 1}
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
 			c := b.subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
 			dead, err := b.client.Subscribe(b.options(topic+"-"+sub+"-DLQ", pulsar.Exclusive))
 			require.NoError(t, err)

@@ -136,8 +136,7 @@ func TestCloseWhileManyAreOnTheirWay(t *testing.T) {
 
 // TestCloseWaitsForWhatIsOnItsWay closes the Consumer while many dead letters have no answer: what is published is acknowledged too, so that
 // no message becomes two dead letters.
-func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) {
-	t.Parallel()
+func TestCloseWaitsForWhatIsOnItsWay(t *testing.T) { // alone: it waits half a second at most
 	const n = 500
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)
