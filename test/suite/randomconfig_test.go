@@ -91,7 +91,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !isShared && c.Consumers == 1 && !c.Retry && c.MaxDeliveries == 0 && often(40) {
 		c.Cumulative, c.Workers = true, 1
 	}
-	if often(40) {
+	if often(40) && !c.Response { // upstream waits for each answer that is lost for its OperationTimeout, and sends nothing meanwhile
 		c.Unloads = 1 + rng.IntN(3)
 	}
 	c.Observed = often(30)
