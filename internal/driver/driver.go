@@ -34,10 +34,11 @@ type Driver struct {
 	observer observer
 }
 
-// errands are what whoever receives has others do.
+// errands are what goroutines that must not wait have others do.
 type errands struct {
 	swallows chores // copies of settled messages
 	asides   chores // what policies are asked for messages that the application does not get
+	requests chores // what interceptors are told of requests
 }
 
 // tally is what has happened.

@@ -110,7 +110,7 @@ func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.Messag
 	if driver == nil || len(h.of) == 0 {
 		return
 	}
-	driver.start(&h.later.requests, func(context.Context) {
+	driver.start(&driver.requests, func(context.Context) {
 		h.tell(func() { h.of.OnNegativeAcksSend(driver.outer, ids) })
 	})
 }

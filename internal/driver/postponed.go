@@ -8,13 +8,11 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// postponed are calls of interceptors that are put off: about messages until these are settled, about requests until another goroutine
-// has time.
+// postponed are calls of interceptors about messages, which are put off until these are settled.
 type postponed struct {
-	mu       sync.Mutex
-	calls    map[place]*calls
-	chunked  []*calls // of messages in chunks: upstream tells of each chunk, by an id that nobody else knows
-	requests chores   // calls about requests for redelivery
+	mu      sync.Mutex
+	calls   map[place]*calls
+	chunked []*calls // of messages in chunks: upstream tells of each chunk, by an id that nobody else knows
 }
 
 // place is where a message is.

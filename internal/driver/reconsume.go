@@ -22,17 +22,16 @@ func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publ
 
 // ReconsumeNext is Reconsume with the delay of the policy, which is asked before the message is being settled: it may call back.
 func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
-	var later Publish
-	if _, err := x.nameOf(msg); err == nil && x.publisher.retries && (ctx == nil || ctx.Err() == nil) && x.life.ended.Err() == nil {
-		next, err := x.publisher.reconsumer.Next(original(msg))
-		if err != nil {
-			return err
-		}
-		later = func(ctx context.Context, _ *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-			return next(ctx, cm)
-		}
+	if _, err := x.mayReconsume(ctx, msg, x.publisher.retries); err != nil {
+		return err
 	}
-	return x.Reconsume(ctx, msg, later)
+	later, err := x.publisher.reconsumer.Next(original(msg))
+	if err != nil {
+		return err
+	}
+	return x.Reconsume(ctx, msg, func(ctx context.Context, _ *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+		return later(ctx, cm)
+	})
 }
 
 // DeadLetter settles a message by publishing it to the dead letter topic.
@@ -65,21 +64,12 @@ func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
 // reconsume settles a message by publishing it where there is a topic for that, and acknowledging its newest delivery. told says
 // that observers know of it.
 func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic bool, publish Publish) (told bool, err error) {
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	if err := ctx.Err(); err != nil {
-		return false, err
-	}
-	n, err := x.nameOf(msg)
+	n, err := x.mayReconsume(ctx, msg, hasTopic)
 	if err != nil {
 		return false, err
 	}
-	if !hasTopic {
-		return false, ErrNoRetryTopic
-	}
-	if x.life.ended.Err() != nil {
-		return false, ErrClosed
+	if ctx == nil {
+		ctx = context.Background()
 	}
 	var s ledger.Settling
 	standing, err := x.ledger.Settle(ctx, x.life.ended, n, &s)
@@ -97,6 +87,22 @@ func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic boo
 	return true, x.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
 		return func() error { return publish(ctx, x.publisher.reconsumer, cm) }
 	})()
+}
+
+// mayReconsume returns what a message is known by, or why it cannot be published now.
+func (x *Driver) mayReconsume(ctx context.Context, msg pulsar.Message, hasTopic bool) (n ledger.Name, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		return n, ctx.Err()
+	}
+	switch n, err = x.nameOf(msg); {
+	case err != nil:
+		return n, err
+	case !hasTopic:
+		return n, ErrNoRetryTopic
+	case x.life.ended.Err() != nil:
+		return n, ErrClosed
+	}
+	return n, nil
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.

@@ -46,7 +46,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		t.release(slot, e)
 		return
 	case e.flags.has(logged):
-		s.log.in(e.prev).slot = none
+		s.log.strike(e.prev)
 		s.log.trim()
 	}
 	s.notPartly(slot)

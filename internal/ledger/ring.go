@@ -29,6 +29,9 @@ func (r *ring) push(e settledEntry) (place uint32) {
 // in returns what is in a place.
 func (r *ring) in(place uint32) *settledEntry { return &r.items[place&uint32(len(r.items)-1)] }
 
+// strike takes what is in a place out of the middle.
+func (r *ring) strike(place uint32) { r.in(place).slot = none }
+
 func (r *ring) at(i int) *settledEntry { return r.in(r.first + uint32(i)) }
 
 // pop takes the first entry out.

@@ -110,7 +110,7 @@ func (t *table) isComing(ref Ref, e *entry) bool {
 
 func (t *table) link(s *stream, slot uint32, e *entry) {
 	if e.flags.has(logged) {
-		s.log.in(e.prev).slot = none
+		s.log.strike(e.prev)
 		e.flags &^= logged
 	}
 	e.prev, e.next = s.list.tail, none

@@ -230,7 +230,7 @@ func (t *table) forget(ref Ref, e *entry, r *record) {
 func (t *table) release(slot uint32, e *entry) {
 	s := e.stream()
 	if e.flags.has(logged) {
-		s.log.in(e.prev).slot = none
+		s.log.strike(e.prev)
 	}
 	switch {
 	case e.isBatch():

@@ -116,15 +116,19 @@ type subscription struct {
 
 const sub = "sub"
 
-func (b *broker) stats(topic string, partitions int) (sum subscription) {
-	topics := []string{topic}
-	if partitions > 0 {
-		topics = nil
-		for p := range partitions {
-			topics = append(topics, fmt.Sprintf("%s-partition-%d", topic, p))
-		}
+// partitionsOf returns the names of a topic's partitions, or its own if it has none.
+func partitionsOf(topic string, partitions int) (topics []string) {
+	if partitions == 0 {
+		return []string{topic}
 	}
-	for _, t := range topics {
+	for p := range partitions {
+		topics = append(topics, fmt.Sprintf("%s-partition-%d", topic, p))
+	}
+	return topics
+}
+
+func (b *broker) stats(topic string, partitions int) (sum subscription) {
+	for _, t := range partitionsOf(topic, partitions) {
 		var stats struct{ Subscriptions map[string]subscription }
 		b.rest("GET", t, "/stats", nil, &stats)
 		s := stats.Subscriptions[sub]

@@ -17,13 +17,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// interceptor calls functions of the application, which may be nil.
+// interceptor is callbacks that are told what they are called about; those that are nil do nothing.
 type interceptor struct {
+	callbacks
 	acked, nacked func(pulsar.Consumer, []pulsar.MessageID)
 }
 
-func (interceptor) BeforeConsume(pulsar.ConsumerMessage)   {}
-func (interceptor) OnConsumerClose(pulsar.Consumer, error) {}
 func (i interceptor) OnAcknowledge(c pulsar.Consumer, id pulsar.MessageID) {
 	if i.acked != nil {
 		i.acked(c, []pulsar.MessageID{id})
@@ -271,19 +270,13 @@ func TestTheLastDeliveryIsADeadLetterAtOnce(t *testing.T) {
 			opts := b.options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
 			c := b.subscribe(opts, append(test.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
-			dead, err := b.client.Subscribe(b.options(topic+"-"+sub+"-DLQ", pulsar.Exclusive))
-			require.NoError(t, err)
-			defer dead.Close()
+			dead := b.deadLetters(topic)
 			b.send(topic, 1, false)
 			msg := receive(t, c)
 			if test.fail != nil {
 				test.fail(c, msg)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			letter, err := dead.Receive(ctx)
-			require.NoError(t, err)
-			require.Equal(t, msg.Payload(), letter.Payload())
+			require.Equal(t, msg.Payload(), next(t, dead, 10*time.Second).Payload())
 			b.settles(topic, 0)
 		})
 	}

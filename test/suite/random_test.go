@@ -2,7 +2,6 @@ package suite
 
 import (
 	"context"
-	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -88,12 +87,8 @@ func (r *randomRun) run() {
 		}
 	}
 	if r.MaxDeliveries > 0 {
-		dead, err := r.b.client.Subscribe(r.b.options(r.topics[0]+"-"+sub+"-DLQ", pulsar.Exclusive))
-		require.NoError(r.t, err)
-		apps.Go(func() {
-			defer dead.Close()
-			r.countDeadLetters(ctx, dead)
-		})
+		dead := r.b.deadLetters(r.topics[0])
+		apps.Go(func() { r.countDeadLetters(ctx, dead) })
 	}
 	rng := rand.New(rand.NewPCG(r.Seed, 99))
 	for i := range r.Unloads {
@@ -122,9 +117,9 @@ func (r *randomRun) run() {
 	defer r.mu.Unlock()
 	for n, f := range r.fates {
 		if !f.isOver() {
-			r.wrong = append(r.wrong, fmt.Sprintf("message %d is lost: %+v", n, f))
+			r.wrongLocked("message %d is lost: %+v", n, f)
 		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
-			r.wrong = append(r.wrong, fmt.Sprintf("message %d %s: %+v", n, text, f))
+			r.wrongLocked("message %d %s: %+v", n, text, f)
 		}
 	}
 	if len(r.wrong) > 0 {
@@ -150,6 +145,10 @@ func (r *randomRun) within(d time.Duration, reached func() bool) bool {
 func (r *randomRun) breaks(format string, args ...any) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.wrongLocked(format, args...)
+}
+
+func (r *randomRun) wrongLocked(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
@@ -178,15 +177,10 @@ func (r *randomRun) isComplete() bool {
 // all are the topics of the subscription.
 func (r *randomRun) all() (all []string) {
 	if r.Retry {
-		all = append(all, r.topics[0]+"-"+sub+"-RETRY")
+		all = append(all, retryTopic(r.topics[0]))
 	}
 	for _, topic := range r.topics {
-		if r.Partitions == 0 {
-			all = append(all, topic)
-		}
-		for p := range r.Partitions {
-			all = append(all, fmt.Sprintf("%s-partition-%d", topic, p))
-		}
+		all = append(all, partitionsOf(topic, r.Partitions)...)
 	}
 	return all
 }
@@ -246,5 +240,3 @@ func (r *randomRun) number(msg pulsar.Message) int {
 	require.NoError(r.t, err)
 	return n
 }
-
-var errNobody = errors.New("it was not acknowledged")

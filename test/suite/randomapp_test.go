@@ -220,8 +220,8 @@ func (a *randomApp) flush() {
 
 // ackTo acknowledges all messages of a partition up to one.
 func (a *randomApp) ackTo(d *delivery) {
-	if a.c.AckCumulative(d.msg) != nil {
-		a.settled(d, errNobody)
+	if err := a.c.AckCumulative(d.msg); err != nil {
+		a.settled(d, err)
 		return
 	}
 	a.mu.Lock()
@@ -254,10 +254,4 @@ func (p published) before(other published) bool {
 		return a.EntryID() < b.EntryID()
 	}
 	return a.BatchIdx() < b.BatchIdx()
-}
-
-func (r *randomRun) wrongLocked(format string, args ...any) {
-	r.mu.Unlock()
-	defer r.mu.Lock()
-	r.breaks(format, args...)
 }
