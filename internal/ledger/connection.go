@@ -80,7 +80,7 @@ func (l *Ledger) drop(s *stream) {
 func (l *Ledger) Connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.lost, l.at.connected = false, time.Now()
+	l.table.lost, l.at.resending = false, time.Now()
 	for _, s := range l.table.streams {
 		s.log.lost = s.inactive
 	}
@@ -92,6 +92,9 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if s := l.table.streams[topic]; s != nil {
+		if s.run.unheard {
+			l.at.resending = time.Now()
+		}
 		l.table.received(s, entryOf(id))
 	}
 	if l.receipts++; l.receipts%1024 != 0 { // to look at all streams takes long where there are thousands
@@ -128,6 +131,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 		s.inactive = false
 		l.table.comesAgain(s)
 		s.run.resent = s.log.again // and may be in the queue before it is asked for
+		l.at.resending = time.Now()
 		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
 			s.missed, s.log.asking = nil, l.asking()

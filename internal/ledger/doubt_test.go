@@ -63,6 +63,29 @@ func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
 	})
 }
 
+// Where somebody waits in vain nothing of it is on its way, whatever else is asked for.
+func TestWhatIsDueIsAskedForWhereNothingComes(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.Keeps = false, ledger.Keeps{} }, func(x *x) {
+		doubtful, _ := x.arrive(1)
+		for e := range int64(10) {
+			x.verdict(ledger.Deliver, 2+e)
+		}
+		x.Disconnected()
+		x.Connected()
+		x.Received("t", id(1))
+		x.Nack(doubtful, time.Second, nil, ledger.Failed)
+		for e := range int64(5) {
+			d, _ := x.arrive(20 + e)
+			x.Nack(d, time.Duration(1+3*e)*time.Second, nil, ledger.Failed)
+		}
+		for range 5 {
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		require.Contains(t, x.requests(), id(1))
+	})
+}
+
 // A Failover partition comes back while a message was asked for. Its copy is in the queue when the patience with the request ends, and the
 // application is slow.
 func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {

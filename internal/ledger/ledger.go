@@ -96,7 +96,7 @@ type Ledger struct {
 type moments struct {
 	start     time.Time // the Ledger was made: Now counts from then
 	idle      time.Time // nothing came although somebody waited
-	connected time.Time // a reconnection had ended
+	resending time.Time // the broker may have begun to send again what it sent before
 }
 
 // Stats counts what a Ledger did, and says what it has.

@@ -202,9 +202,10 @@ func (l *Ledger) answered(slot uint32) (asked time.Time) {
 const resendTime = 2 * time.Second
 
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
-// received of it first was not seen before. The caller holds mu.
+// received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return s.log.taken < s.run.resent || s.run.unheard && time.Since(l.at.connected) < resendTime
+	return s.log.taken < s.run.resent && l.at.idle.Sub(l.at.resending) <= resendTime ||
+		s.run.unheard && time.Since(l.at.resending) < resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.

@@ -54,8 +54,15 @@ type randomRun struct {
 	mu        sync.Mutex
 	fates     []*fate
 	published map[string][]published // by partition
+	lulls     []lull                 // by consumer
 	wrong     []string
 	trace     []string
+}
+
+// lull tells when an application was given nothing although it waited.
+type lull struct {
+	calls int       // of Receive, one after the other
+	last  time.Time // when there were enough of them
 }
 
 // published says where a message is in its partition.
@@ -65,7 +72,7 @@ type published struct {
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
-	r := &randomRun{randomConfig: c, t: t, b: newBroker(t), published: map[string][]published{}}
+	r := &randomRun{randomConfig: c, t: t, b: newBroker(t), published: map[string][]published{}, lulls: make([]lull, c.Consumers)}
 	for range c.Topics {
 		r.topics = append(r.topics, r.b.topic(c.Partitions))
 	}
@@ -98,8 +105,11 @@ func (r *randomRun) run() {
 	if r.Leaves {
 		time.Sleep(ms(300 + rng.IntN(1000)))
 		consumers[0].Close()
+		r.mu.Lock()
+		r.lulls[0] = lull{last: time.Now().Add(time.Hour)}
+		r.mu.Unlock()
 	}
-	complete := r.within(60*time.Second, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
+	complete := r.within(2*time.Minute, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
 	time.Sleep(ms(500))
 	cancel()
 	apps.Wait()
