@@ -66,7 +66,7 @@ func New(outer, inner pulsar.Consumer, s *Settings, p *Preparation, o Observer) 
 	if p != nil {
 		x.hooks = p.hooks
 	}
-	x.intake = intake.New(inner, messages, x.life.ended.Done(), x.hooks.mayBeClosed)
+	x.intake = intake.New(x.life.ended, inner, messages, x.hooks.mayBeClosed, func() { x.safely(x.idle) })
 	x.outlet.ch = make(chan pulsar.ConsumerMessage)
 	if p != nil && p.opts.MessageChannel != nil {
 		x.outlet.ch, x.outlet.given = p.opts.MessageChannel, true
@@ -112,6 +112,7 @@ func (x *Driver) Alone(call func() error) error {
 		return err
 	}
 	x.life.next()
+	x.intake.Forget()
 	x.ledger.Clear()
 	for x.outlet.given { // as upstream does
 		select {

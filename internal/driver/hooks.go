@@ -161,6 +161,7 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 			return of()
 		}
 		h.lost.Store(true)
+		driver.intake.Disconnected()
 		driver.ledger.Disconnected()
 		h.mu.Lock()
 		h.reconnecting++
@@ -203,7 +204,9 @@ func (h *hooks) connected() {
 	h.reconnecting = max(0, h.reconnecting-1)
 	h.mu.Unlock()
 	if last {
-		h.driver.Load().ledger.Connected()
+		driver := h.driver.Load()
+		driver.intake.Connected()
+		driver.ledger.Connected()
 	}
 }
 

@@ -151,9 +151,6 @@ func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 				}
 				hasTurn = true
 				continue
-			case event == intake.Idle:
-				x.idle()
-				continue
 			case event == intake.Woken:
 				continue
 			}

@@ -19,16 +19,16 @@ type Event uint8
 const (
 	Message Event = iota
 	Woken         // there is something else to look at first
-	Idle          // nothing came for a second
 	Lent          // the turn is another's: Acquire it again
 )
 
 // Intake is the only reader of a consumer.
 type Intake struct {
-	consumer pulsar.Consumer
 	messages <-chan pulsar.ConsumerMessage // nil if the consumer has no queue
-	ended    <-chan struct{}
+	receiver receiver
+	ended    context.Context
 	mayEnd   func() bool
+	idle     func()
 
 	turn  turn
 	wake  chan struct{}
@@ -37,24 +37,28 @@ type Intake struct {
 }
 
 // New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
-// read once ended is closed. mayEnd reports whether the consumer may have closed itself, which its channel does not tell.
-func New(consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, ended <-chan struct{}, mayEnd func() bool) *Intake {
-	return &Intake{
-		consumer: consumer,
+// read once ended is over. mayEnd reports whether the consumer may have closed itself, which its channel does not tell. idle is called
+// by whoever waits, each time when somebody has waited for another second, and nothing came.
+func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, mayEnd func() bool, idle func()) *Intake {
+	x := &Intake{
 		messages: messages,
+		receiver: receiver{consumer: consumer, ended: ended},
 		ended:    ended,
 		mayEnd:   mayEnd,
+		idle:     idle,
 		turn:     turn{lend: make(chan struct{}, 1)},
 		wake:     make(chan struct{}, 1),
 		check:    time.NewTicker(time.Second),
 	}
+	if messages == nil {
+		x.receiver.got = make(chan receipt, 1)
+		x.Connected()
+	}
+	return x
 }
 
 // Close ends the checks.
 func (x *Intake) Close() { x.check.Stop() }
-
-// HasQueue reports whether the consumer prefetches.
-func (x *Intake) HasQueue() bool { return x.messages != nil }
 
 // Wake has whoever has the turn look for something else than messages of the consumer.
 func (x *Intake) Wake() { signal(x.wake) }
@@ -71,12 +75,14 @@ func (x *Intake) Acquire(ctx context.Context) error { return x.acquire(ctx, fals
 
 // Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
 func (x *Intake) Borrow() error {
-	select {
-	case <-x.ended:
+	if x.ended.Err() != nil {
 		return ErrClosed
-	default:
-		return x.acquire(context.Background(), true)
 	}
+	if err := x.acquire(context.Background(), true); err != nil {
+		return err
+	}
+	x.receiver.recall()
+	return nil
 }
 
 func (x *Intake) acquire(ctx context.Context, borrows bool) error {
@@ -91,7 +97,7 @@ func (x *Intake) acquire(ctx context.Context, borrows bool) error {
 	case <-ctx.Done():
 		x.turn.giveUp(given)
 		return ctx.Err()
-	case <-x.ended:
+	case <-x.ended.Done():
 		x.turn.giveUp(given)
 		return ErrClosed
 	}
@@ -100,22 +106,46 @@ func (x *Intake) acquire(ctx context.Context, borrows bool) error {
 // Release gives the turn back.
 func (x *Intake) Release() { x.turn.release() }
 
+// Disconnected tells that the connection was lost.
+func (x *Intake) Disconnected() {
+	x.receiver.losses.Add(1)
+	x.receiver.lost.Store(true)
+}
+
+// Connected tells that there is a connection.
+func (x *Intake) Connected() {
+	x.receiver.lost.Store(false)
+	x.receiver.again.Store(true)
+}
+
+// Forget lets go of what was received before. The caller has the turn, by Borrow.
+func (x *Intake) Forget() {
+	select {
+	case <-x.receiver.got:
+		x.receiver.cancel = nil
+	default:
+	}
+}
+
 // Take waits for the next message. The caller has the turn, and has lost it only if the event is Lent.
 func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
 	if x.messages == nil {
-		return x.takeWithoutQueue(ctx)
-	}
-	select {
-	case cm = <-x.messages:
-		x.quiet = 0
-		return cm, Message, nil
-	default:
+		x.receiver.begin()
+	} else {
+		select {
+		case cm = <-x.messages:
+			x.quiet = 0
+			return cm, Message, nil
+		default:
+		}
 	}
 	begin := time.Now()
 	defer func() { x.waited(begin, event, err) }()
 	select {
 	case cm = <-x.messages:
 		return cm, Message, nil
+	case got := <-x.receiver.got:
+		return x.receiver.take(got)
 	case <-x.wake:
 		return cm, Woken, nil
 	case <-x.turn.lend:
@@ -124,8 +154,11 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	case <-x.check.C:
 		return x.look()
 	case <-ctx.Done():
+		if x.messages == nil && x.mayEnd() {
+			x.receiver.recall()
+		}
 		return cm, Woken, ctx.Err()
-	case <-x.ended:
+	case <-x.ended.Done():
 		return cm, Woken, ErrClosed
 	}
 }
@@ -133,7 +166,12 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 // look finds out whether the consumer has closed itself, as it does when it gives up reconnecting. It may find a message
 // instead, though not of which child it is: one in chunks can then not be acknowledged on a consumer of several topics.
 func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
-	if x.mayEnd() {
+	switch {
+	case x.messages == nil:
+		if x.receiver.isDead(x.quiet >= time.Second) {
+			x.receiver.recall()
+		}
+	case x.mayEnd():
 		select {
 		case cm = <-x.messages:
 			return cm, Message, nil
@@ -141,18 +179,18 @@ func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 		}
 		done, cancel := context.WithCancel(context.Background())
 		cancel()
-		msg, err := x.consumer.Receive(done)
+		msg, err := x.receiver.consumer.Receive(done)
 		switch {
 		case err == nil:
-			return pulsar.ConsumerMessage{Consumer: x.consumer, Message: msg}, Message, nil
+			return pulsar.ConsumerMessage{Consumer: x.receiver.consumer, Message: msg}, Message, nil
 		case !errors.Is(err, context.Canceled):
 			return cm, Woken, err
 		}
 	}
-	if x.quiet < time.Second {
-		return cm, Woken, nil
+	if x.quiet >= time.Second {
+		x.idle()
 	}
-	return cm, Idle, nil
+	return cm, Woken, nil
 }
 
 // waited notes for how long somebody waited for a message in vain.

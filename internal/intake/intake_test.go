@@ -52,9 +52,8 @@ func each(t *testing.T, test func(t *testing.T, c *consumer, x *intake.Intake, e
 				}
 				ended, end := context.WithCancel(context.Background())
 				defer end()
-				x := intake.New(c, messages, ended.Done(), func() bool { return false })
+				x := intake.New(ended, c, messages, func() bool { return false }, func() {})
 				defer x.Close()
-				require.Equal(t, queue, x.HasQueue())
 				test(t, c, x, end)
 			})
 		})
@@ -84,9 +83,7 @@ func TestTakeEndsByWhatComesFirst(t *testing.T) {
 
 		after(end)
 		_, _, err = x.Take(context.Background())
-		if x.HasQueue() { // the other asks for another turn first
-			require.ErrorIs(t, err, intake.ErrClosed)
-		}
+		require.ErrorIs(t, err, intake.ErrClosed)
 		x.Release()
 	})
 }
@@ -154,9 +151,8 @@ func TestTurn(t *testing.T) {
 	})
 }
 
-// Borrowers get the turn in the order in which they came, behind those who waited before them, although the message that was taken
-// meanwhile was no use. Nobody gives the turn up for a borrower that has had it.
-func TestBorrowBesideAMessage(t *testing.T) {
+// Borrowers get the turn in the order in which they came, behind those who waited before them. Nobody gives the turn up for a borrower that has had it.
+func TestBorrowInOrder(t *testing.T) {
 	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
 		ctx := context.Background()
 		require.NoError(t, x.Acquire(ctx))
@@ -176,10 +172,6 @@ func TestBorrowBesideAMessage(t *testing.T) {
 			})
 			synctest.Wait()
 		}
-		if !x.HasQueue() {
-			others.Go(func() { c.ch <- pulsar.ConsumerMessage{} })
-		}
-		synctest.Wait()
 		for {
 			if _, event, _ := x.Take(ctx); event == intake.Lent {
 				break
@@ -232,29 +224,45 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
-// Idle is told when somebody waited for a second in all, and nothing came.
+// Idle is called when somebody waited for a second in all and nothing came, and nobody who waits notices.
 func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c := &consumer{ch: make(chan pulsar.ConsumerMessage)}
-		x := intake.New(c, c.ch, nil, func() bool { return true })
-		defer x.Close()
-		require.NoError(t, x.Acquire(context.Background()))
-		begin := time.Now()
-		for {
-			_, event, err := x.Take(context.Background())
-			require.NoError(t, err)
-			if event == intake.Idle {
-				break
-			}
-		}
-		require.GreaterOrEqual(t, time.Since(begin), time.Second)
-		require.Less(t, time.Since(begin), 3*time.Second)
-	})
+	for name, c := range map[string]struct {
+		queue bool
+		waits time.Duration // for which each of those who wait do so
+	}{
+		"queue": {true, time.Hour}, "queue, short waits": {true, 7 * time.Millisecond},
+		"no queue": {false, time.Hour}, "no queue, short waits": {false, 7 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				inner := &consumer{ch: make(chan pulsar.ConsumerMessage)}
+				var messages <-chan pulsar.ConsumerMessage
+				if c.queue {
+					messages = inner.ch
+				}
+				busy, idle := context.WithCancel(context.Background())
+				ended, end := context.WithCancel(context.Background())
+				defer end()
+				x := intake.New(ended, inner, messages, func() bool { return true }, idle)
+				defer x.Close()
+				require.NoError(t, x.Acquire(context.Background()))
+				begin := time.Now()
+				for busy.Err() == nil {
+					ctx, cancel := context.WithTimeout(busy, c.waits)
+					_, event, _ := x.Take(ctx)
+					cancel()
+					require.Equal(t, intake.Woken, event)
+				}
+				require.GreaterOrEqual(t, time.Since(begin), time.Second)
+				require.Less(t, time.Since(begin), 3*time.Second)
+			})
+		})
+	}
 }
 
 func TestUndecryptableWithoutQueue(t *testing.T) {
 	c := &consumer{ch: make(chan pulsar.ConsumerMessage, 1)}
-	x := intake.New(c, nil, nil, func() bool { return false })
+	x := intake.New(context.Background(), c, nil, func() bool { return false }, func() {})
 	defer x.Close()
 	require.NoError(t, x.Acquire(context.Background()))
 	c.ch <- pulsar.ConsumerMessage{}

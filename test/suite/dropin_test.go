@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -152,6 +153,29 @@ func TestZeroQueueConsumerHasAChannel(t *testing.T) {
 		case <-time.After(15 * time.Second):
 			require.FailNow(t, "no message")
 		}
+	}
+	b.settles(topic, 0)
+}
+
+// Of upstream's each Receive whose context ends leaves a permit at the broker, and so would whatever wakes one that waits.
+func TestZeroQueueConsumerAsksForOneMessage(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.EnableZeroQueueConsumer = true
+	c := b.subscribe(opts)
+	for range 100 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		_, err := c.Receive(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+	}
+	b.send(topic, 50, false)
+	time.Sleep(500 * time.Millisecond)
+	require.LessOrEqual(t, b.stats(topic, 0).Unacked, 2)
+	for range 50 {
+		require.NoError(t, c.Ack(receive(t, c)))
 	}
 	b.settles(topic, 0)
 }
