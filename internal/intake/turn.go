@@ -3,7 +3,6 @@ package intake
 import (
 	"slices"
 	"sync"
-	"sync/atomic"
 )
 
 // turn is had by one at a time. Those who wait for it get it in the order in which they came, so that one that receives without
@@ -11,18 +10,11 @@ import (
 type turn struct {
 	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
 
-	state     atomic.Uint32 // free, taken or wanted; the last is changed under mu alone
-	mu        sync.Mutex
-	waiting   []waiter
-	borrowers int             // of those who wait
-	spare     []chan struct{} // of those who have waited
+	mu      sync.Mutex
+	taken   bool
+	waiting []waiter
+	spare   []chan struct{} // of those who have waited
 }
-
-const (
-	free   = iota
-	taken  // and nobody waits
-	wanted // taken, and somebody waits
-)
 
 type waiter struct {
 	given   chan struct{} // has one when the turn is the waiter's
@@ -32,15 +24,11 @@ type waiter struct {
 // take takes the turn, or begins to wait for it and returns a channel that has one when the turn is the caller's. done or giveUp must
 // follow then.
 func (t *turn) take(borrows bool) (given chan struct{}) {
-	if t.state.CompareAndSwap(free, taken) {
-		return nil
-	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for !t.state.CompareAndSwap(taken, wanted) && t.state.Load() != wanted {
-		if t.state.CompareAndSwap(free, taken) {
-			return nil
-		}
+	if !t.taken {
+		t.taken = true
+		return nil
 	}
 	if n := len(t.spare); n > 0 {
 		given, t.spare = t.spare[n-1], t.spare[:n-1]
@@ -49,7 +37,6 @@ func (t *turn) take(borrows bool) (given chan struct{}) {
 	}
 	t.waiting = append(t.waiting, waiter{given, borrows})
 	if borrows {
-		t.borrowers++
 		signal(t.lend)
 	}
 	return given
@@ -76,34 +63,23 @@ func (t *turn) giveUp(given chan struct{}) {
 }
 
 func (t *turn) release() {
-	if t.state.CompareAndSwap(taken, free) {
-		return
-	}
 	t.mu.Lock()
+	defer t.mu.Unlock()
 	t.pass()
-	t.mu.Unlock()
 }
 
 // pass passes the turn on. The caller holds mu.
 func (t *turn) pass() {
-	if len(t.waiting) == 0 {
-		t.state.Store(free)
-		return
+	if t.taken = len(t.waiting) > 0; t.taken {
+		t.waiting[0].given <- struct{}{}
+		t.leave(0)
 	}
-	t.waiting[0].given <- struct{}{}
-	t.leave(0)
 }
 
 // leave takes one who waits out of the line. The caller holds mu.
 func (t *turn) leave(i int) {
-	if t.waiting[i].borrows {
-		t.borrowers--
-	}
 	t.waiting = slices.Delete(t.waiting, i, i+1)
-	if len(t.waiting) == 0 {
-		t.state.Store(taken)
-	}
-	if t.borrowers > 0 {
+	if slices.ContainsFunc(t.waiting, func(w waiter) bool { return w.borrows }) {
 		signal(t.lend)
 		return
 	}
