@@ -121,15 +121,23 @@ func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 	if err := ctx.Err(); err != nil && ctx != x.life.ended {
 		return err
 	}
-	if err := x.intake.Acquire(ctx); err != nil {
-		return x.receiveError(ctx, err)
-	}
-	hasTurn := true
-	defer func() {
-		if hasTurn {
-			x.intake.Release()
+	for {
+		lent, err := x.take(ctx, d)
+		switch {
+		case err != nil:
+			return x.receiveError(ctx, err)
+		case !lent:
+			return nil
 		}
-	}()
+	}
+}
+
+// take is next while the caller has the turn, and reports whether somebody wants to borrow that.
+func (x *Driver) take(ctx context.Context, d *ledger.Delivery) (lent bool, err error) {
+	if err := x.intake.Acquire(ctx); err != nil {
+		return false, err
+	}
+	defer x.intake.Release()
 	for x.life.ended.Err() == nil {
 		if !x.ledger.Next(d) {
 			cm, event, err := x.intake.Take(ctx)
@@ -141,16 +149,9 @@ func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
 					x.life.end()
 				}
-				hasTurn = false
-				x.intake.Release()
-				return x.receiveError(ctx, err)
+				return false, err
 			case event == intake.Lent:
-				hasTurn = false
-				if err := x.intake.Acquire(ctx); err != nil {
-					return x.receiveError(ctx, err)
-				}
-				hasTurn = true
-				continue
+				return true, nil
 			case event == intake.Woken:
 				continue
 			}
@@ -169,11 +170,9 @@ func (x *Driver) next(ctx context.Context, d *ledger.Delivery) error {
 			x.giveUpAside(*d, ledger.GivenUp)
 			continue
 		}
-		return nil
+		return false, nil
 	}
-	hasTurn = false
-	x.intake.Release()
-	return x.receiveError(ctx, intake.ErrClosed)
+	return false, intake.ErrClosed
 }
 
 // receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would

@@ -19,7 +19,7 @@ type Event uint8
 const (
 	Message Event = iota
 	Woken         // there is something else to look at first
-	Lent          // the turn is another's: Acquire it again
+	Lent          // somebody wants to borrow the turn: Release it
 )
 
 // Intake is the only reader of a consumer.
@@ -127,7 +127,7 @@ func (x *Intake) Forget() {
 	}
 }
 
-// Take waits for the next message. The caller has the turn, and has lost it only if the event is Lent.
+// Take waits for the next message. The caller has the turn.
 func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
 	if x.messages == nil {
 		x.receiver.begin()
@@ -149,7 +149,6 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	case <-x.wake:
 		return cm, Woken, nil
 	case <-x.turn.lend:
-		x.Release()
 		return cm, Lent, nil
 	case <-x.check.C:
 		return x.look()

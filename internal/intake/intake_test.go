@@ -103,6 +103,7 @@ func TestBorrow(t *testing.T) {
 		_, event, err := x.Take(ctx)
 		require.NoError(t, err)
 		require.Equal(t, intake.Lent, event)
+		x.Release()
 		<-lent
 		begin := time.Now()
 		require.NoError(t, x.Acquire(ctx))
@@ -177,6 +178,7 @@ func TestBorrowInOrder(t *testing.T) {
 				break
 			}
 		}
+		x.Release()
 		others.Wait()
 		require.Equal(t, []string{"waited", "borrowed", "borrowed as well"}, order)
 		require.NoError(t, x.Acquire(ctx))
