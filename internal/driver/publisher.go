@@ -17,26 +17,24 @@ import (
 type publisher struct {
 	reconsumer    *reconsume.Reconsumer // nil without retries and dead letters
 	own           bool                  // Close closes it
-	retries       bool                  // there is a retry topic that somebody reads
-	retryTopic    string                // its whole name; messages of it may come early; "" if there is none
+	retryTopic    string                // its whole name; messages of it may come early; "" if there is none that somebody reads
 	maxDeliveries uint32                // after which a message is a dead letter; 0 for none
 	dead, moves   chores
 	underway      chan struct{} // full when maxUnderway of them have no answer
 }
 
 func newPublisher(s *Settings, p *Preparation) *publisher {
-	x := &publisher{reconsumer: s.Reconsumer, retries: s.Reconsumer != nil, underway: make(chan struct{}, maxUnderway)}
-	if p != nil && p.reconsumer != nil {
-		x.reconsumer, x.own, x.retries = p.reconsumer, true, p.retryTopic != ""
-	}
-	if x.reconsumer == nil {
+	x := &publisher{underway: make(chan struct{}, maxUnderway)}
+	switch {
+	case p != nil && p.reconsumer != nil:
+		x.reconsumer, x.own, x.retryTopic = p.reconsumer, true, p.retryTopic
+	case s.Reconsumer != nil:
+		x.reconsumer, x.retryTopic = s.Reconsumer, fullTopic(s.Reconsumer.RetryTopic())
+	default:
 		return x
 	}
 	if p != nil {
 		x.maxDeliveries = maxDeliveries(p.opts, s)
-	}
-	if x.retries {
-		x.retryTopic = fullTopic(x.reconsumer.RetryTopic())
 	}
 	return x
 }

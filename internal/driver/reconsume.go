@@ -16,13 +16,13 @@ type Publish func(context.Context, *reconsume.Reconsumer, pulsar.ConsumerMessage
 
 // Reconsume settles a message by publishing it to the retry topic.
 func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publish) error {
-	_, err := x.reconsume(ctx, msg, x.publisher.retries, publish)
+	_, err := x.reconsume(ctx, msg, x.publisher.retryTopic != "", publish)
 	return err
 }
 
 // ReconsumeNext is Reconsume with the delay of the policy, which is asked before the message is being settled: it may call back.
 func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
-	if _, err := x.mayReconsume(ctx, msg, x.publisher.retries); err != nil {
+	if _, err := x.mayReconsume(ctx, msg, x.publisher.retryTopic != ""); err != nil {
 		return err
 	}
 	later, err := x.publisher.reconsumer.Next(original(msg))
@@ -45,7 +45,7 @@ func (x *Driver) DeadLetter(ctx context.Context, msg pulsar.Message, reason erro
 
 // ReconsumeOrNack is Reconsume for a caller that gets no error: the message is nacked then.
 func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
-	told, err := x.reconsume(context.Background(), msg, x.publisher.retries, publish)
+	told, err := x.reconsume(context.Background(), msg, x.publisher.retryTopic != "", publish)
 	switch {
 	case err == nil:
 		return
