@@ -52,13 +52,10 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 	if !current { // a stale nack changes nothing
 		return nil
 	}
-	last := x.ledger.IsLast(d.Count)
 	if msg != nil {
 		d.Message = original(msg)
-	} else if last {
-		d.Message = x.ledger.Kept(d)
 	}
-	if last && d.Message != nil {
+	if d.Message != nil && x.ledger.IsLast(d.Count) {
 		x.giveUp(d, ledger.Leaving, reason)
 		return nil
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Find returns the hand-over of a message that the application has; current is false if it has another one or none, and
-// known if the Ledger does not know the message.
+// Find returns the hand-over of a message that the application has, with the message if that is kept here; current is false if it
+// has another one or none, and known if the Ledger does not know the message.
 func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -15,7 +15,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	if r == nil {
 		return d, false, false
 	}
-	return deliveryOf(ref, e, r, nil), isWith(r, n), true
+	return deliveryOf(ref, e, r, l.table.shelf.messages[ref].msg), isWith(r, n), true
 }
 
 // isWith reports whether the application has a message by the hand-over that n names.
@@ -123,16 +123,6 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	if l.IsLast(r.count) && !r.flags.has(doubtful) {
 		l.keep(d.Ref, e, d.Message, false)
 	}
-}
-
-// Kept returns a message that Hold has kept, or nil.
-func (l *Ledger) Kept(d Delivery) pulsar.Message {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
-		return nil
-	}
-	return l.table.shelf.messages[d.Ref].msg
 }
 
 // IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
