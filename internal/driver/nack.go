@@ -67,7 +67,7 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 		x.move(d, *delay)
 		return nil
 	}
-	if s, had := x.ledger.Fail(d, *delay, d.Message); had {
+	if s, had, _ := x.ledger.Nack(d, *delay, d.Message, ledger.Failed); had {
 		x.nacked(s, msg, *delay)
 	}
 	return nil

@@ -96,7 +96,7 @@ func (x *Driver) move(d ledger.Delivery, delay time.Duration) {
 // moveTo nacks a message and publishes it elsewhere, unless it is back before that. Dead letters are published in the order of
 // the calls, and no more than maxUnderway messages wait for the broker's answer.
 func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
-	if !x.ledger.Nack(d, delay, d.Message, why) {
+	if _, _, kept := x.ledger.Nack(d, delay, d.Message, why); !kept {
 		return
 	}
 	d.Message = nil // it is kept by the ledger, which counts it

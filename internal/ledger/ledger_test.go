@@ -209,7 +209,8 @@ func TestHoldLimit(t *testing.T) {
 	run(t, func(o *ledger.Options) { o.HoldLimit = 1000 }, func(x *x) {
 		for entry := range int64(2) {
 			d, _ := x.arrive(1 + entry)
-			require.Equal(t, entry == 0, x.Nack(d, time.Minute, d.Message, ledger.Failed))
+			_, _, kept := x.Nack(d, time.Minute, d.Message, ledger.Failed)
+			require.Equal(t, entry == 0, kept)
 		}
 		require.EqualValues(t, 612, x.Stats().HeldBytes)
 		require.Equal(t, 2, x.Stats().Waiting)
@@ -228,15 +229,18 @@ func TestHoldLimit(t *testing.T) {
 func TestALateNack(t *testing.T) {
 	run(t, nil, func(x *x) {
 		first, _ := x.arrive(1)
-		require.True(t, x.Nack(first, 0, first.Message, ledger.Failed))
+		_, had, kept := x.Nack(first, 0, first.Message, ledger.Failed)
+		require.True(t, had && kept)
 		time.Sleep(time.Second)
 		synctest.Wait()
 		var second ledger.Delivery
 		require.True(t, x.Next(&second))
 		require.EqualValues(t, 1, second.Count)
-		require.False(t, x.Nack(first, 0, first.Message, ledger.Failed))
+		_, had, kept = x.Nack(first, 0, first.Message, ledger.Failed)
+		require.False(t, had || kept)
 		require.False(t, x.Next(&ledger.Delivery{}))
-		require.True(t, x.Nack(second, 0, second.Message, ledger.Failed))
+		_, had, kept = x.Nack(second, 0, second.Message, ledger.Failed)
+		require.True(t, had && kept)
 	})
 }
 

@@ -54,22 +54,10 @@ const (
 	GivenUp            // it is to be published elsewhere, and the application did not have it this time
 )
 
-// Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile.
-// msg is nil if there is no more than its id; one that is to be published elsewhere is kept here wherever it is to wait. Nack
-// reports whether it is kept.
-func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (kept bool) {
-	_, _, kept = l.nack(d, delay, msg, why)
-	return kept
-}
-
-// Fail is Nack of a message that the application failed on. It returns how the message stood, and whether the application had
-// it.
-func (l *Ledger) Fail(d Delivery, delay time.Duration, msg pulsar.Message) (s Settling, had bool) {
-	s, had, _ = l.nack(d, delay, msg, Failed)
-	return s, had
-}
-
-func (l *Ledger) nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
+// Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile: then had
+// is false. msg is nil if there is no more than its id; one that is to be published elsewhere is kept here wherever it is to wait. Nack
+// returns how the message stood, and whether it is kept.
+func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
 	delay = max(0, delay)
 	l.mu.Lock()
 	t, ref := &l.table, d.Ref

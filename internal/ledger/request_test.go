@@ -92,7 +92,8 @@ func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 					x.Disconnected()
 				}
 				x.Hold(d, time.Hour)
-				require.False(t, x.Nack(d, 10*time.Second, d.Message, ledger.Leaving), "another consumer may have it")
+				_, _, kept := x.Nack(d, 10*time.Second, d.Message, ledger.Leaving)
+				require.False(t, kept, "another consumer may have it")
 				x.Connected()
 				time.Sleep(20 * time.Second)
 				require.False(t, x.Next(&d))
