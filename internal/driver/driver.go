@@ -44,7 +44,7 @@ type errands struct {
 // tally is what has happened.
 type tally struct {
 	swallowed, failed atomic.Uint64
-	warned            atomic.Bool // of many unacknowledged messages
+	warned            bool // of many unacknowledged messages; for whoever has the turn
 }
 
 // New returns a Driver of inner for outer, which Start starts. p is nil if inner was not prepared.

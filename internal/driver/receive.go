@@ -195,8 +195,8 @@ func (x *Driver) receiveError(ctx context.Context, err error) error {
 
 // idle acts where nothing came for a second although somebody waited.
 func (x *Driver) idle() {
-	x.ledger.Idle()
-	if !x.hooks.rewinds && !x.tally.warned.Load() && x.ledger.Unsettled() >= nearLimit && x.tally.warned.CompareAndSwap(false, true) {
+	if unsettled := x.ledger.Idle(); unsettled >= nearLimit && !x.hooks.rewinds && !x.tally.warned {
+		x.tally.warned = true
 		x.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
 			"wait for redelivery count too", "unacknowledged", nearLimit)
 	}

@@ -142,8 +142,9 @@ func (l *Ledger) Activate(topic string, active bool) {
 	l.send(a)
 }
 
-// Idle tells that nothing came for a while although somebody waited.
-func (l *Ledger) Idle() {
+// Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition are not
+// settled.
+func (l *Ledger) Idle() (unsettled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at.idle = time.Now()
@@ -154,10 +155,12 @@ func (l *Ledger) Idle() {
 		}
 	}
 	for _, s := range l.table.streams {
+		unsettled = max(unsettled, s.unsettled)
 		if !asked[s] {
 			l.table.idle(s)
 		}
 	}
+	return unsettled
 }
 
 // Gone tells that a child of the inner consumer is closed, and forgets what came from it.

@@ -180,16 +180,6 @@ func (l *Ledger) Len() int {
 	return l.table.entries.Len()
 }
 
-// Unsettled returns how many messages of the fullest partition are not settled.
-func (l *Ledger) Unsettled() (n int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, s := range l.table.streams {
-		n = max(n, s.unsettled)
-	}
-	return n
-}
-
 // untrack ends the time that is measured for a message. The caller holds mu.
 func (l *Ledger) untrack(ref Ref, r *record) {
 	state := r.state
