@@ -30,41 +30,36 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		defer func() { x.ackedLists(began, lists) }()
 	}
 	defer x.calls.Leave()
-	var busy []pulsar.MessageID
-	list := func(consumer pulsar.Consumer) *ackList {
+	var busy, settling []pulsar.MessageID
+	for _, id := range ids {
+		consumer, s := x.inner, ledger.Settling{ID: id}
+		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
+		case ledger.Unsettled:
+			consumer, settling = s.Consumer, append(settling, s.ID)
+		case ledger.Busy:
+			busy = append(busy, id)
+			continue
+		case ledger.Settled:
+			continue
+		default: // unknown
+		}
 		if lists[consumer] == nil {
 			lists[consumer] = &ackList{}
 		}
-		return lists[consumer]
+		lists[consumer].acks = append(lists[consumer].acks, listedAck{id, s, errPanicked})
 	}
-	tell := func() {}
-	defer func() { tell() }()
+	defer x.hooks.postpone(settling...)()
 	defer func() {
 		for _, l := range lists { // those that a panic left
-			l.finish(x, errPanicked)
+			l.finish(x)
 		}
 	}()
-	var settling []pulsar.MessageID
-	for _, id := range ids {
-		var s ledger.Settling
-		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
-		case ledger.Unsettled:
-			list(s.Consumer).add(id, s)
-			settling = append(settling, s.ID)
-		case ledger.Unknown:
-			list(x.inner).add(id, ledger.Settling{ID: id})
-		case ledger.Busy:
-			busy = append(busy, id)
-		default: // Settled before
-		}
-	}
-	tell = x.hooks.postpone(settling...)
 	failed := pulsar.AckError{}
 	for consumer, l := range lists {
 		x.ackList(consumer, l)
-		for i, err := range l.errs {
-			if err != nil {
-				failed[l.given[i]] = err
+		for _, a := range l.acks {
+			if a.err != nil {
+				failed[a.given] = a.err
 			}
 		}
 	}
@@ -101,53 +96,42 @@ func (ackOnClosed) Unwrap() error { return ErrClosed }
 
 // ackList has the messages of AckIDList that are of one consumer.
 type ackList struct {
-	given     []pulsar.MessageID
-	settlings []ledger.Settling // without a Consumer if the ledger does not know the message
-	errs      []error
-	acked     []acked // for observers
+	acks     []listedAck
+	finished bool
 }
 
-type acked struct {
-	settling ledger.Settling
+type listedAck struct {
+	given    pulsar.MessageID
+	settling ledger.Settling // without a Consumer if the ledger does not know the message
 	err      error
-}
-
-func (l *ackList) add(given pulsar.MessageID, s ledger.Settling) {
-	l.given, l.settlings = append(l.given, given), append(l.settlings, s)
 }
 
 // ackList acknowledges messages of one consumer together.
 func (x *Driver) ackList(consumer pulsar.Consumer, l *ackList) {
 	var ids []pulsar.MessageID
-	for _, s := range l.settlings {
-		ids = append(ids, s.ID)
+	for _, a := range l.acks {
+		ids = append(ids, a.settling.ID)
 	}
-	err, errs := consumer.AckIDList(ids), make([]error, len(ids))
+	err := consumer.AckIDList(ids)
 	var some pulsar.AckError
 	isSome := errors.As(err, &some)
 	for i, id := range ids {
-		if errs[i] = err; isSome {
-			errs[i] = some[id]
+		if l.acks[i].err = err; isSome {
+			l.acks[i].err = some[id]
 		}
 	}
-	l.errs = errs
-	l.finish(x, nil)
+	l.finish(x)
 }
 
-// finish ends the settlings that have not ended yet, with err where no other error is known.
-func (l *ackList) finish(x *Driver, err error) {
-	settlings := l.settlings
-	l.settlings = nil
-	for i := range settlings {
-		if settlings[i].Consumer == nil {
-			continue
-		}
-		if l.errs != nil {
-			err = l.errs[i]
-		}
-		x.finishSettling(&settlings[i], err)
-		if x.observer.Settled != nil {
-			l.acked = append(l.acked, acked{settlings[i], err})
+// finish ends the settlings, unless it has done so before.
+func (l *ackList) finish(x *Driver) {
+	if l.finished {
+		return
+	}
+	l.finished = true
+	for i := range l.acks {
+		if a := &l.acks[i]; a.settling.Consumer != nil {
+			x.finishSettling(&a.settling, a.err)
 		}
 	}
 }

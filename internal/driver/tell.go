@@ -151,7 +151,7 @@ func (x *Driver) acked(began time.Duration, n ledger.Name, msg pulsar.Message, s
 
 func (x *Driver) ackedLists(began time.Duration, lists map[pulsar.Consumer]*ackList) {
 	for _, l := range lists {
-		for _, a := range l.acked {
+		for _, a := range l.acks {
 			x.acked(began, ledger.Name{}, nil, &a.settling, a.err)
 		}
 	}
