@@ -160,72 +160,55 @@ func (c *Consumer) Observer() Observer { return c.observer }
 
 // observe returns what tells all observers, and combines them.
 func (c *Consumer) observe(observers []Observer) driver.Observer {
-	delivered := pick(observers, func(o Observer) func(Delivered) { return o.Delivered })
-	settled := pick(observers, func(o Observer) func(Settled) { return o.Settled })
 	c.observer = Observer{
-		Subscribed: all(c, pick(observers, func(o Observer) func(*Consumer) { return o.Subscribed })),
-		Closed:     all(c, pick(observers, func(o Observer) func(*Consumer) { return o.Closed })),
-		Delivered:  all(c, delivered),
-		Settled:    all(c, settled),
-		Held:       all(c, pick(observers, func(o Observer) func(Event) { return o.Held })),
-		Dropped:    all(c, pick(observers, func(o Observer) func(Event) { return o.Dropped })),
-		Swallowed:  all(c, pick(observers, func(o Observer) func(Event) { return o.Swallowed })),
-		Asked:      all(c, pick(observers, func(o Observer) func(Event) { return o.Asked })),
-		Failed:     all(c, pick(observers, func(o Observer) func(Failed) { return o.Failed })),
-		Handling:   all(c, pick(observers, func(o Observer) func(Handling) { return o.Handling })),
-		Handled:    all(c, pick(observers, func(o Observer) func(Handled) { return o.Handled })),
-		Paused:     all(c, pick(observers, func(o Observer) func(Paused) { return o.Paused })),
+		Subscribed: all(c, observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
+		Closed:     all(c, observers, func(o Observer) func(*Consumer) { return o.Closed }),
+		Delivered:  all(c, observers, func(o Observer) func(Delivered) { return o.Delivered }),
+		Settled:    all(c, observers, func(o Observer) func(Settled) { return o.Settled }),
+		Held:       all(c, observers, func(o Observer) func(Event) { return o.Held }),
+		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
+		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
+		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
+		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
+		Handling:   all(c, observers, func(o Observer) func(Handling) { return o.Handling }),
+		Handled:    all(c, observers, func(o Observer) func(Handled) { return o.Handled }),
+		Paused:     all(c, observers, func(o Observer) func(Paused) { return o.Paused }),
 	}
 	subscription := c.Subscription()
 	event := func(e driver.Event) Event { return Event{c, e.Topic, subscription, e.ID, e.Message} }
-	tell := func(f func(Event)) func(driver.Event) {
-		if f == nil {
-			return nil
-		}
-		return func(e driver.Event) { f(event(e)) }
+	return driver.Observer{
+		Any:   len(observers) > 0,
+		Timed: slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil }),
+		Delivered: tell(c.observer.Delivered, func(d driver.Delivered) Delivered {
+			return Delivered{event(d.Event), d.Count, Cause(d.Cause), d.Due, d.Lateness}
+		}),
+		Settled: tell(c.observer.Settled, func(s driver.Settled) Settled {
+			return Settled{event(s.Event), Outcome(s.Outcome), s.Attempts, s.Delay, s.To, Reason(s.Reason), s.Why, s.Duration, s.Took, s.Err}
+		}),
+		Held:      tell(c.observer.Held, event),
+		Dropped:   tell(c.observer.Dropped, event),
+		Swallowed: tell(c.observer.Swallowed, event),
+		Asked:     tell(c.observer.Asked, event),
+		Failed:    tell(c.observer.Failed, func(f driver.Failed) Failed { return Failed{c, subscription, f.Operation, f.Err} }),
 	}
-	o := driver.Observer{
-		Any:       len(observers) > 0,
-		Timed:     slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil }),
-		Held:      tell(c.observer.Held),
-		Dropped:   tell(c.observer.Dropped),
-		Swallowed: tell(c.observer.Swallowed),
-		Asked:     tell(c.observer.Asked),
-	}
-	if len(delivered) > 0 {
-		o.Delivered = func(d driver.Delivered) {
-			e := Delivered{event(d.Event), d.Count, Cause(d.Cause), d.Due, d.Lateness}
-			for _, f := range delivered {
-				callObserver(c, f, &e)
-			}
-		}
-	}
-	if len(settled) > 0 {
-		o.Settled = func(s driver.Settled) {
-			e := Settled{event(s.Event), Outcome(s.Outcome), s.Attempts, s.Delay, s.To, Reason(s.Reason), s.Why, s.Duration, s.Took, s.Err}
-			for _, f := range settled {
-				callObserver(c, f, &e)
-			}
-		}
-	}
-	if failed := c.observer.Failed; failed != nil {
-		o.Failed = func(operation string, err error) { failed(Failed{c, subscription, operation, err}) }
-	}
-	return o
 }
 
-// pick returns one function of each observer that has it.
-func pick[E any](observers []Observer, of func(Observer) func(E)) (functions []func(E)) {
+// tell returns a function that calls f with what the Driver tells, or nil if f is nil.
+func tell[D, E any](f func(E), made func(D) E) func(D) {
+	if f == nil {
+		return nil
+	}
+	return func(event D) { f(made(event)) }
+}
+
+// all returns a function that calls those of all observers that have it, or nil if none has.
+func all[E any](c *Consumer, observers []Observer, of func(Observer) func(E)) func(E) {
+	var functions []func(E)
 	for _, o := range observers {
 		if f := of(o); f != nil {
 			functions = append(functions, f)
 		}
 	}
-	return functions
-}
-
-// all returns a function that calls all of them, or nil if there are none.
-func all[E any](c *Consumer, functions []func(E)) func(E) {
 	if len(functions) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ type Observer struct {
 
 	Held, Dropped, Swallowed, Asked func(Event)
 
-	Failed func(operation string, err error)
+	Failed func(Failed)
 
 	Any   bool // somebody observes
 	Timed bool // and wants to know for how long the application has messages
@@ -50,6 +50,12 @@ type Settled struct {
 	Duration time.Duration
 	Took     time.Duration
 	Err      error
+}
+
+// Failed is redelivery.Failed.
+type Failed struct {
+	Operation string
+	Err       error
 }
 
 // Outcome is redelivery.Outcome.

@@ -182,6 +182,6 @@ func (x *Driver) publishes(ctx context.Context, s ledger.Settling, msg pulsar.Me
 // failed tells of what could not be returned.
 func (x *Driver) failed(operation string, err error) {
 	if x.observer.Failed != nil {
-		x.later(func() { x.observer.Failed(operation, err) })
+		x.later(func() { x.observer.Failed(Failed{operation, err}) })
 	}
 }
