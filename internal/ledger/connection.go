@@ -138,8 +138,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 			l.unsent(s)
 		}
 	}
-	l.mu.Unlock()
-	l.send(a)
+	l.unlock(a)
 }
 
 // Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition are not

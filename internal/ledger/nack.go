@@ -92,8 +92,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		}
 	}
 	l.nacks.TrackFor(uint64(ref), delay)
-	l.mu.Unlock()
-	l.send(a)
+	l.unlock(a)
 	return s, true, kept
 }
 

@@ -136,16 +136,6 @@ func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
 	l.waitsFor(ref, e, 0, TimedOut)
 }
 
-// unlock releases mu and tells of the timeouts that were noted.
-func (l *Ledger) unlock() {
-	reports := l.reports
-	l.reports = nil
-	l.mu.Unlock()
-	for _, s := range reports {
-		l.o.Calls.TimedOut(s)
-	}
-}
-
 // oldest returns for how long the message has waited that waits longest. The caller holds mu.
 func (l *Ledger) oldest() (longest time.Duration) {
 	t := &l.table

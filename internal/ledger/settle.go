@@ -152,11 +152,7 @@ func (l *Ledger) NotSettled(s *Settling) {
 	default:
 		a = l.unsettle(s.Ref, e, r)
 	}
-	l.unlock()
-	l.send(a)
-	if l.hasNext.Load() {
-		l.o.Calls.Wake()
-	}
+	l.unlock(a)
 }
 
 // ends returns the message that is being settled, or nil if a cumulative acknowledgement settled it meanwhile, so that its place may

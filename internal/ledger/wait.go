@@ -33,11 +33,22 @@ type ask struct {
 	id       pulsar.MessageID
 }
 
-func (l *Ledger) send(asks ...ask) {
+// unlock releases mu, and then makes the calls that are due: it tells of the timeouts that were noted, asks, and wakes who is to look at
+// what is ready.
+func (l *Ledger) unlock(asks ...ask) {
+	reports := l.reports
+	l.reports = nil
+	l.mu.Unlock()
+	for _, s := range reports {
+		l.o.Calls.TimedOut(s)
+	}
 	for _, a := range asks {
 		if a.consumer != nil {
 			l.o.Calls.Ask(a.consumer, a.topic, a.id)
 		}
+	}
+	if l.hasNext.Load() {
+		l.o.Calls.Wake()
 	}
 }
 
@@ -69,11 +80,7 @@ func (l *Ledger) delaysOver(keys []uint64) {
 		default: // it moved on since
 		}
 	}
-	l.mu.Unlock()
-	l.send(asks...)
-	if l.hasNext.Load() {
-		l.o.Calls.Wake()
-	}
+	l.unlock(asks...)
 }
 
 // timeoutsOver acts for messages that the application has for too long.
@@ -101,13 +108,9 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 		default: // it moved on since
 		}
 	}
-	l.unlock()
-	l.send(asks...)
+	l.unlock(asks...)
 	for _, d := range last {
 		l.o.Calls.GiveUp(d)
-	}
-	if l.hasNext.Load() {
-		l.o.Calls.Wake()
 	}
 }
 
