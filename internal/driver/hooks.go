@@ -154,10 +154,7 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	}
 	return func() backoff.Policy {
 		driver := h.driver.Load()
-		if driver == nil {
-			return of()
-		}
-		if isQuery() {
+		if driver == nil || isQuery() {
 			return of()
 		}
 		h.lost.Store(true)
@@ -166,7 +163,7 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		h.mu.Lock()
 		h.reconnecting++
 		h.mu.Unlock()
-		return &reconnection{Policy: of(), over: h.connected}
+		return reconnection{of(), h}
 	}
 }
 
@@ -185,15 +182,14 @@ func isQuery() bool {
 	}
 }
 
-// reconnection is the backoff of one reconnection, which upstream resets when it has succeeded.
+// reconnection is the backoff of one reconnection, which upstream resets once, when it has succeeded.
 type reconnection struct {
 	backoff.Policy
-	over func()
-	once sync.Once
+	hooks *hooks
 }
 
-func (r *reconnection) Reset() {
-	r.once.Do(r.over)
+func (r reconnection) Reset() {
+	r.hooks.connected()
 	r.Policy.Reset()
 }
 

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -217,7 +216,7 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	}
 	var retry ledger.Retry
 	if x.publisher.isRetry(cm.Message) {
-		retry = retryOf(cm.Message, time.Now())
+		retry = retryOf(cm.Message)
 	}
 	verdict := x.ledger.Arrive(cm, retry, d)
 	if verdict == ledger.Swallow {

@@ -198,11 +198,11 @@ func fullTopic(topic string) string {
 
 // retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the
 // broker may end early.
-func retryOf(retry pulsar.Message, now time.Time) ledger.Retry {
+func retryOf(retry pulsar.Message) ledger.Retry {
 	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
 	if delay, ok := reconsume.DelayTime(retry); ok && delay <= maxDelay {
-		const rounded = time.Millisecond                                             // off the publish time
-		r.Wait = min(retry.PublishTime().Add(delay+rounded).Sub(now), delay+rounded) // it was published before now, whatever its clock says
+		const rounded = time.Millisecond                                   // off the publish time
+		r.Wait = delay + rounded - max(0, time.Since(retry.PublishTime())) // it was published before now, whatever its clock says
 	}
 	return r
 }
