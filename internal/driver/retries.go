@@ -22,39 +22,25 @@ func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
 		return Invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
-	if !s.retries(opts) {
-		switch {
-		case s.RetryFrom == 0:
-		case s.Reconsumer == nil:
-			return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
-		case opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared:
-			return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithNackRetryTopic: the broker "+
-				"delays on no other")
-		}
-		if s.Reconsumer != nil {
-			s.warnOfType("WithReconsumer", opts)
-		}
-		return nil
-	}
+	retries, ofOnesOwn := s.retries(opts), s.Reconsumer != nil
 	switch {
-	case opts.EnableZeroQueueConsumer:
+	case retries && opts.EnableZeroQueueConsumer:
 		return Invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
-	case opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared:
+	case !retries && !ofOnesOwn && s.RetryFrom > 0:
+		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
+	case !retries && !ofOnesOwn, opts.Type == pulsar.Shared, opts.Type == pulsar.KeyShared:
 	case s.ReconsumeBackoff != nil || s.RetryFrom > 0:
 		return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 			"WithNackRetryTopic: the broker delays on no other")
 	default:
-		s.warnOfType("RetryEnable", opts)
-	}
-	return nil
-}
-
-// warnOfType says that retries are not delayed on a subscription of another type.
-func (s *Settings) warnOfType(option string, opts pulsar.ConsumerOptions) {
-	if opts.Type != pulsar.Shared && opts.Type != pulsar.KeyShared {
+		option := "RetryEnable"
+		if ofOnesOwn {
+			option = "WithReconsumer"
+		}
 		s.Logger.Warn("redelivery: "+option+" without effect on delays: the broker delays on Shared and Key_Shared only",
 			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
+	return nil
 }
 
 func typeName(t pulsar.SubscriptionType) string {
