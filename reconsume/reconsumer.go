@@ -98,7 +98,7 @@ func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 //
 // The policy may call anything. Later returns an error if it panics, and nothing is published then.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
-	if err := isDone(ctx); err != nil {
+	if err := check(ctx, cm); err != nil {
 		return err
 	}
 	later, err := r.Next(cm.Message)
@@ -130,18 +130,21 @@ func (r *Reconsumer) Next(msg pulsar.Message) (later func(context.Context, pulsa
 	return func(ctx context.Context, cm pulsar.ConsumerMessage) error { return r.LaterAfter(ctx, cm, delay, nil) }, nil
 }
 
-// isDone returns the error of a context, which may be nil.
-func isDone(ctx context.Context) error {
-	if ctx == nil {
-		return nil
+// check returns the error of a context, which may be nil, or of a message that was not received.
+func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
+	if ctx != nil && ctx.Err() != nil {
+		return ctx.Err()
 	}
-	return ctx.Err()
+	if cm.Message == nil || cm.Consumer == nil {
+		return errNoMessage
+	}
+	return nil
 }
 
 // LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels, and an error
 // for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
 func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
-	if err := isDone(ctx); err != nil {
+	if err := check(ctx, cm); err != nil {
 		return err
 	}
 	levels, ok := r.o.Backoff.(backoff.DelayLevels)
@@ -181,11 +184,8 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 // must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty ones and
 // those of more than 1 MiB among themselves.
 func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
-	if err := isDone(ctx); err != nil {
+	if err := check(ctx, cm); err != nil {
 		return failed(err)
-	}
-	if cm.Message == nil {
-		return failed(errNoMessage)
 	}
 	publishing.Of(ctx).DeadLetter(r.o.DeadLetterTopic, reason)
 	return r.publish(ctx, r.startDeadLetter, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
@@ -193,11 +193,8 @@ func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 
 // later publishes a retry, or else a dead letter.
 func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) (wait func() error) {
-	if err := isDone(ctx); err != nil {
+	if err := check(ctx, cm); err != nil {
 		return failed(err)
-	}
-	if cm.Message == nil {
-		return failed(errNoMessage)
 	}
 	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
 		why := fmt.Errorf("reconsumed %d times", n)
@@ -242,9 +239,6 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 
 func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
 	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
-	if cm.Consumer == nil {
-		return failed(errNoMessage)
-	}
 	if !r.o.readable(cm.Message) {
 		return failed(fmt.Errorf("%w: version %x of %s", ErrOtherSchema, cm.SchemaVersion(), cm.Topic()))
 	}
