@@ -47,7 +47,6 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		return
 	case e.flags.has(logged):
 		s.log.strike(e.prev)
-		s.log.trim()
 	}
 	s.notPartly(slot)
 	e.flags |= logged
@@ -68,10 +67,6 @@ func (t *table) prune(s *stream) {
 	rewinding := l.asking > 0 || l.taken < l.answer
 	for l.n > 0 {
 		slot, settled := l.at(0).slot, l.at(0).settled
-		if slot == none {
-			t.pop(s)
-			continue
-		}
 		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
 		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup.Size)+t.queue(s)
 		if settled > l.passed && (copies || !sure) || len(t.acking) > 0 && t.acking[slot] > 0 {
@@ -84,10 +79,8 @@ func (t *table) prune(s *stream) {
 // pop lets go of the first entry, unless it is being acknowledged once more.
 func (t *table) pop(s *stream) {
 	l := &s.log
-	slot := l.pop().slot
-	if slot == none {
-		return
-	}
+	slot := l.at(0).slot
+	l.strike(l.first)
 	e := &t.entries.At(slot).Value
 	e.flags &^= logged
 	switch {
@@ -192,7 +185,7 @@ func (t *table) received(s *stream, id entryID) {
 	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.in(t.entries.At(slot).Value.prev)) {
 		return
 	}
-	for i := range l.n {
+	for i := l.n - 1; i >= 0; i-- { // the first last: with it go those that were struck out after it
 		if item := l.at(i); t.isSafe(l, item) {
 			t.release(item.slot, &t.entries.At(item.slot).Value)
 		}

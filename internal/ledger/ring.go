@@ -1,6 +1,7 @@
 package ledger
 
-// ring has settled entries in the order in which they were settled. Each has a place, which it keeps: numbers that count up and wrap.
+// ring has settled entries in the order in which they were settled. Each has a place, which it keeps: numbers that count up and wrap. The
+// first is never one that was struck out.
 type ring struct {
 	items []settledEntry // as many as a power of two
 	first uint32         // place
@@ -29,24 +30,16 @@ func (r *ring) push(e settledEntry) (place uint32) {
 // in returns what is in a place.
 func (r *ring) in(place uint32) *settledEntry { return &r.items[place&uint32(len(r.items)-1)] }
 
-// strike takes what is in a place out of the middle.
-func (r *ring) strike(place uint32) { r.in(place).slot = none }
-
-func (r *ring) at(i int) *settledEntry { return r.in(r.first + uint32(i)) }
-
-// pop takes the first entry out.
-func (r *ring) pop() settledEntry {
-	e := *r.at(0)
-	r.first++
-	if r.n--; r.n == 0 && len(r.items) > 4096 {
+// strike takes out what is in a place.
+func (r *ring) strike(place uint32) {
+	r.in(place).slot = none
+	for r.n > 0 && r.at(0).slot == none {
+		r.first++
+		r.n--
+	}
+	if r.n == 0 && len(r.items) > 4096 {
 		r.items = nil
 	}
-	return e
 }
 
-// trim takes out what was struck of the oldest.
-func (r *ring) trim() {
-	for r.n > 0 && r.at(0).slot == none {
-		r.pop()
-	}
-}
+func (r *ring) at(i int) *settledEntry { return r.in(r.first + uint32(i)) }
