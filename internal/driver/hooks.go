@@ -59,9 +59,6 @@ func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 
 // tell calls the caller's interceptors, which may call Close: that must not wait for them then.
 func (h *hooks) tell(call func()) {
-	if len(h.of) == 0 {
-		return
-	}
 	h.telling.Add(1)
 	defer h.telling.Add(-1)
 	call()
