@@ -42,8 +42,8 @@ func (x *Driver) RedeliveryCount(msg pulsar.Message) uint32 {
 		x.Fail("count", "redelivery count", err)
 		return 0
 	}
-	if count, ok := x.ledger.Count(n); ok {
-		return count
+	if d, _, known := x.ledger.Find(n); known {
+		return d.Count
 	}
 	return msg.RedeliveryCount()
 }

@@ -162,17 +162,6 @@ func (l *Ledger) Stats() Stats {
 	return s
 }
 
-// Count returns the redelivery count of an unsettled message: how often the application had it before.
-func (l *Ledger) Count(n Name) (count uint32, ok bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, _, r := l.table.find(n)
-	if r == nil || r.state == acked {
-		return 0, false
-	}
-	return r.count, true
-}
-
 // Len returns how many entries are known, those included of which copies may come.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
