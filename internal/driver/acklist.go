@@ -26,7 +26,7 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 	}
 	lists := map[pulsar.Consumer]*ackList{}
 	if x.observer.Settled != nil {
-		began := x.begin()
+		began := x.now()
 		defer func() { x.ackedLists(began, lists) }()
 	}
 	defer x.calls.Leave()

@@ -56,7 +56,7 @@ func (x *Driver) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 	}
 	var s ledger.Settling
 	if x.observer.Settled != nil {
-		began := x.begin()
+		began := x.now()
 		defer func() { x.acked(began, n, msg, &s, err) }()
 	}
 	defer x.calls.Leave()
@@ -140,7 +140,7 @@ func (x *Driver) AckIDCumulative(id pulsar.MessageID) error {
 }
 
 func (x *Driver) ackCumulative(n ledger.Name) error {
-	began := x.begin()
+	began := x.now()
 	ack := pulsar.Consumer.AckIDCumulative
 	for consumer, id := x.ledger.Newest(n); id != nil; {
 		if consumer == nil {

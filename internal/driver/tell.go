@@ -96,16 +96,16 @@ func (x *Driver) timedOut() func(ledger.Settling) {
 		return nil
 	}
 	return func(s ledger.Settling) {
-		e := x.settledEvent(&s, nil, TimedOut)
+		e := x.settledEvent(&s, nil, TimedOut, x.now())
 		x.later(func() { x.observer.Settled(e) })
 	}
 }
 
-// settledEvent begins what is told of a message.
-func (x *Driver) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome Outcome) Settled {
+// settledEvent begins what is told of a message that the application had until then.
+func (x *Driver) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome Outcome, until time.Duration) Settled {
 	e := Settled{Event: Event{s.Topic, s.ID, msg}, Outcome: outcome, Attempts: s.Attempts}
 	if s.Since != ledger.NotHad {
-		e.Duration = x.ledger.Now() - s.Since
+		e.Duration = max(0, until-s.Since) // it may have been taken while its acknowledgement waited
 	}
 	return e
 }
@@ -113,14 +113,14 @@ func (x *Driver) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome Ou
 // nacked tells that a nack has begun to wait.
 func (x *Driver) nacked(s ledger.Settling, msg pulsar.Message, delay time.Duration) {
 	if x.observer.Settled != nil {
-		e := x.settledEvent(&s, msg, Nacked)
+		e := x.settledEvent(&s, msg, Nacked, x.now())
 		e.Delay = max(0, delay)
 		x.observer.Settled(e)
 	}
 }
 
-// begin returns when something began that is to be told, if somebody wants to know.
-func (x *Driver) begin() (now time.Duration) {
+// now is the present moment, if somebody wants to know how long what is told took.
+func (x *Driver) now() (now time.Duration) {
 	if x.observer.Timed {
 		now = x.ledger.Now()
 	}
@@ -139,12 +139,10 @@ func (x *Driver) acked(began time.Duration, n ledger.Name, msg pulsar.Message, s
 		}
 		s.Topic, s.ID, s.Since, s.Attempts = n.Topic, n.ID, ledger.NotHad, 1
 	}
-	e := Settled{Event: Event{s.Topic, s.ID, msg}, Outcome: Acked, Attempts: s.Attempts, Err: err}
+	e := x.settledEvent(s, msg, Acked, began)
+	e.Err = err
 	if x.observer.Timed {
 		e.Took = x.ledger.Now() - began
-		if s.Since != ledger.NotHad {
-			e.Duration = max(0, began-s.Since) // it may have been taken while its acknowledgement waited
-		}
 	}
 	x.observer.Settled(e)
 }
@@ -163,9 +161,8 @@ func (x *Driver) publishes(ctx context.Context, s ledger.Settling, msg pulsar.Me
 	began := x.ledger.Now()
 	ctx, note := publishing.With(ctx)
 	return ctx, func(err error) {
-		e := x.settledEvent(&s, msg, Reconsumed)
+		e := x.settledEvent(&s, msg, Reconsumed, began)
 		e.Delay, e.To, e.Err, e.Took = note.Delay, note.Topic, err, x.ledger.Now()-began
-		e.Duration = max(0, e.Duration-e.Took)
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
