@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"reflect"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -43,9 +42,8 @@ func (x *Driver) Receive(ctx context.Context) (pulsar.Message, error) {
 // outlet is the channel that Chan returns, and what feeds it.
 type outlet struct {
 	ch    chan pulsar.ConsumerMessage
-	given bool // by the application
-	once  sync.Once
-	fed   atomic.Bool
+	given bool        // by the application
+	fed   atomic.Bool // the feeder was started
 }
 
 // receiveFed takes the next message from the channel, as upstream's Receive does.
@@ -72,12 +70,9 @@ func (x *Driver) Chan() <-chan pulsar.ConsumerMessage {
 }
 
 func (x *Driver) startFeeder() {
-	x.outlet.once.Do(func() {
-		x.outlet.fed.Store(true)
-		if x.crew.Enter() {
-			go x.crewed(x.feed)
-		}
-	})
+	if x.outlet.fed.CompareAndSwap(false, true) && x.crew.Enter() {
+		go x.crewed(x.feed)
+	}
 }
 
 // feed sends the next message on the channel, and reports false once the Consumer is closed.
