@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -28,6 +29,9 @@ type Consumer struct {
 // newConsumer starts to drive consumer. p is nil if it was not prepared.
 func newConsumer(consumer pulsar.Consumer, s *settings, p *driver.Preparation) *Consumer {
 	c := &Consumer{inner: consumer}
+	if s.Logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
+		s.observers = append(s.observers, c.decisions())
+	}
 	c.driver = driver.New(c, consumer, &s.Settings, p, c.observe(s.observers))
 	c.driver.Start(func() {
 		if c.observer.Subscribed != nil {

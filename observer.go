@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"log/slog"
 	"slices"
 	"time"
 
@@ -88,7 +89,9 @@ const (
 )
 
 // String returns the outcome as package metrics has it: "acked", "nacked", "timed_out", "reconsumed" or "dead_lettered".
-func (o Outcome) String() string { return driver.Outcome(o).String() }
+func (o Outcome) String() string {
+	return driver.Name(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
+}
 
 // Cause says why a message came again.
 type Cause uint8
@@ -101,7 +104,9 @@ const (
 )
 
 // String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.
-func (c Cause) String() string { return driver.Cause(c).String() }
+func (c Cause) String() string {
+	return driver.Name(c, "", "nack", "timeout", "retry_topic", "reconnect")
+}
 
 // Reason says why a message became a dead letter.
 type Reason uint8
@@ -154,8 +159,8 @@ const (
 // String returns "asked", "outage" or "hold_limit".
 func (p Pause) String() string { return driver.Name(p, "asked", "outage", "hold_limit") }
 
-// Observer returns an Observer that calls all observers given by WithObserver. A function that none of them has is nil. The
-// method is for packages such as worker.
+// Observer returns an Observer that calls all observers given by WithObserver, and the one that logs decisions if the logger is at
+// Debug. A function that none of them has is nil. The method is for packages such as worker.
 func (c *Consumer) Observer() Observer { return c.observer }
 
 // observe returns what tells all observers, and combines them.
@@ -190,6 +195,27 @@ func (c *Consumer) observe(observers []Observer) driver.Observer {
 		Swallowed: tell(c.observer.Swallowed, event),
 		Asked:     tell(c.observer.Asked, event),
 		Failed:    tell(c.observer.Failed, func(f driver.Failed) Failed { return Failed{c, subscription, f.Operation, f.Err} }),
+	}
+}
+
+// decisions returns an Observer that logs each decision, but for dead letters, which are logged in any case.
+func (c *Consumer) decisions() Observer {
+	log := func(what string, e Event, attrs ...any) {
+		c.driver.Log(slog.LevelDebug, what, append([]any{"topic", e.Topic, "message", e.ID}, attrs...)...)
+	}
+	return Observer{
+		Delivered: func(e Delivered) {
+			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause.String(), "late", e.Lateness)
+		},
+		Settled: func(e Settled) {
+			if e.Outcome != DeadLettered || e.Err != nil {
+				log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
+			}
+		},
+		Held:      func(e Event) { log("held", e) },
+		Dropped:   func(e Event) { log("dropped", e) },
+		Swallowed: func(e Event) { log("swallowed", e) },
+		Asked:     func(e Event) { log("asked", e) },
 	}
 }
 

@@ -60,7 +60,6 @@ func New(outer, inner pulsar.Consumer, s *Settings, p *Preparation, o Observer) 
 		life:      newLife(),
 		observer:  observer{Observer: o},
 	}
-	x.logDecisions()
 	messages := ChanOf(inner)
 	x.ledger = ledger.New(x.ledgerOptions(p, cap(messages), messages != nil))
 	if p != nil {
@@ -143,10 +142,11 @@ func (x *Driver) Fail(operation, what string, err error, attrs ...any) {
 // report is Fail without telling observers: they are told already.
 func (x *Driver) report(what string, err error, attrs ...any) {
 	x.tally.failed.Add(1)
-	x.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+	x.Log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
 }
 
-func (x *Driver) log(level slog.Level, msg string, attrs ...any) {
+// Log logs what happened to the consumer.
+func (x *Driver) Log(level slog.Level, msg string, attrs ...any) {
 	x.settings.Logger.Log(context.Background(), level, "redelivery: "+msg,
 		append(attrs, "consumer", x.inner.Name(), "subscription", x.inner.Subscription())...)
 }

@@ -1,9 +1,7 @@
 package driver
 
 import (
-	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -70,10 +68,6 @@ const (
 	DeadLettered
 )
 
-func (o Outcome) String() string {
-	return Name(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
-}
-
 // Cause is redelivery.Cause.
 type Cause uint8
 
@@ -84,8 +78,6 @@ const (
 	CauseRetryTopic
 	CauseReconnect
 )
-
-func (c Cause) String() string { return Name(c, "", "nack", "timeout", "retry_topic", "reconnect") }
 
 // Reason is redelivery.Reason.
 type Reason uint8
@@ -98,38 +90,4 @@ func Name[N ~uint8](n N, names ...string) string {
 		return names[n]
 	}
 	return fmt.Sprintf("unknown(%d)", n)
-}
-
-// logDecisions has each decision logged too, if the logger is for that: what is to be logged has to be known when a message is
-// delivered.
-func (x *Driver) logDecisions() {
-	if !x.settings.Logger.Enabled(context.Background(), slog.LevelDebug) {
-		return
-	}
-	log := func(what string, e Event, attrs ...any) {
-		x.log(slog.LevelDebug, what, append([]any{"topic", e.Topic, "message", e.ID}, attrs...)...)
-	}
-	o := &x.observer.Observer
-	o.Any, o.Timed = true, true
-	o.Delivered = both(x, o.Delivered, func(e Delivered) {
-		log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause.String(), "late", e.Lateness)
-	})
-	o.Settled = both(x, o.Settled, func(e Settled) {
-		if e.Outcome != DeadLettered || e.Err != nil { // else it was logged
-			log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
-		}
-	})
-	for what, of := range map[string]*func(Event){"held": &o.Held, "dropped": &o.Dropped, "swallowed": &o.Swallowed, "asked": &o.Asked} {
-		*of = both(x, *of, func(e Event) { log(what, e) })
-	}
-}
-
-// both returns a function that calls first, which may be nil, and then second, which may panic.
-func both[E any](x *Driver, first, second func(E)) func(E) {
-	return func(e E) {
-		if first != nil {
-			first(e)
-		}
-		x.safely(func() { second(e) })
-	}
 }

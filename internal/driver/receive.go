@@ -191,7 +191,7 @@ func (x *Driver) receiveError(ctx context.Context, err error) error {
 func (x *Driver) idle() {
 	if unsettled := x.ledger.Idle(); unsettled >= nearLimit && !x.hooks.rewinds && !x.tally.warned {
 		x.tally.warned = true
-		x.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
+		x.Log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
 			"wait for redelivery count too", "unacknowledged", nearLimit)
 	}
 }

@@ -166,7 +166,7 @@ func (x *Driver) publishes(ctx context.Context, s ledger.Settling, msg pulsar.Me
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
-				x.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
+				x.Log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
 					"reason", e.Reason.String(), "error_type", fmt.Sprintf("%T", e.Why)) // what it says may quote the payload
 			}
 		}
