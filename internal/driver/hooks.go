@@ -160,7 +160,7 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		h.mu.Lock()
 		h.reconnecting++
 		h.mu.Unlock()
-		return reconnection{of(), h}
+		return &reconnection{Policy: of(), hooks: h}
 	}
 }
 
@@ -179,14 +179,15 @@ func isQuery() bool {
 	}
 }
 
-// reconnection is the backoff of one reconnection, which upstream resets once, when it has succeeded.
+// reconnection is the backoff of one reconnection, which upstream resets when it has succeeded.
 type reconnection struct {
 	backoff.Policy
 	hooks *hooks
+	once  sync.Once
 }
 
-func (r reconnection) Reset() {
-	r.hooks.connected()
+func (r *reconnection) Reset() {
+	r.once.Do(r.hooks.connected)
 	r.Policy.Reset()
 }
 
