@@ -117,8 +117,8 @@ func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageI
 	}
 	l.table.move(ref, r, waiting)
 	r.flags |= postponed
-	l.nacks.TrackFor(uint64(ref), retry.Wait)
 	l.waitsFor(ref, e, retry.Wait, NoCause)
+	l.nacks.TrackFor(uint64(ref), retry.Wait)
 	return l.held(l.keep(ref, e, msg, false))
 }
 

@@ -105,8 +105,8 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 		return
 	}
 	r.flags |= timed
+	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
-	l.timesOut(d.Ref, e, timeout)
 	if l.IsLast(r.count) && !r.flags.has(doubtful) {
 		l.keep(d.Ref, e, d.Message, false)
 	}
