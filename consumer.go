@@ -154,6 +154,7 @@ var (
 	ErrNotHeld = driver.ErrNotHeld
 
 	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
-	// WithReconsumeBackoff, or wrapped without WithReconsumer.
+	// WithReconsumeBackoff, or wrapped without WithReconsumer. Of DeadLetter it says that there is no dead letter topic, since there was no
+	// ConsumerOptions.DLQ either.
 	ErrNoRetryTopic = driver.ErrNoRetryTopic
 )

@@ -39,6 +39,22 @@ func newPublisher(s *Settings, p *Preparation) *publisher {
 	return x
 }
 
+// noRetryTopic returns an error if there is no retry topic.
+func (p *publisher) noRetryTopic() error {
+	if p.retryTopic == "" {
+		return ErrNoRetryTopic
+	}
+	return nil
+}
+
+// noDeadLetterTopic returns an error if there is no dead letter topic.
+func (p *publisher) noDeadLetterTopic() error {
+	if p.reconsumer == nil {
+		return noDeadLetterTopic{}
+	}
+	return nil
+}
+
 // isRetry reports whether a message came from the retry topic.
 func (p *publisher) isRetry(msg pulsar.Message) bool {
 	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) &&

@@ -16,13 +16,13 @@ type Publish func(context.Context, *reconsume.Reconsumer, pulsar.ConsumerMessage
 
 // Reconsume settles a message by publishing it to the retry topic.
 func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publish) error {
-	_, err := x.reconsume(ctx, msg, x.publisher.retryTopic != "", publish)
+	_, err := x.reconsume(ctx, msg, x.publisher.noRetryTopic(), publish)
 	return err
 }
 
 // ReconsumeNext is Reconsume with the delay of the policy, which is asked before the message is being settled: it may call back.
 func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
-	if _, err := x.mayReconsume(ctx, msg, x.publisher.retryTopic != ""); err != nil {
+	if _, err := x.mayReconsume(ctx, msg, x.publisher.noRetryTopic()); err != nil {
 		return err
 	}
 	later, err := x.publisher.reconsumer.Next(original(msg))
@@ -36,7 +36,7 @@ func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
 
 // DeadLetter settles a message by publishing it to the dead letter topic.
 func (x *Driver) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	_, err := x.reconsume(ctx, msg, x.publisher.reconsumer != nil,
+	_, err := x.reconsume(ctx, msg, x.publisher.noDeadLetterTopic(),
 		func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
 			return r.DeadLetter(ctx, cm, reason)
 		})
@@ -45,7 +45,7 @@ func (x *Driver) DeadLetter(ctx context.Context, msg pulsar.Message, reason erro
 
 // ReconsumeOrNack is Reconsume for a caller that gets no error: the message is nacked then.
 func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
-	told, err := x.reconsume(context.Background(), msg, x.publisher.retryTopic != "", publish)
+	told, err := x.reconsume(context.Background(), msg, x.publisher.noRetryTopic(), publish)
 	switch {
 	case err == nil:
 		return
@@ -61,10 +61,10 @@ func (x *Driver) ReconsumeOrNack(msg pulsar.Message, publish Publish) {
 	}
 }
 
-// reconsume settles a message by publishing it where there is a topic for that, and acknowledging its newest delivery. told says
-// that observers know of it.
-func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic bool, publish Publish) (told bool, err error) {
-	n, err := x.mayReconsume(ctx, msg, hasTopic)
+// reconsume settles a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for that.
+// told says that observers know of it.
+func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, publish Publish) (told bool, err error) {
+	n, err := x.mayReconsume(ctx, msg, noTopic)
 	if err != nil {
 		return false, err
 	}
@@ -90,15 +90,15 @@ func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, hasTopic boo
 }
 
 // mayReconsume returns what a message is known by, or why it cannot be published now.
-func (x *Driver) mayReconsume(ctx context.Context, msg pulsar.Message, hasTopic bool) (n ledger.Name, err error) {
+func (x *Driver) mayReconsume(ctx context.Context, msg pulsar.Message, noTopic error) (n ledger.Name, err error) {
 	if ctx != nil && ctx.Err() != nil {
 		return n, ctx.Err()
 	}
 	switch n, err = x.nameOf(msg); {
 	case err != nil:
 		return n, err
-	case !hasTopic:
-		return n, ErrNoRetryTopic
+	case noTopic != nil:
+		return n, noTopic
 	case x.life.ended.Err() != nil:
 		return n, ErrClosed
 	}

@@ -26,7 +26,9 @@ func TestReconsumeErrors(t *testing.T) {
 	b.send(topic, 2, false)
 	msg := receive(t, plain)
 	require.ErrorIs(t, plain.ReconsumeLaterNext(bg, msg), redelivery.ErrNoRetryTopic)
-	require.ErrorIs(t, plain.DeadLetter(bg, msg, errors.New("bad")), redelivery.ErrNoRetryTopic)
+	err := plain.DeadLetter(bg, msg, errors.New("bad"))
+	require.ErrorIs(t, err, redelivery.ErrNoRetryTopic)
+	require.ErrorContains(t, err, "no dead letter topic, want ConsumerOptions.DLQ")
 	plain.Close()
 
 	c := b.subscribe(b.retrying(topic, 3), redelivery.WithReconsumeBackoff(backoff.Exponential{}))
