@@ -89,6 +89,9 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 // RetryTopic returns the topic that retries are published to.
 func (r *Reconsumer) RetryTopic() string { return r.o.RetryLetterTopic }
 
+// DeadLetterTopic returns the topic that dead letters are published to.
+func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
+
 // Later publishes a message to the retry topic, with the policy's delay: the first time Backoff.Next(0), which is level 1 of
 // delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic instead, at
 // once.

@@ -64,6 +64,7 @@ func New(outer, inner pulsar.Consumer, s *Settings, p *Preparation, o Observer) 
 	x.ledger = ledger.New(x.ledgerOptions(p, cap(messages), messages != nil))
 	if p != nil {
 		x.hooks = p.hooks
+		p.warn()
 	}
 	x.intake = intake.New(x.life.ended, inner, messages, x.hooks.mayBeClosed, func() { x.safely(x.idle) })
 	x.outlet.ch = make(chan pulsar.ConsumerMessage)

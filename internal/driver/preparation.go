@@ -99,6 +99,8 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
 		opts.DLQ = nil
 		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
+	case p.settings.Reconsumer != nil && !opts.RetryEnable:
+		opts.DLQ = nil
 	case opts.DLQ != nil || opts.RetryEnable:
 		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
 		if opts.DLQ != nil {

@@ -23,24 +23,52 @@ func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		return Invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
 	retries, ofOnesOwn := s.retries(opts), s.Reconsumer != nil
+	if d := opts.DLQ; d != nil && ofOnesOwn {
+		for option, topics := range map[string][2]string{
+			"DeadLetterTopic": {d.DeadLetterTopic, s.Reconsumer.DeadLetterTopic()}, "RetryLetterTopic": {d.RetryLetterTopic, s.Reconsumer.RetryTopic()},
+		} {
+			if topics[0] != "" && fullTopic(topics[0]) != fullTopic(topics[1]) {
+				return Invalid("ConsumerOptions.DLQ."+option, topics[0], "the "+topics[1]+" of WithReconsumer")
+			}
+		}
+	}
 	switch {
 	case retries && opts.EnableZeroQueueConsumer:
 		return Invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
 	case !retries && !ofOnesOwn && s.RetryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
-	case !retries && !ofOnesOwn, opts.Type == pulsar.Shared, opts.Type == pulsar.KeyShared:
-	case s.ReconsumeBackoff != nil || s.RetryFrom > 0:
-		return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
-			"WithNackRetryTopic: the broker delays on no other")
-	default:
-		option := "RetryEnable"
-		if ofOnesOwn {
-			option = "WithReconsumer"
-		}
-		s.Logger.Warn("redelivery: "+option+" without effect on delays: the broker delays on Shared and Key_Shared only",
-			"type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+	case delays(opts.Type), s.ReconsumeBackoff == nil && s.RetryFrom == 0:
+		return nil
 	}
-	return nil
+	return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
+		"WithNackRetryTopic: the broker delays on no other")
+}
+
+// delays reports whether the broker delays messages on subscriptions of a type.
+func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
+
+// warn says which options will not do all that somebody may expect of them.
+func (p *Preparation) warn() {
+	s, opts := p.settings, p.opts
+	warn := func(what string, attrs ...any) {
+		s.Logger.Warn("redelivery: "+what, append(attrs, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)...)
+	}
+	if !delays(opts.Type) {
+		const why = " without effect on delays: the broker delays on Shared and Key_Shared only"
+		switch {
+		case s.Reconsumer != nil:
+			warn("WithReconsumer" + why)
+		case s.retries(opts):
+			warn("RetryEnable" + why)
+		}
+	}
+	switch {
+	case opts.DLQ == nil || s.Reconsumer != nil:
+	case p.reconsumer == nil && !delays(opts.Type):
+		warn("DLQ without effect: pulsar-client-go goes by the broker's count, which is 0 on Exclusive and Failover, want Subscribe, or WithReconsumer")
+	case opts.DLQ.InitialSubscriptionName == "":
+		warn("DLQ without InitialSubscriptionName: the broker deletes dead letters unless somebody has subscribed to them")
+	}
 }
 
 func typeName(t pulsar.SubscriptionType) string {
@@ -102,6 +130,9 @@ func (p *Preparation) publishRetries(client pulsar.Client) error {
 	}
 	if err := checkPattern(opts.TopicsPattern, fullTopic(o.DeadLetterTopic)); err != nil {
 		return err
+	}
+	if strings.HasPrefix(base, nonPersistent) {
+		return Invalid("ConsumerOptions.Topic", o.Topic, "a persistent topic with DLQ and retries")
 	}
 	r, err := reconsume.New(client, o)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math"
 	"reflect"
+	"strings"
 	"testing"
 	"time"
 
@@ -62,6 +63,8 @@ func TestInvalidOptions(t *testing.T) {
 		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithNackRetryTopic(time.Second)},
 			[]string{"WithNackRetryTopic is 1s", "WithReconsumer"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
+		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}},
+			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"ConsumerOptions.DLQ.DeadLetterTopic is dead"}},
 	} {
 		_, err := redelivery.Prepare(c.opts, c.options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
@@ -94,6 +97,55 @@ func TestInvalidOptions(t *testing.T) {
 	assert.ErrorContains(t, err, "consumer is nil")
 	_, err = redelivery.Subscribe(nil, opts{})
 	assert.ErrorContains(t, err, "client is nil")
+}
+
+// Upstream refuses a policy without topic, which the Reconsumer has.
+func TestPrepareLeavesDeadLettersToTheReconsumer(t *testing.T) {
+	prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
+		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
+	require.NoError(t, err)
+	require.Nil(t, prepared.DLQ)
+}
+
+// What will not do what somebody may expect of it is logged once.
+func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
+	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}
+	kept := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}
+	type opts = pulsar.ConsumerOptions
+	for want, c := range map[string]struct {
+		opts    opts
+		options []redelivery.Option
+	}{
+		"DLQ without effect":                      {opts{Type: pulsar.Exclusive, DLQ: kept}, nil},
+		"DLQ without InitialSubscriptionName":     {opts{Type: pulsar.Shared, DLQ: dlq}, nil},
+		"RetryEnable without effect on delays":    {opts{Type: pulsar.Failover, RetryEnable: true}, nil},
+		"WithReconsumer without effect on delays": {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
+		"": {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, nil},
+	} {
+		var log bytes.Buffer
+		prepared, err := redelivery.Prepare(c.opts, append(c.options, logTo(&log))...)
+		require.NoError(t, err)
+		inner := newFake()
+		inner.ch = prepared.MessageChannel
+		consumer, err := redelivery.Wrap(inner)
+		require.NoError(t, err)
+		consumer.Close()
+		if want == "" {
+			require.NotContains(t, log.String(), "without")
+		} else {
+			require.Equal(t, 1, strings.Count(log.String(), want), log.String())
+		}
+	}
+}
+
+// The topics of retries and dead letters are named by it, and the broker keeps nothing there.
+func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	opts := b.options("non-persistent://public/default/t", pulsar.Shared)
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "ConsumerOptions.Topic is non-persistent://public/default/t")
 }
 
 func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
