@@ -93,8 +93,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 //
 // It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
 // the retry cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an
-// Ack after the Nack returns nil, and the retry comes. DLQPolicy.MaxDeliveries limits these retries as it limits
-// all others.
+// Ack after the Nack returns nil, and the retry comes. It keeps its count: with DLQPolicy.MaxDeliveries 5 the fifth failed delivery makes it a
+// dead letter, whether nacks were moved or not. A Worker with WithKeyOrder moves none, since they would lose their order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
