@@ -133,7 +133,7 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		if stats.Held == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
 			require.Equal(t, n, b.stats(topic, 0).Out)
 		}
-		require.NotZero(t, stats.Held)
+		require.NotZero(t, stats.Held+stats.Dropped) // those that come while a connection is missing are dropped
 		require.Zero(t, stats.Waiting)
 		cancel()
 		<-done
