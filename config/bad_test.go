@@ -130,6 +130,7 @@ func TestBadInput(t *testing.T) {
 		consumer + "{maxDeliveries: 4294967296}":                         "line 3: consumers.c.maxDeliveries is 4294967296, want a whole number",
 		consumer + "{retryLetterTopic: r}":                               `line 3: consumers.c.retryLetterTopic is "r", want maxDeliveries too`,
 		consumer + "{deadLetterTopic: d}":                                `line 3: consumers.c.deadLetterTopic is "d", want maxDeliveries too`,
+		consumer + "{initialSubscriptionName: i}":                        `line 3: consumers.c.initialSubscriptionName is "i", want maxDeliveries too`,
 	} {
 		c, err := Parse([]byte(in))
 		if assert.Error(t, err, "%q", in) {

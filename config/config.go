@@ -14,6 +14,7 @@
 //	    maxDeliveries: 5                    # then to the dead letter topic
 //	    retryLetterTopic: orders-retry
 //	    deadLetterTopic: orders-dead
+//	    initialSubscriptionName: inspect
 //	workers:
 //	  billing:
 //	    concurrency: 8
@@ -154,7 +155,8 @@ func (d *decoder) config(root *node, c *Config) {
 }
 
 // Options returns what the file says about a consumer, as options for Subscribe, Prepare or Wrap. It returns an error if the file
-// does not name the consumer. Use ConsumerOptions for the settings that belong in pulsar.ConsumerOptions.
+// does not name the consumer. Call ConsumerOptions too: without it, maxDeliveries and the topics of retries and dead letters have no
+// effect.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {
@@ -163,9 +165,9 @@ func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	return found.options(), nil
 }
 
-// ConsumerOptions returns a copy of opts with the file's maxDeliveries, retryLetterTopic and deadLetterTopic in DLQ, and
-// RetryEnable if there is a retryLetterTopic. Fields that the file does not set stay as in opts. ConsumerOptions does not change
-// opts or what it points to. It returns an error if the file does not name the consumer.
+// ConsumerOptions returns a copy of opts with the file's maxDeliveries, retryLetterTopic, deadLetterTopic and initialSubscriptionName in
+// DLQ, and RetryEnable if there is a retryLetterTopic. Fields that the file does not set stay as in opts. ConsumerOptions does not
+// change opts or what it points to. It returns an error if the file does not name the consumer.
 func (c *Config) ConsumerOptions(consumer string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {

@@ -38,7 +38,7 @@ func TestLoad(t *testing.T) {
 		},
 		map[string]Consumer{
 			"billing": {NackRedeliveryBackoff: gentle, AckTimeout: 10 * s, AckTimeoutRedeliveryBackoff: java,
-				MaxDeliveries: 5, RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead"},
+				MaxDeliveries: 5, RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect"},
 			"shipping-eu": {NackRedeliveryDelay: &none},
 			"plain":       {},
 		},
@@ -133,11 +133,12 @@ func TestNewPolicy(t *testing.T) {
 func TestConsumerOptions(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
-	before := &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "before", InitialSubscriptionName: "keeper"}
+	before := &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "before", InitialSubscriptionName: "keeper", DeadLetterTopicProducerName: "kept"}
 	opts, err := c.ConsumerOptions("billing", pulsar.ConsumerOptions{Topic: "orders", DLQ: before})
 	require.NoError(t, err)
 	assert.Equal(t, pulsar.ConsumerOptions{Topic: "orders", RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5,
-		RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "keeper"}}, opts)
+		RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect",
+		DeadLetterTopicProducerName: "kept"}}, opts)
 	assert.EqualValues(t, 2, before.MaxDeliveries, "the caller's own is not changed")
 
 	opts, err = c.ConsumerOptions("plain", pulsar.ConsumerOptions{Topic: "orders", DLQ: before})

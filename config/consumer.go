@@ -34,10 +34,13 @@ type Consumer struct {
 	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times. It needs MaxDeliveries. Default:
 	// <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
+	// InitialSubscriptionName is a subscription that the broker makes with the dead letter topic: it deletes dead letters that nobody has
+	// subscribed to. It needs MaxDeliveries. Default: none.
+	InitialSubscriptionName string
 }
 
 var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "ackTimeout", "ackTimeoutRedeliveryBackoff",
-	"reconsumeBackoff", "maxDeliveries", "retryLetterTopic", "deadLetterTopic"}
+	"reconsumeBackoff", "maxDeliveries", "retryLetterTopic", "deadLetterTopic", "initialSubscriptionName"}
 
 // consumer reads what is said about a consumer.
 func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackoff) Consumer {
@@ -50,6 +53,7 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 		MaxDeliveries:               uint32(d.whole(v["maxDeliveries"], 1, math.MaxUint32)),
 		RetryLetterTopic:            d.text(v["retryLetterTopic"]),
 		DeadLetterTopic:             d.text(v["deadLetterTopic"]),
+		InitialSubscriptionName:     d.text(v["initialSubscriptionName"]),
 	}
 	if n := v["nackRedeliveryDelay"]; n != nil {
 		delay := d.duration(n, 0)
@@ -59,6 +63,7 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	d.need(v["ackTimeoutRedeliveryBackoff"], v["ackTimeout"], "ackTimeout")
 	d.need(v["retryLetterTopic"], v["maxDeliveries"], "maxDeliveries")
 	d.need(v["deadLetterTopic"], v["maxDeliveries"], "maxDeliveries")
+	d.need(v["initialSubscriptionName"], v["maxDeliveries"], "maxDeliveries")
 	return c
 }
 
@@ -120,6 +125,9 @@ func (c Consumer) apply(opts pulsar.ConsumerOptions) pulsar.ConsumerOptions {
 	}
 	if c.DeadLetterTopic != "" {
 		dlq.DeadLetterTopic = c.DeadLetterTopic
+	}
+	if c.InitialSubscriptionName != "" {
+		dlq.InitialSubscriptionName = c.InitialSubscriptionName
 	}
 	opts.DLQ = &dlq
 	return opts
