@@ -71,6 +71,9 @@ func List(ctx context.Context, a Admin, namespace string) ([]Info, error) {
 
 // Info returns what the broker's statistics say about the topic. It needs an admin API.
 func (t *Topic) Info(ctx context.Context) (Info, error) {
+	if t.o.Admin.URL == "" {
+		return Info{}, errors.New("deadletter: Options.Admin.URL is \"\", want the address of an admin API, such as http://localhost:8080")
+	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
 		return Info{}, err

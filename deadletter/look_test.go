@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -168,6 +169,53 @@ func TestPeekOfTheSubscription(t *testing.T) {
 		n++
 	}
 	require.Equal(t, 2, n)
+}
+
+// What was replayed is not there any more for a dry run, a second replay, or peek.
+func TestWhatWasReplayed(t *testing.T) {
+	t.Parallel()
+	for name, newBroker := range map[string]func(testing.TB) *broker{"broker": newBroker, "in process": func(t testing.TB) *broker { return newInProcess(t) }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			tp := b.topics(0)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(12)...)
+			d := b.open(tp.dlq)
+			ctx, cancel := context.WithTimeout(bg, 30*time.Second)
+			defer cancel()
+			for _, want := range []int{12, 0} {
+				require.Len(t, peek(t, d), want)
+				report, err := d.Replay(ctx, deadletter.ReplayOptions{})
+				require.NoError(t, err)
+				require.Equal(t, want, report.Done)
+			}
+			require.Empty(t, peek(t, d))
+		})
+	}
+}
+
+// An admin API that does not tell what is acknowledged does not tell that nothing is.
+func TestNoInternalStats(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "/internalStats") {
+			http.NotFound(w, r)
+			return
+		}
+		resp, err := http.Get(b.admin + r.URL.String())
+		if assert.NoError(t, err) {
+			defer resp.Body.Close()
+			w.WriteHeader(resp.StatusCode)
+			_, _ = io.Copy(w, resp.Body)
+		}
+	}))
+	defer proxy.Close()
+	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = proxy.URL })
+	_, err := d.Replay(bg, deadletter.ReplayOptions{})
+	require.ErrorContains(t, err, "internalStats")
 }
 
 func TestSchema(t *testing.T) {

@@ -68,6 +68,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
+	case o.Max > 0 && o.Canary > o.Max:
+		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want no more than Max, which is %d", o.Canary, o.Max)
 	case o.Canary > 0 && t.o.Admin.URL == "":
 		return o, errors.New("deadletter: ReplayOptions.Canary needs Options.Admin")
 	case t.decrypts() && o.Encryption == nil:

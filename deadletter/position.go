@@ -85,7 +85,9 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	}
 	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
 	if notFound(err) {
-		return &acknowledged{}, nil
+		if t.o.Admin.call(ctx, admin.Topic(partition)+"/stats", nil) != nil { // nor is there the topic
+			return &acknowledged{}, nil
+		}
 	}
 	if err != nil {
 		return nil, err

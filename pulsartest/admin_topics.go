@@ -21,6 +21,7 @@ func (s *Server) topicHandlers(topic string, handle handlers) {
 	handle("POST "+topic+"/terminate", s.adminTerminate)
 	handle("GET "+topic+"/stats", s.adminStats)
 	handle("GET "+topic+"/partitioned-stats", s.adminPartitionedStats)
+	handle("GET "+topic+"/internalStats", s.adminInternalStats)
 	handle("GET "+topic+"/ledger/{ledger}/entry/{entry}", s.adminEntry)
 	handle("GET /admin/v2/{domain}/{tenant}/{ns}", s.adminTopics)
 }
