@@ -153,7 +153,7 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	case <-x.check.C:
 		return x.look()
 	case <-ctx.Done():
-		if x.messages == nil && x.mayEnd() {
+		if x.messages == nil && (x.mayEnd() || x.receiver.repeats(x.quiet+time.Since(begin) >= time.Second)) {
 			x.receiver.recall()
 		}
 		return cm, Woken, ctx.Err()
@@ -167,7 +167,7 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 	switch {
 	case x.messages == nil:
-		if x.receiver.isDead(x.quiet >= time.Second) {
+		if x.receiver.lost.Load() { // upstream cannot close itself during a call
 			x.receiver.recall()
 		}
 	case x.mayEnd():

@@ -23,7 +23,7 @@ type receiver struct {
 
 	losses atomic.Uint64 // of the connection
 	lost   atomic.Bool   // there is none
-	again  atomic.Bool   // there is another, and no call was repeated since
+	again  atomic.Bool   // there is one, and no call was repeated since
 }
 
 type receipt struct {
@@ -78,8 +78,6 @@ func (r *receiver) recall() {
 	}
 }
 
-// isDead reports whether to break the call off and begin another, if nothing comes: upstream forgets what it asked for when it connects, and
-// cannot close itself while there is one, when it gives that up.
-func (r *receiver) isDead(quiet bool) bool {
-	return r.lost.Load() || quiet && r.again.CompareAndSwap(true, false)
-}
+// repeats reports whether to ask the broker once more, since nothing came: upstream may forget what it asked for when it connects. It does so
+// once for each connection, or else a message would wait here for an application that is at work.
+func (r *receiver) repeats(quiet bool) bool { return quiet && r.again.CompareAndSwap(true, false) }
