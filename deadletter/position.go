@@ -84,10 +84,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		Cursors map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
 	}
 	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
-	if notFound(err) {
-		if t.o.Admin.call(ctx, admin.Topic(partition)+"/stats", nil) != nil { // nor is there the topic
-			return &acknowledged{}, nil
-		}
+	if notFound(err) && notFound(t.o.Admin.call(ctx, admin.Topic(partition)+"/stats", nil)) { // nor is there the topic
+		return &acknowledged{}, nil
 	}
 	if err != nil {
 		return nil, err

@@ -50,8 +50,8 @@ func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == 
 // warn says which options will not do all that somebody may expect of them.
 func (p *Preparation) warn() {
 	s, opts := p.settings, p.opts
-	warn := func(what string, attrs ...any) {
-		s.Logger.Warn("redelivery: "+what, append(attrs, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)...)
+	warn := func(what string) {
+		s.Logger.Warn("redelivery: "+what, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 	if !delays(opts.Type) {
 		const why = " without effect on delays: the broker delays on Shared and Key_Shared only"
