@@ -104,9 +104,11 @@ func (c *randomConfig) Multiple() bool { return c.Consumers > 1 }
 // Exact reports whether nothing happens that may have a message come twice, or burn an attempt.
 func (c *randomConfig) Exact() bool { return !c.Multiple() && c.Unloads == 0 }
 
-// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost, and another consumer
-// does not know.
-func (c *randomConfig) MayFork() bool { return c.Retry && c.Multiple() && (c.Unloads > 0 || c.Leaves) }
+// MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost or waits for those of its
+// batch, and another consumer does not know.
+func (c *randomConfig) MayFork() bool {
+	return c.Retry && c.Multiple() && (c.Unloads > 0 || c.Leaves || c.Batches && !c.IndexAcks)
+}
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 	o := pulsar.ConsumerOptions{
