@@ -166,6 +166,7 @@ func TestEnvironment(t *testing.T) {
 		"REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT":               "20s",
 		"REDELIVERY_CONSUMERS_BILLING_MAX_DELIVERIES":            "7",
 		"REDELIVERY_CONSUMERS_BILLING_DEAD_LETTER_TOPIC":         "", // as if not set
+		"REDELIVERY_CONSUMERS_BILLING_INITIAL_SUBSCRIPTION_NAME": "night-shift",
 		"REDELIVERY_CONSUMERS_SHIPPING_EU_NACK_REDELIVERY_DELAY": "3s",
 		"REDELIVERY_CONSUMERS_PLAIN_NACK_REDELIVERY_BACKOFF":     "gentle",
 		"REDELIVERY_POLICIES_GENTLE_MAX":                         "5m",
@@ -183,6 +184,7 @@ func TestEnvironment(t *testing.T) {
 	assert.Equal(t, 20*s, c.Consumers["billing"].AckTimeout)
 	assert.EqualValues(t, 7, c.Consumers["billing"].MaxDeliveries)
 	assert.Equal(t, "orders-dead", c.Consumers["billing"].DeadLetterTopic)
+	assert.Equal(t, "night-shift", c.Consumers["billing"].InitialSubscriptionName)
 	assert.Equal(t, 3*s, *c.Consumers["shipping-eu"].NackRedeliveryDelay)
 	assert.Equal(t, Consumer{NackRedeliveryBackoff: gentle}, c.Consumers["plain"])
 
