@@ -27,6 +27,8 @@
 //	    pauseOnFailureBackoff: gentle
 //	    batchMaxMessages: 100               # for worker.NewBatch, with batchMaxBytes and batchMaxWait
 //
+// [Config.Subscribe] subscribes with what the file says about a consumer, and [Config.WorkerOptions] returns what it says about a worker.
+//
 // # Policies
 //
 //   - exponential: [backoff.Exponential]; min 1s, max 10m and multiplier 2 if they are not given
@@ -154,9 +156,9 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// Options returns what the file says about a consumer, as options for Subscribe, Prepare or Wrap. It returns an error if the file
-// does not name the consumer. Call ConsumerOptions too: without it, maxDeliveries and the topics of retries and dead letters have no
-// effect.
+// Options returns what the file says about a consumer, as options for redelivery.Subscribe, Prepare or Wrap. It returns an error if the
+// file does not name the consumer. maxDeliveries, retryLetterTopic, deadLetterTopic and initialSubscriptionName are not among the
+// options: without ConsumerOptions they have no effect, and a message that always fails is delivered for ever. Subscribe of Config does both.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {

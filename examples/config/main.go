@@ -11,7 +11,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
 )
@@ -37,7 +36,9 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	consumer, topic, err := subscribe(client, settings)
+	topic := demo.Topic("config")
+	opts := pulsar.ConsumerOptions{Topic: topic, SubscriptionName: name, Type: pulsar.Shared}
+	consumer, err := settings.Subscribe(client, name, opts)
 	if err != nil {
 		return err
 	}
@@ -71,18 +72,4 @@ func run() error {
 		nacked, due = now, now.Add(settings.Consumers[name].NackRedeliveryBackoff.Next(n))
 		consumer.Nack(msg)
 	}
-}
-
-func subscribe(client pulsar.Client, settings *config.Config) (*redelivery.Consumer, string, error) {
-	opts := pulsar.ConsumerOptions{Topic: demo.Topic("config"), SubscriptionName: name, Type: pulsar.Shared}
-	opts, err := settings.ConsumerOptions(name, opts)
-	if err != nil {
-		return nil, "", err
-	}
-	options, err := settings.Options(name)
-	if err != nil {
-		return nil, "", err
-	}
-	consumer, err := redelivery.Subscribe(client, opts, options...)
-	return consumer, opts.Topic, err
 }
