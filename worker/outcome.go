@@ -7,10 +7,11 @@ import (
 
 // outcome is what becomes of a message after its handler returned.
 type outcome struct {
-	verb  verb
-	or    verb          // in place of dead, if no dead letter can be published
-	delay time.Duration // of again
-	err   error         // the handler's; nil for ack
+	verb    verb
+	or      verb          // in place of dead, if no dead letter can be published
+	delay   time.Duration // of again
+	err     error         // the handler's; nil for ack
+	expired bool          // dead because the message is past WithMaxAge
 }
 
 type verb int

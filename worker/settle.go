@@ -35,8 +35,7 @@ func (r *run) judge(t task, o outcome) outcome {
 	case r.working.Err() != nil:
 		o.verb = leave
 	case r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
-		o.verb, o.or, o.err = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err)
-		r.counts.expired.Add(1)
+		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
 	}
 	return o
 }
@@ -53,19 +52,21 @@ func (r *run) classified(err error) (class error) {
 
 // settle does what was decided.
 func (r *run) settle(ctx context.Context, t task, o outcome) {
-	switch o.verb {
-	case nack, again:
-		r.counts.failed.Add(1)
-	case dead:
-		r.counts.permanent.Add(1)
-	default: // no failure
-	}
 	because := publishing.Permanent
-	if o.retries() && t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
-		o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
+	if o.retries() {
+		r.counts.failed.Add(1)
+		if t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
+			o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
+		}
 	}
-	if o.verb == dead && !r.deadLetter(publishing.Because(ctx, because), t, o.err) {
-		o.verb = o.or
+	if o.verb == dead {
+		published := r.deadLetter(publishing.Because(ctx, because), t, o.err)
+		if because == publishing.Permanent {
+			r.countPermanent(o, published)
+		}
+		if !published {
+			o.verb = o.or
+		}
 	}
 	switch o.verb {
 	case ack:
@@ -86,6 +87,18 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	default: // dead: it was published above
 	}
 	r.forget(t)
+}
+
+// countPermanent counts an error that is to make a dead letter; as any other if its message is to be tried again.
+func (r *run) countPermanent(o outcome, published bool) {
+	if !published {
+		r.counts.failed.Add(1)
+		return
+	}
+	r.counts.permanent.Add(1)
+	if o.expired {
+		r.counts.expired.Add(1)
+	}
 }
 
 // forget ends what there is of a task. If it may be one that is left, nothing of its key is to overtake it.

@@ -69,7 +69,7 @@ func TestFailedDeadLetterIsNacked(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, time.Minute}, calls.times())
-		require.Equal(t, worker.State{Permanent: 2, Unsettled: 1}, w.State())
+		require.Equal(t, worker.State{Failed: 1, Permanent: 1, Unsettled: 1}, w.State())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 	})
 }

@@ -98,8 +98,8 @@ type State struct {
 	WaitingBytes int64 // what the waiting messages count towards WithHoldLimit
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors, each time, except permanent ones and those of an outage (WithPauseOnFailure); includes errors that made a dead letter
-	Permanent uint64 // errors after which no retry follows: Permanent, and errors of messages past WithMaxAge
+	Failed    uint64 // errors, each time, except those under Permanent and those of an outage (WithPauseOnFailure)
+	Permanent uint64 // errors after which no retry follows: Permanent, and past WithMaxAge; without a dead letter they are nacked, and Failed
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
 	Panics    uint64 // of handlers; each is an error too
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed

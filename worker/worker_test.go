@@ -89,7 +89,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		"permanent without a dead letter topic": {
 			errs: []error{worker.Permanent(errTest), nil}, noDLQ: true, calls: []time.Duration{0, time.Second},
-			state: worker.State{Permanent: 1, Succeeded: 1, Unsettled: 1},
+			state: worker.State{Failed: 1, Succeeded: 1, Unsettled: 1},
 		},
 		"retry after": {
 			errs: []error{worker.RetryAfter(time.Minute, errTest), nil}, calls: []time.Duration{0, time.Minute},
@@ -181,6 +181,22 @@ func TestMaxAge(t *testing.T) {
 		require.Equal(t, []time.Duration{0, 0, time.Minute, 2 * time.Minute, 3 * time.Minute}, calls.times())
 		require.Equal(t, []string{"early: older than 2m30s: failure: no luck", "late: older than 2m30s: failure: no luck"}, t.letters())
 		require.Equal(t, worker.State{Failed: 3, Permanent: 2, Expired: 2}, w.State())
+	})
+}
+
+// Without a dead letter topic it is nacked as usual, and counts as such.
+func TestMaxAgeWithoutDeadLetters(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if msg.RedeliveryCount() < 2 {
+				return errTest
+			}
+			return nil
+		}, worker.WithMaxAge(time.Nanosecond))
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, worker.State{Failed: 2, Succeeded: 1, Unsettled: 1}, w.State())
 	})
 }
 
