@@ -15,8 +15,11 @@
 //		if !slices.Equal(got[0].Strings(), want) { ...
 //
 // A real Consumer and a real Worker run on a client without a network, in the virtual time of testing/synctest: delays are exact,
-// and even a delay of hours takes no time. The handler must suit synctest: goroutines that it starts must end, and a wait for
-// something outside of the test, such as a real server, takes real time. Package pulsartest is for tests with connections.
+// and even a delay of hours takes no time. Only a retry from the retry topic comes up to a millisecond later, as it does at a broker:
+// publish times are in whole milliseconds, and the Consumer rounds up so that no retry is early. The handler must suit synctest:
+// goroutines that it starts must end, and a wait for something outside of the test, such as a real server, takes real time.
+//
+// A worker.BatchHandler cannot be tested here. Package pulsartest has a broker for that, and for tests with connections.
 package workertest
 
 import (

@@ -111,6 +111,7 @@ func TestRunWithSchema(t *testing.T) {
 	require.Equal(t, []string{"acked"}, got[0].Strings())
 }
 
+// A publish time is in whole milliseconds, so a retry waits for one more: it is never early.
 func TestRunWithRetryTopic(t *testing.T) {
 	setup := workertest.Setup{
 		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
@@ -123,9 +124,7 @@ func TestRunWithRetryTopic(t *testing.T) {
 		}
 		return nil
 	}, message("tea"))
-	require.Len(t, got[0], 2)
-	require.InDelta(t, time.Hour, got[0][0].Back, float64(10*time.Millisecond))
-	require.True(t, got[0][1].Acked)
+	require.Equal(t, []string{"no answer: back after 1h0m0.001s", "acked"}, got[0].Strings())
 }
 
 // A handler that is slower than the ack timeout is called again meanwhile.
