@@ -82,7 +82,8 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts
-// end; 0 ends them at once.
+// end; 0 ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more: in Kubernetes
+// set d six seconds below terminationGracePeriodSeconds, to 24s with the default there.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
