@@ -152,7 +152,7 @@ func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBacko
 		case !(ratio > 0 && ratio <= 1):
 			return invalid("WithPauseOnFailure's ratio", ratio, "more than 0, and at most 1")
 		case err != nil:
-			return invalid("WithPauseOnFailure's pause", err, "a policy")
+			return fmt.Errorf("%w: worker: WithPauseOnFailure's pause: %w", redelivery.ErrInvalidOption, err)
 		}
 		s.window, s.ratio, s.pause = window, ratio, pause
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -20,17 +21,18 @@ func TestInvalidPauseOnFailure(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		pause := backoff.Fixed(time.Second)
 		for want, option := range map[string]worker.Option{
-			"window is 0, want 1 or more":                   worker.WithPauseOnFailure(0, 0.5, pause),
-			"ratio is 0, want more than 0, and at most 1":   worker.WithPauseOnFailure(1, 0, pause),
-			"ratio is 1.1, want more than 0, and at most 1": worker.WithPauseOnFailure(1, 1.1, pause),
-			"policy is nil":           worker.WithPauseOnFailure(1, 1, nil),
-			"Fixed delay is -1ns":     worker.WithPauseOnFailure(1, 1, backoff.Fixed(-1)),
-			"Func is nil":             worker.WithPauseOnFailure(1, 1, backoff.Func(nil)),
-			"Exponential.Min is -1ns": worker.WithPauseOnFailure(1, 1, backoff.Exponential{Min: -1}),
+			"window is 0, want 1 or more":                                                          worker.WithPauseOnFailure(0, 0.5, pause),
+			"ratio is 0, want more than 0, and at most 1":                                          worker.WithPauseOnFailure(1, 0, pause),
+			"ratio is 1.1, want more than 0, and at most 1":                                        worker.WithPauseOnFailure(1, 1.1, pause),
+			"worker: WithPauseOnFailure's pause: backoff: policy is nil, want a RedeliveryBackoff": worker.WithPauseOnFailure(1, 1, nil),
+			"Fixed delay is -1ns":                                                                  worker.WithPauseOnFailure(1, 1, backoff.Fixed(-1)),
+			"Func is nil":                                                                          worker.WithPauseOnFailure(1, 1, backoff.Func(nil)),
+			"Exponential.Min is -1ns":                                                              worker.WithPauseOnFailure(1, 1, backoff.Exponential{Min: -1}),
 		} {
 			_, err := worker.New(t.consumer, succeed, option)
 			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 			require.ErrorContains(t, err, want)
+			require.LessOrEqual(t, strings.Count(err.Error(), "want"), 1, err)
 		}
 	})
 }
