@@ -58,7 +58,7 @@ func TestBadInput(t *testing.T) {
 		policy + "{type: fixed, delay: 1s, jitter: 2}":     "line 2: policies.p.jitter is 2, want a number from 0 to 1",
 		policy + "{type: fixed, delay: 1s, jitter: .nan}":  "line 2: policies.p.jitter is .nan, want a number from 0 to 1",
 		policy + `{type: fixed, delay: 1s, jitter: "0.1"}`: `line 2: policies.p.jitter is "0.1", want a number from 0 to 1`,
-		policy + "{type: levels, levels: [1s, 5s]}":        "line 2: policies.p.levels is a list, want a text",
+		policy + "{type: levels, levels: [1s, 5s]}":        `line 2: policies.p.levels is a list, want a text such as "1s 5s 10s"`,
 		policy + "{type: levels, levels: 1s 5x}":           `line 2: policies.p.levels is "1s 5x": backoff: delay level 2: "5x" is not a delay`,
 		policy + "{type: levels, levels: ''}":              `line 2: policies.p.levels is "", want a text`,
 		policy + "{type: exponential, min: 0s}":            `line 2: policies.p.min is "0s", want more than 0`,
@@ -116,6 +116,7 @@ func TestBadInput(t *testing.T) {
 		worker + "{pauseOnFailureBackoff: b}": `line 3: workers.w.pauseOnFailureBackoff is "b", want the name of a policy (a)`,
 		worker + "{batchMaxBytes: 1MiB}":      `line 3: workers.w.batchMaxBytes is "1MiB", want a whole number`,
 
+		"consumers: {c: {reconsumeBackoff: b}}":                          `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,
 		consumer + "{nack: 1s}":                                          "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",
 		consumer + "a":                                                   `line 3: consumers.c is "a", want a map`,
 		consumer + "{nackRedeliveryBackoff: b}":                          `line 3: consumers.c.nackRedeliveryBackoff is "b", want the name of a policy (a)`,

@@ -190,6 +190,9 @@ func (c *Config) consumer(name string) (Consumer, error) {
 // namesOf lists what the file names, for an error: of many the first.
 func namesOf[V any](named map[string]V) string {
 	const most = 10
+	if len(named) == 0 {
+		return "the file has none"
+	}
 	names := slices.Sorted(maps.Keys(named))
 	rest := len(names) - most
 	names = names[:min(most, len(names))]

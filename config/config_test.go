@@ -158,7 +158,7 @@ func TestConsumerNobodyDefined(t *testing.T) {
 	_, err = c.ConsumerOptions("biling", pulsar.ConsumerOptions{})
 	assert.EqualError(t, err, want)
 	_, err = new(Config).Options("")
-	assert.ErrorContains(t, err, `consumer is ""`)
+	assert.EqualError(t, err, `config: consumer is "", want one of the file's (the file has none)`)
 }
 
 func TestEnvironment(t *testing.T) {

@@ -53,12 +53,15 @@ func (d *decoder) fields(n *node, known ...string) map[string]*node {
 }
 
 // text reads a string. Numbers count as strings, since a name or a topic may look like one.
-func (d *decoder) text(n *node) string {
+func (d *decoder) text(n *node) string { return d.textLike(n, "a text") }
+
+// textLike is text with what is wanted.
+func (d *decoder) textLike(n *node, want string) string {
 	if n == nil {
 		return ""
 	}
 	if n.kind != yaml.ScalarNode || n.empty() || n.text == "" {
-		d.fail(n, "a text")
+		d.fail(n, "%s", want)
 		return ""
 	}
 	return n.text

@@ -142,7 +142,7 @@ func (d *decoder) levels(policy, n *node) backoff.RedeliveryBackoff {
 		d.missing(policy, "levels", `delays, such as "1s 5s 10s"`)
 		return nil
 	}
-	text := d.text(n)
+	text := d.textLike(n, `a text such as "1s 5s 10s"`)
 	levels, err := backoff.ParseDelayLevels(text)
 	if err != nil && text != "" {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is %s: %w", n, err))

@@ -56,4 +56,6 @@ func TestWorkerNobodyDefined(t *testing.T) {
 	assert.EqualError(t, err, want)
 	_, err = c.Batch("biling")
 	assert.EqualError(t, err, want)
+	_, err = new(Config).WorkerOptions("biling")
+	assert.EqualError(t, err, `config: worker is "biling", want one of the file's (the file has none)`)
 }
