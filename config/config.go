@@ -40,9 +40,9 @@
 //     map or, as in Java's loadConf, a string of JSON.
 //   - a type or class of your own: [NewPolicy]
 //
-// The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations have a
-// unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases (*name) work; merge keys
-// (<<) do not.
+// The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations are
+// whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases
+// (*name) work; merge keys (<<) do not.
 //
 // # Environment
 //

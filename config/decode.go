@@ -68,9 +68,9 @@ func (d *decoder) textLike(n *node, want string) string {
 }
 
 // durationForm matches what is a duration, unless it is too long.
-var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
+var durationForm = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ms|s|m|h))+$|^0*[1-9][0-9]*d$`)
 
-// duration reads a duration as time.ParseDuration does, or one word of delay levels, which may be in days.
+// duration reads a duration as time.ParseDuration does, in whole milliseconds, or one word of delay levels, which may be in days.
 func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	if n == nil {
 		return 0
@@ -84,6 +84,8 @@ func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 		d.fail(n, "at most %v", time.Duration(math.MaxInt64))
 	case n.kind != yaml.ScalarNode || err != nil:
 		d.fail(n, `a duration with its unit, such as "30s"`)
+	case strings.ContainsAny(n.text, "nuµμ") || v%time.Millisecond != 0: // the broker counts in milliseconds
+		d.fail(n, "whole milliseconds, in ms, s, m or h")
 	case v >= least:
 		return v
 	case least > 1:

@@ -20,7 +20,7 @@ func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		string(file), "", "policies:", `{"policies": {"p": {"type": "fixed", "delay": "1m", "jitter": 1e-3}}}`,
 		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]", params(`'{"minDelayMs": 1}'`),
-		"policies: {p: {type: exponential, min: 1ns, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
+		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
 		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, holdLimit: 1, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
