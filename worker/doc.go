@@ -33,7 +33,8 @@
 // # Order, batches, outages
 //
 // [WithKeyOrder] handles the messages of a key one after the other, retries included: the Worker itself tries a failed message
-// again, while its key waits and other keys go on. [NewBatch] calls a handler with many messages. If the handler returns a
+// again, while its key waits and other keys go on. It moves no message with a key to the retry topic, whatever
+// redelivery.WithNackRetryTopic says. [NewBatch] calls a handler with many messages. If the handler returns a
 // [BatchError], they are settled one by one. [WithPauseOnFailure] notices when most messages fail, and then tries one at a time
 // until one succeeds. [WithMaxAge] gives up on messages that fail and are too old. These options can be combined.
 //

@@ -113,6 +113,9 @@ func WithMaxAge(d time.Duration) Option {
 // When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
 // cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
 //
+// redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
+// do not survive a restart.
+//
 // The key is the ordering key, or else the key. Messages without a key are handled as if there were no WithKeyOrder. On
 // Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
 // than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.

@@ -111,20 +111,37 @@ func TestRunWithSchema(t *testing.T) {
 	require.Equal(t, []string{"acked"}, got[0].Strings())
 }
 
-// A publish time is in whole milliseconds, so a retry waits for one more: it is never early.
+// A publish time is in whole milliseconds, so a retry waits for one more: it is never early. With key order, messages that have a key
+// are not moved to the retry topic.
 func TestRunWithRetryTopic(t *testing.T) {
-	setup := workertest.Setup{
-		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
-		Redelivery: []redelivery.Option{redelivery.WithNackRetryTopic(time.Minute)},
+	for name, c := range map[string]struct {
+		options []worker.Option
+		key     string
+		back    string
+		topic   string
+	}{
+		"moved":                    {nil, "k", "1h0m0.001s", "topic-subscription-RETRY"},
+		"in key order":             {[]worker.Option{worker.WithKeyOrder()}, "k", "1h0m0s", "topic"},
+		"in key order, but no key": {[]worker.Option{worker.WithKeyOrder()}, "", "1h0m0.001s", "topic-subscription-RETRY"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			setup := workertest.Setup{
+				Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
+				Redelivery: []redelivery.Option{redelivery.WithNackRetryTopic(time.Minute)},
+				Worker:     c.options,
+			}
+			var topics []string
+			got := setup.Run(t, func(_ context.Context, msg pulsar.Message) error {
+				if topics = append(topics, msg.Topic()); len(topics) == 1 {
+					return worker.RetryAfter(time.Hour, errDown)
+				}
+				return nil
+			}, &pulsar.ProducerMessage{Payload: []byte("tea"), Key: c.key})
+			require.Equal(t, []string{"no answer: back after " + c.back, "acked"}, got[0].Strings())
+			const namespace = "persistent://public/default/"
+			require.Equal(t, []string{namespace + "topic", namespace + c.topic}, topics)
+		})
 	}
-	calls := 0
-	got := setup.Run(t, func(context.Context, pulsar.Message) error {
-		if calls++; calls == 1 {
-			return worker.RetryAfter(time.Hour, errDown)
-		}
-		return nil
-	}, message("tea"))
-	require.Equal(t, []string{"no answer: back after 1h0m0.001s", "acked"}, got[0].Strings())
 }
 
 // A handler that is slower than the ack timeout is called again meanwhile.
