@@ -20,6 +20,22 @@ type PurgeOptions struct {
 	Progress func(Report)
 }
 
+// PlanPurge returns what a Purge would do to the letters that Peek sees. It changes nothing, and needs no Export.
+func (t *Topic) PlanPurge(ctx context.Context, o PurgeOptions) (report Report, err error) {
+	if report.Creates, err = t.guard(ctx); err != nil {
+		return report, err
+	}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return report, err
+		}
+		if report.Seen++; o.Filter.Match(&l) {
+			report.Done++
+		}
+	}
+	return report, nil
+}
+
 // Purge acknowledges, without replaying them, the letters that are on the subscription when it begins. The broker then deletes
 // letters that no other subscription still has to get. Purge stops at the first error. An interrupted purge may have exported
 // letters that are still there, the last of them in part.
@@ -30,6 +46,9 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
+		return report, err
+	}
+	if _, err := t.guard(ctx); err != nil {
 		return report, err
 	}
 	j, err := t.openJournal(ctx)

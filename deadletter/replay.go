@@ -20,6 +20,9 @@ func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
 	if err != nil {
 		return report, err
 	}
+	if report.Creates, err = t.guard(ctx); err != nil {
+		return report, err
+	}
 	for l, err := range t.Peek(ctx, 0) {
 		if err != nil {
 			return report, err
@@ -63,6 +66,9 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
+		return Report{}, err
+	}
+	if _, err := t.guard(ctx); err != nil {
 		return Report{}, err
 	}
 	j, err := t.openJournal(ctx)

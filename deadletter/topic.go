@@ -41,6 +41,8 @@ var (
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
+	// ErrNotDeadLetters means that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
+	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
 	// ErrPoison means that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
 )
@@ -52,6 +54,10 @@ type Options struct {
 	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it at the earliest
 	// stored letter, and must be its only consumer. Default: DefaultSubscription.
 	Subscription string
+	// AnyTopic lets Replay and Purge use a topic that does not look like one of dead letters: its name does not end in -DLQ, and none
+	// of its first letters says where it came from or why it died, or its name ends in -RETRY. On the topic of a running consumer
+	// Subscription would keep every message. Default: false, such a topic is ErrNotDeadLetters.
+	AnyTopic bool
 	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are left alone, a canary is an error, and
 	// Peek, Groups and Export see all letters that the topic stores, replayed or not.
 	Admin Admin

@@ -1,0 +1,65 @@
+package deadletter
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// guardLetters is how many letters are looked at for one that says that it is dead.
+const guardLetters = 100
+
+// guard is called before anything is created. It returns the subscription that a replay or a purge creates, if the admin API says
+// that there is none yet. On a topic that is not for dead letters this subscription would keep every message from then on, so such
+// a topic is an error.
+func (t *Topic) guard(ctx context.Context) (creates string, err error) {
+	names, err := t.subscriptions(ctx, t.o.Topic)
+	if err != nil {
+		return "", err
+	}
+	exists := slices.Contains(names, t.o.Subscription)
+	if !exists && t.o.Admin.URL != "" {
+		creates = t.o.Subscription
+	}
+	if t.o.AnyTopic || strings.HasSuffix(t.o.Topic, pulsar.DlqTopicSuffix) {
+		return creates, nil
+	}
+	if strings.HasSuffix(t.o.Topic, pulsar.RetryTopicSuffix) { // the origin of its messages is noted too
+		return "", fmt.Errorf("%w: %s is a retry topic", ErrNotDeadLetters, t.o.Topic)
+	}
+	seen := 0
+	for l, err := range t.Peek(ctx, guardLetters) {
+		if err != nil {
+			return "", err
+		}
+		if l.dead() {
+			return creates, nil
+		}
+		seen++
+	}
+	what := fmt.Sprintf("none of its first %d messages says", seen)
+	switch {
+	case seen == 0 && exists: // all were replayed or purged: there is nothing to do
+		return "", nil
+	case seen == 0:
+		what = "no message of it says"
+	case seen == 1:
+		what = "its first message does not say"
+	}
+	return "", fmt.Errorf("%w: the name of %s does not end in %s, and %s where it came from or why it died",
+		ErrNotDeadLetters, t.o.Topic, pulsar.DlqTopicSuffix, what)
+}
+
+// dead reports whether a message has properties of a dead letter. A message that was replayed keeps those of its origin, wherever
+// it is now.
+func (l *Letter) dead() bool {
+	if l.Type != "" || l.Reason != "" || l.Properties[reconsume.PropertyDeadLetterTime] != "" {
+		return true
+	}
+	return (l.Origin != "" || l.OriginID != "") && l.Properties[PropertyReplayRun] == ""
+}
