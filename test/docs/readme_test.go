@@ -72,15 +72,7 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	if err != nil {
 		return err
 	}
-	opts, err = file.ConsumerOptions("billing", opts) // adds dead letters
-	if err != nil {
-		return err
-	}
-	options, err := file.Options("billing") // the policies
-	if err != nil {
-		return err
-	}
-	consumer, err := redelivery.Subscribe(client, opts, options...)
+	consumer, err := file.Subscribe(client, "billing", opts) // the policies, and dead letters
 	// README: end
 	if err == nil {
 		consumer.Close()
