@@ -47,10 +47,11 @@ replay:
   -max 100, -rate 50                at most so many; a second
   -max-replays 3                    leave letters that were replayed so often
   -new                              give up a replay that is not finished
-  -yes                              do it
 export, purge:
   -o file                           where to; export writes to stdout without
   -no-export                        purge without
+replay, purge:
+  -any-topic                        even if it seems to have no dead letters
   -yes                              do it
 Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
 PULSAR_CLIENT_CONF names:
@@ -82,12 +83,12 @@ type dlq struct {
 
 // dlqFlags are the flags of all verbs, beside those of the connection.
 type dlqFlags struct {
-	filter            deadletter.Filter
-	subscription, out string
-	n                 int
-	payload, yes      bool
-	noExport          bool
-	asJSON, talkative bool
+	filter             deadletter.Filter
+	subscription, out  string
+	n                  int
+	payload, yes       bool
+	noExport, anyTopic bool
+	asJSON, talkative  bool
 	replayFlags
 }
 
@@ -118,6 +119,9 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	case errors.As(err, &usage):
 		fmt.Fprintf(stderr, "redelivery dlq: %v (-h shows verbs and flags)\n", err)
 		return 2
+	}
+	if errors.Is(err, deadletter.ErrNotDeadLetters) {
+		err = fmt.Errorf("%w; -any-topic takes it all the same", err)
 	}
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(args[0], err)
@@ -190,7 +194,8 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		return d.list(ctx, name)
 	}
 	_, decryption := d.encryption()
-	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.subscription, Admin: d.admin, Decryption: decryption})
+	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.subscription, AnyTopic: d.anyTopic,
+		Admin: d.admin, Decryption: decryption})
 	if err != nil {
 		return err
 	}
@@ -232,20 +237,11 @@ func (d *dlq) export(ctx context.Context) error {
 // purge goes on with a file that an interrupted one has begun.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
-		var plan deadletter.Report
-		for l, err := range d.letters.Peek(ctx, 0) {
-			if err != nil {
-				return err
-			}
-			if plan.Seen++; d.filter.Match(&l) {
-				plan.Done++
-			}
+		plan, err := d.letters.PlanPurge(ctx, deadletter.PurgeOptions{Filter: d.filter})
+		if err != nil {
+			return err
 		}
-		if d.asJSON {
-			return d.json(plan)
-		}
-		fmt.Fprintf(d.stdout, "%s\nNothing was changed; -yes does it.\n", letters("Would purge", plan.Done))
-		return nil
+		return d.planned("Would purge", plan)
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}
 	if d.out != "" {

@@ -48,6 +48,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.BoolVar(&d.fresh, "new", false, "")
 	set.StringVar(&d.out, "o", "", "")
 	set.BoolVar(&d.noExport, "no-export", false, "")
+	set.BoolVar(&d.anyTopic, "any-topic", false, "")
 	set.BoolVar(&d.yes, "yes", false, "")
 	set.BoolVar(&d.asJSON, "json", false, "")
 	set.BoolVar(&d.talkative, "v", false, "")
@@ -101,7 +102,7 @@ var flagsOf = map[string]string{
 	"n": "peek", "payload": "peek",
 	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
-	"yes": "replay purge", "o": "export purge", "no-export": "purge",
+	"yes": "replay purge", "any-topic": "replay purge", "o": "export purge", "no-export": "purge",
 }
 
 const chosen = "groups peek replay export purge"

@@ -24,12 +24,7 @@ func (d *dlq) replay(ctx context.Context) error {
 			return err
 		}
 		if !d.yes {
-			if d.asJSON {
-				return d.json(plan)
-			}
-			d.report("Would replay", plan)
-			fmt.Fprintln(d.stdout, "Nothing was changed; -yes does it.")
-			return nil
+			return d.planned("Would replay", plan)
 		}
 		if err := d.ask(ctx, plan); err != nil {
 			return err
@@ -40,6 +35,19 @@ func (d *dlq) replay(ctx context.Context) error {
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
 	return d.done("Replayed", report, err)
+}
+
+// planned says what would be done.
+func (d *dlq) planned(verb string, plan deadletter.Report) error {
+	if d.asJSON {
+		return d.json(plan)
+	}
+	d.report(verb, plan)
+	if plan.Creates != "" {
+		fmt.Fprintf(d.stdout, "Would create subscription %s, which keeps letters from then on.\n", clean(plan.Creates))
+	}
+	fmt.Fprintln(d.stdout, "Nothing was changed; -yes does it.")
+	return nil
 }
 
 // ask names the subscriptions that get the messages beside those that the letters died on.

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// On a topic that is not for dead letters nothing is done, and the dry run says so too.
+func TestDlqNotDeadLetters(t *testing.T) {
+	b := newBroker(t)
+	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})
+	before := b.server.Topics()
+	for _, args := range [][]string{{"purge", "-no-export"}, {"replay", "-to", "origin"}} {
+		for _, yes := range []bool{false, true} {
+			args := append(args, "orders", fmt.Sprintf("-yes=%v", yes))
+			code, stdout, stderr := dlqRun("", args...)
+			require.Equal(t, 1, code, "%q", args)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, "not a dead letter topic: the name of persistent://public/default/orders does not end in -DLQ")
+			require.Contains(t, stderr, "; -any-topic takes it all the same\n")
+		}
+	}
+	require.Equal(t, before, b.server.Topics())
+	require.Equal(t, []string{"billing", "shipping"}, b.server.Subscriptions(origin))
+	const creates = "Would create subscription redelivery, which keeps letters from then on.\n"
+	code, stdout, stderr := dlqRun("", "purge", "orders", "-no-export", "-any-topic")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, creates)
+	code, _, stderr = dlqRun("", "purge", "orders", "-no-export", "-any-topic", "-yes")
+	require.Zero(t, code, stderr)
+	code, stdout, stderr = dlqRun("", "purge", "orders", "-no-export", "-any-topic")
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stdout, creates)
+}
