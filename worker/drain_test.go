@@ -92,6 +92,20 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 	})
 }
 
+// If a dead letter cannot be published then, the message is left, and comes again: nothing was permanent.
+func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			<-ctx.Done()
+			return worker.Permanent(errTest)
+		}, worker.WithDrainTimeout(0))
+		t.publish("tea")
+		t.sleep(time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, worker.State{Left: 1, Unsettled: 1}, w.State())
+	})
+}
+
 func TestDrainNamesStuckHandlers(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		free := make(chan struct{})

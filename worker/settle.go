@@ -60,12 +60,8 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		}
 	}
 	if o.verb == dead {
-		published := r.deadLetter(publishing.Because(ctx, because), t, o.err)
-		if because == publishing.Permanent {
-			r.countPermanent(o, published)
-		}
-		if !published {
-			o.verb = o.or
+		if o.verb = r.deadLetter(publishing.Because(ctx, because), t, o); because == publishing.Permanent {
+			r.countPermanent(o)
 		}
 	}
 	switch o.verb {
@@ -84,20 +80,21 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.nack(t, o)
 	case leave:
 		r.leave(t, "the handler failed after the drain timeout", o.err)
-	default: // dead: it was published above
+	default: // dead or done above
 	}
 	r.forget(t)
 }
 
-// countPermanent counts an error that is to make a dead letter; as any other if its message is to be tried again.
-func (r *run) countPermanent(o outcome, published bool) {
-	if !published {
+// countPermanent counts an error that was to make a dead letter: like any other if its message is to be tried again.
+func (r *run) countPermanent(o outcome) {
+	switch {
+	case o.retries():
 		r.counts.failed.Add(1)
-		return
-	}
-	r.counts.permanent.Add(1)
-	if o.expired {
+	case o.verb == dead && o.expired:
 		r.counts.expired.Add(1)
+		fallthrough
+	case o.verb == dead:
+		r.counts.permanent.Add(1)
 	}
 }
 
@@ -147,11 +144,12 @@ func (r *run) mayRetry(t task, pause time.Duration) bool {
 	}
 }
 
-// deadLetter publishes a message to the dead letter topic. It reports false if it could not, and the message is to be tried again.
-func (r *run) deadLetter(ctx context.Context, t task, reason error) bool {
+// deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to
+// the broker, and else o.or: it is to be tried again.
+func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), reason) })
+	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), o.err) })
 	if err != nil {
 		r.unsettled(t, "publishing a dead letter", err)
 	}
@@ -164,10 +162,11 @@ func (r *run) deadLetter(ctx context.Context, t task, reason error) bool {
 		r.ack(t)
 	case errors.Is(err, redelivery.ErrClosed), r.ending():
 		r.leave(t, "the dead letter could not be published", err)
+		return done
 	default:
-		return false
+		return o.or
 	}
-	return true
+	return dead
 }
 
 func (r *run) nack(t task, o outcome) {
