@@ -60,8 +60,15 @@ func (c *connection) complete() error {
 			return err
 		}
 	}
-	c.url = cmp.Or(c.url, os.Getenv("PULSAR_URL"), conf["brokerServiceUrl"], "pulsar://localhost:6650")
-	c.adminURL = cmp.Or(c.adminURL, os.Getenv("PULSAR_ADMIN_URL"), conf["webServiceUrl"], "http://localhost:8080")
+	var err error
+	if c.url, err = brokers.first(setting{"-url", c.url}, setting{"PULSAR_URL", os.Getenv("PULSAR_URL")},
+		setting{"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}, setting{"", "pulsar://localhost:6650"}); err != nil {
+		return err
+	}
+	if c.adminURL, err = admins.first(setting{"-admin-url", c.adminURL}, setting{"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")},
+		setting{"webServiceUrl of " + path, conf["webServiceUrl"]}, setting{"", "http://localhost:8080"}); err != nil {
+		return err
+	}
 	c.authPlugin = cmp.Or(c.authPlugin, conf["authPlugin"])
 	c.authParams = cmp.Or(c.authParams, conf["authParams"])
 	c.trustCert = cmp.Or(c.trustCert, conf["tlsTrustCertsFilePath"])

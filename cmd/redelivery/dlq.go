@@ -126,7 +126,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(args[0], err)
 	}
-	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.TrimPrefix(err.Error(), "deadletter: ")))
+	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "deadletter: "), "\n", "; ")))
 	return 1
 }
 
@@ -193,13 +193,16 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if verb == "list" {
 		return d.list(ctx, name)
 	}
+	if err := d.reach(ctx); err != nil {
+		return err
+	}
 	_, decryption := d.encryption()
 	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.subscription, AnyTopic: d.anyTopic,
 		Admin: d.admin, Decryption: decryption})
 	if err != nil {
 		return err
 	}
-	return do(d, ctx)
+	return d.locate(do(d, ctx))
 }
 
 func (d *dlq) json(v any) error {

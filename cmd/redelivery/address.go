@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+)
+
+// setting is one of the places where an address can be given.
+type setting struct{ where, value string }
+
+// services are the schemes of an address and their ports.
+type services struct {
+	want  string // for those who write another
+	ports map[string]string
+}
+
+var (
+	brokers = services{"pulsar://host:6650 or pulsar+ssl://host:6651",
+		map[string]string{"pulsar": "6650", "pulsar+ssl": "6651", "http": "80", "https": "443"}}
+	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
+)
+
+// first returns the first address that is set, which must be one of the services.
+func (s services) first(all ...setting) (string, error) {
+	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
+	scheme, host, _ := strings.Cut(all[i].value, "://")
+	if s.ports[scheme] != "" && strings.Trim(host, "/:") != "" {
+		return all[i].value, nil
+	}
+	err := fmt.Errorf("%s is %q, want %s", all[i].where, all[i].value, s.want)
+	if strings.HasPrefix(all[i].where, "-") {
+		err = errUsage{err}
+	}
+	return "", err
+}
+
+// hosts are those of an address, with their ports: it may have several, separated by commas.
+func (s services) hosts(address string) (all []string) {
+	scheme, rest, _ := strings.Cut(address, "://")
+	rest, _, _ = strings.Cut(rest, "/")
+	for host := range strings.SplitSeq(rest, ",") {
+		if _, _, err := net.SplitHostPort(host); err != nil {
+			host = net.JoinHostPort(strings.Trim(host, "[]"), s.ports[scheme])
+		}
+		all = append(all, host)
+	}
+	return all
+}
+
+// dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say where.
+const dialPatience = 5 * time.Second
+
+// reach returns an error if no host of the broker's address accepts a connection.
+func (c *connection) reach(ctx context.Context) error {
+	var errs []error
+	for _, host := range brokers.hosts(c.url) {
+		dialer := net.Dialer{Timeout: dialPatience}
+		conn, err := dialer.DialContext(ctx, "tcp", host)
+		if err == nil {
+			return conn.Close()
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
+}
+
+// locate adds the broker's address to upstream's error of a connection, which does not say where.
+func (c *connection) locate(err error) error {
+	if err != nil && strings.Contains(err.Error(), "connection error") {
+		return fmt.Errorf("no connection to the broker at %s: %w", c.url, err)
+	}
+	return err
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestHosts(t *testing.T) {
+	for address, want := range map[string][]string{
+		"pulsar://a":               {"a:6650"},
+		"pulsar+ssl://a":           {"a:6651"},
+		"pulsar://a:1,b,c:3":       {"a:1", "b:6650", "c:3"},
+		"pulsar://[::1]:1,[::2]/x": {"[::1]:1", "[::2]:6650"},
+		"http://a/":                {"a:80"},
+	} {
+		assert.Equal(t, want, brokers.hosts(address), address)
+	}
+}
+
+// An address that is none is named with the place that it comes from.
+func TestAddresses(t *testing.T) {
+	t.Setenv("PULSAR_URL", "localhost:6650")
+	code, _, stderr := dlqRun("", "peek", "a")
+	assert.Equal(t, 1, code)
+	assert.Equal(t, "redelivery dlq: PULSAR_URL is \"localhost:6650\", want pulsar://host:6650 or pulsar+ssl://host:6651\n", stderr)
+}
+
+// A broker that is not there is named, and soon.
+func TestUnreachable(t *testing.T) {
+	newBroker(t)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := "pulsar://" + listener.Addr().String()
+	require.NoError(t, listener.Close())
+	begin := time.Now()
+	code, _, stderr := dlqRun("", "peek", "orders-billing-DLQ", "-url", address)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "no connection to the broker at "+address+": dial tcp ")
+	assert.Less(t, time.Since(begin), 2*dialPatience)
+	code, _, stderr = dlqRun("", "list", "-url", address)
+	assert.Zero(t, code, "the admin API alone is asked: %s", stderr)
+
+	c := connection{url: address}
+	require.NoError(t, c.locate(nil))
+	require.EqualError(t, c.locate(errors.New("connection error")), "no connection to the broker at "+address+": connection error")
+	require.EqualError(t, c.locate(errors.New("other")), "other")
+}
