@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -36,15 +37,16 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.Func("after", "", moment(&d.filter.After))
 	set.Func("before", "", moment(&d.filter.Before))
 	set.StringVar(&d.subscription, "subscription", "", "")
-	set.IntVar(&d.n, "n", 10, "")
+	d.n = 10
+	set.Func("n", "", countInto(&d.n, 0, math.MaxInt))
 	set.BoolVar(&d.payload, "payload", false, "")
 	set.StringVar(&d.to, "to", "", "")
 	set.BoolVar(&d.others, "others", false, "")
 	set.StringVar(&d.topic, "topic", "", "")
-	set.IntVar(&d.canary, "canary", 0, "")
-	set.IntVar(&d.max, "max", 0, "")
-	set.Float64Var(&d.rate, "rate", 0, "")
-	set.IntVar(&d.maxReplays, "max-replays", 0, "")
+	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
+	set.Func("max", "", countInto(&d.max, 0, math.MaxInt))
+	set.Func("rate", "", numberInto(&d.rate))
+	set.Func("max-replays", "", countInto(&d.maxReplays, 0, math.MaxInt))
 	set.BoolVar(&d.fresh, "new", false, "")
 	set.StringVar(&d.out, "o", "", "")
 	set.BoolVar(&d.noExport, "no-export", false, "")
@@ -78,8 +80,8 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 // check finds what is wrong without asking a broker.
 func (d *dlq) check(verb string) error {
 	switch {
-	case d.n < 0 || d.canary < 0 || d.max < 0 || d.maxReplays < 0 || !(d.rate >= 0):
-		return errors.New("-n, -canary, -max, -max-replays and -rate want 0 or more")
+	case !(d.rate >= 0):
+		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
 	case d.to != "" && d.to != string(deadletter.ToRetry) && d.to != string(deadletter.ToOrigin):
 		return fmt.Errorf("-to is %q, want %q or %q", d.to, deadletter.ToRetry, deadletter.ToOrigin)
 	case d.to == string(deadletter.ToOrigin) && d.topic != "":

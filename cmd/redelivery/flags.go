@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,7 +47,7 @@ type planFlags struct {
 	exponential, levels, config, consumer string
 	fixed, ackTimeout                     time.Duration
 	jitter                                float64
-	maxDeliveries, redeliveries           uint
+	maxDeliveries, redeliveries           int
 	json                                  bool
 	given                                 map[string]bool
 }
@@ -58,12 +59,13 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	set.StringVar(&f.exponential, "exponential", "", "")
 	set.StringVar(&f.levels, "levels", "", "")
 	set.Func("fixed", "", durationInto(&f.fixed))
-	set.Float64Var(&f.jitter, "jitter", 0, "")
+	set.Func("jitter", "", numberInto(&f.jitter))
 	set.Func("ack-timeout", "", durationInto(&f.ackTimeout))
-	set.UintVar(&f.maxDeliveries, "max-deliveries", 0, "")
+	set.Func("max-deliveries", "", countInto(&f.maxDeliveries, 1, math.MaxInt))
 	set.StringVar(&f.config, "config", "", "")
 	set.StringVar(&f.consumer, "consumer", "", "")
-	set.UintVar(&f.redeliveries, "redeliveries", 8, "")
+	f.redeliveries = 8
+	set.Func("redeliveries", "", countInto(&f.redeliveries, 1, maxRedeliveries))
 	set.BoolVar(&f.json, "json", false, "")
 	err := set.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -105,6 +107,28 @@ func durationInto(d *time.Duration) func(string) error {
 	}
 }
 
+// countInto parses a flag as a whole number of at least low and at most high.
+func countInto(n *int, low, high int) func(string) error {
+	return func(s string) (err error) {
+		if *n, err = strconv.Atoi(s); err == nil && *n >= low && *n <= high {
+			return nil
+		}
+		if high == math.MaxInt {
+			return fmt.Errorf("want a whole number, %d or more", low)
+		}
+		return fmt.Errorf("want a whole number, %d to %d", low, high)
+	}
+}
+
+func numberInto(n *float64) func(string) error {
+	return func(s string) (err error) {
+		if *n, err = strconv.ParseFloat(s, 64); err != nil {
+			return errors.New("want a number, such as 0.5")
+		}
+		return nil
+	}
+}
+
 var policyFlags = []string{"exponential", "levels", "fixed"}
 
 func (f *planFlags) check(rest []string) error {
@@ -135,11 +159,6 @@ func (f *planFlags) check(rest []string) error {
 		return errors.New("-jitter is given, want a policy too")
 	case f.given["ack-timeout"] && f.ackTimeout <= 0:
 		return fmt.Errorf("-ack-timeout is %v, want more than 0", f.ackTimeout)
-	case f.given["max-deliveries"] && f.maxDeliveries == 0:
-		return errors.New("-max-deliveries is 0, want more")
-	}
-	if f.redeliveries == 0 || f.redeliveries > maxRedeliveries {
-		return fmt.Errorf("-redeliveries is %d, want 1 to %d", f.redeliveries, maxRedeliveries)
 	}
 	if f.config == "" {
 		_, err := f.failures()
@@ -162,7 +181,7 @@ func (f *planFlags) plans() ([]plan, []workerPlan, error) {
 	}
 	plans := make([]plan, len(cases))
 	for i, c := range cases {
-		redeliveries := int(f.redeliveries)
+		redeliveries := f.redeliveries
 		if !f.given["redeliveries"] && c.maxDeliveries > 0 && c.maxDeliveries <= 100 {
 			redeliveries = int(c.maxDeliveries) // until it is dead
 		}
