@@ -255,7 +255,7 @@ func (d *dlq) purge(ctx context.Context) error {
 		defer file.Close()
 		o.Export = &lines{File: file}
 	}
-	p := d.progress(ctx)
+	p := d.progress(ctx, "purged")
 	o.Progress = p.show
 	report, err := d.letters.Purge(ctx, o)
 	p.end()

@@ -30,7 +30,7 @@ func (d *dlq) replay(ctx context.Context) error {
 			return err
 		}
 	}
-	p := d.progress(ctx)
+	p := d.progress(ctx, "replayed")
 	o.Progress = p.show
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
@@ -128,6 +128,7 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 // progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
 type progress struct {
 	w        io.Writer
+	verb     string // what is done to letters
 	terminal bool
 	total    int // entries in the backlog at the start, 0 if that is not known
 	begin    time.Time
@@ -135,8 +136,8 @@ type progress struct {
 	width    int
 }
 
-func (d *dlq) progress(ctx context.Context) *progress {
-	p := &progress{w: d.stderr, begin: time.Now(), last: time.Now()}
+func (d *dlq) progress(ctx context.Context, verb string) *progress {
+	p := &progress{w: d.stderr, verb: verb, begin: time.Now(), last: time.Now()}
 	if file, ok := d.stderr.(*os.File); ok {
 		info, err := file.Stat()
 		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
@@ -161,8 +162,8 @@ func (p *progress) show(r deadletter.Report) {
 	}
 	p.last = time.Now()
 	elapsed := time.Since(p.begin).Seconds()
-	line := fmt.Sprintf("%s of %s letters, %.0f/s", count(r.Done), count(r.Seen), float64(r.Done)/elapsed)
-	if rest := p.total - r.Seen; rest > 0 && r.Seen > 0 {
+	line := fmt.Sprintf("%s %s, %s read, %.0f/s", count(r.Done), p.verb, count(r.Seen), float64(r.Done)/elapsed)
+	if rest := p.total - r.Seen; rest > 0 && r.Seen > 0 && r.Waiting == 0 {
 		line += fmt.Sprintf(", about %s left", formatDelay(seconds(time.Duration(elapsed/float64(r.Seen)*float64(rest)*1e9).Round(time.Second))))
 	}
 	if r.Waiting > 0 {

@@ -292,16 +292,16 @@ func TestDlqHostileLetters(t *testing.T) {
 // Progress is one line on a terminal, and nothing is left of it.
 func TestDlqProgress(t *testing.T) {
 	var out bytes.Buffer
-	p := &progress{w: &out, terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
-	p.show(deadletter.Report{Seen: 1000, Done: 1000})
-	require.Equal(t, "\r1,000 of 1,000 letters, 100/s, about 5s left", out.String())
+	p := &progress{w: &out, verb: "replayed", terminal: true, total: 1500, begin: time.Now().Add(-10 * time.Second)}
+	p.show(deadletter.Report{Seen: 1000, Done: 800})
+	require.Equal(t, "\r800 replayed, 1,000 read, 80/s, about 5s left", out.String())
 	p.show(deadletter.Report{Seen: 1001, Done: 1001}) // too soon
 	p.end()
-	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 44)+"\r"), "%q", out.String())
+	require.True(t, strings.HasSuffix(out.String(), "left\r"+strings.Repeat(" ", 45)+"\r"), "%q", out.String())
 	out.Reset()
-	p = &progress{w: &out, begin: time.Now().Add(-20 * time.Second), last: time.Now().Add(-20 * time.Second)}
-	p.show(deadletter.Report{Seen: 10, Done: 10, Waiting: 3})
-	require.Equal(t, "10 of 10 letters, 0/s, canary: 3 not processed yet\n", out.String())
+	p = &progress{w: &out, verb: "replayed", begin: time.Now().Add(-20 * time.Second), last: time.Now().Add(-20 * time.Second)}
+	p.show(deadletter.Report{Seen: 6, Done: 2, Waiting: 2})
+	require.Equal(t, "2 replayed, 6 read, 0/s, canary: 2 not processed yet\n", out.String())
 	p.end()
 }
 
