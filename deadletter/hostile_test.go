@@ -77,7 +77,7 @@ func TestBadOptions(t *testing.T) {
 		"ReplayOptions.Max":   {Topic: "x", Max: -1},
 		"ReplayOptions.Rate":  {Topic: "x", Rate: -1},
 		"needs Options.Admin": {Topic: "x", Canary: 1},
-		"Canary is 2, want no more than Max, which is 1": {Topic: "x", Canary: 2, Max: 1},
+		"Canary is 2, want at most ReplayOptions.Max, which is 1": {Topic: "x", Canary: 2, Max: 1},
 	} {
 		_, err := custom.Replay(bg, o)
 		require.ErrorContains(t, err, want)

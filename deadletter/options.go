@@ -32,7 +32,7 @@ type ReplayOptions struct {
 	Rate float64
 	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
-	// admin API. Default: 0, none.
+	// admin API, and to be at most Max. Default: 0, none.
 	Canary int
 	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
@@ -69,7 +69,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
 	case o.Max > 0 && o.Canary > o.Max:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want no more than Max, which is %d", o.Canary, o.Max)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Canary is %d, want at most ReplayOptions.Max, which is %d: the canary is part of it", o.Canary, o.Max)
 	case o.Canary > 0 && t.o.Admin.URL == "":
 		return o, errors.New("deadletter: ReplayOptions.Canary needs Options.Admin")
 	case t.decrypts() && o.Encryption == nil:

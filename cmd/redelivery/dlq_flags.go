@@ -86,6 +86,8 @@ func (d *dlq) check(verb string) error {
 		return fmt.Errorf("-to is %q, want %q or %q", d.to, deadletter.ToRetry, deadletter.ToOrigin)
 	case d.to == string(deadletter.ToOrigin) && d.topic != "":
 		return errors.New("-to origin and -topic are both given")
+	case d.max > 0 && d.canary > d.max:
+		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
 	case d.out != "" && d.noExport:
 		return errors.New("-o and -no-export are both given")
 	case verb == "purge" && d.out == "" && !d.noExport:

@@ -147,6 +147,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		`"-1" for flag -max: want a whole number, 0 or more`:                          {"replay", "-max", "-1", "a"},
 		`"-2" for flag -canary: want a whole number, 0 or more`:                       {"replay", "-canary", "-2", "a"},
 		`"x" for flag -max-replays: want a whole number, 0 or more`:                   {"replay", "-max-replays", "x", "a"},
+		"-canary is 2, want at most -max, which is 1":                                 {"replay", "-canary", "2", "-max", "1", "a"},
 		"-rate is NaN, want 0 or more":                                                {"replay", "-rate", "NaN", "a"},
 		"-rate is -0.5, want 0 or more":                                               {"replay", "-rate", "-0.5", "a"},
 		`"many" for flag -rate: want a number`:                                        {"replay", "-rate", "many", "a"},
