@@ -84,6 +84,10 @@ func TestBadOptions(t *testing.T) {
 		_, err = custom.Plan(bg, o)
 		require.ErrorContains(t, err, want)
 	}
+	_, err = custom.Info(bg)
+	require.EqualError(t, err, `deadletter: Options.Admin.URL is "", want the address of the admin API, such as http://localhost:8080`)
+	_, err = deadletter.List(bg, deadletter.Admin{}, "public/default")
+	require.EqualError(t, err, `deadletter: Admin.URL is "", want the address of the admin API, such as http://localhost:8080`)
 	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }

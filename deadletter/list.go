@@ -37,6 +37,9 @@ type SubscriptionInfo struct {
 // List returns the dead letter and retry topics of a namespace such as public/default: the topics whose names end in -DLQ or
 // -RETRY.
 func List(ctx context.Context, a Admin, namespace string) ([]Info, error) {
+	if a.URL == "" {
+		return nil, fmt.Errorf("deadletter: Admin.URL %s", wantAddress)
+	}
 	var names []string
 	err := a.call(ctx, admin.Topic("persistent://"+namespace), &names)
 	if notFound(err) {
@@ -69,10 +72,12 @@ func List(ctx context.Context, a Admin, namespace string) ([]Info, error) {
 	return all, nil
 }
 
+const wantAddress = `is "", want the address of the admin API, such as http://localhost:8080`
+
 // Info returns what the broker's statistics say about the topic. It needs an admin API.
 func (t *Topic) Info(ctx context.Context) (Info, error) {
 	if t.o.Admin.URL == "" {
-		return Info{}, errors.New("deadletter: Options.Admin.URL is \"\", want the address of an admin API, such as http://localhost:8080")
+		return Info{}, fmt.Errorf("deadletter: Options.Admin.URL %s", wantAddress)
 	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
