@@ -48,9 +48,10 @@ func (t *topic) internalStats() *internalStats {
 		if n := len(st.Ledgers); n == 0 || st.Ledgers[n-1].LedgerID != e.ledger {
 			st.Ledgers = append(st.Ledgers, ledgerStats{LedgerID: e.ledger})
 		}
-		last := &st.Ledgers[len(st.Ledgers)-1]
-		last.Entries++
-		last.Size += len(e.data)
+		if last := &st.Ledgers[len(st.Ledgers)-1]; e.ledger != t.ledger { // those of the last are counted when it ends
+			last.Entries++
+			last.Size += len(e.data)
+		}
 	}
 	if n := len(st.Ledgers); n == 0 || st.Ledgers[n-1].LedgerID != t.ledger {
 		st.Ledgers = append(st.Ledgers, ledgerStats{LedgerID: t.ledger})
