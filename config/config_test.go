@@ -2,6 +2,7 @@ package config
 
 import (
 	"errors"
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -75,6 +76,7 @@ func TestParse(t *testing.T) { // what differs from TestLoad
 		"JSON, escaped": {`{"policies": {"a\/b \u00e9": {"type": "fixed", "delay": "1m30s"}}}`, "a/b é", backoff.Fixed(m + m/2)},
 		"alias":         {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "p", backoff.Fixed(m)},
 		"of an alias":   {"policies: {a: &a {type: fixed, delay: &d 1m}, p: *a, q: {type: fixed, delay: *d}}", "q", backoff.Fixed(m)},
+		"longest":       {"policies: {p: {type: fixed, delay: 2562047h47m16.854s}}", "p", backoff.Fixed(math.MaxInt64 / 1_000_000 * 1_000_000)},
 		"days":          {"policies: {p: {type: fixed, delay: 2d}}", "p", backoff.Fixed(48 * 60 * m)},
 		"api package":   {"policies: {p: {className: org.apache.pulsar.client.api.ExponentialRedeliveryBackoff, params: }}", "p", backoff.Exponential{Min: 10 * s}},
 		"name no":       {"policies: {no: {type: fixed, delay: 1m}}\nconsumers: {1: {nackRedeliveryBackoff: no}}", "no", backoff.Fixed(m)},

@@ -81,7 +81,7 @@ func (d *decoder) duration(n *node, least time.Duration) time.Duration {
 	}
 	switch {
 	case n.kind == yaml.ScalarNode && err != nil && durationForm.MatchString(n.text):
-		d.fail(n, "at most %v", time.Duration(math.MaxInt64))
+		d.fail(n, "at most %v", time.Duration(math.MaxInt64).Truncate(time.Millisecond))
 	case n.kind != yaml.ScalarNode || err != nil:
 		d.fail(n, `a duration with its unit, such as "30s"`)
 	case strings.ContainsAny(n.text, "nuµμ") || v%time.Millisecond != 0: // the broker counts in milliseconds
