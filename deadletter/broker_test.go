@@ -6,6 +6,8 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -14,6 +16,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
@@ -214,6 +217,24 @@ func (b *broker) backlog(topic, name string) int {
 		}
 	}
 	return sum
+}
+
+// adminBut is the broker's admin API with one answer changed: that for paths that end like suffix.
+func (b *broker) adminBut(suffix string, answer http.HandlerFunc) (url string) {
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, suffix) {
+			answer(w, r)
+			return
+		}
+		resp, err := http.Get(b.admin + r.URL.String())
+		if assert.NoError(b.t, err) {
+			defer resp.Body.Close()
+			w.WriteHeader(resp.StatusCode)
+			_, _ = io.Copy(w, resp.Body)
+		}
+	}))
+	b.t.Cleanup(proxy.Close)
+	return proxy.URL
 }
 
 func full(topic string) string { return strings.TrimPrefix(topic, "persistent://") }

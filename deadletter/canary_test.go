@@ -43,7 +43,7 @@ func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.M
 }
 
 func TestCanary(t *testing.T) {
-	b := real(t)
+	b := newBroker(t)
 	for name, c := range map[string]struct {
 		fate func(tp topics, n int, msg pulsar.Message) string
 		want error
@@ -97,7 +97,7 @@ func TestCanary(t *testing.T) {
 
 // Nothing goes on while nobody has acknowledged the canary.
 func TestCanaryWaits(t *testing.T) {
-	b := real(t)
+	b := newBroker(t)
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(30)...)
 	ctx, cancel := context.WithTimeout(bg, 5*time.Second)
@@ -146,7 +146,7 @@ func TestCanaryInterrupted(t *testing.T) {
 
 func TestCanaryProcessedMeanwhile(t *testing.T) {
 	t.Parallel()
-	b := real(t)
+	b := newBroker(t)
 	tp := b.topics(2)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(20)...)
 	_, err := b.canary(tp)

@@ -55,7 +55,7 @@ func TestPlainClient(t *testing.T) {
 // Letters of this library's Consumer tell why. What kills them again ends a replay with a canary; once it is gone all are processed.
 func TestOurConsumer(t *testing.T) {
 	t.Parallel()
-	b := real(t)
+	b := newBroker(t)
 	tp := b.topics(0)
 	const n = 40
 	var orders []*pulsar.ProducerMessage

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -144,20 +143,10 @@ func TestPeekOfTheSubscription(t *testing.T) {
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(12)...)
 	ledger := b.inProcess.Messages(tp.dlq)[0].ID.Ledger
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/internalStats") {
-			fmt.Fprintf(w, `{"cursors": {"redelivery": {"markDeletePosition": "%[1]d:1", "individuallyDeletedMessages": "[(%[1]d:3..%[1]d:5],(%[1]d:8..%[1]d:11]]"}}}`, ledger)
-			return
-		}
-		resp, err := http.Get(b.admin + r.URL.String())
-		if assert.NoError(t, err) {
-			defer resp.Body.Close()
-			w.WriteHeader(resp.StatusCode)
-			_, _ = io.Copy(w, resp.Body)
-		}
-	}))
-	defer proxy.Close()
-	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = proxy.URL })
+	url := b.adminBut("/internalStats", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"cursors": {"redelivery": {"markDeletePosition": "%[1]d:1", "individuallyDeletedMessages": "[(%[1]d:3..%[1]d:5],(%[1]d:8..%[1]d:11]]"}}}`, ledger)
+	})
+	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = url })
 	var got []string
 	for _, l := range peek(t, d) {
 		got = append(got, l.Properties["number"])
@@ -194,33 +183,9 @@ func TestWhatWasReplayed(t *testing.T) {
 	}
 }
 
-// An admin API that does not tell what is acknowledged does not tell that nothing is.
-func TestNoInternalStats(t *testing.T) {
-	t.Parallel()
-	b := newInProcess(t)
-	tp := b.topics(0)
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
-	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/internalStats") {
-			http.NotFound(w, r)
-			return
-		}
-		resp, err := http.Get(b.admin + r.URL.String())
-		if assert.NoError(t, err) {
-			defer resp.Body.Close()
-			w.WriteHeader(resp.StatusCode)
-			_, _ = io.Copy(w, resp.Body)
-		}
-	}))
-	defer proxy.Close()
-	d := b.open(tp.dlq, func(o *deadletter.Options) { o.Admin.URL = proxy.URL })
-	_, err := d.Replay(bg, deadletter.ReplayOptions{})
-	require.ErrorContains(t, err, "internalStats")
-}
-
 func TestSchema(t *testing.T) {
 	t.Parallel()
-	b := real(t)
+	b := newBroker(t)
 	tp := b.topics(0)
 	avro := pulsar.NewAvroSchema(orderSchema, nil)
 	wider := pulsar.NewAvroSchema(strings.Replace(orderSchema, "]", `,{"name":"more","type":["null","string"],"default":null}]`, 1), nil)

@@ -3,6 +3,7 @@ package deadletter
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"regexp"
@@ -84,8 +85,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		Cursors map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
 	}
 	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
-	if notFound(err) && notFound(t.o.Admin.call(ctx, admin.Topic(partition)+"/stats", nil)) { // nor is there the topic
-		return &acknowledged{}, nil
+	if notFound(err) {
+		return &acknowledged{}, t.unknown(ctx, partition, subscription, err)
 	}
 	if err != nil {
 		return nil, err
@@ -103,6 +104,21 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		a.spans = append(a.spans, span{position{number(m[1]), number(m[2]), 0}, position{number(m[3]), number(m[4]), 0}})
 	}
 	return a, nil
+}
+
+// unknown is an error if the subscription exists: then what it has acknowledged is missing, and not nothing. The cause is why.
+func (t *Topic) unknown(ctx context.Context, partition, subscription string, cause error) error {
+	names, err := t.subscriptions(ctx, partition)
+	switch {
+	case errors.Is(err, ErrNoTopic):
+		return nil
+	case err != nil:
+		return err
+	case slices.Contains(names, subscription):
+		return fmt.Errorf("deadletter: what subscription %s of %s has acknowledged is not known: the admin API at %s has no internalStats: %w",
+			subscription, partition, t.o.Admin.URL, cause)
+	}
+	return nil
 }
 
 // cursorNames makes of what url.QueryEscape writes what Java's URLEncoder does: the broker names a subscription's cursor by that.

@@ -53,7 +53,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 // The target is deleted during a replay, and made again by the replay's own producer: with a subscription.
 func TestTargetDeletedDuringReplay(t *testing.T) {
 	t.Parallel()
-	b := real(t)
+	b := newBroker(t)
 	tp := b.topics(0)
 	const n = 8
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(n)...)

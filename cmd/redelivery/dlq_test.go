@@ -75,10 +75,6 @@ func newBroker(t *testing.T) *broker {
 
 // statistics are those of the broker, with what it does not measure.
 func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
-	if strings.HasSuffix(r.URL.Path, "/orders-billing-DLQ/internalStats") {
-		b.internalStatistics(w)
-		return
-	}
 	resp, err := http.Get(b.server.AdminURL() + r.URL.String())
 	if !assert.NoError(b.t, err) {
 		return
@@ -92,25 +88,6 @@ func (b *broker) statistics(w http.ResponseWriter, r *http.Request) {
 	}
 	w.WriteHeader(resp.StatusCode)
 	_, _ = w.Write(text)
-}
-
-// internalStatistics has as acknowledged what was replayed.
-func (b *broker) internalStatistics(w io.Writer) {
-	replayed := map[string]bool{}
-	for _, m := range b.server.Messages(origin + "-billing-RETRY") {
-		replayed[string(m.Payload)] = true
-	}
-	cursors := map[string]any{}
-	for _, name := range b.server.Subscriptions(origin + "-billing-DLQ") {
-		cursor := map[string]string{"markDeletePosition": "1:-1"}
-		for _, m := range b.server.Messages(origin + "-billing-DLQ") {
-			if replayed[string(m.Payload)] {
-				cursor["individuallyDeletedMessages"] += fmt.Sprintf("(%d:%d..%d:%d],", m.ID.Ledger, m.ID.Entry-1, m.ID.Ledger, m.ID.Entry)
-			}
-		}
-		cursors[name] = cursor
-	}
-	_ = json.NewEncoder(w).Encode(map[string]any{"cursors": cursors})
 }
 
 func (b *broker) subscribe(topic string, names ...string) {
