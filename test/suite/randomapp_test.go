@@ -204,6 +204,7 @@ func (a *randomApp) settled(d *delivery, err error) {
 		if d.f.settled.IsZero() {
 			d.f.settled = time.Now()
 		}
+		d.f.twice = d.f.twice || a.Retry && d.f.handled != d.hand // whoever had it after that may have moved it to the retry topic
 		return
 	}
 	if !errors.Is(err, redelivery.ErrClosed) { // it is to come again
