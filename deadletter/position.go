@@ -5,11 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -91,7 +89,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	if err != nil {
 		return nil, err
 	}
-	cursor, ok := stats.Cursors[cursorNames.Replace(url.QueryEscape(subscription))]
+	cursor, ok := stats.Cursors[admin.CursorName(subscription)]
 	a := &acknowledged{exists: ok}
 	number := func(s string) int64 {
 		n, _ := strconv.ParseInt(s, 10, 64) // the expression has made sure
@@ -120,8 +118,5 @@ func (t *Topic) unknown(ctx context.Context, partition, subscription string, cau
 	}
 	return nil
 }
-
-// cursorNames makes of what url.QueryEscape writes what Java's URLEncoder does: the broker names a subscription's cursor by that.
-var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*")
 
 var markText = regexp.MustCompile(`^(-?\d+):(-?\d+)$`)

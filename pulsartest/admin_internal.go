@@ -3,9 +3,9 @@ package pulsartest
 import (
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
@@ -57,7 +57,7 @@ func (t *topic) internalStats() *internalStats {
 		st.Ledgers = append(st.Ledgers, ledgerStats{LedgerID: t.ledger})
 	}
 	for name, sub := range t.subs {
-		st.Cursors[cursorNames.Replace(url.QueryEscape(name))] = cursorStats{
+		st.Cursors[admin.CursorName(name)] = cursorStats{
 			MarkDeletePosition:          entryText(sub.markDelete()),
 			ReadPosition:                t.next(sub.cursor.read),
 			IndividuallyDeletedMessages: sub.spans(),
@@ -65,9 +65,6 @@ func (t *topic) internalStats() *internalStats {
 	}
 	return st
 }
-
-// cursorNames makes of what url.QueryEscape writes what Java's URLEncoder does.
-var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*")
 
 func entryText(id *wire.MessageID) string {
 	return fmt.Sprintf("%d:%d", int64(id.Ledger), int64(id.Entry))

@@ -80,3 +80,10 @@ func Topic(name string) string {
 	}
 	return domain + "/" + strings.Join(parts, "/")
 }
+
+// CursorName is the name that the broker gives to a subscription's cursor: what Java's URLEncoder makes of it.
+func CursorName(subscription string) string {
+	return cursorNames.Replace(url.QueryEscape(subscription))
+}
+
+var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.QueryEscape differs
