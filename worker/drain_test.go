@@ -75,18 +75,23 @@ func TestDrainTimeout(t *testing.T) {
 	}
 }
 
+// permanentAtTheEnd has a handler return a permanent error when the drain timeout ends, and returns what the Worker says then.
+func (t *rig) permanentAtTheEnd() worker.State {
+	w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+		<-ctx.Done()
+		return worker.Permanent(errTest)
+	}, worker.WithDrainTimeout(0))
+	t.publish("tea")
+	t.sleep(time.Second)
+	require.NoError(t, stop())
+	return w.State()
+}
+
 // A dead letter or an acknowledgement that is under way when the drain timeout ends may still succeed.
 func TestDrainTimeoutWhileSettling(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(4 * time.Second); return nil }
-		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
-			<-ctx.Done()
-			return worker.Permanent(errTest)
-		}, worker.WithDrainTimeout(0))
-		t.publish("tea")
-		t.sleep(time.Second)
-		require.NoError(t, stop())
-		require.Equal(t, worker.State{Permanent: 1}, w.State())
+		require.Equal(t, worker.State{Permanent: 1}, t.permanentAtTheEnd())
 		require.Equal(t, []string{"tea: no luck"}, t.letters())
 		require.Empty(t, t.broker.Unacked())
 	})
@@ -95,14 +100,7 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 // If a dead letter cannot be published then, the message is left, and comes again: nothing was permanent.
 func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
-		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
-			<-ctx.Done()
-			return worker.Permanent(errTest)
-		}, worker.WithDrainTimeout(0))
-		t.publish("tea")
-		t.sleep(time.Second)
-		require.NoError(t, stop())
-		require.Equal(t, worker.State{Left: 1, Unsettled: 1}, w.State())
+		require.Equal(t, worker.State{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
 	})
 }
 
