@@ -33,8 +33,10 @@ func (l *Ledger) Disconnected() {
 		return
 	}
 	l.drop(nil)
-	l.withdraw()
-	l.drop(nil)
+	if l.offer != nil && l.offer.d.Hand > 0 { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
+		l.withdraw()
+		l.drop(nil)
+	}
 }
 
 // mayBeSentLater notes which requests the inner consumer may not have sent yet, and sends by the next connection. The caller holds mu.

@@ -7,12 +7,12 @@ import "github.com/apache/pulsar-client-go/pulsar"
 func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, settled []Settling) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for l.offer != nil {
-		l.withdraw()
-	}
 	s := l.streamOf(n)
 	if s == nil {
 		return nil, nil
+	}
+	for l.offersUpTo(s, n) {
+		l.withdraw()
 	}
 	if ref, e, r := l.table.find(n); r != nil {
 		whole := e.isBatch() && id.BatchIdx() < 0
@@ -45,6 +45,21 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		slot = next
 	}
 	return again, settled
+}
+
+// offersUpTo reports whether a message that is on offer is one of those up to n. One after them is not withdrawn: it would be handed
+// out after its successor, whose cumulative acknowledgement covers it. The caller holds mu.
+func (l *Ledger) offersUpTo(s *stream, n Name) bool {
+	if l.offer == nil {
+		return false
+	}
+	ref, to := l.offer.d.Ref, entryOf(n.ID)
+	e, r := l.table.at(ref)
+	if r == nil || e.stream() != s {
+		return false
+	}
+	key := l.table.entries.At(ref.slot()).Key
+	return key.before(to) || key == to && ref.index() <= indexOf(n.ID)
 }
 
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.

@@ -17,7 +17,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	if !l.isCurrent(r, d) {
 		return nil, false
 	}
-	if r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it
+	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
 		r.flags |= postponed
 		l.table.move(d.Ref, r, due)
 		l.nacks.TrackFor(uint64(d.Ref), l.patience())
