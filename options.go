@@ -167,21 +167,6 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithInnerNackDelay (default: not set; redeliveries may then be late by up to 4/3 of the consumer's NackRedeliveryDelay) tells Wrap
-// the NackRedeliveryDelay of a consumer that was not prepared. The Consumer then requests messages earlier by d and holds them until
-// they are due. On a Shared subscription another consumer may receive such a message early. d must be more than 0.
-//
-// It is for Wrap only.
-func WithInnerNackDelay(d time.Duration) Option {
-	return func(s *settings) error {
-		if d <= 0 {
-			return driver.Invalid("WithInnerNackDelay", d, "more than 0")
-		}
-		s.InnerDelay = d
-		return nil
-	}
-}
-
 // WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory until they are due, over all
 // partitions: nacked messages, and messages that the broker sent early. A message counts its payload and 512 bytes. A batch
 // counts its whole payload once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks

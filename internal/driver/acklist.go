@@ -30,15 +30,12 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		defer func() { x.ackedLists(began, lists) }()
 	}
 	defer x.calls.Leave()
-	var busy, settling []pulsar.MessageID
+	var settling []pulsar.MessageID
 	for _, id := range ids {
 		consumer, s := x.inner, ledger.Settling{ID: id}
-		switch x.ledger.TrySettle(ledger.Name{ID: id}, &s) {
-		case ledger.Unsettled:
+		switch x.ledger.Settle(ledger.Name{ID: id}, &s) {
+		case ledger.Unsettled, ledger.Busy:
 			consumer, settling = s.Consumer, append(settling, s.ID)
-		case ledger.Busy:
-			busy = append(busy, id)
-			continue
 		case ledger.Settled:
 			continue
 		default: // unknown
@@ -61,13 +58,6 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 			if a.err != nil {
 				failed[a.given] = a.err
 			}
-		}
-	}
-	for _, id := range busy {
-		if err := x.AckID(id); err != nil {
-			failed[id] = err
-		} else {
-			delete(failed, id)
 		}
 	}
 	if len(failed) == 0 {

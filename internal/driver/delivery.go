@@ -25,7 +25,7 @@ func (x *Driver) Delivery(msg pulsar.Message) (Delivery, error) {
 	}
 	d, _, known := x.ledger.Find(n)
 	if !known || !n.HasHand {
-		d.Count = max(d.Count, msg.RedeliveryCount())
+		d.Count = max(d.Count, countOf(msg))
 	}
 	return Delivery{
 		RedeliveryCount: d.Count,
@@ -45,5 +45,5 @@ func (x *Driver) RedeliveryCount(msg pulsar.Message) uint32 {
 	if d, _, known := x.ledger.Find(n); known {
 		return d.Count
 	}
-	return msg.RedeliveryCount()
+	return countOf(msg)
 }

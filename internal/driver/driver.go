@@ -29,7 +29,10 @@ type Driver struct {
 	crew      *gate.Gate // goroutines
 	life      *life
 	errands
-	tally    tally
+	tally tally
+
+	cameAgain bool // the last message that was handed out had waited here; for whoever has the turn
+
 	raw      atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	observer observer
 }

@@ -20,7 +20,7 @@ type hooks struct {
 	of                 pulsar.ConsumerInterceptors
 	nacksUndecryptable bool          // what cannot be decrypted is nacked by the Consumer
 	tick               time.Duration // of requests; 0 if unknown
-	children           int           // one for each topic, that give up before the consumer is of no use
+	children           int           // one for each topic, that give up before the consumer is of no use; 0 of a pattern, which goes on
 	pattern            bool          // so that topics may vanish
 	rewinds            bool          // the subscription is Exclusive or Failover
 
@@ -30,10 +30,9 @@ type hooks struct {
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
 	later   postponed    // what the interceptors are told of messages that are being settled
 
-	mu           sync.Mutex
-	gaveUp       int
-	lastAsk      time.Time
-	reconnecting int
+	mu      sync.Mutex
+	gaveUp  int
+	lastAsk time.Time
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -118,7 +117,6 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.closes.Add(1)
 	if driver := h.driver.Load(); driver != nil && driver.life.ended.Err() == nil {
 		driver.ledger.Gone(consumer)
-		h.connected() // it was reconnecting, as is one that gives up or whose topic has vanished: upstream does not tell of that end
 		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
 			h.mu.Lock()
 			h.gaveUp++
@@ -157,9 +155,6 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		h.lost.Store(true)
 		driver.intake.Disconnected()
 		driver.ledger.Disconnected()
-		h.mu.Lock()
-		h.reconnecting++
-		h.mu.Unlock()
 		return &reconnection{Policy: of(), hooks: h}
 	}
 }
@@ -187,21 +182,8 @@ type reconnection struct {
 }
 
 func (r *reconnection) Reset() {
-	r.once.Do(r.hooks.connected)
+	r.once.Do(r.hooks.driver.Load().intake.Connected)
 	r.Policy.Reset()
-}
-
-// connected notes that a reconnection has ended.
-func (h *hooks) connected() {
-	h.mu.Lock()
-	last := h.reconnecting == 1
-	h.reconnecting = max(0, h.reconnecting-1)
-	h.mu.Unlock()
-	if last {
-		driver := h.driver.Load()
-		driver.intake.Connected()
-		driver.ledger.Connected()
-	}
 }
 
 // listener is the caller's listener of a Failover subscription, and ours. Of a topic that becomes inactive another consumer

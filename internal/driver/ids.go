@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -49,6 +50,35 @@ func original(msg pulsar.Message) pulsar.Message {
 	return msg
 }
 
+// received returns what the inner consumer delivered of what the application has wrapped, or nil if it does not show.
+func (x *Driver) received(msg pulsar.Message) pulsar.Message {
+	for range maxWrappers {
+		switch m := original(msg).(type) {
+		case nil:
+			return nil
+		case pulsar.ConsumerMessage:
+			msg = m.Message
+			continue
+		default:
+			if msg = m; reflect.TypeOf(m) == x.raw.Load() {
+				return m
+			}
+		}
+		wrapper := reflect.Indirect(reflect.ValueOf(msg))
+		if wrapper.Kind() != reflect.Struct {
+			return nil
+		}
+		field := wrapper.FieldByName("Message")
+		if !field.IsValid() || !field.CanInterface() {
+			return nil
+		}
+		msg, _ = field.Interface().(pulsar.Message)
+	}
+	return nil
+}
+
+const maxWrappers = 10
+
 // nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
 // time; of one that somebody has wrapped nobody can tell.
 func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
@@ -70,7 +100,9 @@ func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	if err := checkID(n.ID); err != nil {
 		return n, err
 	}
-	n.Topic = topicOf(msg)
+	if n.HasHand || strings.HasPrefix(topicOf(msg), nonPersistent) { // else the topic may be the application's own
+		n.Topic = topicOf(msg)
+	}
 	return n, nil
 }
 
@@ -78,6 +110,12 @@ func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 func topicOf(msg pulsar.Message) (topic string) {
 	defer func() { _ = recover() }()
 	return msg.Topic()
+}
+
+// countOf returns the redelivery count of a message, or 0 of one that is not upstream's and panics when asked.
+func countOf(msg pulsar.Message) (count uint32) {
+	defer func() { _ = recover() }()
+	return msg.RedeliveryCount()
 }
 
 func checkID(id pulsar.MessageID) (err error) {

@@ -17,7 +17,7 @@ func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger
 		Queue:         defaultQueue + buffer,
 		AckGroup:      ledger.AckGroup{Size: defaultAckGroup},
 		SendDelay:     sendSlack + defaultAckTime,
-		Ahead:         s.InnerDelay,
+		Keeps:         s.Source != FromBroker,
 		MaxDeliveries: x.publisher.maxDeliveries,
 		Observed:      x.observer.Any,
 		Timed:         x.observer.Timed,
@@ -30,20 +30,11 @@ func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger
 	}
 	if p != nil {
 		p.ledgerOptions(&o)
-	} else if o.AskDelay = s.InnerDelay * 4 / 3; s.InnerDelay == 0 {
-		o.AskDelay = nack.DefaultDelay * 4 / 3
-	}
-	if s.Source == FromMemory {
-		o.Keeps = ledger.Keeps{Singles: true, Batches: true}
-	}
-	if s.Source == FromBroker {
-		o.Keeps = ledger.Keeps{}
+	} else {
+		o.AskDelay = nack.DefaultDelay * 4 / 3 // unless it has one of its own
 	}
 	if !hasQueue {
 		o.HoldLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
-	}
-	if o.HoldLimit == 0 {
-		o.Ahead = 0
 	}
 	return o
 }
@@ -61,12 +52,11 @@ func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.Rewinds = p.hooks.rewinds
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.Keeps = ledger.Keeps{Singles: kind != pulsar.Shared, Batches: true, ButLast: o.IndexAcks && kind == pulsar.Shared}
-	if o.Fleeting = p.opts.SubscriptionMode == pulsar.NonDurable; o.Fleeting {
-		o.Keeps = ledger.Keeps{Singles: true, Batches: true}
-	}
+	o.Fleeting = p.opts.SubscriptionMode == pulsar.NonDurable
+	o.Others = delays(kind) && !o.Fleeting && p.settings.Source == FromAuto
+	o.KeyOrder = o.Others && kind == pulsar.KeyShared
 	if n := p.opts.ReceiverQueueSize; n > 0 {
-		o.Queue = n
+		o.Queue += n - defaultQueue
 	}
 	grouped := defaultAckTime
 	if g := p.opts.AckGroupingOptions; g != nil {

@@ -39,11 +39,11 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex || n.ID.BatchSize() > maxForeignIndex {
 			return foreign(n.ID)
 		}
-		count := uint32(0)
+		count, topic := uint32(0), n.Topic
 		if msg != nil {
-			count = msg.RedeliveryCount()
+			count, topic = countOf(msg), topicOf(msg)
 		}
-		x.ledger.Adopt(n, x.inner, count)
+		x.ledger.Adopt(n, topic, x.inner, count)
 		d, current, _ = x.ledger.Find(n)
 	}
 	if x.life.ended.Err() != nil {
@@ -52,8 +52,8 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 	if !current { // a stale nack changes nothing
 		return nil
 	}
-	if msg != nil {
-		d.Message = original(msg)
+	if msg != nil && d.Message == nil {
+		d.Message = x.received(msg)
 	}
 	if d.Message != nil && x.ledger.IsLast(d.Count) {
 		x.giveUp(d, ledger.Leaving, reason)

@@ -65,6 +65,10 @@ func (p *Preparation) Resettle(s *Settings) error {
 // divided that, it would miss its next tick by just the broker's time, every time.
 func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
+// buffer is the capacity of the channel by which upstream hands messages over. Without one each costs a switch of goroutines; what it has
+// when a connection is lost comes twice.
+const buffer = 0
+
 const persistent, nonPersistent = "persistent://", "non-persistent://"
 
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
@@ -79,7 +83,7 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false
-	opts.MessageChannel = make(chan pulsar.ConsumerMessage) // what a buffer has at a reconnect comes twice
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, buffer)
 	opts.Interceptors = pulsar.ConsumerInterceptors{p.hooks}
 	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
 	if opts.Type == pulsar.Failover {
@@ -124,12 +128,12 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 	return opts
 }
 
-// children returns how many consumers of a topic have to give up until the consumer is of no use. One is enough for a
-// pattern: it does not come back to a topic that it gave up.
+// children returns how many consumers of a topic have to give up until the consumer is of no use; 0 for a pattern, of which other topics
+// may come.
 func (p *Preparation) children() int {
 	topics := topicsOf(p.opts)
 	if len(topics) == 0 {
-		return 1
+		return 0
 	}
 	distinct := map[string]bool{}
 	if p.retryTopic != "" {
@@ -180,7 +184,7 @@ func (p *Preparation) SetResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	switch {
 	case s.Resolution != 0:
-	case s.Timeout == 0 && s.HoldLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && p.opts.Type != pulsar.Shared):
+	case s.Timeout == 0 && s.HoldLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && !delays(p.opts.Type)):
 		s.Resolution = min(MaxResolution, max(slowResolution, n*slowResolution/2))
 	default:
 		s.Resolution = min(MaxResolution, max(s.FastResolution, n*time.Millisecond/2))

@@ -123,9 +123,8 @@ func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay tim
 			return
 		}
 		leave := func() { <-x.publisher.underway }
-		var s ledger.Settling
-		msg, ok := x.ledger.SettleWaiting(d, &s)
-		if !ok {
+		s := ledger.Settling{Leaves: true}
+		if !x.ledger.SettleWaiting(d, &s) {
 			leave()
 			return
 		}
@@ -138,7 +137,7 @@ func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay tim
 				}
 			})
 		}()
-		finish = x.publish(era, s, original(msg), start)
+		finish = x.publish(era, s, original(s.Message), start)
 	})
 }
 

@@ -133,7 +133,8 @@ func (x *Driver) take(ctx context.Context, d *ledger.Delivery) (lent bool, err e
 	}
 	defer x.intake.Release()
 	for x.life.ended.Err() == nil {
-		if !x.ledger.Next(d) {
+		newsTurn := x.cameAgain && x.intake.IsReady() // or messages that always fail would keep what is new waiting
+		if x.cameAgain = !newsTurn && x.ledger.Next(d); !x.cameAgain {
 			cm, event, err := x.intake.Take(ctx)
 			switch {
 			case errors.Is(err, intake.ErrUndecryptable):
@@ -150,13 +151,14 @@ func (x *Driver) take(ctx context.Context, d *ledger.Delivery) (lent bool, err e
 				continue
 			}
 			if !x.arrive(cm, d) {
+				x.cameAgain = newsTurn // it is still what is new that has its turn
 				continue
 			}
 		}
 		if x.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
 			undecryptable := *d
 			x.start(&x.asides, func(context.Context) {
-				x.ledger.Nack(undecryptable, x.nackDelay(undecryptable.Count), nil, ledger.Failed)
+				x.ledger.Nack(undecryptable, x.nackDelay(undecryptable.Count), nil, ledger.Unreadable)
 			})
 			continue
 		}

@@ -22,10 +22,15 @@ func (x *Driver) Reconsume(ctx context.Context, msg pulsar.Message, publish Publ
 
 // ReconsumeNext is Reconsume with the delay of the policy, which is asked before the message is being settled: it may call back.
 func (x *Driver) ReconsumeNext(ctx context.Context, msg pulsar.Message) error {
-	if _, err := x.mayReconsume(ctx, msg, x.publisher.noRetryTopic()); err != nil {
+	n, err := x.mayReconsume(ctx, msg, x.publisher.noRetryTopic())
+	if err != nil {
 		return err
 	}
-	later, err := x.publisher.reconsumer.Next(original(msg))
+	received := msg
+	if d, _, _ := x.ledger.Find(n); d.Message != nil {
+		received = d.Message
+	}
+	later, err := x.publisher.reconsumer.Next(original(received))
 	if err != nil {
 		return err
 	}
@@ -71,20 +76,22 @@ func (x *Driver) reconsume(ctx context.Context, msg pulsar.Message, noTopic erro
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	var s ledger.Settling
-	standing, err := x.ledger.Settle(ctx, x.life.ended, n, &s)
-	switch {
-	case err != nil:
-		return false, err
-	case standing == ledger.Busy:
-		return false, ErrClosed
-	case standing != ledger.Unsettled:
+	s := ledger.Settling{Leaves: true}
+	switch x.ledger.Settle(n, &s) {
+	case ledger.Unsettled:
+	default:
 		return false, fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
 	}
-	if !n.HasHand { // as for Delivery
-		s.Count = max(s.Count, msg.RedeliveryCount())
+	if s.Message == nil {
+		if s.Message = x.received(msg); s.Message == nil {
+			x.ledger.NotSettled(&s)
+			return false, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
+		}
 	}
-	return true, x.publish(ctx, s, original(msg), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
+	if !n.HasHand { // as for Delivery
+		s.Count = max(s.Count, countOf(msg))
+	}
+	return true, x.publish(ctx, s, original(s.Message), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
 		return func() error { return publish(ctx, x.publisher.reconsumer, cm) }
 	})()
 }

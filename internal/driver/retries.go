@@ -217,12 +217,12 @@ func fullTopic(topic string) string {
 // broker may end early.
 func retryOf(retry pulsar.Message) ledger.Retry {
 	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
-	if delay, ok := reconsume.DelayTime(retry); ok && delay <= maxDelay {
-		const rounded = time.Millisecond                                   // off the publish time
-		r.Wait = delay + rounded - max(0, time.Since(retry.PublishTime())) // it was published before now, whatever its clock says
+	if delay, ok := reconsume.DelayTime(retry); ok {
+		const rounded = time.Millisecond                                                  // off the publish time
+		r.Wait = min(delay, maxDelay) + rounded - max(0, time.Since(retry.PublishTime())) // it was published before now, whatever its clock says
 	}
 	return r
 }
 
-// maxDelay is the longest delay of a retry that is believed: clocks differ, and properties lie.
-const maxDelay = 24 * time.Hour
+// maxDelay is added to moments without overflow.
+const maxDelay = 100 * 365 * 24 * time.Hour

@@ -26,7 +26,6 @@ type Settings struct {
 	RetryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	Resolution       time.Duration // 0 for the default
 	FastResolution   time.Duration // the default where messages come back through the broker
-	InnerDelay       time.Duration
 	Source           Source
 	HoldLimit        int64
 	Logger           *slog.Logger
@@ -93,9 +92,6 @@ func (s *Settings) complete(opts *pulsar.ConsumerOptions) error {
 		if err := s.adopt(*opts); err != nil {
 			return err
 		}
-		if s.InnerDelay != 0 {
-			return Invalid("WithInnerNackDelay", s.InnerDelay, "it with Wrap and a consumer that was not prepared only")
-		}
 	}
 	if s.NackBackoff == nil {
 		s.NackBackoff = backoff.Fixed(nack.DefaultDelay)
@@ -130,11 +126,10 @@ func (s *Settings) Unprepared(consumer pulsar.Consumer) error {
 	if s.Resolution != 0 {
 		return Invalid("WithRedeliveryResolution", s.Resolution, "it with Subscribe or Prepare only")
 	}
-	late := "4/3 of its NackRedeliveryDelay"
-	if s.InnerDelay != 0 {
-		late = fmt.Sprintf("%v, less the message's own delay but at least %v", s.InnerDelay*4/3, s.InnerDelay/3)
+	what := "nacked messages wait in memory; what does not fit the hold limit comes late, by its own NackRedeliveryDelay and a third more"
+	if s.Source == FromBroker {
+		what = "nacked messages come late, by its own NackRedeliveryDelay and a third more"
 	}
-	s.Logger.Warn("redelivery: the wrapped consumer was not prepared, so messages may come late",
-		"by up to", late, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	s.Logger.Warn("redelivery: the wrapped consumer was not prepared: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }

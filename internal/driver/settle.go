@@ -37,7 +37,7 @@ func (x *Driver) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
 	return x.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
-		return consumer.AckWithTxn(identified{msg, id, msg.RedeliveryCount()}, txn)
+		return consumer.AckWithTxn(identified{msg, id, countOf(msg)}, txn)
 	})
 }
 
@@ -60,15 +60,12 @@ func (x *Driver) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 		defer func() { x.acked(began, n, msg, &s, err) }()
 	}
 	defer x.calls.Leave()
-	standing, _ := x.ledger.Settle(context.Background(), x.life.ended, n, &s)
-	switch standing {
-	case ledger.Busy:
-		return ErrClosed
+	switch x.ledger.Settle(n, &s) {
 	case ledger.Settled:
 		return nil
 	case ledger.Unknown:
 		return ack(x.inner, n.ID)
-	default: // Unsettled: it is now settling
+	default: // it is being settled now, by another call too perhaps
 	}
 	s.Undecided = inTransaction
 	err = errPanicked

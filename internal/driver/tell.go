@@ -47,8 +47,8 @@ func (x *Driver) deliveredEvent(d ledger.Delivery, msg pulsar.Message) (e Delive
 		e.Cause = CauseTimeout
 	case x.publisher.isRetry(d.Message):
 		e.Cause = CauseRetryTopic
-		if delay, ok := reconsume.DelayTime(d.Message); ok && delay <= maxDelay {
-			e.Due = d.Message.PublishTime().Add(delay)
+		if delay, ok := reconsume.DelayTime(d.Message); ok {
+			e.Due = d.Message.PublishTime().Add(min(delay, maxDelay))
 		}
 	case d.Count > 0:
 		e.Cause = CauseReconnect

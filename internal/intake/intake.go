@@ -162,6 +162,14 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	}
 }
 
+// IsReady reports whether Take would return a message at once. The caller has the turn.
+func (x *Intake) IsReady() bool {
+	if x.messages == nil {
+		x.receiver.begin()
+	}
+	return len(x.messages) > 0 || len(x.receiver.got) > 0
+}
+
 // look finds out whether the consumer has closed itself, as it does when it gives up reconnecting. It may find a message
 // instead, though not of which child it is: one in chunks can then not be acknowledged on a consumer of several topics.
 func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {

@@ -20,9 +20,9 @@ type Delivery struct {
 	ID pulsar.MessageID // of the delivery, or what to acknowledge it with if it is to be swallowed; nil of what no Ledger knows
 }
 
-// deliveryOf is the hand-over by which the application has a message; msg is nil if it is not here.
-func deliveryOf(ref Ref, e *entry, r *record, msg pulsar.Message) Delivery {
-	return Delivery{Consumer: e.stream().consumer, Message: msg, Ref: ref, Count: r.count, Hand: r.hand, ID: r.id}
+// deliveryOf is the hand-over by which the application has a message, with the message if it is kept.
+func deliveryOf(ref Ref, e *entry, r *record) Delivery {
+	return Delivery{Consumer: e.stream().consumer, Message: r.msg(), Ref: ref, Count: r.count, Hand: r.hand, ID: r.id()}
 }
 
 // Verdict says what to do with a message that arrived.
@@ -44,13 +44,15 @@ type Retry struct {
 
 // Arrive takes a message that the inner consumer delivered. It fills d if that is to be delivered or swallowed.
 func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v Verdict) {
+	a := arrival{msg: cm.Message, id: cm.ID(), size: l.sizeOf(cm.Message), count: cm.RedeliveryCount()}
+	topic := cm.Topic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
 		return Skip
 	}
-	t, id := &l.table, cm.ID()
-	s := t.stream(cm.Topic(), cm.Consumer)
+	t, id := &l.table, a.id
+	s := t.stream(topic, cm.Consumer)
 	if s.log.taken++; s.inactive { // it was prefetched before
 		l.stats.Dropped++
 		s.missed = id
@@ -59,6 +61,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if s.log.asking > 0 { // since a Clear
 		l.unsent(s)
 	}
+	a.old = s.isOld(id) && !l.o.Fleeting // the broker sends it again, to whichever consumer
 	ref, e := t.add(id, s)
 	if t.o.Rewinds {
 		s.run.arrive(entryOf(id), ref.index())
@@ -69,14 +72,14 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		e.batch.last = ref.index()
 		s.log.batch = max(s.log.batch, e.size())
 		if e.batch.kept == 0 {
-			e.batch.size = max(e.batch.size, payloadSize(cm.Message))
+			e.batch.size = max(e.batch.size, a.size)
 		}
 	}
 	defer t.follow(s, current) // which may let go of what is settled, but for what has just arrived
 	r, unasked := e.at(ref.index()), false
 	switch r.state {
 	case unseen:
-		v = l.first(ref, e, cm.Message, id, retry)
+		v = l.first(ref, e, a, retry)
 	case acked:
 		l.repeated(e)
 		t.acking[ref.slot()]++
@@ -84,22 +87,30 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		return Swallow
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
-		v = l.copy(ref, e, r, cm)
+		v = l.copy(ref, e, r, a)
 	}
-	lost := l.isInDoubt(s) // it was prefetched before, and the broker sends it again, to whichever consumer
-	if lost {
+	if a.old {
 		r.flags |= doubtful
 	}
 	if v == Deliver {
 		d.Consumer, d.Message, d.ID, d.Ref = cm.Consumer, cm.Message, id, ref
-		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, lost
+		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, a.old
 	}
 	return v
 }
 
+// arrival is a message that arrives, of which all is known that it has to be asked for.
+type arrival struct {
+	msg   pulsar.Message
+	id    pulsar.MessageID
+	size  int64
+	count uint32
+	old   bool // it came by a connection that was lost
+}
+
 // first enters a message that was not seen before.
-func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageID, retry Retry) Verdict {
-	count := msg.RedeliveryCount()
+func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
+	count, t := a.count, &l.table
 	if b := e.batch; e.isBatch() {
 		if b.seen == 0 {
 			b.base = count
@@ -108,47 +119,55 @@ func (l *Ledger) first(ref Ref, e *entry, msg pulsar.Message, id pulsar.MessageI
 		}
 		count = min(b.base, count)
 	}
-	r := l.table.enter(ref, e, id, count+min(retry.Count, ^count))
+	r := t.enter(ref, e, a.id, count+min(retry.Count, ^count))
 	if retry.Wait <= 0 {
 		if l.o.Timed {
-			l.handed(l.table.timing(ref, e))
+			l.handed(t.timing(ref, e))
 		}
+		t.keep(ref, e, r, a.msg, a.size, false)
 		return Deliver
 	}
-	l.table.move(ref, r, waiting)
+	t.move(r, waiting)
 	r.flags |= postponed
 	l.waitsFor(ref, e, retry.Wait, NoCause)
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
-	return l.held(l.keep(ref, e, msg, false))
+	return l.held(!a.old && t.keep(ref, e, r, a.msg, a.size, false))
 }
 
 // copy takes another delivery of a message that is not settled.
-func (l *Ledger) copy(ref Ref, e *entry, r *record, cm pulsar.ConsumerMessage) (v Verdict) {
+func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	t := &l.table
 	l.repeated(e)
 	r.flags &^= doubtful
 	asked := l.answered(ref.slot())
-	switch {
-	case r.state == due:
+	switch r.state {
+	case due:
+		if r.flags.has(busy) {
+			break
+		}
 		if !asked.IsZero() && l.at.idle.Sub(asked) > time.Second {
 			l.stats.Late++
 		}
 		l.stats.Redelivered++
-		t.again(e, r, cm.Message)
-		t.hand(ref, r, cm.ID())
+		t.again(e, r, a.count)
+		t.name(ref, r, a.id)
+		t.hand(r)
+		t.keep(ref, e, r, a.msg, a.size, false)
 		l.nacks.Untrack(uint64(ref))
 		return Deliver
-	case r.state == ready, r.state == settling && r.before == ready: // one waits for the application already
-		v = Skip
-	default:
-		v = l.held(l.keep(ref, e, cm.Message, t.shelf.messages[ref].leaving))
+	case ready: // it waits for the application already
+		t.newer[ref] = a.id
+		return Skip
+	case held:
+		t.newer[ref] = a.id
+		return l.held(r.isKept())
+	default: // it waits
 	}
-	if r.state == held || r.state == settling && r.before == held {
-		t.newer[ref] = cm.ID()
-	} else {
-		t.name(ref, r, cm.ID())
+	kept := !a.old && t.keep(ref, e, r, a.msg, a.size, r.flags.has(leaving))
+	if !kept {
+		t.name(ref, r, a.id)
 	}
-	return v
+	return l.held(kept)
 }
 
 // repeated notes that a message came more than once. Where nobody tells of lost connections that is the sign of one, and where
@@ -159,14 +178,6 @@ func (l *Ledger) repeated(e *entry) {
 		l.table.repeats(e.stream())
 	}
 }
-
-// keep puts an early copy on the shelf, if it is to stay here and there is room. The caller holds mu.
-func (l *Ledger) keep(ref Ref, e *entry, msg pulsar.Message, leaving bool) bool {
-	return !l.isInDoubt(e.stream()) && l.table.keep(ref, e, msg, leaving)
-}
-
-// isInDoubt reports whether another consumer may have what is here of a stream. The caller holds mu.
-func (l *Ledger) isInDoubt(s *stream) bool { return s.log.lost && !l.o.Fleeting }
 
 // held counts an early copy.
 func (l *Ledger) held(kept bool) Verdict {
@@ -190,20 +201,18 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		ref := t.ready[0]
 		t.ready = t.ready[1:]
 		e, r := t.at(ref)
-		if r == nil || r.state != ready {
+		if r == nil || r.state != ready || r.flags.has(busy) {
 			continue
 		}
-		msg, newest := t.drop(ref, e), r.id
 		if !r.flags.has(postponed) {
 			l.stats.Redelivered++
 		}
-		t.again(e, r, msg)
-		t.hand(ref, r, msg.ID())
-		if newest != r.id {
-			t.newer[ref] = newest
-		}
+		l.nacks.Untrack(uint64(ref))
+		t.stays(r)
+		t.again(e, r, r.msg().RedeliveryCount())
+		t.hand(r)
 		l.hasNext.Store(len(t.ready) > 0)
-		*d = deliveryOf(ref, e, r, msg)
+		*d = deliveryOf(ref, e, r)
 		d.Unasked = true
 		return true
 	}

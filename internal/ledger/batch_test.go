@@ -21,13 +21,13 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 			return d.Count
 		},
 		"is nacked by its id": func(x *x, id pulsar.MessageID) uint32 {
-			x.Adopt(ledger.Name{ID: id}, x.child, 7)
+			x.Adopt(ledger.Name{ID: id}, "t", x.child, 7)
 			d, _, _ := x.Find(ledger.Name{ID: id})
 			return d.Count
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, ledger.Keeps{} }
+			shared := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }
 			run(t, shared, func(x *x) {
 				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
 				for _, id := range []pulsar.MessageID{first, second} {
@@ -85,7 +85,7 @@ func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
 					{0, false, nil}, {1, true, nil}, {2, false, nil}, {1, false, c.want},
 				} {
 					var s ledger.Settling
-					x.TrySettle(ledger.Name{ID: c.id(step.index)}, &s)
+					x.Settle(ledger.Name{ID: c.id(step.index)}, &s)
 					if step.refused {
 						x.NotSettled(&s)
 					} else {

@@ -43,7 +43,6 @@ func BenchmarkTopics(b *testing.B) {
 				for range n {
 					l.Disconnected()
 				}
-				l.Connected()
 				for i := range n {
 					l.Received(fmt.Sprint("t", i), pulsar.NewMessageID(int64(i), 60, 0, 0))
 				}
@@ -80,12 +79,11 @@ func BenchmarkSwallow(b *testing.B) {
 			for e := range n {
 				arrive(e)
 				var s ledger.Settling
-				l.TrySettle(ledger.Name{ID: id(e)}, &s)
+				l.Settle(ledger.Name{ID: id(e)}, &s)
 				l.Settled(&s)
 			}
 			for b.Loop() {
 				l.Disconnected()
-				l.Connected()
 				for _, e := range order {
 					d, v := arrive(int64(e))
 					require.Equal(b, ledger.Swallow, v)

@@ -6,13 +6,14 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: kept
-// messages are dropped, and either the broker sends them again or they are asked for when due. Connected follows.
+// Disconnected tells that the connection of some topic was lost. What waits here may be another consumer's by now: it is not kept any
+// longer, and either the broker sends it again or it is asked for when due. Of each topic this ends when something of it is received,
+// by Received, and for requests after lostTime at the latest.
 func (l *Ledger) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.table.lost = true
-	first := false // or something came since the last one
+	now, first := time.Now(), false // or something came since the last one
 	for _, s := range l.table.streams {
 		if s.log.lost && s.log.taken == s.doubted {
 			continue
@@ -21,21 +22,19 @@ func (l *Ledger) Disconnected() {
 		for len(s.partly) > 0 { // an operator may have moved the cursor back
 			l.table.releasePart(s)
 		}
-		l.table.disconnected(s)
-		if s.doubted = s.log.taken; !l.o.Fleeting {
-			l.doubt(s)
-		}
+		l.table.disconnected(s, now)
+		s.doubted = s.log.taken
+		l.doubt(s)
 	}
 	if first {
 		l.mayBeSentLater()
 	}
-	if l.o.Fleeting {
-		return
-	}
-	l.drop(nil)
-	if l.offer != nil && l.offer.d.Hand > 0 { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
+	if l.offer != nil && l.offer.d.Hand > 0 && !l.o.Fleeting { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
+		s := l.offer.d
 		l.withdraw()
-		l.drop(nil)
+		if e, _ := l.table.at(s.Ref); e != nil {
+			l.doubt(e.stream())
+		}
 	}
 }
 
@@ -48,43 +47,26 @@ func (l *Ledger) mayBeSentLater() {
 	}
 }
 
-// doubt notes that the messages of a stream may be another consumer's. The caller holds mu.
+// doubt notes that the messages of a stream may be another consumer's, and lets go of those that wait. The caller holds mu.
 func (l *Ledger) doubt(s *stream) {
+	if l.o.Fleeting {
+		return
+	}
 	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
 		e := &l.table.entries.At(slot).Value
 		for i := range e.size() {
-			e.at(i).flags |= doubtful
+			r := e.at(i)
+			r.flags |= doubtful
+			if r.state == held || !r.isKept() {
+				continue
+			}
+			l.table.drop(e, r)
+			if ref := uint64(refOf(slot, i)); r.state == ready {
+				l.nacks.Untrack(ref)
+				l.nacks.TrackFor(ref, l.patience())
+				l.table.move(r, due)
+			}
 		}
-	}
-}
-
-// drop drops what is kept of a stream, nil for all, whose messages may be another consumer's. The caller holds mu.
-func (l *Ledger) drop(s *stream) {
-	t := &l.table
-	for ref := range t.shelf.messages {
-		e, r := t.at(ref)
-		if s != nil && e.stream() != s {
-			continue
-		}
-		t.drop(ref, e)
-		if r.state == ready {
-			t.move(ref, r, due)
-			l.nacks.TrackFor(uint64(ref), l.patience())
-		} else if r.state == settling && r.before == ready {
-			r.before = due
-			l.nacks.TrackFor(uint64(ref), l.patience())
-		}
-	}
-}
-
-// Connected tells that no topic is without its connection any more. Those of which another consumer has the messages are told
-// again.
-func (l *Ledger) Connected() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.table.lost, l.at.resending = false, time.Now()
-	for _, s := range l.table.streams {
-		s.log.lost = s.inactive
 	}
 }
 
@@ -93,20 +75,17 @@ func (l *Ledger) Connected() {
 func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if s := l.table.streams[topic]; s != nil {
-		if s.run.unheard {
-			l.at.resending = time.Now()
-		}
-		l.table.received(s, entryOf(id))
-	}
+	l.table.received(l.table.streamNamed(topic), id, time.Now())
 	if l.receipts++; l.receipts%1024 != 0 { // to look at all streams takes long where there are thousands
 		return true
 	}
-	more = l.table.lost
 	for _, s := range l.table.streams {
-		more = more || s.log.taken < s.log.again
+		if s.log.lost || s.log.taken < s.log.again || time.Since(s.run.lostAt) < time.Minute {
+			return true
+		}
 	}
-	return more
+	l.table.lost = false
+	return false
 }
 
 // Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was
@@ -116,24 +95,21 @@ func (l *Ledger) Activate(topic string, active bool) {
 	l.mu.Lock()
 	s := l.table.streams[topic]
 	if s == nil && !active { // nothing of what was prefetched was taken yet
-		s = l.table.stream(topic, nil)
+		s = l.table.streamNamed(topic)
 	}
 	switch {
 	case s == nil:
 	case !active:
 		s.inactive, s.log.lost = true, true // batches that were settled in part come again
 		l.doubt(s)
-		l.drop(s)
 		l.withdraw() // what the feeder offers next is none of these
 		if !s.gone { // by a Seek meanwhile
 			l.doubt(s)
-			l.drop(s)
 		}
 	default:
 		s.inactive = false
 		l.table.comesAgain(s)
-		s.run.resent = s.log.again // and may be in the queue before it is asked for
-		l.at.resending = time.Now()
+		s.run.resent, s.run.heard = s.log.again, time.Now() // and may be in the queue before it is asked for
 		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
 			s.missed, s.log.asking = nil, l.asking()
@@ -148,7 +124,9 @@ func (l *Ledger) Activate(topic string, active bool) {
 func (l *Ledger) Idle() (unsettled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.at.idle = time.Now()
+	if l.acks == 0 {
+		l.at.idle = time.Now()
+	}
 	asked := map[*stream]bool{}
 	for slot, r := range l.table.asked {
 		if !l.isIdleSince(r.at) {

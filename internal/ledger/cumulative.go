@@ -31,11 +31,11 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 				}
 				ref := refOf(slot, i)
 				if _, r := t.at(ref); r != nil && r.state != acked {
-					l.settlingOver(ref)
 					if l.o.Observed {
 						settled = append(settled, Settling{})
 						l.describe(ref, e, r, &settled[len(settled)-1])
 					}
+					l.outcome(false)
 					l.settled(ref, e, r)
 				}
 			}

@@ -31,22 +31,21 @@ const none = math.MaxUint32 // no slot
 type state uint8
 
 const (
-	unseen   state = iota
-	held           // the application has it
-	waiting        // for its delay
-	due            // the broker is to send it, or is sending it
-	ready          // due and here; the application has not taken it yet
-	settling       // being acknowledged
-	acked          // settled, remembered for the sake of its siblings or of copies
+	unseen  state = iota
+	held          // the application has it
+	waiting       // for its delay
+	due           // the broker is to send it, or is sending it
+	ready         // due and here; the application has not taken it yet
+	acked         // settled, remembered for the sake of its siblings or of copies
 )
 
 type flags uint8
 
 const (
 	timed     flags = 1 << iota // held: its ack timeout runs
-	overdue                     // settling: its time came meanwhile
+	busy                        // it is being acknowledged, or published elsewhere: not handed out meanwhile
 	postponed                   // its next hand-over is not counted: the application has not had it yet
-	ahead                       // waiting: it is to be asked for before its time
+	leaving                     // it is kept until it is published elsewhere
 	doubtful                    // it may be settled or another consumer's: only the broker can say
 	logged                      // of an entry: it is in its stream's log
 	repeated                    // of an entry: it was delivered more than once
@@ -60,18 +59,35 @@ func (f flags) has(flag flags) bool { return f&flag != 0 }
 
 // record is what is kept for each message.
 type record struct {
-	id     pulsar.MessageID // of the delivery that the application has; if it has none, of the newest
-	count  uint32
-	state  state
-	before state // settling: where an error leads back to
-	hand   uint8 // which hand-over this is, from 0; it wraps
-	flags  flags
+	of    any // the message if it is kept, else its id: of the delivery that the application has; if it has none, of the newest
+	count uint32
+	state state
+	hand  uint8     // which hand-over this is, from 0; it wraps
+	size  sizeClass // of the message; 0 if it is not kept
+	flags flags
 }
+
+func (r *record) id() pulsar.MessageID {
+	if msg, ok := r.of.(pulsar.Message); ok {
+		return msg.ID()
+	}
+	id, _ := r.of.(pulsar.MessageID)
+	return id
+}
+
+// msg returns the message, or nil if it is not kept.
+func (r *record) msg() pulsar.Message {
+	msg, _ := r.of.(pulsar.Message)
+	return msg
+}
+
+func (r *record) isKept() bool { return r.size > 0 }
 
 // isStale reports whether id is of an earlier delivery than the one that the application has. Upstream's ids are the same
 // object as long as the delivery is the same; those rebuilt from bytes do not tell.
 func (r *record) isStale(id pulsar.MessageID) bool {
-	return r.id != id && reflect.TypeOf(r.id) == reflect.TypeOf(id)
+	own := r.id()
+	return own != id && reflect.TypeOf(own) == reflect.TypeOf(id)
 }
 
 // entry is what the broker redelivers.
@@ -88,7 +104,7 @@ type batch struct {
 	seen, acked int32
 	total       int32  // messages; 0 if no delivery has said so, which an id made of numbers does not
 	last        int32  // index of the last arrival
-	kept        int32  // messages of it on the shelf
+	kept        int32  // messages of it that are kept
 	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
 	settled     uint64 // the settling of a sibling, as the stream counts them
 	size        int64  // of the buffer that its payloads are slices of

@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // broken returns what does not hold of a Ledger that is at rest, or nil.
@@ -19,6 +21,8 @@ func (l *Ledger) broken() error {
 		}
 	}
 	var states [acked + 1]int
+	var bytes int64
+	leaves := 0
 	for slot, left := uint32(0), t.entries.Len(); left > 0; slot++ {
 		item := t.entries.At(slot)
 		if item == nil {
@@ -32,9 +36,19 @@ func (l *Ledger) broken() error {
 				continue
 			}
 			states[r.state]++
-			if (r.state == ready || r.state == settling && r.before == ready) && !t.shelf.has(refOf(slot, i)) {
+			if _, ok := r.of.(pulsar.Message); ok != r.isKept() {
+				return fmt.Errorf("%v.%d is kept %t, and said to be %t", item.Key, i, ok, r.isKept())
+			}
+			bytes += r.size.bytes()
+			if r.flags.has(leaving) {
+				leaves++
+			}
+			if r.state == ready && !r.isKept() {
 				return fmt.Errorf("%v.%d is ready and not here", item.Key, i)
 			}
+		}
+		if e.isBatch() && e.batch.kept > 0 {
+			bytes += e.batch.size
 		}
 		if err := t.brokenEntry(slot, e, in[slot]); err != nil {
 			return fmt.Errorf("entry %v, which is in %q: %w", item.Key, in[slot], err)
@@ -46,9 +60,11 @@ func (l *Ledger) broken() error {
 	if !slices.Equal(states[1:], t.states[1:]) {
 		return fmt.Errorf("states are counted as %v, and are %v", t.states, states)
 	}
+	if bytes != t.memory.bytes || leaves != t.memory.leaving {
+		return fmt.Errorf("%d bytes are counted, and are %d; %d leave, and %d do", t.memory.bytes, bytes, t.memory.leaving, leaves)
+	}
 	refs := slices.Collect(maps.Keys(t.newer))
-	refs = slices.AppendSeq(refs, maps.Keys(t.shelf.messages))
-	refs = slices.AppendSeq(refs, maps.Keys(l.settling))
+	refs = slices.AppendSeq(refs, maps.Keys(t.failed))
 	for _, ref := range refs {
 		if _, r := t.at(ref); r == nil || r.state == acked {
 			return fmt.Errorf("something is kept of %d.%d, which is gone or settled", ref.slot(), ref.index())

@@ -20,7 +20,11 @@ type Options struct {
 	// Rewinds tells that the broker answers a request for one message with everything that is unacknowledged, as it does on
 	// Exclusive and Failover.
 	Rewinds bool
-	Keeps   Keeps
+	// Keeps tells that messages that the application failed on wait here rather than at the broker.
+	Keeps bool
+	// Others tells that the broker may send what is given back to another consumer, which may do better, and KeyOrder that a key does not
+	// move to another before its messages are settled or given back.
+	Others, KeyOrder bool
 	// Fleeting tells that the broker forgets the subscription with the connection, as it does with NonDurable: what waits here it does
 	// not send again.
 	Fleeting bool
@@ -35,8 +39,6 @@ type Options struct {
 	// SendDelay is after how long acknowledgements are surely at the broker, which may forget the last ones when it unloads a
 	// topic, and AskDelay after how long requests are surely sent.
 	SendDelay, AskDelay time.Duration
-	// Ahead is how long before its time what waits at the broker is asked for, and then kept.
-	Ahead time.Duration
 	// MaxDeliveries is after how many deliveries a message is given up; 0 for never.
 	MaxDeliveries uint32
 
@@ -54,15 +56,6 @@ type AckGroup struct {
 	BySize bool // no clock has them sent, but their number alone
 }
 
-// Keeps are the nacked messages that wait here rather than at the broker.
-type Keeps struct {
-	Singles bool // those that are no batch
-	Batches bool // those of batches
-	// ButLast tells that the broker sends a message of a batch back alone, once its siblings are acknowledged: it is asked for
-	// then, although it waited here.
-	ButLast bool
-}
-
 // Calls are what a Ledger calls, with no lock held.
 type Calls struct {
 	Ask      func(pulsar.Consumer, string, pulsar.MessageID) // requests a message of a topic
@@ -78,11 +71,13 @@ type Ledger struct {
 	nacks    *nack.Tracker[uint64]       // of messages that wait: for their delay, or for what was asked for
 	timeouts *acktimeout.Tracker[uint64] // of messages that the application has
 	hasNext  atomic.Bool
+	unsized  atomic.Bool // messages do not tell their size
 
 	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table    table
-	settling map[Ref]chan struct{} // closed when a settling is over; only where another waits for it
 	offer    *offer
+	outcomes outcomes
+	acks     int // under way: requests may be in line behind them
 	marker   marker
 	epoch    uint64 // how often everything was forgotten
 	at       moments
@@ -94,9 +89,8 @@ type Ledger struct {
 
 // moments are when something was so the last time.
 type moments struct {
-	start     time.Time // the Ledger was made: Now counts from then
-	idle      time.Time // nothing came although somebody waited
-	resending time.Time // the broker may have begun to send again what it sent before
+	start time.Time // the Ledger was made: Now counts from then
+	idle  time.Time // nothing came although somebody waited
 }
 
 // Stats counts what a Ledger did, and says what it has.
@@ -109,7 +103,7 @@ type Stats struct {
 
 // New returns an empty Ledger. Close ends its goroutines.
 func New(o Options) *Ledger {
-	l := &Ledger{o: o, settling: map[Ref]chan struct{}{}, at: moments{start: time.Now()}}
+	l := &Ledger{o: o, at: moments{start: time.Now()}}
 	l.table = newTable(&l.o)
 	l.nacks = nack.New(nil, l.delaysOver) // without policies: the caller asks those, and gives delays
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)
@@ -145,10 +139,6 @@ func (l *Ledger) Clear() {
 	l.hasNext.Store(false)
 	l.marker.streams = nil
 	l.epoch++
-	for _, over := range l.settling {
-		close(over)
-	}
-	clear(l.settling)
 }
 
 // Stats returns what the Ledger did until now and has.
@@ -157,7 +147,7 @@ func (l *Ledger) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Waiting = l.table.states[waiting] + l.table.states[due] + l.table.states[ready]
-	s.HeldBytes = l.table.shelf.bytes
+	s.HeldBytes = l.table.memory.bytes
 	s.Oldest = l.oldest()
 	return s
 }
@@ -171,12 +161,8 @@ func (l *Ledger) Len() int {
 
 // untrack ends the time that is measured for a message. The caller holds mu.
 func (l *Ledger) untrack(ref Ref, r *record) {
-	state := r.state
-	if state == settling {
-		state = r.before
-	}
-	switch state {
-	case waiting, due:
+	switch r.state {
+	case waiting, due, ready:
 		l.nacks.Untrack(uint64(ref))
 	case held:
 		if r.flags.has(timed) {

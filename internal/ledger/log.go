@@ -1,6 +1,11 @@
 package ledger
 
-import "slices"
+import (
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
 
 // log remembers the settled entries of a stream for as long as copies of them may come: in the inner consumer's queue, in the
 // broker's answer to a request, after a reconnect that lost the acknowledgement. Deliveries tell when that is over; no clock
@@ -23,7 +28,7 @@ type log struct {
 	asking uint8  // marks until a request that rewinds has surely been sent
 	answer uint64 // copies of anything may come until so many were taken, since the broker rewinds
 	again  uint64 // likewise, since a connection was lost and so were acknowledgements
-	lost   bool   // its connection, or another's
+	lost   bool   // its connection, or another's, and nothing was received since
 	safe   uint64 // the broker had the acknowledgements of so many before
 	batch  int32  // size of the largest
 }
@@ -133,7 +138,7 @@ func (t *table) mark(s *stream) (more bool) {
 		l.marked = t.sent(l)
 	}
 	t.prune(s)
-	return l.asking > 0 || l.sure < t.sent(l)
+	return l.asking > 0 || !l.lost && l.sure < t.sent(l)
 }
 
 // sent is the last settling, as the stream counts them, that a mark makes surer. Where their number alone has acknowledgements sent it
@@ -155,12 +160,12 @@ func (t *table) repeats(s *stream) {
 
 // disconnected notes that a connection was lost. The broker sends everything again that is not acknowledged, and what was
 // acknowledged of late.
-func (t *table) disconnected(s *stream) {
+func (t *table) disconnected(s *stream, now time.Time) {
 	l := &s.log
 	t.follow(s, none)
 	t.comesAgain(s)
 	l.lost, l.safe = true, l.sure
-	s.run = run{last: s.run.last, index: s.run.index, unheard: true, resent: s.run.resent}
+	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent}
 }
 
 // comesAgain notes that the broker sends everything again that it has no acknowledgement of.
@@ -173,12 +178,12 @@ func (t *table) comesAgain(s *stream) {
 // received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
 // long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
 // be delivered.
-func (t *table) received(s *stream, id entryID) {
+func (t *table) received(s *stream, id pulsar.MessageID, now time.Time) {
 	l := &s.log
-	l.lost = false
-	slot, ok := t.entryAt(id, s)
-	if s.run.unheard {
-		if s.run.unheard = false; ok { // the oldest come first
+	slot, ok := t.entryAt(entryOf(id), s)
+	if l.lost && !s.inactive {
+		l.lost, s.run.heard, s.run.fresh = false, now, id
+		if ok { // the oldest come first
 			s.run.resent = l.taken + 1 + uint64(s.unsettled+l.n)
 		}
 	}
@@ -209,7 +214,7 @@ func (t *table) idle(s *stream) {
 		return
 	}
 	l.answer, l.again, l.passed, l.marks, l.emptied = l.taken, l.taken, l.sure, nil, l.settled
-	s.run.again, s.run.unheard, s.run.resent = false, false, 0
+	s.run.again, s.run.fresh, s.run.resent = false, nil, 0
 	t.follow(s, none)
 	t.prune(s)
 }

@@ -25,10 +25,11 @@ type modelMessage struct {
 	count uint32
 }
 
-func (m *modelMessage) ID() pulsar.MessageID    { return m.id }
-func (m *modelMessage) Topic() string           { return m.topic }
-func (m *modelMessage) Payload() []byte         { return make([]byte, 10) }
-func (m *modelMessage) RedeliveryCount() uint32 { return m.count }
+func (m *modelMessage) ID() pulsar.MessageID          { return m.id }
+func (m *modelMessage) Topic() string                 { return m.topic }
+func (m *modelMessage) Payload() []byte               { return make([]byte, 10) }
+func (m *modelMessage) RedeliveryCount() uint32       { return m.count }
+func (m *modelMessage) Properties() map[string]string { return map[string]string{"a": "b"} }
 
 type modelConsumer struct {
 	pulsar.Consumer
@@ -73,7 +74,8 @@ func TestModel(t *testing.T) {
 				SendDelay: 2 * time.Second, AskDelay: time.Second, MaxDeliveries: rapid.SampledFrom([]uint32{0, 3}).Draw(rt, "max"),
 				Calls: Calls{Ask: func(pulsar.Consumer, string, pulsar.MessageID) {}, Wake: func() {}, GiveUp: func(Delivery) {}},
 			}
-			o.Keeps = Keeps{yes.Draw(rt, "keeps singles"), yes.Draw(rt, "keeps batches"), o.IndexAcks}
+			o.Keeps, o.Others = yes.Draw(rt, "keeps"), yes.Draw(rt, "others")
+			o.KeyOrder = o.Others && yes.Draw(rt, "key order")
 			m := &modelRun{Ledger: New(o), children: map[string]*modelConsumer{}, ledger: 1, next: map[string]int64{}}
 			defer m.end()
 			for _, topic := range modelTopics {
@@ -192,7 +194,8 @@ func (m *modelRun) settleOne(t *rapid.T) {
 	if d.Message != nil && rapid.Bool().Draw(t, "by message") {
 		n.Topic = d.Message.Topic()
 	}
-	if m.TrySettle(n, s) == Unsettled {
+	s.Leaves = rapid.IntRange(0, 3).Draw(t, "leaves") == 0
+	if standing := m.Settle(n, s); standing == Unsettled || standing == Busy && !s.Leaves {
 		s.Undecided = rapid.IntRange(0, 5).Draw(t, "undecided") == 0
 		m.settling = append(m.settling, s)
 		if rapid.Bool().Draw(t, "at once") {
@@ -242,9 +245,7 @@ func (m *modelRun) connection(t *rapid.T) {
 	switch rapid.IntRange(0, 4).Draw(t, "what") {
 	case 0:
 		m.Disconnected()
-	case 1:
-		m.Connected()
-	case 2:
+	case 1, 2:
 		m.Received(topic, m.id(entry, index, size))
 	default:
 		m.Activate(topic, rapid.Bool().Draw(t, "active"))
@@ -257,7 +258,7 @@ func (m *modelRun) rest(t *rapid.T) {
 	n := Name{ID: m.id(entry, index, size), Topic: topic}
 	switch rapid.IntRange(0, 9).Draw(t, "what") {
 	case 0, 1, 2, 3:
-		m.Adopt(n, m.children[topic], 0)
+		m.Adopt(n, topic, m.children[topic], 0)
 		if d, current, _ := m.Find(n); current {
 			m.had = append(m.had, d)
 		}

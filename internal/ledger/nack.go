@@ -15,17 +15,17 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	if r == nil {
 		return d, false, false
 	}
-	return deliveryOf(ref, e, r, l.table.shelf.messages[ref].msg), isWith(r, n), true
+	return deliveryOf(ref, e, r), isWith(r, n), true
 }
 
 // isWith reports whether the application has a message by the hand-over that n names.
 func isWith(r *record, n Name) bool {
-	return r.state == held && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
+	return r.state == held && !r.flags.has(busy) && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
 }
 
 // Adopt enters a message that the application has although the Ledger does not know it. It waits at the broker, which alone
-// can say whether it is settled.
-func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
+// can say whether it is settled. The topic is what the message says, which is believed where nothing better is known.
+func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, _, r := l.table.find(n); r != nil || l.closed {
@@ -33,7 +33,10 @@ func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
 	}
 	s := l.streamOf(n)
 	if s == nil {
-		s = l.table.stream(n.Topic, consumer)
+		s = l.table.stream(topic, consumer)
+	}
+	if s.consumer == nil { // nothing was taken of it
+		s.consumer = consumer
 	}
 	ref, e := l.table.add(n.ID, s)
 	r := l.table.enter(ref, e, n.ID, count)
@@ -42,16 +45,17 @@ func (l *Ledger) Adopt(n Name, consumer pulsar.Consumer, count uint32) {
 
 // isCurrent reports whether the application has a message by hand-over d.
 func (l *Ledger) isCurrent(r *record, d Delivery) bool {
-	return r != nil && r.state == held && r.id == d.ID && r.hand == d.Hand && !l.closed
+	return r != nil && r.state == held && !r.flags.has(busy) && r.id() == d.ID && r.hand == d.Hand && !l.closed
 }
 
 // Why says why a message waits.
 type Why uint8
 
 const (
-	Failed  Why = iota // the application failed on it
-	Leaving            // likewise, and it is to be published elsewhere
-	GivenUp            // it is to be published elsewhere, and the application did not have it this time
+	Failed     Why = iota // the application failed on it
+	Leaving               // likewise, and it is to be published elsewhere
+	GivenUp               // it is to be published elsewhere, and the application did not have it this time
+	Unreadable            // it could not be decrypted: what comes again may be
 )
 
 // Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile: then had
@@ -59,6 +63,7 @@ const (
 // returns how the message stood, and whether it is kept.
 func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
 	delay = max(0, delay)
+	size := l.sizeOf(msg)
 	l.mu.Lock()
 	t, ref := &l.table, d.Ref
 	e, r := t.at(ref)
@@ -72,28 +77,34 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		l.timeouts.Untrack(uint64(ref))
 		r.flags &^= timed
 	}
-	t.move(ref, r, waiting)
-	if why == GivenUp {
+	t.move(r, waiting)
+	switch why {
+	case GivenUp:
 		r.flags |= postponed
+	case Failed, Leaving:
+		l.failed(ref)
+	case Unreadable:
 	}
-	if r.flags.has(doubtful) {
-		t.drop(ref, e)
+	switch {
+	case r.flags.has(doubtful), why == Failed && !l.o.Keeps, why == Unreadable:
+		t.drop(e, r)
+	case msg != nil && (why != Failed || !r.isKept()): // with what it is to be published with
+		t.keep(ref, e, r, msg, size, why != Failed)
 	}
-	if msg != nil && !r.flags.has(doubtful) && (why != Failed || l.o.Keeps.Batches && e.isBatch() || l.o.Keeps.Singles && !e.isBatch()) {
-		kept = t.keep(ref, e, msg, why != Failed)
-	}
-	var a ask
-	if l.o.Ahead > 0 && !t.shelf.has(ref) {
-		if delay > l.o.Ahead {
-			r.flags |= ahead
-			delay -= l.o.Ahead
-		} else {
-			a = l.askAhead(ref, e, r)
+	kept = r.isKept()
+	l.nacks.TrackFor(uint64(ref), delay)
+	l.unlock()
+	return s, true, kept
+}
+
+// failed notes that the application failed on a message. The caller holds mu.
+func (l *Ledger) failed(ref Ref) {
+	l.outcome(true)
+	if l.o.KeyOrder {
+		if _, ok := l.table.failed[ref]; !ok {
+			l.table.failed[ref] = l.Now()
 		}
 	}
-	l.nacks.TrackFor(uint64(ref), delay)
-	l.unlock(a)
-	return s, true, kept
 }
 
 // Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
@@ -107,15 +118,10 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 	r.flags |= timed
 	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
 	l.timeouts.TrackFor(uint64(d.Ref), timeout)
-	if l.IsLast(r.count) && !r.flags.has(doubtful) {
-		l.keep(d.Ref, e, d.Message, false)
-	}
 }
 
 // IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
-func (l *Ledger) IsLast(count uint32) bool {
-	return l.o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(l.o.MaxDeliveries)
-}
+func (l *Ledger) IsLast(count uint32) bool { return l.table.isLast(count) }
 
 // Touch restarts the ack timeout of a message, and reports whether the application has it.
 func (l *Ledger) Touch(n Name) bool {

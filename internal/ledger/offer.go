@@ -19,7 +19,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	}
 	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
 		r.flags |= postponed
-		l.table.move(d.Ref, r, due)
+		l.table.move(r, due)
 		l.nacks.TrackFor(uint64(d.Ref), l.patience())
 		return nil, false
 	}
@@ -41,14 +41,16 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	if sent || !l.isCurrent(r, d) {
 		return
 	}
-	l.table.put(d.Ref, e, d.Message, false)
+	if !r.isKept() {
+		l.table.put(d.Ref, e, r, d.Message, classOf(overhead))
+	}
 	r.flags |= postponed
 	select {
 	case <-o.withdrawn: // made ready now it could be offered again before they look at it
 		o.back = true
-		l.table.move(d.Ref, r, ready)
+		l.table.move(r, ready)
 	default:
-		l.makeReady(d.Ref, r)
+		l.makeReady(d.Ref, e, r)
 	}
 }
 
@@ -67,8 +69,8 @@ func (l *Ledger) withdraw() {
 	l.mu.Unlock()
 	<-o.over
 	l.mu.Lock()
-	if _, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
-		l.makeReady(o.d.Ref, r)
+	if e, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
+		l.makeReady(o.d.Ref, e, r)
 		l.o.Calls.Wake()
 	}
 	o.back = false

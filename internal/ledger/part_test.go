@@ -58,7 +58,6 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		_, v := x.deliver(message{id: ofThree(108, 0)})
 		require.Equal(t, ledger.Swallow, v)
 		x.Disconnected()
-		x.Connected()
 		x.pass()
 		_, v = x.deliver(message{id: ofThree(107, 0)})
 		require.Equal(t, ledger.Deliver, v, "an operator may have moved the cursor back")
@@ -79,7 +78,7 @@ func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
 
 // A batch in part whose last message was given up is unsettled again once the application nacks that.
 func TestAPartThatIsNackedOnceMore(t *testing.T) {
-	run(t, shared, func(x *x) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }, func(x *x) {
 		rest := ledger.Name{ID: ofThree(1, 2)}
 		for index := range int32(3) {
 			d, _ := x.deliver(message{id: ofThree(1, index)})
@@ -99,10 +98,9 @@ func TestAPartThatIsNackedOnceMore(t *testing.T) {
 		}
 		require.Zero(t, x.Stats().Waiting)
 		require.Equal(t, 1, x.Len())
-		x.Adopt(rest, x.child, 0)
+		x.Adopt(rest, "t", x.child, 0)
 		nack()
 		x.Disconnected()
-		x.Connected()
 		x.verdict(ledger.Deliver, 9)
 		require.Equal(t, 1, x.Stats().Waiting)
 	})
@@ -179,7 +177,7 @@ func TestACopyOfAReadyMessage(t *testing.T) {
 			x.Offered(d, false)
 		}()
 		var s ledger.Settling
-		require.Equal(t, ledger.Unsettled, x.TrySettle(ledger.Name{ID: d.ID}, &s))
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: d.ID}, &s))
 		synctest.Wait()
 		x.verdict(ledger.Skip, 1)
 		x.NotSettled(&s)

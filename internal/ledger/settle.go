@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -12,6 +11,7 @@ type Settling struct {
 	Ref      Ref
 	Consumer pulsar.Consumer
 	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
+	Message  pulsar.Message   // as it was delivered; nil if it is not kept
 	Count    uint32           // how often the application had it before
 	Attempts uint32           // how often it had it, this time included if it has it
 	Topic    string
@@ -20,6 +20,8 @@ type Settling struct {
 	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
 	// forgotten by Settled, and is a new one if it comes again.
 	Undecided bool
+	// Leaves tells that the message is published elsewhere, since the application failed on it.
+	Leaves bool
 
 	entry entryID
 	epoch uint64
@@ -31,78 +33,54 @@ type Standing uint8
 const (
 	Unknown Standing = iota
 	Unsettled
-	Busy // being settled by another
+	Busy // being settled by another too
 	Settled
 )
 
-// Settle begins to settle a message that is Unsettled, of which it fills s: Settled or NotSettled must follow. Meanwhile the message is
-// not handed out. While another call settles it, Settle waits until that is over or a context done.
-func (l *Ledger) Settle(ctx, closed context.Context, n Name, s *Settling) (Standing, error) {
-	for waited := false; ; waited = true {
-		l.mu.Lock()
-		standing := l.settle(n, s)
-		if standing != Busy {
-			l.mu.Unlock()
-			if waited && standing == Unknown {
-				standing = Settled // by the other, so that the Ledger let go of it
-			}
-			return standing, nil
-		}
-		over := l.settling[s.Ref]
-		if over == nil {
-			over = make(chan struct{})
-			l.settling[s.Ref] = over
-		}
-		l.mu.Unlock()
-		select {
-		case <-over:
-		case <-ctx.Done():
-			return Busy, ctx.Err()
-		case <-closed.Done():
-			return Busy, nil
-		}
-	}
-}
-
-// TrySettle is Settle without waiting: a message may be Busy.
-func (l *Ledger) TrySettle(n Name, s *Settling) Standing {
+// Settle begins to settle a message that is Unsettled or Busy, of which it fills s: Settled or NotSettled must follow. Meanwhile the
+// message is not handed out. Nobody waits for anybody: of several who settle a message the first one that succeeds does so. One that is
+// Busy is not begun to be settled by publishing it.
+func (l *Ledger) Settle(n Name, s *Settling) Standing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settle(n, s)
+	return l.settleLocked(n, s)
+}
+
+func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
+	ref, e, r := l.find(n)
+	standing := Unsettled
+	switch {
+	case r == nil || e.stream().gone:
+		return Unknown
+	case r.state == acked:
+		return Settled
+	case r.flags.has(busy):
+		if standing = Busy; s.Leaves {
+			return Busy
+		}
+	}
+	l.begin(ref, e, r, s)
+	return standing
 }
 
 // SettleWaiting begins to settle a message that waits here since hand-over d; ok is false for any other.
-func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (msg pulsar.Message, ok bool) {
+func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
-	msg = l.table.shelf.messages[d.Ref].msg
-	if r == nil || r.state != waiting || r.hand != d.Hand || msg == nil || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
-		return nil, false
+	if r == nil || r.state != waiting || r.hand != d.Hand || !r.isKept() || r.flags.has(busy) || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
+		return false
 	}
 	l.begin(d.Ref, e, r, s)
-	return msg, true
-}
-
-func (l *Ledger) settle(n Name, s *Settling) Standing {
-	ref, e, r := l.find(n)
-	switch {
-	case r == nil:
-		return Unknown
-	case r.state == settling:
-		s.Ref = ref
-		return Busy
-	case r.state == acked:
-		return Settled
-	}
-	l.begin(ref, e, r, s)
-	return Unsettled
+	return true
 }
 
 // begin notes that a message is being settled. The caller holds mu.
 func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
-	r.before = r.state
-	l.table.move(ref, r, settling)
+	r.flags |= busy
+	if !s.Leaves {
+		l.acks++
+	}
 	l.describe(ref, e, r, s)
 	s.entry, s.epoch = entryOf(s.ID), l.epoch
 }
@@ -111,7 +89,7 @@ func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
 func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.Ref = ref
 	s.Consumer = e.stream().consumer
-	s.ID = l.table.newest(ref, r)
+	s.ID, s.Message = l.table.newest(ref, r), r.msg()
 	s.Count, s.Attempts = r.count, attempts(r)
 	s.Topic = e.stream().topic
 	s.Since = l.since(ref, e)
@@ -136,6 +114,9 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		again = id
 		t.acking[ref.slot()]++
 	}
+	if r.state == held {
+		l.outcome(s.Leaves)
+	}
 	l.settled(ref, e, r)
 	return again
 }
@@ -145,7 +126,7 @@ func (l *Ledger) NotSettled(s *Settling) {
 	var a ask
 	l.mu.Lock()
 	switch e, r := l.ends(s); {
-	case r == nil:
+	case r == nil || !r.flags.has(busy):
 	case e.stream().gone: // nobody is left to settle it with
 		l.untrack(s.Ref, r)
 		l.table.forget(s.Ref, e, r)
@@ -155,27 +136,21 @@ func (l *Ledger) NotSettled(s *Settling) {
 	l.unlock(a)
 }
 
-// ends returns the message that is being settled, or nil if a cumulative acknowledgement settled it meanwhile, so that its place may
-// be another's, or if all was forgotten. The caller holds mu.
+// ends returns the message that is being settled, or nil if another settled it meanwhile, so that its place may be another's, or if all
+// was forgotten. The caller holds mu.
 func (l *Ledger) ends(s *Settling) (*entry, *record) {
+	if !s.Leaves {
+		l.acks--
+	}
 	item := l.table.entries.At(s.Ref.slot())
 	if s.epoch != l.epoch || item == nil || item.Key != s.entry {
 		return nil, nil
 	}
 	e, r := &item.Value, item.Value.seen(s.Ref.index())
-	if r == nil || r.state != settling {
+	if r == nil || r.state == acked {
 		return nil, nil
 	}
-	l.settlingOver(s.Ref)
 	return e, r
-}
-
-// settlingOver tells those who wait for the settling of a message that it is over. The caller holds mu.
-func (l *Ledger) settlingOver(ref Ref) {
-	if over := l.settling[ref]; over != nil {
-		close(over)
-		delete(l.settling, ref)
-	}
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
@@ -228,25 +203,20 @@ func (l *Ledger) toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.Messag
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
-// unsettle puts a message back to where it was before it was to be settled. The caller holds mu.
+// unsettle puts a message back to where it was before it was to be settled, or further if its time is over. The caller holds mu.
 func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
-	t := &l.table
 	e.flags |= refused
-	was := r.flags.has(overdue)
-	r.flags &^= overdue
-	t.move(ref, r, r.before)
+	r.flags &^= busy
 	switch {
-	case r.state == ready, r.state == due && t.shelf.has(ref): // what was asked for has come meanwhile
+	case r.state == ready, r.state == due && r.isKept(): // what was asked for has come meanwhile
 		l.nacks.Untrack(uint64(ref))
-		l.makeReady(ref, r)
-	case r.state == due && was:
+		l.makeReady(ref, e, r)
+	case r.state == due && !l.nacks.Tracks(uint64(ref)):
 		a = l.ask(ref, e, r)
-	case was:
-		if r.state == held {
-			l.timedOut(ref, e, r)
-		}
-		r.flags &^= timed
+	case r.state == waiting && !l.nacks.Tracks(uint64(ref)):
 		a = l.over(ref, e, r)
+	case r.state == held && r.flags.has(timed) && !l.timeouts.Tracks(uint64(ref)):
+		a = l.timeoutOver(ref, e, r)
 	}
 	return a
 }
@@ -255,10 +225,9 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
 func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	t, s := &l.table, e.stream()
 	l.untrack(ref, r)
-	t.untime(ref, e)
-	t.drop(ref, e)
+	t.leave(ref, e, r)
 	r.flags &= ofEntry
-	t.move(ref, r, acked)
+	t.move(r, acked)
 	s.unsettled--
 	s.log.settled++
 	if e.isBatch() {

@@ -32,13 +32,13 @@ func TestStaleKey(t *testing.T) {
 	l.mu.Lock()
 	time.Sleep(50 * time.Millisecond) // the tracker has taken the key, and waits for mu, as others do
 	var s Settling
-	require.Equal(t, Unsettled, l.settle(Name{ID: first}, &s))
+	require.Equal(t, Unsettled, l.settleLocked(Name{ID: first}, &s))
 	e, r := l.ends(&s)
 	l.settled(s.Ref, e, r)
 	ref, e := l.table.add(second, l.table.streams["t"])
 	l.table.enter(ref, e, second, 0)
 	require.Equal(t, d.Ref, ref)
-	require.Equal(t, Unsettled, l.settle(Name{ID: second}, &s))
+	require.Equal(t, Unsettled, l.settleLocked(Name{ID: second}, &s))
 	l.mu.Unlock()
 	time.Sleep(50 * time.Millisecond)
 	l.NotSettled(&s) // it is the application's again, and has no ack timeout

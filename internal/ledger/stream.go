@@ -46,8 +46,10 @@ type run struct {
 	to    entryID // the newest entry when it was made: a later one may have come with the answer
 
 	// On all types:
-	unheard bool   // nothing was received since a connection was lost
-	resent  uint64 // what is sent again after that has come when so many were taken
+	lostAt time.Time        // when a connection was lost the last time: this topic's, or another's
+	heard  time.Time        // when something was received of it after that
+	fresh  pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
+	resent uint64           // what is sent again after that has come when so many were taken
 }
 
 // request is one for redelivery.
@@ -58,22 +60,37 @@ type request struct {
 	more  bool // an earlier one may be answered too
 }
 
+// stream returns the stream of what consumer delivers of a topic.
 func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 	s := t.latest
 	if s == nil || s.topic != topic {
-		if s = t.streams[topic]; s == nil {
-			s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none}}
-			s.single.stream = s
-			s.log.asking = t.asking
-			t.streams[topic] = s
-			if t.lost {
-				t.disconnected(s)
-			}
-		}
+		s = t.streamNamed(topic)
 		t.latest = s
 	}
 	s.consumer = consumer
 	return s
+}
+
+func (t *table) streamNamed(topic string) *stream {
+	s := t.streams[topic]
+	if s == nil {
+		s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none}}
+		s.single.stream = s
+		s.log.asking = t.asking
+		t.streams[topic] = s
+		if t.lost { // what comes of it was prefetched before, until something is received
+			t.disconnected(s, time.Now())
+		}
+	}
+	return s
+}
+
+// isOld reports whether a message that arrives came by a connection that was lost.
+func (s *stream) isOld(id pulsar.MessageID) bool {
+	if s.run.fresh == id {
+		s.run.fresh = nil
+	}
+	return s.log.lost || s.run.fresh != nil
 }
 
 // leave notes that no more of an entry is about to arrive.
@@ -144,7 +161,7 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 		e := &t.entries.At(slot).Value
 		next := e.next
 		for i := range e.size() {
-			if r := e.at(i); r.state != unseen && r.state != acked && r.state != settling {
+			if r := e.at(i); r.state != unseen && r.state != acked && !r.flags.has(busy) {
 				untrack(refOf(slot, i), r)
 				t.forget(refOf(slot, i), e, r)
 				if t.entries.At(slot) == nil {

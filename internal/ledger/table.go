@@ -3,6 +3,7 @@ package ledger
 import (
 	"math"
 	"slices"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -21,18 +22,16 @@ type table struct {
 	asking  uint8 // marks until what was asked for before a Clear has surely been sent
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
-	shelf   shelf
+	memory  memory
 
-	few
-	times []timing // by slot, where somebody observes; those of batches are theirs
-}
-
-// few is what few messages have at a time.
-type few struct {
-	newer  map[Ref]pulsar.MessageID   // deliveries of what the application has of an older one
+	// What few messages have at a time:
+	newer  map[Ref]pulsar.MessageID   // the newest delivery, where that is not what the record has
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
 	acking map[uint32]int             // acknowledgements of a settled entry that are under way once more
+	failed map[Ref]time.Duration      // when the application failed on it first, by Ledger.Now; where keys wait for that
+
+	times []timing // by slot, where somebody observes; those of batches are theirs
 }
 
 func newTable(o *Options) table {
@@ -41,13 +40,12 @@ func newTable(o *Options) table {
 		entries: slotmap.New[entryID, entry](func(id entryID) uint32 { return slotmap.HashUint64(uint64(id.ledger)<<32 + uint64(id.entry)) }),
 		streams: map[string]*stream{},
 		ledgers: map[int64]*stream{},
-		shelf:   shelf{limit: o.HoldLimit, messages: map[Ref]kept{}},
-		few: few{
-			newer:  map[Ref]pulsar.MessageID{},
-			older:  map[Ref][]pulsar.MessageID{},
-			asked:  map[uint32]request{},
-			acking: map[uint32]int{},
-		},
+		memory:  memory{limit: o.HoldLimit},
+		newer:   map[Ref]pulsar.MessageID{},
+		older:   map[Ref][]pulsar.MessageID{},
+		asked:   map[uint32]request{},
+		acking:  map[uint32]int{},
+		failed:  map[Ref]time.Duration{},
 	}
 }
 
@@ -71,7 +69,7 @@ func (t *table) find(n Name) (Ref, *entry, *record) {
 		ref, e := refOf(slot, index), &t.entries.At(slot).Value
 		switch {
 		case n.Topic == "" && !t.shared:
-		case n.Topic == "" && index < e.size() && (e.at(index).id == n.ID || t.newer[ref] == n.ID || slices.Contains(t.older[ref], n.ID)):
+		case n.Topic == "" && index < e.size() && (e.at(index).id() == n.ID || t.newer[ref] == n.ID || slices.Contains(t.older[ref], n.ID)):
 		case n.Topic != "" && n.Topic == e.stream().topic:
 		default:
 			continue
@@ -146,36 +144,32 @@ func (t *table) enter(ref Ref, e *entry, id pulsar.MessageID, count uint32) *rec
 		delete(t.asked, ref.slot()) // of a message that was given up waiting for
 	}
 	r := e.at(ref.index())
-	r.count, r.flags = count, r.flags&ofEntry
-	t.hand(ref, r, id)
+	r.count, r.flags, r.of = count, r.flags&ofEntry, id
+	t.hand(r)
 	return r
 }
 
-func (t *table) move(ref Ref, r *record, to state) {
+func (t *table) move(r *record, to state) {
 	if r.state != unseen {
 		t.states[r.state]--
 	}
 	t.states[to]++
 	r.state = to
-	if to != held && to != settling && len(t.newer) > 0 {
-		t.name(ref, r, t.newest(ref, r))
-		delete(t.newer, ref)
-	}
 }
 
 // hand gives a message to the application.
-func (t *table) hand(ref Ref, r *record, id pulsar.MessageID) {
-	t.name(ref, r, id)
+func (t *table) hand(r *record) {
 	r.flags &^= timed | doubtful
-	t.move(ref, r, held)
+	t.move(r, held)
 }
 
-// name notes by which delivery a message is known.
+// name notes the delivery by which a message is known that is not kept.
 func (t *table) name(ref Ref, r *record, id pulsar.MessageID) {
-	if t.shared && r.id != nil && r.id != id {
-		t.older[ref] = append(t.older[ref], r.id)
+	if old := r.id(); t.shared && old != nil && old != id {
+		t.older[ref] = append(t.older[ref], old)
 	}
-	r.id = id
+	r.of = id
+	delete(t.newer, ref)
 }
 
 // newest returns the id of the newest delivery.
@@ -185,12 +179,12 @@ func (t *table) newest(ref Ref, r *record) pulsar.MessageID {
 			return id
 		}
 	}
-	return r.id
+	return r.id()
 }
 
 // again counts one more hand-over of a message. In a batch the broker counts the entry, so siblings would burn each
 // other's attempts; there the own count is the truth.
-func (t *table) again(e *entry, r *record, msg pulsar.Message) {
+func (t *table) again(e *entry, r *record, count uint32) {
 	r.hand++
 	if r.flags.has(postponed) {
 		r.flags &^= postponed
@@ -198,15 +192,13 @@ func (t *table) again(e *entry, r *record, msg pulsar.Message) {
 		r.count++
 	}
 	if !e.isBatch() {
-		r.count = max(r.count, msg.RedeliveryCount())
+		r.count = max(r.count, count)
 	}
 }
 
 // forget lets go of a message that is somebody else's now: another consumer's, a transaction's, the broker's.
 func (t *table) forget(ref Ref, e *entry, r *record) {
-	t.untime(ref, e)
-	t.drop(ref, e)
-	delete(t.newer, ref)
+	t.leave(ref, e, r)
 	t.states[r.state]--
 	s := e.stream()
 	s.unsettled--
@@ -223,6 +215,18 @@ func (t *table) forget(ref Ref, e *entry, r *record) {
 	case e.isSettled():
 		t.unlink(s, e)
 		t.settleEntry(ref.slot(), e)
+	}
+}
+
+// leave lets go of what there is of a message only until it is settled.
+func (t *table) leave(ref Ref, e *entry, r *record) {
+	t.untime(ref, e)
+	t.drop(e, r)
+	if len(t.newer) > 0 {
+		delete(t.newer, ref)
+	}
+	if len(t.failed) > 0 {
+		delete(t.failed, ref)
 	}
 }
 

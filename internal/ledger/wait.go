@@ -62,21 +62,16 @@ func (l *Ledger) delaysOver(keys []uint64) {
 		if r == nil || l.nacks.Tracks(key) {
 			continue // it moved on since
 		}
+		if r.flags.has(busy) {
+			continue // unsettle looks whether its time is over
+		}
 		switch r.state {
 		case waiting:
-			if r.flags.has(ahead) {
-				r.flags &^= ahead
-				asks = append(asks, l.askAhead(ref, e, r))
-				l.nacks.TrackFor(key, l.o.Ahead)
-				continue
-			}
 			asks = append(asks, l.over(ref, e, r))
 		case due:
 			asks = append(asks, l.ask(ref, e, r))
-		case settling:
-			if r.before != held { // else the key was of another message, that had the slot before
-				r.flags |= overdue
-			}
+		case ready: // for too long
+			asks = append(asks, l.giveBack(ref, e, r))
 		default: // it moved on since
 		}
 	}
@@ -94,18 +89,13 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 		if r == nil || !r.flags.has(timed) || l.timeouts.Tracks(key) {
 			continue
 		}
-		switch r.state {
-		case held:
+		switch {
+		case r.state != held || r.flags.has(busy): // it moved on since, or unsettle looks whether its time is over
+		case r.isKept() && l.IsLast(r.count):
 			r.flags &^= timed
-			if l.table.shelf.has(ref) && l.IsLast(r.count) {
-				last = append(last, deliveryOf(ref, e, r, l.table.drop(ref, e)))
-				continue
-			}
-			l.timedOut(ref, e, r)
-			asks = append(asks, l.over(ref, e, r))
-		case settling:
-			r.flags |= overdue
-		default: // it moved on since
+			last = append(last, deliveryOf(ref, e, r))
+		default:
+			asks = append(asks, l.timeoutOver(ref, e, r))
 		}
 	}
 	l.unlock(asks...)
@@ -114,43 +104,104 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 	}
 }
 
+// timeoutOver acts for a message that the application has for too long. Another consumer may do better with it. The caller holds mu.
+func (l *Ledger) timeoutOver(ref Ref, e *entry, r *record) ask {
+	r.flags &^= timed
+	l.timedOut(ref, e, r)
+	l.failed(ref)
+	if l.o.Others || !l.o.Keeps || r.flags.has(doubtful) {
+		l.table.drop(e, r)
+	}
+	return l.over(ref, e, r)
+}
+
 // over acts for a message whose time is over: it is handed out from here, or asked for. The caller holds mu.
 func (l *Ledger) over(ref Ref, e *entry, r *record) ask {
-	t := &l.table
-	if t.shelf.has(ref) {
-		if !l.goesAlone(ref, e, r) {
-			l.makeReady(ref, r)
-			return ask{}
-		}
-		t.drop(ref, e)
+	if !r.isKept() {
+		l.table.move(r, due)
+		return l.ask(ref, e, r)
 	}
-	t.move(ref, r, due)
-	return l.ask(ref, e, r)
+	if l.isBetterElsewhere(ref, r) && l.mayGiveBack(ref, e, r) {
+		return l.giveBack(ref, e, r)
+	}
+	l.makeReady(ref, e, r)
+	return ask{}
 }
 
 // makeReady has Next hand a message out. The caller holds mu.
-func (l *Ledger) makeReady(ref Ref, r *record) {
-	l.table.move(ref, r, ready)
+func (l *Ledger) makeReady(ref Ref, e *entry, r *record) {
+	l.table.move(r, ready)
 	l.table.ready = append(l.table.ready, ref)
 	l.hasNext.Store(true)
+	if l.mayGiveBack(ref, e, r) {
+		l.nacks.TrackFor(uint64(ref), l.readyPatience())
+	}
 }
 
-// goesAlone reports whether the broker can send a message of a batch back by itself, to a consumer that may do better.
-func (l *Ledger) goesAlone(ref Ref, e *entry, r *record) bool {
-	if !l.o.Keeps.ButLast || !e.isBatch() || r.flags.has(postponed) || e.batch.seen-e.batch.acked > 1 {
+const (
+	readyShared    = 30 * time.Second // for which a message waits for an application that receives nothing, before another gets it
+	readyKeyShared = 5 * time.Second  // likewise where a key does not move before; and since the application failed on it first
+)
+
+func (l *Ledger) readyPatience() time.Duration {
+	if l.o.KeyOrder {
+		return readyKeyShared
+	}
+	return readyShared
+}
+
+// isBetterElsewhere reports whether a message that is due and here had better be the next consumer's: this one seems to be what fails, or
+// another is to have a say before the message is given up, or a key is to be able to move. The caller holds mu.
+func (l *Ledger) isBetterElsewhere(ref Ref, r *record) bool {
+	if l.o.KeyOrder {
+		if first, ok := l.table.failed[ref]; ok && l.Now()-first >= readyKeyShared {
+			return true
+		}
+	}
+	return l.outcomes.fails() || l.IsLast(r.count+1)
+}
+
+// mayGiveBack reports whether a message that is kept may be another consumer's. A batch comes whole, to somebody who does not know what
+// was settled of it: the broker has to know, or nothing of it may be settled or with the application. The caller holds mu.
+func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
+	switch b := e.batch; {
+	case !l.o.Others || r.flags.has(postponed) || r.flags.has(leaving):
+		return false
+	case !e.isBatch():
+		return true
+	case b.stream.current == ref.slot() && b.seen < e.size(): // more of it is arriving
+		return false
+	case l.o.IndexAcks:
+		return b.seen-b.acked == 1 && b.settled <= b.stream.log.sure
+	case b.acked > 0:
 		return false
 	}
-	s := e.stream()
-	return !(s.current == ref.slot() && e.batch.seen < e.size()) && e.batch.settled <= s.log.sure
+	for i := range e.size() {
+		if x := e.seen(i); x != nil && (x.state == held || x.flags.has(busy)) {
+			return false
+		}
+	}
+	return true
 }
 
-// askAhead requests a message that waits, unless a copy of it is here. The caller holds mu.
-func (l *Ledger) askAhead(ref Ref, e *entry, r *record) ask {
-	if l.table.shelf.has(ref) {
-		return ask{}
+// giveBack has the broker send a message to whichever consumer, with all of its batch that wait here. The caller holds mu.
+func (l *Ledger) giveBack(ref Ref, e *entry, r *record) ask {
+	t := &l.table
+	for i := range e.size() {
+		x := e.at(i)
+		if x == r || x.state != waiting && x.state != ready {
+			continue
+		}
+		t.drop(e, x)
+		if sibling := refOf(ref.slot(), i); x.state == ready {
+			l.nacks.Untrack(uint64(sibling))
+			l.nacks.TrackFor(uint64(sibling), check+l.o.AskDelay)
+			t.move(x, due)
+		}
 	}
-	l.table.asked[ref.slot()] = request{at: time.Now(), tries: 1, more: e.stream().log.lost}
-	return l.request(ref, e, r)
+	t.drop(e, r)
+	t.move(r, due)
+	return l.ask(ref, e, r)
 }
 
 // ask requests a message that is due, unless its answer may be on its way, and looks after it again. The caller holds mu.
@@ -162,14 +213,17 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(last.at)
 	}
 	switch {
-	case s.log.lost || s.inactive: // the broker sends it to whoever it is for
-	case r.flags.has(doubtful) && l.isResending(s): // likewise, and its copy may be in the queue
+	case s.inactive: // the broker sends it to whoever it is for
+	case s.log.lost && time.Since(s.run.lostAt) < lostTime: // likewise
+		l.nacks.TrackFor(uint64(ref), lostTime-time.Since(s.run.lostAt))
+		return a
+	case r.flags.has(doubtful) && l.isResending(s): // and its copy may be in the queue
 		l.nacks.TrackFor(uint64(ref), resendTime)
 		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.Rewinds && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case missing && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
+	case missing && !s.isAway() && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		if e.isBatch() {
 			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
 		}
@@ -180,13 +234,17 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		if last.tries == 0 {
 			last.tries = 1
 		} else if missing {
-			last.tries += uint8(min(l.patience(), now.Sub(last.at)) / check)
+			last.tries = uint8(min(math.MaxUint8, int64(last.tries)+int64(min(l.patience(), now.Sub(last.at))/check)))
 		}
 		t.asked[ref.slot()] = request{at: now, tries: last.tries, more: last.tries > 1}
 		s.run.asked, s.run.to = request{at: now}, s.newest
 		a = l.request(ref, e, r)
 	}
-	l.nacks.TrackFor(uint64(ref), check+l.o.AskDelay)
+	wait := check + l.o.AskDelay
+	if s.log.lost && !s.inactive { // its topic may be away for long
+		wait = max(wait, time.Since(s.run.lostAt)/4)
+	}
+	l.nacks.TrackFor(uint64(ref), wait)
 	return a
 }
 
@@ -204,11 +262,20 @@ func (l *Ledger) answered(slot uint32) (asked time.Time) {
 // resendTime is how long the broker may take after a reconnection until the first message of what it sends again is here.
 const resendTime = 2 * time.Second
 
+// lostTime is for how long nothing is asked for of a topic whose connection may be lost: the broker sends it again. It is the topic's own,
+// since upstream does not tell whose connection was lost, nor of each one's end.
+const lostTime = 5 * time.Second
+
+// awayTime is for how long a topic may be away of which nothing was received since a connection was lost: what is asked for in vain
+// meanwhile is not forgotten.
+const awayTime = time.Hour
+
+func (s *stream) isAway() bool { return s.log.lost && time.Since(s.run.lostAt) < awayTime }
+
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return s.log.taken < s.run.resent && l.at.idle.Sub(l.at.resending) <= resendTime ||
-		s.run.unheard && time.Since(l.at.resending) < resendTime
+	return s.log.taken < s.run.resent && l.at.idle.Sub(s.run.heard) <= resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.

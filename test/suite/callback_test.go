@@ -39,13 +39,13 @@ func TestCloseByWhoIsToldOfRequests(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared) // which asks the broker for what is not of a batch
+	opts := b.options(topic, pulsar.Shared)
 	closed := make(chan struct{})
 	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{nacked: func(c pulsar.Consumer, _ []pulsar.MessageID) {
 		c.Close()
 		close(closed)
 	}}}
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)))
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), atBroker)
 	b.send(topic, 1, false)
 	c.Nack(receive(t, c))
 	returns(t, func() error { <-closed; return nil })

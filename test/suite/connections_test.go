@@ -111,7 +111,7 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 	topic := b.topic(0)
 	opts := b.options(topic, pulsar.Shared)
 	opts.AckWithResponse = true
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)))
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)), atBroker)
 	b.send(topic, 1, false)
 	msg := receive(t, c)
 	c.Nack(msg)

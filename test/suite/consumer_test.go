@@ -88,8 +88,11 @@ func TestDelaysAreExact(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Len(t, inner.requests(), 2)
-	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: ms(100), Max: time.Minute, Multiplier: 2}))
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: ms(100), Max: time.Minute, Multiplier: 2}), atBroker)
 }
+
+// atBroker has nacked messages wait at the broker.
+var atBroker = redelivery.WithRedeliveryFrom(redelivery.FromBroker)
 
 func TestAckEndsADelay(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
@@ -138,7 +141,8 @@ func TestWhereANackedMessageWaits(t *testing.T) {
 		"Exclusive":              {pulsar.Exclusive, nil, 0, memory},
 		"Failover":               {pulsar.Failover, nil, 0, memory},
 		"Key_Shared":             {pulsar.KeyShared, nil, 0, memory},
-		"Shared":                 {pulsar.Shared, nil, 0, broker},
+		"Shared":                 {pulsar.Shared, nil, 0, memory},
+		"Shared, from broker":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
 		"Shared, batch":          {pulsar.Shared, nil, 3, memory},
 		"Shared, from memory":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromMemory)}, 0, memory},
 		"Exclusive, from broker": {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
@@ -182,7 +186,7 @@ func TestAnUnansweredRequestIsRepeated(t *testing.T) {
 		time.Sleep(time.Hour)
 		require.Len(t, inner.requests(), 2)
 		require.Zero(t, c.Stats().Waiting, "what went elsewhere is forgotten")
-	})
+	}, atBroker)
 }
 
 func TestChanHandsOutTheConsumer(t *testing.T) {
@@ -194,7 +198,7 @@ func TestChanHandsOutTheConsumer(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Len(t, inner.requests(), 1)
-	})
+	}, atBroker)
 }
 
 func TestReceiveHonoursItsContext(t *testing.T) {
@@ -239,5 +243,5 @@ func TestCumulativeAckEndsDelays(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.ElementsMatch(t, []pulsar.MessageID{msgs[4].ID(), other}, inner.requests())
-	})
+	}, atBroker)
 }

@@ -114,7 +114,7 @@ func TestBackoffGrows(t *testing.T) {
 func TestPlainConsumerWrapped(t *testing.T) {
 	t.Parallel()
 	each(t, map[string][]redelivery.Option{
-		"unknown": nil, "known": {redelivery.WithInnerNackDelay(2 * time.Second)},
+		"from memory": nil, "from the broker": {redelivery.WithRedeliveryFrom(redelivery.FromBroker)},
 	}, func(t *testing.T, options []redelivery.Option) {
 		t.Parallel()
 		b := newBroker(t)

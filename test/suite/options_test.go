@@ -38,8 +38,6 @@ func TestInvalidOptions(t *testing.T) {
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(0)}, []string{"WithRedeliveryResolution is 0s", "1ms to 1m0s"}},
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(time.Hour)}, []string{"is 1h0m0s"}},
 		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(-1)}, []string{"WithHoldLimit is -1"}},
-		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(-1)}, []string{"WithInnerNackDelay is -1ns"}},
-		{opts{}, []redelivery.Option{redelivery.WithInnerNackDelay(time.Second)}, []string{"WithInnerNackDelay", "Wrap"}},
 		{opts{}, []redelivery.Option{redelivery.WithLogger(nil)}, []string{"WithLogger is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(1), nil}, []string{"option 2 is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1), redelivery.WithNackRedeliveryBackoff(policy)},

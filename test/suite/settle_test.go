@@ -92,7 +92,7 @@ func TestInProgressBeforeTheClockStarts(t *testing.T) {
 	}, redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(policy))
 }
 
-func TestReconsumeHonoursItsContextWhileItWaits(t *testing.T) {
+func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{})
 	c := b.subscribe(b.retrying("t", 5))
@@ -103,27 +103,9 @@ func TestReconsumeHonoursItsContextWhileItWaits(t *testing.T) {
 	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
 	require.Eventually(t, func() bool { return len(b.inProcess.Topics()) > 1 }, 5*time.Second, ms(10))
 	time.Sleep(ms(200))
-	ctx, cancel := context.WithTimeout(bg, ms(100))
-	defer cancel()
-	require.ErrorIs(t, c.ReconsumeLaterNext(ctx, msg), context.DeadlineExceeded)
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNotHeld, "it is being published")
 	c.Close()
 	require.ErrorIs(t, <-first, redelivery.ErrClosed)
-}
-
-func TestAWaitingAckEndsWithClose(t *testing.T) {
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.gate = make(chan struct{})
-		inner.deliver(1)
-		msg := receive(t, c)
-		second := make(chan error, 1)
-		go func() { _ = c.Ack(msg) }()
-		synctest.Wait()
-		go func() { second <- c.Ack(msg) }()
-		synctest.Wait()
-		go c.Close()
-		require.ErrorIs(t, <-second, redelivery.ErrClosed)
-		close(inner.gate)
-	})
 }
 
 // The copy that was asked for comes while an Ack is under way that fails.
@@ -149,7 +131,7 @@ func TestACopyThatCameWhileSettlingFailedIsHandedOutAtOnce(t *testing.T) {
 		require.Zero(t, c.Stats().Waiting)
 		time.Sleep(time.Hour)
 		require.Len(t, inner.requests(), 1)
-	})
+	}, atBroker)
 }
 
 // Copies of settled messages that are still to be acknowledged again when the subscription is reset are to be handed out.
@@ -179,7 +161,7 @@ func TestSeekEndsChores(t *testing.T) {
 		close(inner.gate)
 		synctest.Wait()
 		require.Len(t, inner.acked, acked+1, "one was under way")
-	})
+	}, atBroker)
 }
 
 // Upstream stops dispatch for an id that is not a message's.

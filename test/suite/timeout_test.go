@@ -55,7 +55,7 @@ func TestAckTimeoutIsExact(t *testing.T) {
 					synctest.Wait()
 					require.Len(t, inner.requests(), n+1, "after %v", time.Since(start))
 				}
-			}, append(c.options, redelivery.WithAckTimeout(10*time.Second))...)
+			}, append(c.options, redelivery.WithAckTimeout(10*time.Second), atBroker)...)
 		})
 	}
 }
@@ -64,7 +64,7 @@ func TestAckTimeoutIsExact(t *testing.T) {
 func timed(t *testing.T, test func(*testing.T, *redelivery.Consumer, *fake)) {
 	t.Helper()
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) { test(t, c, inner) },
-		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
+		redelivery.WithAckTimeout(10*time.Second), redelivery.WithNackRedeliveryDelay(time.Second), atBroker)
 }
 
 func TestWhatSettlesEndsTheAckTimeout(t *testing.T) {
@@ -207,5 +207,5 @@ func TestAPolicyThatPanics(t *testing.T) {
 		require.Len(t, inner.requests(), 2, "a minute, as by default")
 		require.EqualValues(t, 1, c.Stats().Failed)
 		require.Contains(t, log.String(), "panic at redelivery count 1: boom")
-	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
+	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad), atBroker)
 }

@@ -30,7 +30,7 @@ func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 		require.NoError(t, c.Ack(msg))
 		assert.Zero(t, c.Stats().Waiting)
 		assert.Zero(t, c.Stats().Swallowed)
-	})
+	}, atBroker)
 }
 
 // Transactions need a real broker, and one of their own: where they are on, every topic waits for what they left.
