@@ -1,0 +1,173 @@
+package suite
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// lookups is a broker whose client asks by way of a proxy which broker has a topic. The proxy loses what it is asked of one topic.
+type lookups struct {
+	*broker
+	direct string                 // the broker's own URL
+	lost   atomic.Pointer[string] // part of the name of that topic; nil for none
+}
+
+func newLookups(t testing.TB) *lookups {
+	l := &lookups{broker: newBroker(t)}
+	proxy, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { proxy.Close() })
+	l.direct, l.url = l.url, "pulsar://"+proxy.Addr().String()
+	go func() {
+		for {
+			client, err := proxy.Accept()
+			if err != nil {
+				return
+			}
+			broker, err := net.Dial("tcp", strings.TrimPrefix(l.direct, "pulsar://"))
+			if err != nil {
+				client.Close()
+				return
+			}
+			go l.pass(client, broker)
+			go func() { _, _ = io.Copy(client, broker); client.Close() }()
+		}
+	}()
+	l.connect(pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+	return l
+}
+
+// pass passes a client's commands on, each of which begins with two sizes and its type.
+func (l *lookups) pass(client, broker net.Conn) {
+	const typeAt, typeLookup = 9, 23
+	defer broker.Close()
+	for {
+		command := make([]byte, 4)
+		if _, err := io.ReadFull(client, command); err != nil {
+			return
+		}
+		command = append(command, make([]byte, binary.BigEndian.Uint32(command))...)
+		if _, err := io.ReadFull(client, command[4:]); err != nil {
+			return
+		}
+		lost := l.lost.Load()
+		if lost != nil && command[typeAt] == typeLookup && bytes.Contains(command, []byte(*lost)) {
+			continue
+		}
+		if _, err := broker.Write(command); err != nil {
+			return
+		}
+	}
+}
+
+// cut ends the connections of a topic, which cannot be looked up any more.
+func (l *lookups) cut(topic string) {
+	l.lost.Store(&topic)
+	l.unload(topic)
+	time.Sleep(time.Second) // until clients have noticed
+}
+
+// plain subscribes without the library under test.
+func (b *broker) plain(opts pulsar.ConsumerOptions) pulsar.Consumer {
+	b.t.Helper()
+	c, err := b.client.Subscribe(opts)
+	require.NoError(b.t, err)
+	b.t.Cleanup(c.Close)
+	return c
+}
+
+// within returns the next message, for which it waits for d at most.
+func within(t testing.TB, d time.Duration, c pulsar.Consumer) pulsar.Message {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(t, err)
+	return msg
+}
+
+// twoTopics are ways to consume a topic that stays healthy and one that does not. Each returns the two.
+var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, broken string){
+	"topics": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
+		healthy, broken = l.topic(0), l.topic(0)
+		o.Topics = []string{healthy, broken}
+		return healthy, broken
+	},
+	"partitions": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
+		o.Topic = l.topic(2)
+		return o.Topic + "-partition-0", o.Topic + "-partition-1"
+	},
+	"retry topic": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
+		healthy, broken = l.topic(0), l.topic(0)
+		o.Topic, o.RetryEnable, o.DLQ = healthy, true, &pulsar.DLQPolicy{MaxDeliveries: 100, RetryLetterTopic: broken}
+		return healthy, broken
+	},
+}
+
+// What is nacked or times out of one topic comes back while another topic, partition or the retry topic cannot reconnect.
+func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	fails := map[string]redelivery.Option{
+		"nack": redelivery.WithNackRedeliveryDelay(time.Second), "ack timeout": redelivery.WithAckTimeout(2 * time.Second),
+	}
+	each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
+		for name, option := range fails {
+			for _, kind := range []string{"Exclusive", "Shared"} {
+				if kind == "Exclusive" && strings.HasSuffix(t.Name(), "retry_topic") {
+					continue
+				}
+				for _, when := range []string{"before", "after"} {
+					t.Run(name+" "+kind+" received "+when, func(t *testing.T) {
+						t.Parallel()
+						l := newLookups(t)
+						opts := l.options("", kinds[kind])
+						healthy, broken := subscribe(l, &opts)
+						c := l.subscribe(opts, option)
+						if when == "after" {
+							l.cut(broken)
+						}
+						l.send(healthy, 1, false)
+						msg := receive(t, c)
+						if when == "before" {
+							l.cut(broken)
+						}
+						if name == "nack" {
+							c.Nack(msg)
+						}
+						within(t, 10*time.Second, c)
+					})
+				}
+			}
+		}
+	})
+}
+
+// The same without the library.
+func TestPlainATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
+	t.Parallel()
+	each(t, twoTopics, func(t *testing.T, subscribe func(*lookups, *pulsar.ConsumerOptions) (string, string)) {
+		t.Parallel()
+		l := newLookups(t)
+		opts := l.options("", pulsar.Shared)
+		opts.NackRedeliveryDelay = time.Second
+		healthy, broken := subscribe(l, &opts)
+		c := l.plain(opts)
+		l.send(healthy, 1, false)
+		msg := within(t, 10*time.Second, c)
+		l.cut(broken)
+		c.Nack(msg)
+		within(t, 10*time.Second, c)
+	})
+}
