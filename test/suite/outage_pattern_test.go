@@ -1,0 +1,41 @@
+package suite
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// Messages of one topic come back after another one that matches the pattern was deleted, with its three partitions.
+func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"Exclusive", "Shared"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			vanishes := b.topic(3)
+			stays := vanishes + "-stays"
+			b.rest("PUT", stays, "", nil, nil)
+			opts := b.options("", kinds[kind])
+			opts.TopicsPattern = vanishes + ".*"
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			b.send(stays, 1, false)
+			msg := receive(t, c)
+			if b.inProcess != nil { // which would create the partitions again; each begins to reconnect before one gives up
+				b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
+						return pulsartest.Fail(pulsartest.TopicNotFound, "TopicNotFound").After(ms(300))
+					}
+					return pulsartest.Pass
+				})
+			}
+			b.rest("DELETE", vanishes, "/partitions?force=true", nil, nil)
+			time.Sleep(2 * time.Second)
+			c.Nack(msg)
+			within(t, 10*time.Second, c)
+		})
+	}
+}
