@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
@@ -35,6 +37,40 @@ func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
 			b.rest("DELETE", vanishes, "/partitions?force=true", nil, nil)
 			time.Sleep(2 * time.Second)
 			c.Nack(msg)
+			within(t, 10*time.Second, c)
+		})
+	}
+}
+
+// A topic whose subscription somebody else has taken is lost to the consumer, the others that match are not.
+func TestATopicOfAPatternThatIsBusyDoesNotEndTheConsumer(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"pattern", "plain pattern", "topics"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLookups(t)
+			stays := l.topic(0)
+			taken := stays + "-taken"
+			l.rest("PUT", taken, "", nil, nil)
+			opts := l.options("", pulsar.Exclusive)
+			if name == "topics" {
+				opts.Topics = []string{taken, stays}
+			} else {
+				opts.TopicsPattern = stays + ".*"
+			}
+			var c pulsar.Consumer
+			if name == "plain pattern" {
+				c = l.plain(opts)
+			} else {
+				c = l.subscribe(opts)
+			}
+			l.cut(taken)
+			other := &broker{t: t, url: l.direct}
+			other.connect(pulsar.ClientOptions{})
+			other.plain(l.options(taken, pulsar.Exclusive))
+			l.lost.Store(nil)
+			time.Sleep(4 * time.Second) // until c has been refused
+			l.send(stays, 1, false)
 			within(t, 10*time.Second, c)
 		})
 	}
