@@ -1,0 +1,53 @@
+package suite
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// Messages that fail again and again share the application's time with those that it has not had yet.
+func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
+	t.Parallel()
+	const bad, all, work = 120, 320, 10 * time.Millisecond // the bad ones alone take more than their delay
+	for _, kind := range []string{"KeyShared", "Exclusive"} {
+		for _, way := range []string{"Receive", "Chan", "plain"} {
+			t.Run(kind+" "+way, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				opts := b.options(b.topic(0), kinds[kind])
+				opts.NackRedeliveryDelay = time.Second
+				b.send(opts.Topic, all, false)
+				var c pulsar.Consumer
+				take := func(ctx context.Context) (pulsar.Message, error) { return c.Receive(ctx) }
+				if way == "plain" {
+					c = b.plain(opts)
+				} else {
+					wrapped := b.subscribe(opts)
+					c, take = wrapped, func(ctx context.Context) (pulsar.Message, error) { return takeBy(ctx, wrapped, way == "Chan") }
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+				defer cancel()
+				begin, good, failed := time.Now(), map[int]bool{}, 0
+				for len(good) < all-bad {
+					msg, err := take(ctx)
+					require.NoError(t, err, "%d of %d good messages came, the others %d times", len(good), all-bad, failed)
+					time.Sleep(work)
+					i, _ := strconv.Atoi(string(msg.Payload()))
+					if i < bad {
+						failed++
+						c.Nack(msg)
+						continue
+					}
+					good[i] = true
+					require.NoError(t, c.Ack(msg))
+				}
+				t.Logf("%v, in which others failed %d times", time.Since(begin), failed)
+			})
+		}
+	}
+}
