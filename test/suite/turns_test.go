@@ -8,6 +8,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Messages that fail again and again share the application's time with those that it has not had yet.
@@ -47,6 +49,52 @@ func TestFailingMessagesDoNotStarveOthers(t *testing.T) {
 					require.NoError(t, c.Ack(msg))
 				}
 				t.Logf("%v, in which others failed %d times", time.Since(begin), failed)
+			})
+		}
+	}
+}
+
+// A message that is due comes before the backlog, even where it comes back through the broker.
+func TestADueMessageDoesNotWaitBehindTheBacklog(t *testing.T) {
+	t.Parallel()
+	const n, delay, work = 400, 100 * time.Millisecond, 10 * time.Millisecond
+	nacks := map[string]func(*redelivery.Consumer, pulsar.Message){
+		"Nack":          (*redelivery.Consumer).Nack,
+		"NackWithDelay": func(c *redelivery.Consumer, msg pulsar.Message) { _ = c.NackWithDelay(msg, delay) },
+	}
+	for name, nack := range nacks {
+		for _, channel := range []bool{false, true} {
+			t.Run(name+" Chan="+strconv.FormatBool(channel), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				b.send(topic, n, false)
+				var options []redelivery.Option
+				if name == "Nack" {
+					options = append(options, redelivery.WithNackRedeliveryDelay(delay))
+				}
+				c := b.subscribe(b.options(topic, pulsar.Shared), options...)
+				ctx, cancel := context.WithTimeout(context.Background(), 15*time.Second)
+				defer cancel()
+				var due time.Time
+				for handled := 0; ; handled++ {
+					msg, err := takeBy(ctx, c, channel)
+					require.NoError(t, err)
+					if string(msg.Payload()) == "10" {
+						if !due.IsZero() {
+							late := time.Since(due)
+							t.Logf("late by %v", late)
+							require.GreaterOrEqual(t, late, time.Duration(0), "early")
+							require.Less(t, late, time.Second, "%d were handled first", handled)
+							return
+						}
+						due = time.Now().Add(delay)
+						nack(c, msg)
+						continue
+					}
+					time.Sleep(work)
+					require.NoError(t, c.Ack(msg))
+				}
 			})
 		}
 	}
