@@ -1,0 +1,62 @@
+package suite
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys that are its own from
+// now on.
+func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
+	t.Parallel()
+	const keys, atLeast = 50, 10 // half of them move
+	for _, name := range []string{"wrapped", "plain"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			opts := b.options(b.topic(0), pulsar.KeyShared)
+			opts.NackRedeliveryDelay = time.Second
+			subscribe := b.plain
+			if name == "wrapped" {
+				subscribe = func(o pulsar.ConsumerOptions) pulsar.Consumer { return b.subscribe(o) }
+			}
+			b.send(opts.Topic, keys, false)
+			ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+			var failing sync.WaitGroup
+			defer failing.Wait()
+			defer cancel()
+			first, had := subscribe(opts), make(chan struct{}, 1000)
+			failing.Go(func() {
+				for {
+					msg, err := first.Receive(ctx)
+					if err != nil {
+						return
+					}
+					first.Nack(msg)
+					select {
+					case had <- struct{}{}:
+					default:
+					}
+				}
+			})
+			for range 2 * keys { // so that all of them have failed
+				<-had
+			}
+			second, begin, seen := subscribe(opts), time.Now(), map[string]bool{}
+			deadline, end := context.WithDeadline(ctx, begin.Add(20*time.Second))
+			defer end()
+			for len(seen) < atLeast {
+				msg, err := second.Receive(deadline)
+				require.NoError(t, err, "%d keys came", len(seen))
+				seen[msg.Key()] = true
+				require.NoError(t, second.Ack(msg))
+			}
+			t.Logf("%d keys after %v", len(seen), time.Since(begin))
+		})
+	}
+}
