@@ -1,0 +1,55 @@
+package suite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// The ack timeout of one message does not have the broker send all others again, of which the application has copies.
+func TestAnAckTimeoutDoesNotRewind(t *testing.T) {
+	t.Parallel()
+	const n = 100
+	each(t, map[string]bool{"batched": true, "single": false}, func(t *testing.T, batched bool) {
+		for _, kind := range []string{"Exclusive", "Failover"} {
+			t.Run(kind, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				b.send(topic, n, batched)
+				c := b.subscribe(b.options(topic, kinds[kind]), redelivery.WithAckTimeout(2*time.Second))
+				var msgs []pulsar.Message
+				for range n {
+					msgs = append(msgs, receive(t, c))
+				}
+				stop := make(chan struct{})
+				stopped := make(chan struct{})
+				go func() {
+					defer close(stopped)
+					for {
+						for _, msg := range msgs[1:] {
+							_ = c.InProgress(msg)
+						}
+						select {
+						case <-time.After(ms(200)):
+						case <-stop:
+							return
+						}
+					}
+				}()
+				defer func() { close(stop); <-stopped }()
+				again := receive(t, c)
+				require.Equal(t, msgs[0].Payload(), again.Payload())
+				require.NoError(t, c.Ack(again))
+				nothing(t, c, ms(500))
+				s := c.Stats()
+				require.Zero(t, s.Held+s.Dropped+s.Swallowed, "%+v", s)
+				require.Equal(t, n, b.stats(topic, 0).Out, "what the broker has sent")
+			})
+		}
+	})
+}
