@@ -67,7 +67,7 @@ func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 
 
 // buffer is the capacity of the channel by which upstream hands messages over. Without one each costs a switch of goroutines; what it has
 // when a connection is lost comes twice.
-const buffer = 0
+const buffer = 10
 
 const persistent, nonPersistent = "persistent://", "non-persistent://"
 
