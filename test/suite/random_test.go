@@ -4,15 +4,14 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
@@ -23,38 +22,57 @@ var (
 )
 
 // Applications of random kinds work on a broker with random options: no message is lost, none comes early to the consumer that failed
-// on it, and none comes after Ack where one consumer has the subscription.
+// on it, none comes after Ack where one consumer has the subscription, and one worker gets the messages of a partition in their order.
 func TestRandomApplications(t *testing.T) {
 	t.Parallel()
-	first, n := uint64(1), 16
-	if *randomRuns > 0 {
-		first, n = rand.Uint64N(1<<40), *randomRuns
-	} else if *randomSeed > 0 {
-		n = 1
-	}
-	if *randomSeed > 0 {
-		first = *randomSeed
-	}
-	for i := range n {
-		c := newRandomConfig(first + uint64(i))
-		t.Run(fmt.Sprint(c.Seed), func(t *testing.T) {
+	for _, seed := range randomSeeds() {
+		c := newRandomConfig(seed)
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			newRandomRun(t, c).run()
+			newRandomRun(t, c).watched()
 		})
 	}
 }
+
+// randomSeeds are those of the runs to be made.
+func randomSeeds() (seeds []uint64) {
+	n := *randomRuns
+	switch {
+	case n > 0 && *randomSeed == 0:
+		*randomSeed = rand.Uint64N(2 * randomNarrow)
+	case n == 0 && *randomSeed > 0:
+		n = 1
+	case n == 0:
+		for i := range uint64(16) {
+			seeds = append(seeds, 1+i)
+		}
+		return append(seeds, randomFixed...)
+	}
+	for i := range n {
+		seeds = append(seeds, *randomSeed+uint64(i))
+	}
+	return seeds
+}
+
+// randomFixed are seeds of wide runs that are made each time.
+var randomFixed = []uint64{}
 
 // randomRun is a random application at work.
 type randomRun struct {
 	*randomConfig
 	t      *testing.T
+	guard  *guard
 	b      *broker
 	topics []string
 
 	mu        sync.Mutex
 	fates     []*fate
-	published map[string][]published // by partition
+	published map[string][]published // by partition, in order
+	reached   map[string]int         // the last place of each partition that was handed out
+	takes     int                    // of messages, again too
 	lulls     []lull                 // by consumer
+	consumers []*redelivery.Consumer
+	complete  bool // everything was settled
 	wrong     []string
 	trace     []string
 }
@@ -65,14 +83,13 @@ type lull struct {
 	last  time.Time // when there were enough of them
 }
 
-// published says where a message is in its partition.
-type published struct {
-	n  int
-	id pulsar.MessageID
-}
-
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
-	r := &randomRun{randomConfig: c, t: t, b: newBroker(t), published: map[string][]published{}, lulls: make([]lull, c.Consumers)}
+	g := &guard{TB: t, seed: c.Seed, calls: map[int]call{}, patience: 40 * time.Second}
+	if c.Response { // upstream waits for answers that were lost
+		g.patience = 2 * time.Minute
+	}
+	r := &randomRun{randomConfig: c, t: t, guard: g, b: newBroker(g), published: map[string][]published{}, reached: map[string]int{},
+		lulls: make([]lull, c.Consumers)}
 	for range c.Topics {
 		r.topics = append(r.topics, r.b.topic(c.Partitions))
 	}
@@ -80,76 +97,94 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 }
 
 func (r *randomRun) run() {
-	consumers := make([]*redelivery.Consumer, r.Consumers)
-	for i := range consumers {
-		consumers[i] = r.subscribe(i)
+	for i := range r.Consumers {
+		r.consumers = append(r.consumers, r.subscribe(i))
 	}
 	r.send()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var apps sync.WaitGroup
-	for k, c := range consumers {
+	for k, c := range r.consumers {
 		for w := range r.Workers {
 			apps.Go(func() { r.work(ctx, c, k, uint64(k*10+w)) })
 		}
+		apps.Go(func() { r.weigh(ctx, c, k) })
 	}
+	apps.Go(func() { r.waitsFor(ctx) })
 	if r.MaxDeliveries > 0 {
 		dead := r.b.deadLetters(r.topics[0])
 		apps.Go(func() { r.countDeadLetters(ctx, dead) })
 	}
-	rng := rand.New(rand.NewPCG(r.Seed, 99))
+	rng := rand.New(rand.NewPCG(r.base(), 99))
 	for i := range r.Unloads {
 		time.Sleep(ms(500 + rng.IntN(1000)))
 		r.b.unload(r.topics[i%len(r.topics)])
 	}
 	if r.Leaves {
 		time.Sleep(ms(300 + rng.IntN(1000)))
-		consumers[0].Close()
+		r.closes(r.consumers[0])
 		r.mu.Lock()
 		r.lulls[0] = lull{last: time.Now().Add(time.Hour)}
 		r.mu.Unlock()
 	}
-	complete := r.within(2*time.Minute, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
+	r.complete = r.within(2*time.Minute, func() bool { return r.isComplete() && (r.Group.MaxTime == 0 || r.isAcked()) })
 	time.Sleep(ms(500))
 	cancel()
 	apps.Wait()
-	for i, c := range consumers {
+	for i, c := range r.consumers {
 		s := c.Stats()
-		if !r.Leaves && !r.Multiple() && complete && (s.Waiting > 0 || s.HeldBytes > 0) {
+		if !r.Leaves && !r.Multiple() && r.complete && (s.Waiting > 0 || s.HeldBytes > 0) {
 			r.breaks("consumer %d still has what waits: %+v", i, s)
 		}
-		c.Close()
+		r.closes(c)
 	}
-	if complete && !r.within(5*time.Second, r.isAcked) {
+	if r.complete && !r.isWrong() && !r.within(5*time.Second, r.isAcked) {
 		r.breaks("the broker has a backlog: %s", r.backlog())
 	}
+}
+
+// closes closes a consumer, which must not hang.
+func (r *randomRun) closes(c *redelivery.Consumer) {
+	defer r.guard.begin("Close")()
+	c.Close()
+}
+
+// report tells what went wrong.
+func (r *randomRun) report() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for n, f := range r.fates {
 		if !f.isOver() {
-			r.wrongLocked("message %d is lost: %+v", n, f)
+			r.wrongLocked("message %d did not come to an end: %v", n, f)
 		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
-			r.wrongLocked("message %d %s: %+v", n, text, f)
+			r.wrongLocked("message %d %s: %v", n, text, f)
 		}
 	}
-	if len(r.wrong) > 0 {
-		r.t.Errorf("-random.seed %d: %+v\n%s", r.Seed, *r.randomConfig, strings.Join(r.wrong[:min(12, len(r.wrong))], "\n"))
-		if r.Observed {
-			r.t.Log(strings.Join(r.trace, "\n"))
-		}
-		for i, c := range consumers {
-			r.t.Logf("consumer %d: %+v", i, c.Stats())
-		}
+	if len(r.wrong) == 0 {
+		return
+	}
+	r.t.Errorf("-random.seed %d: %+v\n%s", r.Seed, *r.randomConfig, strings.Join(r.wrong[:min(12, len(r.wrong))], "\n"))
+	if r.Observed {
+		r.t.Log(strings.Join(r.trace, "\n"))
 	}
 }
 
 func (r *randomRun) within(d time.Duration, reached func() bool) bool {
-	for begin := time.Now(); time.Since(begin) < d; time.Sleep(ms(100)) {
+	for begin := time.Now(); time.Since(begin) < d && !r.guard.over.Load(); time.Sleep(ms(100)) {
 		if reached() {
 			return true
 		}
+		if r.isWrong() { // which is enough to know
+			d = min(d, 3*time.Second)
+		}
 	}
 	return false
+}
+
+func (r *randomRun) isWrong() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.wrong) > 0
 }
 
 func (r *randomRun) breaks(format string, args ...any) {
@@ -213,6 +248,9 @@ func (r *randomRun) backlog() (text string) {
 
 func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	opts, options := r.options()
+	if r.Wide { // where much is refused
+		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+	}
 	if r.Observed {
 		told := func(what string) func(redelivery.Event) {
 			return func(e redelivery.Event) { r.note(k, what, e.Message, e.ID) }
@@ -228,6 +266,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	if opts.Topic = r.topics[0]; len(r.topics) > 1 {
 		opts.Topic, opts.Topics = "", r.topics
 	}
+	defer r.guard.begin("Subscribe")()
 	return r.b.subscribe(opts, options...)
 }
 
@@ -238,15 +277,10 @@ func (r *randomRun) countDeadLetters(ctx context.Context, c pulsar.Consumer) {
 		if err != nil {
 			return
 		}
-		n := r.number(msg)
+		n := r.number(msg, "as a dead letter")
+		r.checkOrigin(n, msg)
 		r.mu.Lock()
 		r.fates[n].letters++
 		r.mu.Unlock()
 	}
-}
-
-func (r *randomRun) number(msg pulsar.Message) int {
-	n, err := strconv.Atoi(name(msg))
-	require.NoError(r.t, err)
-	return n
 }

@@ -33,10 +33,18 @@ type randomConfig struct {
 	Cumulative, Slow         bool
 	Unloads                  int
 	Leaves, Observed         bool
+
+	randomPairs
 }
 
+// randomNarrow is the number of seeds of which none is wide.
+const randomNarrow = 1 << 40
+
+// base is what the run's random numbers begin with.
+func (c *randomConfig) base() uint64 { return c.Seed % randomNarrow }
+
 func newRandomConfig(seed uint64) *randomConfig {
-	rng := rand.New(rand.NewPCG(seed, 1))
+	rng := rand.New(rand.NewPCG(seed%randomNarrow, 1))
 	often := func(percent int) bool { return rng.IntN(100) < percent }
 	c := &randomConfig{Seed: seed, Messages: 20 + rng.IntN(80), Topics: 1, Consumers: 1, Workers: 1 + rng.IntN(4)}
 	c.Kind = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared, pulsar.KeyShared}[rng.IntN(5)]
@@ -95,6 +103,9 @@ func newRandomConfig(seed uint64) *randomConfig {
 		c.Unloads = 1 + rng.IntN(3)
 	}
 	c.Observed = often(30)
+	if seed >= randomNarrow {
+		c.widen()
+	}
 	return c
 }
 
@@ -117,7 +128,7 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		AckGroupingOptions: &c.Group, RetryEnable: c.Retry, AutoAckIncompleteChunk: false,
 	}
 	if c.Channel {
-		o.MessageChannel = make(chan pulsar.ConsumerMessage)
+		o.MessageChannel = make(chan pulsar.ConsumerMessage, c.Buffer)
 	}
 	if c.MaxDeliveries > 0 {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: uint32(c.MaxDeliveries)}

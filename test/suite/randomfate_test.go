@@ -22,16 +22,38 @@ type fate struct {
 	dead     bool      // its last delivery failed
 	letters  int       // in the dead letter topic
 	twice    bool      // it may be in the retry topic and in its own
+
+	payload   string
+	partition string // its topic, with the partition
+	place     int    // in that
+	takes     int    // of all messages when it was settled
+	lost      bool   // it was acknowledged and never handed out
+	garbled   bool   // it came with another payload
+	refused   bool   // the application made it a dead letter
 }
 
 func (f *fate) isOver() bool { return !f.settled.IsZero() || f.letters > 0 }
+
+func (f *fate) String() string {
+	text := fmt.Sprintf("handed out %d times, last to consumer %d, failed %d of %d times, letters %d", f.handled, f.consumer, f.failures, f.fails,
+		f.letters)
+	if !f.due.IsZero() {
+		text += fmt.Sprintf(", due %v ago", time.Since(f.due).Round(time.Millisecond))
+	}
+	if !f.settled.IsZero() {
+		text += fmt.Sprintf(", settled %v ago", time.Since(f.settled).Round(time.Millisecond))
+	}
+	return fmt.Sprintf("%s, dead %t, twice %t, number %d of %s", text, f.dead, f.twice, f.place, f.partition)
+}
 
 // checkDeadLetters asserts that each message that nobody could handle is a dead letter, and no other.
 func (f *fate) checkDeadLetters(c *randomConfig) string {
 	switch {
 	case f.letters > 1 && c.Exact():
 		return "has several dead letters"
-	case f.letters > 0 && f.fails >= 0 && c.Exact() && c.Timeout == 0:
+	case f.refused && f.letters == 0:
+		return "was made a dead letter, and is none"
+	case f.letters > 0 && f.fails >= 0 && !f.refused && c.Exact() && c.Timeout == 0:
 		return "is a dead letter though the application fails on it seldom"
 	case f.letters == 0 && f.dead:
 		return "was given up, and is no dead letter"
@@ -41,7 +63,7 @@ func (f *fate) checkDeadLetters(c *randomConfig) string {
 
 // send publishes each message to one of the topics, alone, in a batch or in chunks.
 func (r *randomRun) send() {
-	rng := rand.New(rand.NewPCG(r.Seed, 7))
+	rng := rand.New(rand.NewPCG(r.base(), 7))
 	var producers []pulsar.Producer
 	for _, topic := range r.topics {
 		kinds := []pulsar.ProducerOptions{{DisableBatching: true}}
@@ -50,6 +72,9 @@ func (r *randomRun) send() {
 				BatcherBuilderType: pulsar.KeyBasedBatchBuilder, CompressionType: pulsar.LZ4})
 		}
 		if r.Chunks {
+			if r.Wide && r.Cumulative { // what is between the chunks of another message would be acknowledged with that
+				kinds = nil
+			}
 			kinds = append(kinds, pulsar.ProducerOptions{DisableBatching: true, EnableChunking: true, ChunkMaxMessageSize: 600})
 		}
 		for _, o := range kinds {
@@ -68,6 +93,9 @@ func (r *randomRun) send() {
 				f.fails = -1
 			}
 		}
+		if r.Faultless {
+			f.fails = 0
+		}
 		r.mu.Lock()
 		r.fates = append(r.fates, f)
 		r.mu.Unlock()
@@ -80,6 +108,7 @@ func (r *randomRun) send() {
 		if r.Kind == pulsar.KeyShared || rng.IntN(2) == 0 {
 			msg.Key = fmt.Sprint(n % 10)
 		}
+		f.payload = string(msg.Payload)
 		p.SendAsync(context.Background(), msg, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 			defer wait.Done()
 			if err != nil {
@@ -88,7 +117,10 @@ func (r *randomRun) send() {
 			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			partition := fmt.Sprint(p.Topic(), max(0, id.PartitionIdx()))
+			partition := p.Topic()
+			if r.Partitions > 0 {
+				partition = fmt.Sprintf("%s-partition-%d", partition, id.PartitionIdx())
+			}
 			r.published[partition] = append(r.published[partition], published{n, id})
 		})
 	}
@@ -96,4 +128,7 @@ func (r *randomRun) send() {
 		require.NoError(r.t, p.FlushWithCtx(context.Background()))
 	}
 	wait.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.arrange()
 }

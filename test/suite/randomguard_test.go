@@ -1,0 +1,136 @@
+package suite
+
+import (
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// guard is the test of a run that may hang: it knows which calls are under way, and gives up cleanups that do not return.
+type guard struct {
+	testing.TB
+	seed     uint64
+	patience time.Duration // with one call
+	over     atomic.Bool   // what is under way still does not count
+
+	mu       sync.Mutex
+	calls    map[int]call
+	begun    int
+	cleanups []func()
+}
+
+// call is one of the library's.
+type call struct {
+	what  string
+	began time.Time
+}
+
+// begin notes that a call begins; end, that it is over.
+func (g *guard) begin(what string) (end func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.begun++
+	n := g.begun
+	g.calls[n] = call{what, time.Now()}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.calls, n)
+	}
+}
+
+// Cleanup is testing.TB's. The function is called by clean.
+func (g *guard) Cleanup(f func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.cleanups = append(g.cleanups, f)
+}
+
+// clean makes the cleanups, the last one first, and reports false if they do not return.
+func (g *guard) clean(patience time.Duration) bool {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		g.mu.Lock()
+		cleanups := g.cleanups
+		g.mu.Unlock()
+		for _, f := range slices.Backward(cleanups) {
+			f()
+		}
+	}()
+	select {
+	case <-done:
+		return true
+	case <-time.After(patience):
+		return false
+	}
+}
+
+// hanging names the calls that take too long.
+func (g *guard) hanging() (hang []string) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, c := range g.calls {
+		if d := time.Since(c.began); d > g.patience {
+			hang = append(hang, fmt.Sprintf("%s hangs for %v", c.what, d.Round(time.Second)))
+		}
+	}
+	return hang
+}
+
+// watched makes the run in a goroutine of its own, and fails if it hangs.
+func (r *randomRun) watched() {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		r.run()
+	}()
+	var hang []string
+	limit := time.After(5 * time.Minute)
+	for finished := false; !finished && len(hang) == 0; {
+		select {
+		case <-done:
+			finished = true
+		case <-limit:
+			hang = append(hang, "the run has no end")
+		case <-time.After(ms(200)):
+			hang = r.guard.hanging()
+		}
+	}
+	if len(hang) == 0 {
+		r.guard.over.Store(true)
+		if !r.t.Failed() { // a failure may have ended the run
+			r.report()
+		}
+		if !r.guard.clean(time.Minute) {
+			r.t.Errorf("-random.seed %d: closing the clients hangs: %+v\n%s", r.Seed, *r.randomConfig, stacks())
+		}
+		return
+	}
+	r.t.Errorf("-random.seed %d: %+v\n%s\n%s", r.Seed, *r.randomConfig, strings.Join(hang, "\n"), stacks())
+	r.guard.over.Store(true)
+	r.mu.Lock()
+	if len(r.wrong) > 0 {
+		r.t.Error(strings.Join(r.wrong[:min(12, len(r.wrong))], "\n"))
+	}
+	r.mu.Unlock()
+	r.guard.clean(5 * time.Second)
+}
+
+// stacks returns what goroutines of the library do, some of them.
+func stacks() string {
+	buf := make([]byte, 1<<20)
+	var some []string
+	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
+		if strings.Contains(stack, "redelivery/internal/") && len(some) < 8 {
+			lines := strings.Split(stack, "\n")
+			some = append(some, strings.Join(lines[:min(25, len(lines))], "\n"))
+		}
+	}
+	return strings.Join(some, "\n\n")
+}

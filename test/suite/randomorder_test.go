@@ -1,0 +1,145 @@
+package suite
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// published says where a message is in its partition.
+type published struct {
+	n  int
+	id pulsar.MessageID
+}
+
+func (p published) compare(other published) int {
+	a, b := p.id, other.id
+	return cmp.Or(cmp.Compare(a.LedgerID(), b.LedgerID()), cmp.Compare(a.EntryID(), b.EntryID()), cmp.Compare(a.BatchIdx(), b.BatchIdx()))
+}
+
+// arrange notes where each message is in its partition. The caller holds mu.
+func (r *randomRun) arrange() {
+	for partition, all := range r.published {
+		slices.SortFunc(all, published.compare)
+		for i, p := range all {
+			r.fates[p.n].partition, r.fates[p.n].place = partition, i
+		}
+		if _, ok := r.reached[partition]; !ok {
+			r.reached[partition] = -1
+		}
+	}
+}
+
+// checkOrder asserts that a message that is handed out for the first time comes before none of its partition that was handed
+// out already. The caller holds mu.
+func (r *randomRun) checkOrder(n int, f *fate) {
+	if f.handled > 0 {
+		return
+	}
+	reached := r.reached[f.partition]
+	if f.place < reached && r.Ordered() {
+		r.wrongLocked("message %d is out of order: it is number %d of its partition, and comes for the first time after number %d: %v",
+			n, f.place, reached, f)
+	}
+	r.reached[f.partition] = max(reached, f.place)
+}
+
+// settleTo acknowledges cumulatively, one message of so many.
+func (a *randomApp) settleTo(d *delivery) {
+	if a.owesBefore(d) {
+		a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
+		return
+	}
+	a.open[d.f.partition] = append(a.open[d.f.partition], d)
+	if a.count++; a.count%a.Every == 0 {
+		a.ackTo(d)
+	}
+}
+
+// owesBefore reports whether a careful application is to get something again that is before a message.
+func (a *randomApp) owesBefore(d *delivery) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.published[d.f.partition][:d.f.place] {
+		if f := a.fates[p.n]; a.Careful && f.failures > 0 && f.settled.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// flushOpen acknowledges what no cumulative acknowledgement was made for yet.
+func (a *randomApp) flushOpen() {
+	for _, open := range a.open {
+		for len(open) > 0 {
+			d := slices.MaxFunc(open, func(a, b *delivery) int { return a.f.place - b.f.place })
+			if !a.owesBefore(d) {
+				a.ackTo(d)
+				break
+			}
+			a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
+			open = slices.DeleteFunc(open, func(o *delivery) bool { return o == d })
+		}
+	}
+	clear(a.open)
+}
+
+// ackTo acknowledges all messages of a partition up to one. What it covers and nobody was given is lost.
+func (a *randomApp) ackTo(d *delivery) {
+	err := a.calls("AckCumulative", func() error {
+		switch way := a.pairs.IntN(4); {
+		case !a.Wide || way > 1 || a.Wrap != unwrapped:
+			return a.c.AckCumulative(a.wrap(d.msg))
+		case way == 0 && len(a.all()) == 1:
+			id, err := pulsar.DeserializeMessageID(d.msg.ID().Serialize())
+			if err != nil {
+				return err
+			}
+			return a.c.AckIDCumulative(id)
+		default:
+			return a.c.AckIDCumulative(d.msg.ID())
+		}
+	})
+	if err != nil {
+		a.settled(d, err)
+		return
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, p := range a.published[d.f.partition][:d.f.place+1] {
+		f := a.fates[p.n]
+		if f.handled == 0 && !f.lost && f.letters == 0 {
+			f.lost = true
+			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, and it was never handed out: %v", p.n, d.n, f)
+		}
+		a.settleLocked(f)
+	}
+	a.open[d.f.partition] = slices.DeleteFunc(a.open[d.f.partition], func(o *delivery) bool { return o.f.place <= d.f.place })
+}
+
+// weigh asserts that a consumer keeps as much in memory as it may.
+func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
+	limit := int64(redelivery.DefaultHoldLimit)
+	if r.HoldLimit >= 0 {
+		limit = r.HoldLimit
+	}
+	if r.Retry || r.MaxDeliveries > 0 {
+		limit = max(limit, 1<<20) // for those that are to be published
+	}
+	if r.Chan {
+		limit += 4 << 10 // for the one that the channel is offered
+	}
+	for told := false; ctx.Err() == nil; time.Sleep(ms(10)) {
+		end := r.guard.begin("Stats")
+		s := c.Stats()
+		if end(); (s.HeldBytes < 0 || s.HeldBytes > limit || s.Waiting < 0) && !told {
+			told = true
+			r.breaks("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.HeldBytes, limit, s)
+		}
+	}
+}

@@ -1,0 +1,47 @@
+package suite
+
+import (
+	"math/rand/v2"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// randomPairs is what a wide run has besides, so that every pair of features is drawn. A narrow run has its zero value.
+type randomPairs struct {
+	Wide      bool
+	Mix       bool // Receive and Chan by turns
+	Buffer    int  // of the application's MessageChannel
+	Every     int  // one message of so many is acknowledged, cumulatively; 0 if the way is drawn for each
+	Careful   bool // nothing is acknowledged cumulatively that is to come again
+	Faultless bool // the application fails on nothing
+	Wrap      wrapping
+}
+
+// widen draws the pairs, from random numbers of their own: what a narrow seed means does not change with them.
+func (c *randomConfig) widen() {
+	rng := rand.New(rand.NewPCG(c.base(), 77))
+	often := func(percent int) bool { return rng.IntN(100) < percent }
+	c.Wide = true
+	rewinds := c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover
+	if mayChan := !c.ZeroQueue; often(60) && mayChan {
+		c.Chan = true
+	}
+	c.Mix = often(40) && c.Chan
+	if c.Channel = often(40) && c.Chan; c.Channel {
+		c.Buffer = []int{0, 1, 10, 200}[rng.IntN(4)]
+	}
+	c.Faultless = often(30)
+	if often(70) && rewinds {
+		c.Cumulative, c.Workers = true, 1
+		c.Every = []int{0, 1, 1, 3, 20}[rng.IntN(5)]
+		c.Careful = often(50)
+	}
+	if often(50) {
+		c.Wrap = wrapping(rng.IntN(int(wrappings)))
+	}
+}
+
+// Ordered reports whether the application gets the messages of a partition in their order.
+func (c *randomConfig) Ordered() bool {
+	return (c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover) && !c.Multiple() && c.Workers == 1
+}
