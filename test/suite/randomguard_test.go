@@ -76,7 +76,7 @@ func (g *guard) hanging() (hang []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.calls {
-		if d := time.Since(c.began); d > g.patience {
+		if d := time.Since(c.began); d > g.patience || d > 15*time.Second && c.what == "Stats" { // which nobody else is waited for in
 			hang = append(hang, fmt.Sprintf("%s hangs for %v", c.what, d.Round(time.Second)))
 		}
 	}
