@@ -63,9 +63,11 @@ type modelConfig struct {
 	Others bool // consumers
 	Resets bool
 	Every  int // steps from one of these to the next
+
+	modelDeep
 }
 
-// narrow is the number of seeds of which none is wide.
+// narrow is the number of seeds of which none is wide, and the number of those that are wide and not deep.
 const narrow = 1_000_000_000
 
 // base is what the run's random numbers begin with.
@@ -77,7 +79,6 @@ func newModelConfig(seed uint64) *modelConfig {
 	often := func(percent int) bool { return rng.IntN(100) < percent }
 	c.Kind = []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared,
 		pulsar.KeyShared}[rng.IntN(6)]
-	rewinds := c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover
 	c.Topics = []int{1, 1, 1, 1, 2, 3}[rng.IntN(6)]
 	c.Queue = 5 + rng.IntN(46)
 	c.Latency = []time.Duration{200 * time.Microsecond, 2 * time.Millisecond, 40 * time.Millisecond}[rng.IntN(3)]
@@ -114,7 +115,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	c.HoldLimit = []int64{-1, -1, 3000, 0}[rng.IntN(4)]
 	c.DoneContexts = !c.Chan && often(25)
-	c.Cumulative = rewinds && often(40)
+	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)
 	c.Callbacks = often(25)
 	c.Panics = c.Callbacks && often(40)
@@ -133,6 +134,9 @@ func newModelConfig(seed uint64) *modelConfig {
 	if c.Cumulative && !c.Response { // upstream drops what comes again before the last cumulative acknowledgement
 		c.Seeks, c.Resets = false, false
 	}
+	if seed >= 2*narrow {
+		c.deepen()
+	}
 	return c
 }
 
@@ -143,7 +147,7 @@ func newModelConfig(seed uint64) *modelConfig {
 func TestModel(t *testing.T) {
 	seeds := make([]uint64, *modelRuns)
 	for i := range seeds {
-		seeds[i] = rand.Uint64N(2 * narrow)
+		seeds[i] = rand.Uint64N(3 * narrow)
 	}
 	if *modelSeeds == "" && *modelRuns == 0 {
 		list, err := os.ReadFile("testdata/model.txt") // so that a run that fails one day in a hundred does not hide a change that does

@@ -16,6 +16,9 @@ import (
 func (r *modelRun) act() {
 	held := r.all(func(m *modelExpected) bool { return m.stand == modelHeld && m.settling == 0 })
 	n := r.rng.IntN(100)
+	if r.cfg.UpTo > 0 && n >= 45 && n < 87 && n%4 > 0 { // which is done at once as a rule
+		n = 0
+	}
 	if len(held) == 0 && n < 85 {
 		n = 0
 	}
@@ -148,10 +151,16 @@ func (r *modelRun) allowed(what string, err error) {
 }
 
 func (r *modelRun) nack(m *modelExpected) {
-	if m == nil {
+	if m == nil || r.cfg.Faultless {
 		return
 	}
-	kind, delay := r.rng.IntN(4), time.Duration(r.rng.Int64N(int64(3*time.Second+3*r.cfg.Pace)))-500*time.Millisecond
+	r.nackBy(m, r.rng.IntN(4), time.Duration(r.rng.Int64N(int64(3*time.Second+3*r.cfg.Pace)))-500*time.Millisecond)
+}
+
+// nackNow nacks a message by the policy.
+func (r *modelRun) nackNow(m *modelExpected) { r.nackBy(m, 2, 0) }
+
+func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if kind > 0 {

@@ -27,11 +27,17 @@ type modelConsumer struct {
 	closed     sync.Once
 	reconnects atomic.Int32
 	copies     []*modelCopy // by their payload
-	puts       atomic.Int32 // into the channel
+	puts       atomic.Int32 // into the channel, or its buffer
+	stage      modelStage
 }
 
 // had returns how many copies the Consumer has taken from the channel.
-func (m *modelConsumer) had() int { return int(m.puts.Load()) - len(m.opts.MessageChannel) }
+func (m *modelConsumer) had() int {
+	if m.stage.size > 0 {
+		return int(m.stage.gone.Load())
+	}
+	return int(m.puts.Load()) - len(m.opts.MessageChannel)
+}
 
 // modelCopy is one delivery of one message, and its id.
 type modelCopy struct {
@@ -43,10 +49,16 @@ type modelCopy struct {
 	taken   time.Time // when it left the queue
 	put     int       // as the how manieth
 	cleared bool      // it left it for nobody
+
+	received time.Time // when the Consumer got it; zero if nobody knows
 }
 
 func newModelConsumer(w *modelWorld, cfg *modelConfig, opts pulsar.ConsumerOptions, acked func(*modelEntry, int)) *modelConsumer {
 	m := &modelConsumer{w: w, cfg: cfg, opts: opts, stop: make(chan struct{})}
+	m.stage.begin(cfg, opts.MessageChannel)
+	if m.stage.size > 0 {
+		defer func() { go m.forward() }()
+	}
 	for i := range cfg.Topics {
 		name := "persistent://public/default/model"
 		if i > 0 {
@@ -240,6 +252,7 @@ func (m *modelConsumer) seek(to func(*modelEntry) bool) error {
 		<-m.opts.MessageChannel
 	}
 	m.w.mu.Lock()
+	m.stage.queue = nil
 	for _, c := range p.acks.flush(p) {
 		p.put(c)
 	}

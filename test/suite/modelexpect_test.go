@@ -36,6 +36,7 @@ type modelExpected struct {
 	how      string    // it was settled
 	settled  time.Time
 	had      int // how many copies the Consumer had taken by then
+	takenBy  int // and the application
 
 	unsure bool // a call to settle it failed, and the broker may have the acknowledgement nevertheless
 	either bool // it was settled shortly before an operator's reset, which may bring it back or not
@@ -133,7 +134,11 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	if o.taken.IsZero() { // the dispatcher has not got round to it yet
 		o.taken = time.Now()
 	}
-	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && o.taken.Before(p.doubt) {
+	received := c.received
+	if received.IsZero() || r.cfg.Given > 0 { // it may just have left a buffer
+		received = time.Now()
+	}
+	if o.another && e.lost.Before(p.doubt) && !e.lost.IsZero() && received.Before(p.doubt) {
 		o.told = p.doubt
 	}
 	o.survived = c.epoch < p.epoch && p.state == live
@@ -163,6 +168,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	}
 	m := r.of(c.entry, c.index)
 	r.expire(m)
+	r.taken++
+	r.checkOrder(m)
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
 	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
@@ -171,6 +178,8 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	switch {
 	case m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m):
 		return // a callback took its time before Receive returned
+	case m.stand == modelSettled && r.cfg.Given > 0 && r.taken-m.takenBy <= r.cfg.Given+2:
+		return // it was in the application's channel
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
 	case m.stand == modelSettled: // both happened at once
@@ -211,36 +220,6 @@ func (r *modelRun) checkCount(m *modelExpected, o modelOrigin, count uint32) {
 	}
 }
 
-// wasTaken reports whether the Consumer had taken a copy before the message was settled.
-func (r *modelRun) wasTaken(c *modelCopy, m *modelExpected) bool {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	return c.put > 0 && c.put <= m.had
-}
-
-// because guesses why a message that should not come came.
-func (r *modelRun) because(m *modelExpected, o modelOrigin) string {
-	c := o.copy
-	why := fmt.Sprintf("the copy was sent %v ago %v, over connection %d, left the queue %v ago; the one before was sent over %d",
-		time.Since(c.sent), c.why, c.epoch, time.Since(o.taken), m.copy.epoch)
-	guess := "?"
-	switch {
-	case m.how == "a cumulative acknowledgement of a settled message":
-		guess = "that acknowledgement was ignored"
-	case m.stand == modelSettled && r.wasTaken(c, m):
-		guess = "it was on its way from the Consumer to the application"
-	case c.epoch > m.copy.epoch && m.at.After(o.grabbed):
-		guess = "its first copy outlived the connection, in the channel"
-	case c.epoch > m.copy.epoch:
-		guess = "its acknowledgement was lost, or late"
-	case c.why == "since a message was asked for", c.why == "since it is active again":
-		guess = "a rewind sent what was in the queue once more"
-	case c.why == "since it was asked for":
-		guess = "it was asked for again while its answer was in the queue"
-	}
-	return why + "; so " + guess
-}
-
 // acked is told of every message that the broker takes an acknowledgement of, under the world's lock.
 func (r *modelRun) acked(e *modelEntry, i int) {
 	r.mu.Lock()
@@ -269,31 +248,7 @@ func (r *modelRun) ended(m *modelExpected, how string, err error) {
 		m.unsure = true
 	case m.stand != modelSettled:
 		m.stand, m.how, m.settled, m.had = modelSettled, how, time.Now(), r.cons.had()
+		m.takenBy = r.taken
 		r.w.note("%v", m)
 	}
-}
-
-// missing returns some of the messages that are still to come or to be settled.
-func (r *modelRun) missing(most int) (missing []string) {
-	r.w.mu.Lock()
-	defer r.w.mu.Unlock()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, p := range r.cons.parts {
-		for _, e := range p.sub.entries {
-			for i := range e.size {
-				m := r.known[keyOf(e, i)]
-				switch {
-				case m != nil && m.stand == modelSettled, e.skipped, e.otherDid:
-				case e.acked[i] && (e.mixed || m != nil && m.unsure):
-				default:
-					missing = append(missing, fmt.Sprintf("%v.%d %v, done %t", e, i, m, e.done))
-				}
-				if len(missing) == most {
-					return missing
-				}
-			}
-		}
-	}
-	return missing
 }

@@ -66,6 +66,7 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 	r.mu.Lock()
 	r.takes++
 	r.mu.Unlock()
+	channel := r.cfg.Chan && (!r.cfg.Mix || r.rng.IntN(2) == 0)
 	panics := r.panics.Load()
 	ended := make(chan time.Time, 1)
 	context.AfterFunc(ctx, func() { ended <- time.Now() })
@@ -77,7 +78,14 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 			r.mu.Unlock()
 			r.w.nudge()
 		}()
-		msg, err := r.receive(ctx)
+		began := time.Now()
+		msg, err := r.receive(ctx, channel)
+		for err == nil && r.cfg.UpTo > 0 && !r.w.failed() && !r.w.calm.Load() {
+			r.handed(msg, r.panics.Load() != panics)
+			r.upTo(msg)
+			panics, began = r.panics.Load(), time.Now()
+			msg, err = r.receive(ctx, channel)
+		}
 		switch {
 		case err == nil && done:
 			r.w.fail("Receive returned %v although its context was done", msg.ID())
@@ -87,15 +95,15 @@ func (r *modelRun) take(ctx context.Context, cancel func(), done bool) {
 		case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
 			r.w.fail("Receive: %v, its context: %v", err, ctx.Err())
 		default:
-			if late := time.Since(<-ended); late > 0 {
+			if late := min(time.Since(<-ended), time.Since(began)); late > 0 {
 				r.w.fail("Receive returned %v after its context was done", late)
 			}
 		}
 	}()
 }
 
-func (r *modelRun) receive(ctx context.Context) (msg pulsar.Message, err error) {
-	if !r.cfg.Chan {
+func (r *modelRun) receive(ctx context.Context, channel bool) (msg pulsar.Message, err error) {
+	if !channel {
 		err = safely(func() (err error) { msg, err = r.c.Receive(ctx); return err })
 		return msg, err
 	}

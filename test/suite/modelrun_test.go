@@ -36,7 +36,10 @@ type modelRun struct {
 	sought  time.Time
 	closed  bool
 	doubles int
-	renewed int // messages, by an operator
+	renewed int                      // messages, by an operator
+	reached map[*modelSub]modelPlace // the last message that was handed out
+	count   int                      // of messages that one was acknowledged cumulatively of
+	taken   int                      // of messages from the Consumer
 
 	callbacks [4]atomic.Uint64 // of each kind
 	panics    atomic.Int32
@@ -47,7 +50,7 @@ type modelRun struct {
 // newModelRun subscribes.
 func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.base(), 2)), w: newModelWorld(),
-		known: map[modelKey]*modelExpected{}, steps: cfg.Steps,
+		known: map[modelKey]*modelExpected{}, reached: map[*modelSub]modelPlace{}, steps: cfg.Steps,
 		policy: policies.Exponential{Min: 100 * time.Millisecond, Max: cfg.MaxDelay, Multiplier: 2}}
 	opts := pulsar.ConsumerOptions{Type: cfg.Kind, ReceiverQueueSize: cfg.Queue, AckWithResponse: cfg.Response,
 		EnableBatchIndexAcknowledgment: cfg.IndexAcks, Interceptors: pulsar.ConsumerInterceptors{modelInterceptor{r}}}
@@ -56,6 +59,9 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	}
 	if cfg.Told {
 		opts.BackOffPolicyFunc = func() backoff.Policy { r.told.Add(1); return backoff.NewDefaultBackoff() }
+	}
+	if cfg.Deep && cfg.Given >= 0 {
+		opts.MessageChannel = make(chan pulsar.ConsumerMessage, cfg.Given)
 	}
 	prepared, err := redelivery.Prepare(opts, modelOptions(r)...)
 	require.NoError(t, err)

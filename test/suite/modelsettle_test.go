@@ -62,25 +62,13 @@ func (r *modelRun) ackCumulative() {
 	if settled {
 		how = "a cumulative acknowledgement of a settled message"
 	}
-	var upTo []*modelExpected
-	r.w.mu.Lock()
-	entries := m.entry.sub.entries[:m.entry.pos+1]
-	r.w.mu.Unlock()
+	entries := r.entriesTo(m.entry)
 	r.mu.Lock()
-	for _, e := range entries {
-		for i := range e.size {
-			if e == m.entry && i > int(m.key.index) {
-				break
-			}
-			if known := r.known[keyOf(e, i)]; known != nil && known.stand != modelFresh && !known.either {
-				upTo = append(upTo, known)
-			} else if !e.skipped && !e.otherDid {
-				r.mu.Unlock()
-				return
-			}
-		}
-	}
+	upTo, never := r.upToIn(m, entries)
 	r.mu.Unlock()
+	if never != "" {
+		return
+	}
 	msg := r.some(m)
 	r.call(func() {
 		defer r.done()

@@ -1,0 +1,71 @@
+package suite
+
+import (
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// NackID asks for a message's entry, with a tick.
+func (p *modelPart) NackID(id pulsar.MessageID) {
+	e := p.cons.entryOf(p, id)
+	if e == nil {
+		return
+	}
+	p.w.mu.Lock()
+	defer p.w.mu.Unlock()
+	if _, asked := p.requests[e]; asked || p.state == gone {
+		return
+	}
+	if !p.sub.rewinds() && !e.batch && slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e }) {
+		if e.late = e.late || e.asked.Before(p.grabbed); !e.late && !e.asked.After(e.taken) {
+			p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
+		}
+	}
+	delay := p.cons.opts.NackRedeliveryDelay
+	if policy := p.cons.opts.NackBackoffPolicy; policy != nil {
+		delay = policy.Next(1)
+	}
+	due := time.Now().Add(delay)
+	if bits := p.cons.opts.NackPrecisionBit; bits != nil {
+		due = time.UnixMilli(due.UnixMilli() >> *bits << *bits)
+	}
+	if len(p.requests) == 0 {
+		p.tickAt(delay / 3)
+	}
+	p.requests[e] = due
+}
+
+// tickAt has what is due flushed with the next tick.
+func (p *modelPart) tickAt(every time.Duration) {
+	since := time.Since(p.w.start) + every*time.Duration(1+p.index)/7 // they have a phase of their own
+	p.w.at(time.Now().Add(every-since%every), func() {
+		p.w.mu.Lock()
+		var entries []*modelEntry
+		for e, due := range p.requests {
+			if !due.After(time.Now()) {
+				delete(p.requests, e)
+				entries = append(entries, e)
+				e.asked = time.Now()
+			}
+		}
+		slices.SortFunc(entries, func(a, b *modelEntry) int { return a.pos - b.pos })
+		if len(p.requests) > 0 {
+			p.tickAt(every)
+		}
+		flushed := len(entries) > 0 && p.state != gone
+		if flushed {
+			p.w.note("asks for %v", entries)
+			p.put(&modelCommand{do: func() error { p.sub.redeliver(entries); return nil }})
+		}
+		p.w.mu.Unlock()
+		if flushed {
+			ids := make([]pulsar.MessageID, len(entries))
+			for i, e := range entries {
+				ids[i] = pulsar.NewMessageID(e.ledger, e.entry, 0, 0)
+			}
+			go p.cons.opts.Interceptors.OnNegativeAcksSend(p, ids)
+		}
+	})
+}

@@ -1,0 +1,142 @@
+package suite
+
+import (
+	"fmt"
+	"math/rand/v2"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// modelDeep is what a deep run has besides. Others have its zero value.
+type modelDeep struct {
+	Deep      bool
+	Mix       bool // Receive and Chan by turns
+	Given     int  // the buffer of the application's MessageChannel; below 0 if it has none of its own
+	Buffer    int  // of the inner consumer's channel, if the library gives it none
+	UpTo      int  // one message of so many is acknowledged, cumulatively; 0 for as it comes
+	Faultless bool // the application fails on nothing
+}
+
+// deepen draws that, from random numbers of their own.
+func (c *modelConfig) deepen() {
+	rng := rand.New(rand.NewPCG(c.base(), 78))
+	often := func(percent int) bool { return rng.IntN(100) < percent }
+	c.Deep, c.Given = true, -1
+	c.Faultless = often(30)
+	if often(60) {
+		c.Chan, c.DoneContexts = true, false
+	}
+	c.Mix = often(40) && c.Chan
+	if given := []int{0, 1, 10}[rng.IntN(3)]; often(30) && c.Chan {
+		c.Given = given
+		c.Timeout = 0 // it would run while a message is in the channel, and nobody knows since when
+	}
+	if upTo := []int{1, 1, 3, 20}[rng.IntN(4)]; often(70) && c.rewinds() {
+		c.UpTo, c.Workers, c.Cumulative = upTo, 1, true
+		if !c.Response {
+			c.Seeks, c.Resets = false, false
+		}
+	}
+	if buffer := []int{1, 10, 64}[rng.IntN(3)]; often(30) {
+		c.Buffer = buffer
+	}
+}
+
+func (c *modelConfig) rewinds() bool { return c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover }
+
+// ordered reports whether the application gets the messages of a topic in their order.
+func (c *modelConfig) ordered() bool {
+	return c.rewinds() && c.Workers == 1 && !c.Others && !c.Seeks && !c.Resets && !c.Panics && !c.PanicsInside
+}
+
+// checkOrder checks that a message that is handed out for the first time is after all others of its topic. The caller holds r.mu.
+func (r *modelRun) checkOrder(m *modelExpected) {
+	if m.stand != modelFresh {
+		return
+	}
+	place := modelPlace{m.entry.pos, int(m.key.index)}
+	if last, ok := r.reached[m.entry.sub]; ok && place.compare(last) < 0 && r.cfg.ordered() {
+		r.w.fail("%v is out of order: it comes for the first time after message %d of entry %d", m, last.index, last.pos)
+	} else if !ok || place.compare(last) > 0 {
+		r.reached[m.entry.sub] = place
+	}
+}
+
+// upTo acknowledges one message of so many cumulatively, or nacks one now and then, as soon as it was handed out.
+func (r *modelRun) upTo(msg pulsar.Message) {
+	o := r.origin(msg)
+	entries := r.entriesTo(o.copy.entry)
+	r.mu.Lock()
+	m := r.known[keyOf(o.copy.entry, o.copy.index)]
+	if m == nil || m.msg != msg || m.stand != modelHeld || m.settling > 0 || m.either || r.seeking || r.closed {
+		r.mu.Unlock()
+		return
+	}
+	r.count++
+	chance := rand.New(rand.NewPCG(r.cfg.base(), uint64(5_000_000+r.count))).IntN(100)
+	switch {
+	case r.w.calm.Load(), r.count%r.cfg.UpTo > 0 && chance < 50:
+		r.mu.Unlock()
+	case chance < 10 && !r.cfg.Faultless:
+		r.mu.Unlock()
+		r.nackNow(m)
+	case r.count%r.cfg.UpTo == 0:
+		r.ackUpTo(m, msg, entries, chance%2 == 0)
+	default:
+		r.mu.Unlock()
+	}
+}
+
+// ackUpTo acknowledges up to a message. What is before it and the application never had is lost then. The caller holds r.mu, which is
+// released.
+func (r *modelRun) ackUpTo(m *modelExpected, msg pulsar.Message, entries []*modelEntry, byID bool) {
+	const how = "a cumulative acknowledgement at once"
+	upTo, never := r.upToIn(m, entries)
+	if never != "" {
+		if r.cfg.ordered() {
+			r.w.fail("%v is LOST: it was never handed out, and %v is acknowledged cumulatively", never, m)
+		}
+		r.mu.Unlock()
+		return
+	}
+	r.begin(upTo...)
+	r.mu.Unlock()
+	defer r.done()
+	r.w.note("AckCumulative of %v", m)
+	err := safely(func() error {
+		if byID {
+			return r.c.AckIDCumulative(msg.ID())
+		}
+		return r.c.AckCumulative(msg)
+	})
+	r.allowed(how, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range upTo {
+		r.ended(m, how, err)
+	}
+}
+
+// entriesTo returns the entries of a topic up to one.
+func (r *modelRun) entriesTo(e *modelEntry) []*modelEntry {
+	r.w.mu.Lock()
+	defer r.w.mu.Unlock()
+	return e.sub.entries[:e.pos+1]
+}
+
+// upToIn returns the messages of a topic up to one; never names one that the application never had. The caller holds r.mu.
+func (r *modelRun) upToIn(m *modelExpected, entries []*modelEntry) (upTo []*modelExpected, never string) {
+	for _, e := range entries {
+		for i := range e.size {
+			if e == m.entry && i > int(m.key.index) {
+				break
+			}
+			if known := r.known[keyOf(e, i)]; known != nil && known.stand != modelFresh && !known.either {
+				upTo = append(upTo, known)
+			} else if !e.skipped && !e.otherDid {
+				return nil, fmt.Sprintf("%v.%d", e, i)
+			}
+		}
+	}
+	return upTo, ""
+}
