@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -73,6 +74,12 @@ type randomRun struct {
 	lulls     []lull                 // by consumer
 	consumers []*redelivery.Consumer
 	complete  bool // everything was settled
+	again     int  // how many messages in a row were handed out again
+	fresh     int  // how many were not handed out yet
+	began     time.Time
+	joined    time.Time
+	arrived   bool   // a message, at the consumer that joined
+	away      string // the partition that has no broker
 	wrong     []string
 	trace     []string
 }
@@ -88,8 +95,13 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	if c.Response { // upstream waits for answers that were lost
 		g.patience = 2 * time.Minute
 	}
-	r := &randomRun{randomConfig: c, t: t, guard: g, b: newBroker(g), published: map[string][]published{}, reached: map[string]int{},
+	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers)}
+	if c.Scene == sceneAway {
+		r.b = newInProcess(g, pulsar.ClientOptions{})
+	} else {
+		r.b = newBroker(g)
+	}
 	for range c.Topics {
 		r.topics = append(r.topics, r.b.topic(c.Partitions))
 	}
@@ -97,18 +109,25 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 }
 
 func (r *randomRun) run() {
-	for i := range r.Consumers {
-		r.consumers = append(r.consumers, r.subscribe(i))
-	}
-	r.send()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var apps sync.WaitGroup
-	for k, c := range r.consumers {
+	starts := func(c *redelivery.Consumer) {
+		k := slices.Index(r.consumers, c)
 		for w := range r.Workers {
 			apps.Go(func() { r.work(ctx, c, k, uint64(k*10+w)) })
 		}
 		apps.Go(func() { r.weigh(ctx, c, k) })
+	}
+	for i := range r.Consumers {
+		if r.Scene != sceneJoins || i < r.Consumers-1 {
+			r.consumers = append(r.consumers, r.subscribe(i))
+		}
+	}
+	r.send(7, r.Messages)
+	r.began = time.Now()
+	for _, c := range r.consumers {
+		starts(c)
 	}
 	apps.Go(func() { r.waitsFor(ctx) })
 	if r.MaxDeliveries > 0 {
@@ -116,6 +135,13 @@ func (r *randomRun) run() {
 		apps.Go(func() { r.countDeadLetters(ctx, dead) })
 	}
 	rng := rand.New(rand.NewPCG(r.base(), 99))
+	switch r.Scene {
+	case sceneAway:
+		r.goAway(rng)
+	case sceneJoins:
+		r.joins(rng, starts)
+	default:
+	}
 	for i := range r.Unloads {
 		time.Sleep(ms(500 + rng.IntN(1000)))
 		r.b.unload(r.topics[i%len(r.topics)])
@@ -216,7 +242,7 @@ func (r *randomRun) isComplete() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, f := range r.fates {
-		if !f.isOver() {
+		if !f.isOver() && (r.away == "" || f.partition != r.away) {
 			return false
 		}
 	}
@@ -252,6 +278,9 @@ func (r *randomRun) backlog() (text string) {
 
 func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	opts, options := r.options()
+	if r.Scene == sceneAway {
+		opts.BackOffPolicyFunc = newSoon
+	}
 	if r.Wide { // where much is refused
 		options = append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 	}

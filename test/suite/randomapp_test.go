@@ -96,7 +96,7 @@ func (r *randomRun) quietSince(t time.Time) time.Duration {
 // take notes that the application has a message, which Receive was called for at a time.
 func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fails bool) {
 	now, n, count := time.Now(), a.number(msg, "to the application"), uint32(0)
-	a.checkTopic(n, msg)
+	a.checkTopic(a.arranged(n), msg)
 	_ = a.calls("RedeliveryCount", func() error { count = a.c.RedeliveryCount(a.wrap(msg)); return nil })
 	var info redelivery.Delivery
 	if a.Buffer > 0 && a.Timeout > 0 {
@@ -106,6 +106,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	a.takes++
 	f := a.fates[n]
 	a.checkOrder(n, f)
+	a.checkTurn(f)
 	switch {
 	case f.consumer == a.k && now.Before(f.due) && !a.MayFork() && !(a.Wide && f.twice):
 		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
@@ -129,7 +130,7 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 		}
 		f.due = d.timeout
 	}
-	if fails = f.settled.IsZero() && (f.failures < f.fails || f.fails < 0); fails {
+	if fails = f.settled.IsZero() && (f.failures < f.fails || f.fails < 0 || f.stubborn && a.stubborn()); fails {
 		f.failures++
 	}
 	a.mu.Unlock()
@@ -177,6 +178,9 @@ func (a *randomApp) fail(d *delivery) {
 	d.f.dead = a.MaxDeliveries > 0 && info.Last && d.f.handled == d.hand
 	a.mu.Unlock()
 	way := a.rng.IntN(8)
+	if d.f.stubborn { // each of the others may settle it, or take it to the broker
+		way = 7
+	}
 	switch {
 	case way == 0:
 		_ = a.later(d, info.NackDelay, func() error { a.c.NackID(d.msg.ID()); return nil })

@@ -155,5 +155,8 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 }
 
 func (c *randomConfig) policy() backoff.RedeliveryBackoff {
+	if c.Scene == sceneBusy {
+		return backoff.Fixed(c.Delay)
+	}
 	return backoff.Func(func(n uint32) time.Duration { return c.Delay + time.Duration(n)*c.Delay/2 })
 }

@@ -23,6 +23,7 @@ type fate struct {
 	letters  int       // in the dead letter topic
 	twice    bool      // it may be in the retry topic and in its own
 
+	stubborn  bool // the application fails on it as long as it must
 	payload   string
 	partition string // its topic, with the partition
 	place     int    // in that
@@ -62,8 +63,8 @@ func (f *fate) checkDeadLetters(c *randomConfig) string {
 }
 
 // send publishes each message to one of the topics, alone, in a batch or in chunks.
-func (r *randomRun) send() {
-	rng := rand.New(rand.NewPCG(r.base(), 7))
+func (r *randomRun) send(stream uint64, messages int) {
+	rng := rand.New(rand.NewPCG(r.base(), stream))
 	var producers []pulsar.Producer
 	for _, topic := range r.topics {
 		kinds := []pulsar.ProducerOptions{{DisableBatching: true}}
@@ -86,8 +87,12 @@ func (r *randomRun) send() {
 		}
 	}
 	var wait sync.WaitGroup
-	for n := range r.Messages {
-		f := &fate{fails: rng.IntN(4), consumer: -1}
+	r.mu.Lock()
+	first := len(r.fates)
+	r.fresh += messages
+	r.mu.Unlock()
+	for n := first; n < first+messages; n++ {
+		f := &fate{fails: rng.IntN(4), consumer: -1, stubborn: r.Scene == sceneBusy && n < r.Messages/2 || r.Scene == sceneJoins && n < joinKeys}
 		if r.MaxDeliveries > 0 {
 			if f.fails = rng.IntN(r.MaxDeliveries); rng.IntN(10) == 0 {
 				f.fails = -1
@@ -96,9 +101,6 @@ func (r *randomRun) send() {
 		if r.Faultless {
 			f.fails = 0
 		}
-		r.mu.Lock()
-		r.fates = append(r.fates, f)
-		r.mu.Unlock()
 		wait.Add(1)
 		p := producers[rng.IntN(len(producers))]
 		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%d %*s", n, 20+rng.IntN(200), "")}
@@ -108,7 +110,13 @@ func (r *randomRun) send() {
 		if r.Kind == pulsar.KeyShared || rng.IntN(2) == 0 {
 			msg.Key = fmt.Sprint(n % 10)
 		}
+		if r.Scene == sceneJoins {
+			msg.Key = fmt.Sprint(n % joinKeys)
+		}
 		f.payload = string(msg.Payload)
+		r.mu.Lock()
+		r.fates = append(r.fates, f)
+		r.mu.Unlock()
 		p.SendAsync(context.Background(), msg, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
 			defer wait.Done()
 			if err != nil {

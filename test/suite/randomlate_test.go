@@ -9,7 +9,9 @@ import (
 const lateness = 15 * time.Second
 
 // isOverdue reports whether a message should have come to those who waited. The caller holds mu.
-func (r *randomRun) isOverdue(f *fate) bool { return !f.due.IsZero() && r.quietSince(f.due) > lateness }
+func (r *randomRun) isOverdue(f *fate) bool {
+	return !f.due.IsZero() && r.quietSince(f.due) > lateness && (r.away == "" || f.partition != r.away)
+}
 
 // waitsFor asserts that what is due comes at all, while others are on their way too.
 func (r *randomRun) waitsFor(ctx context.Context) {

@@ -35,6 +35,19 @@ func (r *randomRun) arrange() {
 	}
 }
 
+// arranged waits until it is known where a message is, which it returns.
+func (r *randomRun) arranged(n int) int {
+	for {
+		r.mu.Lock()
+		known := r.fates[n].partition != ""
+		r.mu.Unlock()
+		if known || r.guard.over.Load() {
+			return n
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // checkOrder asserts that a message that is handed out for the first time comes before none of its partition that was handed
 // out already. The caller holds mu.
 func (r *randomRun) checkOrder(n int, f *fate) {

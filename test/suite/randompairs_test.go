@@ -15,6 +15,7 @@ type randomPairs struct {
 	Careful   bool // nothing is acknowledged cumulatively that is to come again
 	Faultless bool // the application fails on nothing
 	Wrap      wrapping
+	Scene     scene
 }
 
 // widen draws the pairs, from random numbers of their own: what a narrow seed means does not change with them.
@@ -39,6 +40,8 @@ func (c *randomConfig) widen() {
 	if often(50) {
 		c.Wrap = wrapping(rng.IntN(int(wrappings)))
 	}
+	c.set([]scene{sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary,
+		sceneAway, sceneAway, sceneBusy, sceneJoins}[rng.IntN(10)], rng)
 }
 
 // Ordered reports whether the application gets the messages of a partition in their order.

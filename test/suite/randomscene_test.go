@@ -1,0 +1,156 @@
+package suite
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// scene is what happens in a wide run that takes a setting of its own.
+type scene int
+
+const (
+	sceneOrdinary scene = iota
+	sceneAway           // one partition has no broker, until all others are done
+	sceneBusy           // messages fail as long as there are new ones
+	sceneJoins          // another consumer joins, and is sent messages
+)
+
+func (s scene) String() string { return [...]string{"ordinary", "away", "busy", "joins"}[s] }
+
+// set prepares the configuration for a scene.
+func (c *randomConfig) set(s scene, rng *rand.Rand) {
+	if c.Scene = s; s == sceneOrdinary {
+		return
+	}
+	c.ZeroQueue, c.Leaves, c.Unloads, c.Response = false, false, 0, false
+	if c.Queue == 1000 {
+		c.Queue = 0
+	}
+	if rng.IntN(5) > 0 {
+		c.Wrap = unwrapped
+	}
+	switch s {
+	case sceneAway:
+		if c.Topics == 1 && c.Partitions < 2 {
+			c.Partitions = 3
+		}
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)} // one by one, acknowledgements wait for the broker
+	case sceneBusy:
+		c.Messages = 100
+		c.Delay = ms([]int{0, 1, 10}[rng.IntN(3)])
+		c.Workers, c.Consumers, c.Queue = 1+rng.IntN(2), 1, 0
+		c.Cumulative, c.Slow, c.Chunks, c.Faultless, c.Every = false, false, false, false, 0
+		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.HoldLimit = false, 0, 0, 0, -1
+	case sceneJoins:
+		c.Kind = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.KeyShared, pulsar.Failover}[rng.IntN(4)]
+		c.Messages, c.Consumers = 2*joinKeys, 2
+		c.Delay = ms(300 + rng.IntN(600))
+		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
+		c.Slow = false
+		if c.Kind != pulsar.Failover {
+			c.Cumulative, c.Every = false, 0
+		}
+		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // which keeps its keys, and says so
+			c.From = redelivery.FromAuto
+		}
+	default:
+	}
+}
+
+// stubborn reports whether the application fails on messages however often they came. The caller holds mu.
+func (r *randomRun) stubborn() bool {
+	switch {
+	case len(r.wrong) > 0:
+		return false
+	case r.Scene == sceneBusy:
+		return r.fresh > 0
+	case r.Scene == sceneJoins:
+		return r.Kind != pulsar.Failover && !r.arrived && (r.joined.IsZero() || time.Since(r.joined) < 25*time.Second)
+	}
+	return false
+}
+
+// joinKeys is how many keys there are when a consumer joins. The application fails on one message of each until that has got something.
+const joinKeys = 20
+
+// joins has another consumer join, and sends messages until it gets one.
+func (r *randomRun) joins(rng *rand.Rand, starts func(*redelivery.Consumer)) {
+	time.Sleep(ms(500 + rng.IntN(1000)))
+	c := r.subscribe(r.Consumers - 1)
+	r.mu.Lock()
+	r.consumers = append(r.consumers, c)
+	r.joined = time.Now()
+	r.mu.Unlock()
+	starts(c)
+	mayGet := r.Kind != pulsar.Failover // which one is active does not depend on that
+	arrived := func() bool {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		return r.arrived || !mayGet
+	}
+	for i := uint64(0); i == 0 || !arrived() && time.Since(r.joined) < 20*time.Second; i++ {
+		r.send(100+i, 2*joinKeys)
+		r.within(ms(400), arrived)
+	}
+	if !arrived() {
+		r.breaks("the consumer that joined %v ago gets nothing", time.Since(r.joined).Round(time.Second))
+	}
+}
+
+// most is how many messages may be handed out again, one after another, while new ones wait.
+const most = 50
+
+// checkTurn asserts that new messages have their turn. The caller holds mu.
+func (a *randomApp) checkTurn(f *fate) {
+	if f.handled == 0 {
+		a.fresh--
+		a.again = 0
+	} else if a.again++; a.Scene == sceneBusy && a.again > most && a.fresh > 0 && time.Since(a.began) > 2*time.Second {
+		a.wrongLocked("%d messages in a row were handed out again, and %d new ones wait", a.again, a.fresh)
+		a.again = 0
+	}
+	if a.Scene == sceneJoins && a.k == a.Consumers-1 {
+		a.arrived = true
+	}
+}
+
+// goAway keeps one partition from its broker until everything else is done.
+func (r *randomRun) goAway(rng *rand.Rand) {
+	all := slices.Sorted(maps.Keys(r.published))
+	topic := all[rng.IntN(len(all))]
+	time.Sleep(ms(rng.IntN(700)))
+	r.mu.Lock()
+	r.away = topic
+	r.mu.Unlock()
+	server := r.b.inProcess
+	server.FailSubscribes(topic, -1, pulsartest.MetadataError)
+	server.CloseConsumers(topic, sub)
+	r.within(time.Minute, r.isComplete)
+	time.Sleep(time.Second)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	server.FailSubscribes(topic, 0, pulsartest.MetadataError)
+	r.away = ""
+	for _, f := range r.fates {
+		if f.due.Before(time.Now()) && !f.due.IsZero() {
+			f.due = time.Now() // nobody could have it before
+		}
+	}
+}
+
+// soon is a backoff that does not grow.
+type soon struct{}
+
+func (soon) Next() time.Duration       { return ms(200) }
+func (soon) IsMaxBackoffReached() bool { return false }
+func (soon) Reset()                    {}
+
+func newSoon() backoff.Policy { return soon{} }
