@@ -61,7 +61,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if s.log.asking > 0 { // since a Clear
 		l.unsent(s)
 	}
-	a.old = s.isOld(id) && !l.o.Fleeting // the broker sends it again, to whichever consumer
+	a.old = t.isOld(s, id) && !l.o.Fleeting // the broker sends it again, to whichever consumer
 	ref, e := t.add(id, s)
 	if t.o.Rewinds {
 		s.run.arrive(entryOf(id), ref.index())

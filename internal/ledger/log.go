@@ -183,9 +183,7 @@ func (t *table) received(s *stream, id pulsar.MessageID, now time.Time) {
 	slot, ok := t.entryAt(entryOf(id), s)
 	if l.lost && !s.inactive {
 		l.lost, s.run.heard, s.run.fresh = false, now, id
-		if ok { // the oldest come first
-			s.run.resent = l.taken + 1 + uint64(s.unsettled+l.n)
-		}
+		t.resends(s, id)
 	}
 	if !ok || !t.entries.At(slot).Value.flags.has(logged) || !t.isSafe(l, l.in(t.entries.At(slot).Value.prev)) {
 		return

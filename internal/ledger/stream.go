@@ -86,11 +86,20 @@ func (t *table) streamNamed(topic string) *stream {
 }
 
 // isOld reports whether a message that arrives came by a connection that was lost.
-func (s *stream) isOld(id pulsar.MessageID) bool {
-	if s.run.fresh == id {
+func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
+	if s.run.fresh == id && id != nil {
 		s.run.fresh = nil
+		t.resends(s, id) // those that came before may be what it is a copy of
 	}
 	return s.log.lost || s.run.fresh != nil
+}
+
+// resends notes that the broker sends again what it sent before, if the first message that it sends is one that is known: the oldest come
+// first.
+func (t *table) resends(s *stream, first pulsar.MessageID) {
+	if _, ok := t.entryAt(entryOf(first), s); ok {
+		s.run.resent = s.log.taken + 1 + uint64(s.unsettled+s.log.n)
+	}
 }
 
 // leave notes that no more of an entry is about to arrive.
