@@ -92,7 +92,7 @@ func (c *Consumer) Close() {
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
 	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again
-	HeldBytes   int64  // size of the messages that are kept in memory until they are due; see WithHoldLimit
+	HeldBytes   int64  // size of the messages that are kept in memory, those that the application has too; see WithHoldLimit
 	Held        uint64 // copies that came early and were held back
 	Dropped     uint64 // copies that came early and did not fit the hold limit; the broker is asked for them when they are due
 	Redelivered uint64 // messages handed out again

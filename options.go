@@ -120,10 +120,10 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the broker. A
 // message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
 //
-// The default is 10 ms up to 20 partitions, and half a millisecond more for each further one. If nacked messages wait in memory
-// (WithRedeliveryFrom), as they do by default on Exclusive, Failover and Key_Shared, and there is no ack timeout, requests are
-// rare: the default is then 100 ms up to two partitions, and 50 ms more for each further one. Each partition has a ticker of a
-// little less than this period. That is the cost of an idle Consumer.
+// The default is 10 ms up to 20 partitions, and half a millisecond more for each further one. If messages wait in memory only
+// (WithRedeliveryFrom), as they do by default on Exclusive and Failover, and there is no ack timeout, requests are rare: the default
+// is then 100 ms up to two partitions, and 50 ms more for each further one. Each partition has a ticker of a little less than this
+// period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < driver.MinResolution || d > driver.MaxResolution {
@@ -138,10 +138,13 @@ func WithRedeliveryResolution(d time.Duration) Option {
 type Source uint8
 
 const (
-	// FromAuto keeps messages in memory on Exclusive, Failover and Key_Shared. On Shared it keeps messages of batches in memory
-	// and asks the broker for the others, which the broker sends to any free consumer. With EnableBatchIndexAcknowledgment it
-	// also asks the broker for a message of a batch whose other messages are settled. On a subscription that is not durable it keeps
-	// all in memory: the broker forgets it with the connection. A consumer wrapped without Prepare asks the broker for all messages.
+	// FromAuto keeps messages in memory. On Shared and Key_Shared it gives a message back to the broker when it is due if another
+	// consumer may do better with it: if at least eighteen of the last twenty messages failed here, before the last delivery by
+	// DLQPolicy.MaxDeliveries, after an ack timeout, and if nobody has received it for 30 seconds since it was due. On Key_Shared a
+	// message is also given back from five seconds after its first failure, since the broker does not move its key to a consumer that
+	// joins before that. A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or
+	// if nothing of the batch is settled or with the application. A subscription that is not durable gives nothing back: the broker
+	// forgets it with the connection.
 	FromAuto Source = iota
 	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
 	FromMemory
@@ -149,11 +152,12 @@ const (
 	FromBroker
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a nacked message waits until it is due. A message from memory is late only by
-// the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip; on Exclusive and
-// Failover the broker then sends all unacknowledged messages again.
+// WithRedeliveryFrom (default: FromAuto) sets where a message waits that was nacked or timed out. A message from memory is late only
+// by the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip, and on Shared and
+// Key_Shared it queues behind what was prefetched; on Exclusive and Failover the broker then sends all unacknowledged messages again.
+// A message that comes back and a new one take turns if both are there.
 //
-// Messages always come back through the broker after NackID or an ack timeout, or if they do not fit the hold limit. After a lost
+// Messages that do not fit the hold limit always come back through the broker. After a lost
 // connection, or when this is no longer the active consumer of a Failover partition, messages in memory may belong to another
 // consumer. The Consumer drops them, and they come back when the broker sends them again. Clearing or skipping a backlog at the
 // broker does not affect messages in memory.
@@ -167,11 +171,11 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory until they are due, over all
-// partitions: nacked messages, and messages that the broker sent early. A message counts its payload and 512 bytes. A batch
-// counts its whole payload once, since one message keeps it alive. A message that does not fit is dropped, and the Consumer asks
-// the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to be published to the retry or dead
-// letter topic.
+// WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: those that wait
+// until they are due and, in half of the limit, those that the application has. A message counts its payload, its properties and 512
+// bytes, rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does
+// not fit is dropped, and the Consumer asks the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to
+// be published to the retry or dead letter topic.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {

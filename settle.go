@@ -72,8 +72,8 @@ func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error 
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
-// out, or has settled, starts at redelivery count 0. NackID has no payload to keep, so the Consumer asks the broker for the
-// message when it is due, on the last delivery too, unless an ack timeout has had it keep that.
+// out, or has settled, starts at redelivery count 0. If the message did not fit the hold limit when it was handed out, the Consumer asks
+// the broker for it when it is due, on the last delivery too.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	c.failNack(c.driver.NackID(id))
 }

@@ -88,12 +88,16 @@ var preparations sync.Map // of preparation by <-chan pulsar.ConsumerMessage
 // Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
 // the returned Consumer closes it.
 //
-// A consumer that was subscribed with options from Prepare has their resolution. Any other consumer also redelivers by policy and
-// never early, but up to 4/3 of its own NackRedeliveryDelay late. Wrap logs this; see WithInnerNackDelay. Messages of
-// non-persistent topics pass through, since the broker cannot redeliver them.
+// A consumer that was subscribed with options from Prepare has their resolution. Of any other consumer nothing is known, and it does not
+// tell of lost connections: its messages wait in memory, and what does not fit the hold limit comes late, by up to 4/3 of its own
+// NackRedeliveryDelay. Wrap logs this. After a lost connection two consumers of a subscription may both handle what waited. Wrap refuses
+// a *Consumer. Messages of non-persistent topics pass through, since the broker cannot redeliver them.
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
+	}
+	if _, ok := consumer.(*Consumer); ok { // which would delay twice
+		return nil, driver.Invalid("Wrap", "a *redelivery.Consumer", "the consumer of client.Subscribe")
 	}
 	found, ok := preparations.LoadAndDelete(driver.ChanOf(consumer))
 	if !ok {

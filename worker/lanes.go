@@ -20,7 +20,7 @@ type lanes struct {
 	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
 	byKey   map[string]*lane
 	ready   []task             // whose turn it is
-	bytes   int64              // of the messages that wait, ready ones too
+	scale   scale              // of the messages that wait, ready ones too
 	count   int                // of them
 	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle    int                // slots that wait for wake
@@ -41,11 +41,6 @@ type lane struct {
 func newLanes(r *run) *lanes {
 	return &lanes{run: r, byKey: map[string]*lane{}, wake: make(chan struct{}, 1)}
 }
-
-// heldSize is what a message counts that waits, beside its payload.
-const heldSize = 512
-
-func sizeOf(msg pulsar.Message) int64 { return heldSize + int64(len(msg.Payload())) }
 
 // keyOf returns the key that Key_Shared goes by; "" for none.
 func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
@@ -133,6 +128,7 @@ func (l *lanes) enter(t *task) bool {
 	if key == "" {
 		return true
 	}
+	t.size = sizeOf(t.msg)
 	if t.lane = l.byKey[key]; t.lane == nil {
 		t.lane = &lane{key: key}
 		l.byKey[key] = t.lane
@@ -215,9 +211,13 @@ func (l *lanes) wakeOne() {
 // waits counts a message that begins (1) or ends (-1) to wait. The caller holds mu, and calls what it returns without.
 func (l *lanes) waits(t task, n int) (tell func()) {
 	l.count += n
-	l.bytes += int64(n) * sizeOf(t.msg)
+	if n > 0 {
+		l.scale.put(t)
+	} else {
+		l.scale.take(t)
+	}
 	before := l.full
-	l.full = l.bytes >= l.holdLimit || l.full && l.bytes > l.holdLimit/2
+	l.full = l.scale.bytes >= l.holdLimit || l.full && l.scale.bytes > l.holdLimit/2
 	switch {
 	case l.full == before:
 		return func() {}
@@ -234,7 +234,7 @@ func (l *lanes) waits(t task, n int) (tell func()) {
 func (l *lanes) waiting() (messages int, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count, l.bytes
+	return l.count, l.scale.bytes
 }
 
 // abandon leaves what waits to the broker.
@@ -249,7 +249,7 @@ func (l *lanes) abandon() {
 		}
 	}
 	full := l.full
-	l.ready, l.bytes, l.count, l.full, l.over = nil, 0, 0, false, true
+	l.ready, l.scale, l.count, l.full, l.over = nil, scale{}, 0, false, true
 	l.mu.Unlock()
 	for _, t := range left {
 		t.beat.stop()

@@ -150,7 +150,7 @@ func TestKeyOrderHoldLimit(t *testing.T) {
 			return nil
 		}, worker.WithKeyOrder(), worker.WithConcurrency(3), worker.WithHoldLimit(1000))
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 514}, w.State())
+		require.Equal(t, worker.State{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 520}, w.State())
 		require.Contains(t, t.log.String(), "the hold limit is reached")
 		require.Equal(t, []string{"0s a0 0"}, d.all())
 		t.sleep(time.Hour)
@@ -168,7 +168,7 @@ func TestKeyOrderHoldLimitUntilHalfIsFree(t *testing.T) {
 			t.publishKeyed("a3")
 		}
 		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return nil },
-			worker.WithKeyOrder(), worker.WithHoldLimit(6*514), worker.WithConcurrency(2))
+			worker.WithKeyOrder(), worker.WithHoldLimit(6*520), worker.WithConcurrency(2))
 		var waiting []int
 		for range 10 {
 			t.sleep(time.Second - 1)
@@ -199,9 +199,9 @@ func TestKeyOrderHoldLimitOfFailures(t *testing.T) {
 				return errTest
 			}
 			return nil
-		}, worker.WithKeyOrder(), worker.WithHoldLimit(3*514), worker.WithConcurrency(1))
+		}, worker.WithKeyOrder(), worker.WithHoldLimit(3*520), worker.WithConcurrency(1))
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{Waiting: 3, WaitingBytes: 3 * 514, Failed: 3}, w.State())
+		require.Equal(t, worker.State{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.State())
 		require.EqualValues(t, 1, full.Load())
 		t.sleep(time.Hour)
 		require.NoError(t, stop())

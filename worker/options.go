@@ -127,7 +127,7 @@ func WithKeyOrder() Option {
 }
 
 // WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
-// counts its payload and 512 bytes. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
+// counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
 // State shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
