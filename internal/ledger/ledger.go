@@ -76,6 +76,7 @@ type Ledger struct {
 	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table    table
 	offer    *offer
+	young    young
 	outcomes outcomes
 	acks     int // under way: requests may be in line behind them
 	marker   marker
@@ -116,6 +117,9 @@ func (l *Ledger) Close() {
 	l.mu.Lock()
 	l.closed = true
 	l.marker.stop()
+	if l.young.timer != nil {
+		l.young.timer.Stop()
+	}
 	l.mu.Unlock()
 	l.nacks.Close()
 	l.timeouts.Close()
@@ -130,6 +134,7 @@ func (l *Ledger) Clear() {
 	}
 	l.nacks.Clear()
 	l.timeouts.Clear()
+	l.young.handed = nil
 	for _, s := range l.table.streams {
 		s.gone = true
 	}

@@ -107,34 +107,21 @@ func (l *Ledger) failed(ref Ref) {
 	}
 }
 
-// Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
-func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
+// IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
+func (l *Ledger) IsLast(count uint32) bool { return l.table.isLast(count) }
+
+// Touch restarts the ack timeout of a message that the application has by hand-over d, and reports whether it has.
+func (l *Ledger) Touch(d Delivery, timeout time.Duration) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
 	if !l.isCurrent(r, d) {
-		return
-	}
-	r.flags |= timed
-	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
-	l.timeouts.TrackFor(uint64(d.Ref), timeout)
-}
-
-// IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
-func (l *Ledger) IsLast(count uint32) bool { return l.table.isLast(count) }
-
-// Touch restarts the ack timeout of a message, and reports whether the application has it.
-func (l *Ledger) Touch(n Name) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	ref, e, r := l.find(n)
-	if r == nil || !isWith(r, n) {
 		return false
 	}
-	if r.flags.has(timed) { // else it is about to be
-		l.timesOut(ref, e, 0)
-		return l.timeouts.Touch(uint64(ref))
-	}
+	l.ripen()
+	l.timesOut(d.Ref, e, timeout)
+	l.timeouts.Untrack(uint64(d.Ref))
+	l.timeouts.TrackFor(uint64(d.Ref), timeout)
 	return true
 }
 
@@ -145,6 +132,7 @@ func (l *Ledger) AckDeadline(d Delivery) time.Time {
 	if _, r := l.table.at(d.Ref); !l.isCurrent(r, d) {
 		return time.Time{}
 	}
+	l.ripen()
 	left, ok := l.timeouts.Left(uint64(d.Ref))
 	if !ok {
 		return time.Time{}

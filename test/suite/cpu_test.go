@@ -19,7 +19,7 @@ import (
 // and the median of what this library's takes more in each of seven rounds, with an ack timeout and without. It needs a
 // broker and takes its own number of messages.
 func BenchmarkReceiveAck(b *testing.B) {
-	const messages, pairs = 100_000, 7
+	const messages, pairs = 100_000, 5
 	broker := newBroker(b)
 	for name, batched := range map[string]bool{"single": false, "batched": true} {
 		b.Run(name, func(b *testing.B) {

@@ -1,0 +1,74 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// young are the messages whose ack timeout began a moment ago. Most are settled before that is over, so that the tracker, which costs as
+// much as all the rest, never hears of them.
+type young struct {
+	handed []handed
+	timer  *time.Timer // nil before the first
+}
+
+// handed is a hand-over, and when its ack timeout is over, by Ledger.Now.
+type handed struct {
+	ref   Ref
+	id    pulsar.MessageID
+	until time.Duration
+	hand  uint8
+}
+
+const (
+	youngTime = 100 * time.Millisecond // after which the tracker is told
+	maxYoung  = 1 << 14
+)
+
+// Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
+func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e, r := l.table.at(d.Ref)
+	if !l.isCurrent(r, d) {
+		return
+	}
+	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
+	if timeout <= youngTime {
+		r.flags |= timed
+		l.timeouts.TrackFor(uint64(d.Ref), timeout)
+		return
+	}
+	y := &l.young
+	y.handed = append(y.handed, handed{d.Ref, d.ID, l.Now() + min(timeout, maxWait), d.Hand})
+	switch len(y.handed) {
+	case 1:
+		if y.timer == nil {
+			y.timer = time.AfterFunc(youngTime, l.ripe)
+		} else {
+			y.timer.Reset(youngTime)
+		}
+	case maxYoung:
+		l.ripen()
+	}
+}
+
+// ripe is called after youngTime.
+func (l *Ledger) ripe() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ripen()
+}
+
+// ripen tells the tracker of the messages that the application has still. The caller holds mu.
+func (l *Ledger) ripen() {
+	for _, h := range l.young.handed {
+		if _, r := l.table.at(h.ref); l.isCurrent(r, Delivery{ID: h.id, Hand: h.hand}) {
+			r.flags |= timed
+			l.timeouts.TrackFor(uint64(h.ref), h.until-l.Now())
+		}
+	}
+	clear(l.young.handed)
+	l.young.handed = l.young.handed[:0]
+}
