@@ -181,10 +181,14 @@ func runModel(t *testing.T, cfg *modelConfig) {
 		if r.steps--; r.steps < 0 {
 			return
 		}
-		if r.rng.IntN(5) == 0 {
+		if cfg.Away && r.steps == 60 {
+			r.goAway()
+		}
+		if r.rng.IntN(5) == 0 && !r.isSilent() {
 			r.publish(cfg.Backlog)
 		}
 		r.act()
+		r.checkMemory()
 		r.w.after(time.Duration(r.rng.ExpFloat64()*float64(cfg.Pace))+1, step)
 	}
 	fault = func() {

@@ -91,6 +91,9 @@ func (p *modelPart) grab() {
 	if p.state == gone {
 		return
 	}
+	if p.grabLater = p.isAway; p.isAway {
+		return
+	}
 	p.grabbed = time.Now()
 	p.w.note("%v clears its queue of %d", p.sub.name, len(p.queue))
 	for _, c := range p.queue {

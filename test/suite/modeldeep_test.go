@@ -3,6 +3,7 @@ package suite
 import (
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 )
@@ -15,6 +16,7 @@ type modelDeep struct {
 	Buffer    int  // of the inner consumer's channel, if the library gives it none
 	UpTo      int  // one message of so many is acknowledged, cumulatively; 0 for as it comes
 	Faultless bool // the application fails on nothing
+	Away      bool // one topic has no broker until everything else is settled
 }
 
 // deepen draws that, from random numbers of their own.
@@ -36,6 +38,10 @@ func (c *modelConfig) deepen() {
 		if !c.Response {
 			c.Seeks, c.Resets = false, false
 		}
+	}
+	if c.Away = often(40) && c.Topics > 1 && !c.Abrupt; c.Away {
+		c.Response, c.AckErrors = false, false // acknowledgements would wait for the broker
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	}
 	if buffer := []int{1, 10, 64}[rng.IntN(3)]; often(30) {
 		c.Buffer = buffer

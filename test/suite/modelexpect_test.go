@@ -153,7 +153,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		return
 	}
 	c, now := o.copy, time.Now()
-	count := r.c.RedeliveryCount(msg)
+	count, heads := r.c.RedeliveryCount(msg), r.heads()
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.w.note("takes %v, copy %d, count %d", c, c.serial, count)
@@ -170,6 +170,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	r.expire(m)
 	r.taken++
 	r.checkOrder(m)
+	r.checkTurn(m, heads)
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
 	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)

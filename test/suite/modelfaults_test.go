@@ -170,6 +170,7 @@ func (r *modelRun) end() {
 		r.w.after(wait, drain)
 	}
 	r.w.after(0, drain)
+	r.comeBack(20*time.Second + 2*r.cfg.MaxDelay + 4*r.cfg.Pace + 2*r.cfg.Timeout)
 	quiet := func() bool { r.mu.Lock(); defer r.mu.Unlock(); return r.calls == 0 }
 	limit := 15*time.Minute + 4*r.cfg.MaxDelay + 4*r.cfg.Pace + 2*r.cfg.Timeout
 	if !r.w.run(limit, func() bool { return quiet() && len(r.missing(1)) == 0 }) {

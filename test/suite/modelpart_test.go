@@ -32,13 +32,15 @@ type modelPart struct {
 	permits  int
 	seeking  bool
 
-	pending  []*modelCommand // in line
-	awaited  *modelCommand   // that the loop waits for
-	acks     modelGroup
-	requests map[*modelEntry]time.Time // when they are due
-	doubt    time.Time                 // when the Consumer was last told that what it has may be another's
-	grabbed  time.Time                 // when the queue was last cleared
-	backOff  backoff.Policy            // of the last reconnection
+	pending   []*modelCommand // in line
+	awaited   *modelCommand   // that the loop waits for
+	acks      modelGroup
+	requests  map[*modelEntry]time.Time // when they are due
+	doubt     time.Time                 // when the Consumer was last told that what it has may be another's
+	grabbed   time.Time                 // when the queue was last cleared
+	isAway    bool                      // it finds no broker
+	grabLater bool                      // it would have found one since
+	backOff   backoff.Policy            // of the last reconnection
 }
 
 type modelState uint8

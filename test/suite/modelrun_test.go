@@ -36,10 +36,12 @@ type modelRun struct {
 	sought  time.Time
 	closed  bool
 	doubles int
-	renewed int                      // messages, by an operator
-	reached map[*modelSub]modelPlace // the last message that was handed out
-	count   int                      // of messages that one was acknowledged cumulatively of
-	taken   int                      // of messages from the Consumer
+	renewed int                       // messages, by an operator
+	reached map[*modelSub]modelPlace  // the last message that was handed out
+	count   int                       // of messages that one was acknowledged cumulatively of
+	taken   int                       // of messages from the Consumer
+	again   int                       // messages in a row that were handed out again
+	head    map[*modelPart]*modelCopy // of each queue, when a message was last handed out
 
 	callbacks [4]atomic.Uint64 // of each kind
 	panics    atomic.Int32
@@ -50,7 +52,7 @@ type modelRun struct {
 // newModelRun subscribes.
 func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	r := &modelRun{t: t, cfg: cfg, rng: rand.New(rand.NewPCG(cfg.base(), 2)), w: newModelWorld(),
-		known: map[modelKey]*modelExpected{}, reached: map[*modelSub]modelPlace{}, steps: cfg.Steps,
+		known: map[modelKey]*modelExpected{}, reached: map[*modelSub]modelPlace{}, head: map[*modelPart]*modelCopy{}, steps: cfg.Steps,
 		policy: policies.Exponential{Min: 100 * time.Millisecond, Max: cfg.MaxDelay, Multiplier: 2}}
 	opts := pulsar.ConsumerOptions{Type: cfg.Kind, ReceiverQueueSize: cfg.Queue, AckWithResponse: cfg.Response,
 		EnableBatchIndexAcknowledgment: cfg.IndexAcks, Interceptors: pulsar.ConsumerInterceptors{modelInterceptor{r}}}

@@ -43,6 +43,9 @@ func (r *modelRun) missing(most int) (missing []string) {
 	defer r.mu.Unlock()
 	for _, p := range r.cons.parts {
 		for _, e := range p.sub.entries {
+			if p.isAway {
+				break
+			}
 			for i := range e.size {
 				m := r.known[keyOf(e, i)]
 				switch {
