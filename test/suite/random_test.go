@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -103,7 +102,14 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 		r.b = newBroker(g)
 	}
 	for range c.Topics {
+		if c.Scene == sceneVanishes && len(r.topics) == 1 {
+			r.topics = append(r.topics, r.b.create(r.topics[0]+"-other", c.Partitions))
+			continue
+		}
 		r.topics = append(r.topics, r.b.topic(c.Partitions))
+	}
+	if c.Scene == sceneVanishes {
+		r.b.create(r.vanishing(), 2)
 	}
 	return r
 }
@@ -140,6 +146,8 @@ func (r *randomRun) run() {
 		r.goAway(rng)
 	case sceneJoins:
 		r.joins(rng, starts)
+	case sceneVanishes:
+		r.vanishes(rng)
 	default:
 	}
 	for i := range r.Unloads {
@@ -175,30 +183,6 @@ func (r *randomRun) closes(c *redelivery.Consumer) {
 	c.Close()
 }
 
-// report tells what went wrong.
-func (r *randomRun) report() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	early := len(r.wrong) > 0 && !r.complete
-	for n, f := range r.fates {
-		if early { // the run was not given its time
-			break
-		}
-		if !f.isOver() {
-			r.wrongLocked("message %d did not come to an end: %v", n, f)
-		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
-			r.wrongLocked("message %d %s: %v", n, text, f)
-		}
-	}
-	if len(r.wrong) == 0 {
-		return
-	}
-	r.t.Errorf("-random.seed %d: %+v\n%s", r.Seed, *r.randomConfig, strings.Join(r.wrong[:min(12, len(r.wrong))], "\n"))
-	if r.Observed {
-		r.t.Log(strings.Join(r.trace, "\n"))
-	}
-}
-
 func (r *randomRun) within(d time.Duration, reached func() bool) bool {
 	for begin := time.Now(); time.Since(begin) < d && !r.guard.over.Load(); time.Sleep(ms(100)) {
 		if reached() {
@@ -209,33 +193,6 @@ func (r *randomRun) within(d time.Duration, reached func() bool) bool {
 		}
 	}
 	return false
-}
-
-func (r *randomRun) isWrong() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.wrong) > 0
-}
-
-func (r *randomRun) breaks(format string, args ...any) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.wrongLocked(format, args...)
-}
-
-func (r *randomRun) wrongLocked(format string, args ...any) {
-	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
-}
-
-// note writes down what a consumer did.
-func (r *randomRun) note(k int, what string, msg pulsar.Message, id pulsar.MessageID) {
-	n := ""
-	if msg != nil {
-		n = name(msg)
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.trace = append(r.trace, fmt.Sprintf("%v %d %s: %s %v", time.Now().Format("05.000"), k, what, n, id))
 }
 
 func (r *randomRun) isComplete() bool {
@@ -278,7 +235,7 @@ func (r *randomRun) backlog() (text string) {
 
 func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 	opts, options := r.options()
-	if r.Scene == sceneAway {
+	if r.Scene == sceneAway || r.Scene == sceneVanishes {
 		opts.BackOffPolicyFunc = newSoon
 	}
 	if r.Wide { // where much is refused
@@ -296,24 +253,14 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 			Held: told("held"), Dropped: told("dropped"), Swallowed: told("swallowed"), Asked: told("asked"),
 		}))
 	}
-	if opts.Topic = r.topics[0]; len(r.topics) > 1 {
-		opts.Topic, opts.Topics = "", r.topics
+	switch {
+	case r.Scene == sceneVanishes:
+		r.pattern(&opts)
+	case len(r.topics) > 1:
+		opts.Topics = r.topics
+	default:
+		opts.Topic = r.topics[0]
 	}
 	defer r.guard.begin("Subscribe")()
 	return r.b.subscribe(opts, options...)
-}
-
-// countDeadLetters counts the letters of each message.
-func (r *randomRun) countDeadLetters(ctx context.Context, c pulsar.Consumer) {
-	for {
-		msg, err := c.Receive(ctx)
-		if err != nil {
-			return
-		}
-		n := r.number(msg, "as a dead letter")
-		r.checkOrigin(n, msg)
-		r.mu.Lock()
-		r.fates[n].letters++
-		r.mu.Unlock()
-	}
 }

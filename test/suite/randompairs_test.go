@@ -42,7 +42,13 @@ func (c *randomConfig) widen() {
 	}
 	c.set([]scene{sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary, sceneOrdinary,
 		sceneAway, sceneAway, sceneBusy, sceneJoins}[rng.IntN(10)], rng)
+	if often(10) && c.Scene == sceneOrdinary {
+		c.set(sceneVanishes, rng)
+	}
 }
+
+// MayTimeOutUnseen reports whether a message may be in the application's channel twice, as its ack timeout runs there.
+func (c *randomConfig) MayTimeOutUnseen() bool { return c.Buffer > 0 && c.Timeout > 0 }
 
 // Ordered reports whether the application gets the messages of a partition in their order.
 func (c *randomConfig) Ordered() bool {

@@ -21,9 +21,12 @@ const (
 	sceneAway           // one partition has no broker, until all others are done
 	sceneBusy           // messages fail as long as there are new ones
 	sceneJoins          // another consumer joins, and is sent messages
+	sceneVanishes       // a partitioned topic of a pattern is deleted
 )
 
-func (s scene) String() string { return [...]string{"ordinary", "away", "busy", "joins"}[s] }
+func (s scene) String() string {
+	return [...]string{"ordinary", "away", "busy", "joins", "vanishes"}[s]
+}
 
 // set prepares the configuration for a scene.
 func (c *randomConfig) set(s scene, rng *rand.Rand) {
@@ -61,6 +64,9 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		if c.Kind == pulsar.KeyShared && c.From == redelivery.FromMemory { // which keeps its keys, and says so
 			c.From = redelivery.FromAuto
 		}
+	case sceneVanishes:
+		c.Retry, c.RetryFrom, c.MaxDeliveries = false, 0, 0
+		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(100)}
 	default:
 	}
 }
@@ -144,6 +150,30 @@ func (r *randomRun) goAway(rng *rand.Rand) {
 			f.due = time.Now() // nobody could have it before
 		}
 	}
+}
+
+// vanishing is the topic that is deleted, of two partitions.
+func (r *randomRun) vanishing() string { return r.topics[0] + "-vanishes" }
+
+// pattern is that of the topics if one of them is to be deleted.
+func (r *randomRun) pattern(o *pulsar.ConsumerOptions) {
+	o.TopicsPattern, o.AutoDiscoveryPeriod = r.topics[0]+"(-other|-vanishes)?$", time.Second
+}
+
+// create makes a topic with so many partitions; 0 for none.
+func (b *broker) create(name string, partitions int) string {
+	if partitions > 0 {
+		b.rest("PUT", name, "/partitions", partitions, nil)
+	} else {
+		b.rest("PUT", name, "", nil, nil)
+	}
+	return name
+}
+
+// vanishes deletes a topic, which nothing was sent to.
+func (r *randomRun) vanishes(rng *rand.Rand) {
+	time.Sleep(ms(rng.IntN(700)))
+	r.b.rest("DELETE", r.vanishing(), "/partitions?force=true", nil, nil)
 }
 
 // soon is a backoff that does not grow.

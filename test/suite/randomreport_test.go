@@ -1,0 +1,76 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// report tells what went wrong.
+func (r *randomRun) report() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	early := len(r.wrong) > 0 && !r.complete
+	for n, f := range r.fates {
+		if early { // the run was not given its time
+			break
+		}
+		if !f.isOver() {
+			r.wrongLocked("message %d did not come to an end: %v", n, f)
+		} else if text := f.checkDeadLetters(r.randomConfig); text != "" {
+			r.wrongLocked("message %d %s: %v", n, text, f)
+		}
+	}
+	if len(r.wrong) == 0 {
+		return
+	}
+	r.t.Errorf("-random.seed %d: %+v\n%s", r.Seed, *r.randomConfig, strings.Join(r.wrong[:min(12, len(r.wrong))], "\n"))
+	if r.Observed {
+		r.t.Log(strings.Join(r.trace, "\n"))
+	}
+}
+
+func (r *randomRun) isWrong() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.wrong) > 0
+}
+
+func (r *randomRun) breaks(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wrongLocked(format, args...)
+}
+
+func (r *randomRun) wrongLocked(format string, args ...any) {
+	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
+}
+
+// note writes down what a consumer did.
+func (r *randomRun) note(k int, what string, msg pulsar.Message, id pulsar.MessageID) {
+	n := ""
+	if msg != nil {
+		n = name(msg)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.trace = append(r.trace, fmt.Sprintf("%v %d %s: %s %v", time.Now().Format("05.000"), k, what, n, id))
+}
+
+// countDeadLetters counts the letters of each message.
+func (r *randomRun) countDeadLetters(ctx context.Context, c pulsar.Consumer) {
+	for {
+		msg, err := c.Receive(ctx)
+		if err != nil {
+			return
+		}
+		n := r.number(msg, "as a dead letter")
+		r.checkOrigin(n, msg)
+		r.mu.Lock()
+		r.fates[n].letters++
+		r.mu.Unlock()
+	}
+}
