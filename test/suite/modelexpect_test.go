@@ -171,6 +171,9 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	r.taken++
 	r.checkOrder(m)
 	r.checkTurn(m, heads)
+	if m.stand == modelSettled && r.cfg.Given > 0 && r.taken-m.takenBy <= r.cfg.Given+2 {
+		return // it was in the application's channel
+	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
 	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
@@ -179,8 +182,6 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	switch {
 	case m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m):
 		return // a callback took its time before Receive returned
-	case m.stand == modelSettled && r.cfg.Given > 0 && r.taken-m.takenBy <= r.cfg.Given+2:
-		return // it was in the application's channel
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
 	case m.stand == modelSettled: // both happened at once

@@ -76,7 +76,11 @@ func (g *guard) hanging() (hang []string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, c := range g.calls {
-		if d := time.Since(c.began); d > g.patience || d > 15*time.Second && c.what == "Stats" { // which nobody else is waited for in
+		patience := g.patience
+		if c.what == "Stats" { // it waits for nothing but a lock
+			patience = 15 * time.Second
+		}
+		if d := time.Since(c.began); d > patience {
 			hang = append(hang, fmt.Sprintf("%s hangs for %v", c.what, d.Round(time.Second)))
 		}
 	}
