@@ -76,14 +76,14 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // permanentAtTheEnd has a handler return a permanent error when the drain timeout ends, and returns what the Worker says then.
-func (t *rig) permanentAtTheEnd() worker.State {
-	w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+func (r *rig) permanentAtTheEnd() worker.State {
+	w, stop := r.start(func(ctx context.Context, msg pulsar.Message) error {
 		<-ctx.Done()
 		return worker.Permanent(errTest)
 	}, worker.WithDrainTimeout(0))
-	t.publish("tea")
-	t.sleep(time.Second)
-	require.NoError(t, stop())
+	r.publish("tea")
+	r.sleep(time.Second)
+	require.NoError(r, stop())
 	return w.State()
 }
 

@@ -19,26 +19,22 @@ import (
 type Driver struct {
 	outer     pulsar.Consumer // what the application knows
 	inner     pulsar.Consumer
+	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	settings  *Settings
 	hooks     *hooks // in the inner consumer
 	intake    *intake.Intake
+	cameAgain bool // the last message that was handed out had waited here; for whoever has the turn
 	ledger    *ledger.Ledger
 	publisher *publisher // of retries and dead letters
 	outlet    outlet     // the channel that Chan returns
-	calls     *gate.Gate // calls of the inner consumer
-	crew      *gate.Gate // goroutines
-	life      *life
-	errands
+	observer  observer
+
+	calls *gate.Gate // calls of the inner consumer
+	crew  *gate.Gate // goroutines
+	life  *life
 	tally tally
 
-	cameAgain bool // the last message that was handed out had waited here; for whoever has the turn
-
-	raw      atomic.Value // reflect.Type of the messages that the inner consumer delivers
-	observer observer
-}
-
-// errands are what goroutines that must not wait have others do.
-type errands struct {
+	// What goroutines that must not wait have others do:
 	swallows chores // copies of settled messages
 	asides   chores // what policies are asked for messages that the application does not get
 	requests chores // what interceptors are told of requests

@@ -72,7 +72,7 @@ func (x *Driver) received(msg pulsar.Message) pulsar.Message {
 		if !field.IsValid() || !field.CanInterface() {
 			return nil
 		}
-		msg, _ = field.Interface().(pulsar.Message)
+		msg, _ = reflect.TypeAssert[pulsar.Message](field)
 	}
 	return nil
 }

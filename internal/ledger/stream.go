@@ -22,11 +22,8 @@ type stream struct {
 	marking   bool   // it is in Ledger.marker
 	doubted   uint64 // log.taken when all its messages became doubtful
 	gone      bool   // its consumer is closed
-	standby
-}
 
-// standby is what there is to know of a Failover partition that is another consumer's.
-type standby struct {
+	// Of a Failover partition:
 	inactive bool             // another consumer has its messages
 	missed   pulsar.MessageID // of the last message that came while it was inactive
 }

@@ -1,0 +1,69 @@
+package ledger
+
+import "time"
+
+const (
+	readyShared    = 30 * time.Second // for which a message waits for an application that receives nothing, before another gets it
+	readyKeyShared = 5 * time.Second  // likewise where a key does not move before; and since the application failed on it first
+)
+
+func (l *Ledger) readyPatience() time.Duration {
+	if l.o.KeyOrder {
+		return readyKeyShared
+	}
+	return readyShared
+}
+
+// isBetterElsewhere reports whether a message that is due and here had better be the next consumer's: this one seems to be what fails, or
+// another is to have a say before the message is given up, or a key is to be able to move. The caller holds mu.
+func (l *Ledger) isBetterElsewhere(ref Ref, r *record) bool {
+	if l.o.KeyOrder {
+		if first, ok := l.table.failed[ref]; ok && l.Now()-first >= readyKeyShared {
+			return true
+		}
+	}
+	return l.outcomes.fails() || l.IsLast(r.count+1)
+}
+
+// mayGiveBack reports whether a message that is kept may be another consumer's. A batch comes whole, to somebody who does not know what
+// was settled of it: the broker has to know, or nothing of it may be settled or with the application. The caller holds mu.
+func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
+	switch b := e.batch; {
+	case !l.o.Others || r.flags.has(postponed) || r.flags.has(leaving):
+		return false
+	case !e.isBatch():
+		return true
+	case b.stream.current == ref.slot() && b.seen < e.size(): // more of it is arriving
+		return false
+	case l.o.IndexAcks:
+		return b.seen-b.acked == 1 && b.settled <= b.stream.log.sure
+	case b.acked > 0:
+		return false
+	}
+	for i := range e.size() {
+		if x := e.seen(i); x != nil && (x.state == held || x.flags.has(busy)) {
+			return false
+		}
+	}
+	return true
+}
+
+// giveBack has the broker send a message to whichever consumer, with all of its batch that wait here. The caller holds mu.
+func (l *Ledger) giveBack(ref Ref, e *entry, r *record) ask {
+	t := &l.table
+	for i := range e.size() {
+		x := e.at(i)
+		if x == r || x.state != waiting && x.state != ready {
+			continue
+		}
+		t.drop(e, x)
+		if sibling := refOf(ref.slot(), i); x.state == ready {
+			l.nacks.Untrack(uint64(sibling))
+			l.nacks.TrackFor(uint64(sibling), check+l.o.AskDelay)
+			t.move(x, due)
+		}
+	}
+	t.drop(e, r)
+	t.move(r, due)
+	return l.ask(ref, e, r)
+}
