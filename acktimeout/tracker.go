@@ -50,6 +50,9 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 // TrackFor is Track with timeout d. A negative d counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
+// TrackSince is TrackFor with a timeout that began some time ago. Touch restarts all of it.
+func (t *Tracker[K]) TrackSince(key K, d, ago time.Duration) { t.queue.PutSince(key, d, ago) }
+
 // Touch restarts the full timeout of key and reports whether key was tracked.
 func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
 

@@ -68,6 +68,12 @@ func TestTracker(t *testing.T) {
 			k.TrackFor("a", 0)
 			assert.Equal(t, 1, k.Len())
 		}, times{"a": {11 * second}}},
+		{"began before", 10 * second, policy, func(t *testing.T, k *tracker) {
+			k.TrackSince("a", 10*second, 3*second)
+			k.TrackSince("b", 10*second, 3*second)
+			time.Sleep(2 * second)
+			assert.True(t, k.Touch("b"))
+		}, times{"a": {7 * second}, "b": {12 * second}}},
 		{"touched", 10 * second, policy, func(t *testing.T, k *tracker) {
 			k.Track("a", 1)
 			k.Track("b", 1)

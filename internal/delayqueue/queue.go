@@ -55,7 +55,10 @@ func New[K comparable](due func([]K), restarts bool) *Queue[K] {
 
 // Put adds key, due after delay; a negative delay counts as 0. A key that is there already keeps its due time, and Put
 // returns false, as it does on a closed queue.
-func (q *Queue[K]) Put(key K, delay time.Duration) bool {
+func (q *Queue[K]) Put(key K, delay time.Duration) bool { return q.PutSince(key, delay, 0) }
+
+// PutSince is Put of a delay that began some time ago.
+func (q *Queue[K]) PutSince(key K, delay, ago time.Duration) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
@@ -69,7 +72,7 @@ func (q *Queue[K]) Put(key K, delay time.Duration) bool {
 		q.delays = append(q.delays, make([]time.Duration, max(0, int(slot)+1-len(q.delays)))...)
 		q.delays[slot] = delay
 	}
-	n := q.node(slot, delay)
+	n := q.node(slot, delay-ago)
 	q.up(q.heap.push(), n)
 	if *q.heap.at(root) == n {
 		q.arm()

@@ -82,15 +82,10 @@ func (x *Driver) InProgress(msg pulsar.Message) error {
 	if err != nil {
 		return err
 	}
-	if x.settings.ackTimeout == nil {
+	switch {
+	case x.settings.ackTimeout == nil || x.ledger.Touch(n):
 		return nil
-	}
-	if d, current, _ := x.ledger.Find(n); current {
-		if x.ledger.AckDeadline(d).IsZero() || x.ledger.Touch(d, x.delay(x.settings.ackTimeout, d.Count)) {
-			return nil // it was restarted, or is about to start
-		}
-	}
-	if x.life.ended.Err() != nil {
+	case x.life.ended.Err() != nil:
 		return ErrClosed
 	}
 	return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)

@@ -73,7 +73,7 @@ func (t *table) prune(s *stream) {
 	for l.n > 0 {
 		slot, settled := l.at(0).slot, l.at(0).settled
 		copies := rewinding || t.entries.At(slot).Value.flags.has(repeated)
-		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup.Size)+t.queue(s)
+		sure := settled <= l.sure || uint64(l.n) > uint64(t.o.AckGroup.Size)+2*t.queue(s) // more than a dead link had
 		if settled > l.passed && (copies || !sure) || len(t.acking) > 0 && t.acking[slot] > 0 {
 			return
 		}

@@ -110,18 +110,19 @@ func (l *Ledger) failed(ref Ref) {
 // IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
 func (l *Ledger) IsLast(count uint32) bool { return l.table.isLast(count) }
 
-// Touch restarts the ack timeout of a message that the application has by hand-over d, and reports whether it has.
-func (l *Ledger) Touch(d Delivery, timeout time.Duration) bool {
+// Touch restarts the ack timeout of a message, and reports whether the application has it.
+func (l *Ledger) Touch(n Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e, r := l.table.at(d.Ref)
-	if !l.isCurrent(r, d) {
+	ref, e, r := l.find(n)
+	if r == nil || !isWith(r, n) {
 		return false
 	}
 	l.ripen()
-	l.timesOut(d.Ref, e, timeout)
-	l.timeouts.Untrack(uint64(d.Ref))
-	l.timeouts.TrackFor(uint64(d.Ref), timeout)
+	if r.flags.has(timed) { // else it is about to be
+		l.timesOut(ref, e, 0)
+		return l.timeouts.Touch(uint64(ref))
+	}
 	return true
 }
 

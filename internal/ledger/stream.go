@@ -43,10 +43,11 @@ type run struct {
 	to    entryID // the newest entry when it was made: a later one may have come with the answer
 
 	// On all types:
-	lostAt time.Time        // when a connection was lost the last time: this topic's, or another's
-	heard  time.Time        // when something was received of it after that
-	fresh  pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
-	resent uint64           // what is sent again after that has come when so many were taken
+	lostAt  time.Time        // when a connection was lost the last time: this topic's, or another's
+	heard   time.Time        // when something was received of it after that
+	fresh   pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
+	resent  uint64           // what is sent again after that has come when so many were taken
+	answers bool             // what is received first then may be the answer to a request
 }
 
 // request is one for redelivery.
@@ -94,7 +95,7 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 // resends notes that the broker sends again what it sent before, if the first message that it sends is one that is known: the oldest come
 // first.
 func (t *table) resends(s *stream, first pulsar.MessageID) {
-	if _, ok := t.entryAt(entryOf(first), s); ok {
+	if _, ok := t.entryAt(entryOf(first), s); ok && !s.run.answers {
 		s.run.resent = s.log.taken + 1 + uint64(s.unsettled+s.log.n)
 	}
 }

@@ -172,6 +172,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		}
 		t.asked[ref.slot()] = request{at: now, tries: last.tries, more: last.tries > 1}
 		s.run.asked, s.run.to = request{at: now}, s.newest
+		s.run.answers = s.run.answers || s.log.lost
 		a = l.request(ref, e, r)
 	}
 	wait := check + l.o.AskDelay
@@ -209,7 +210,7 @@ func (s *stream) isAway() bool { return s.log.lost && time.Since(s.run.lostAt) <
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return (s.log.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
+	return !s.log.lost && (s.log.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.

@@ -13,12 +13,13 @@ type young struct {
 	timer  *time.Timer // nil before the first
 }
 
-// handed is a hand-over, and when its ack timeout is over, by Ledger.Now.
+// handed is a hand-over, and since when its ack timeout runs, by Ledger.Now.
 type handed struct {
-	ref   Ref
-	id    pulsar.MessageID
-	until time.Duration
-	hand  uint8
+	ref     Ref
+	id      pulsar.MessageID
+	since   time.Duration
+	timeout time.Duration
+	hand    uint8
 }
 
 const (
@@ -41,7 +42,7 @@ func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
 		return
 	}
 	y := &l.young
-	y.handed = append(y.handed, handed{d.Ref, d.ID, l.Now() + min(timeout, maxWait), d.Hand})
+	y.handed = append(y.handed, handed{d.Ref, d.ID, l.Now(), timeout, d.Hand})
 	switch len(y.handed) {
 	case 1:
 		if y.timer == nil {
@@ -66,7 +67,7 @@ func (l *Ledger) ripen() {
 	for _, h := range l.young.handed {
 		if _, r := l.table.at(h.ref); l.isCurrent(r, Delivery{ID: h.id, Hand: h.hand}) {
 			r.flags |= timed
-			l.timeouts.TrackFor(uint64(h.ref), h.until-l.Now())
+			l.timeouts.TrackSince(uint64(h.ref), h.timeout, l.Now()-h.since)
 		}
 	}
 	clear(l.young.handed)

@@ -64,6 +64,7 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 	}
 	p.w.at(time.Now().Add(lookup), p.w.locked(p.grab))
 	attempts := p.rng.IntN(3)
+	p.cons.lost = time.Now()
 	p.w.mu.Unlock()
 	p.cons.reconnects.Add(1)
 	if policy := p.cons.opts.BackOffPolicyFunc; policy != nil {

@@ -26,6 +26,7 @@ type modelConsumer struct {
 	stop       chan struct{}
 	closed     sync.Once
 	reconnects atomic.Int32
+	lost       time.Time    // when a connection was last found to be, under the world's lock
 	copies     []*modelCopy // by their payload
 	puts       atomic.Int32 // into the channel, or its buffer
 	stage      modelStage

@@ -36,6 +36,7 @@ type modelPart struct {
 	awaited   *modelCommand   // that the loop waits for
 	acks      modelGroup
 	requests  map[*modelEntry]time.Time // when they are due
+	received  time.Time                 // when something arrived last
 	doubt     time.Time                 // when the Consumer was last told that what it has may be another's
 	grabbed   time.Time                 // when the queue was last cleared
 	isAway    bool                      // it finds no broker
@@ -185,6 +186,7 @@ func (p *modelPart) arrive(d *modelDelivery) {
 			copies = append(copies, p.cons.copy(p, d, i))
 		}
 	}
+	p.received = time.Now()
 	p.w.note("%v arrives, %v, count %d, %d of %d", d.entry, d.why, d.count, len(copies), len(d.left))
 	p.w.mu.Unlock()
 	for _, c := range copies {
