@@ -22,7 +22,7 @@ func newGauges() []gauge {
 	}
 	return []gauge{
 		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }},
-		{desc("redelivery_held_bytes", "Size of the messages that are kept in memory until they are due."), func(s state) float64 { return s.held }},
+		{desc("redelivery_held_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.held }},
 		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }},
 		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }},
