@@ -58,7 +58,7 @@ func randomSeeds() (seeds []uint64) {
 }
 
 // randomFixed are wide runs that are made each time, none of which takes long.
-var randomFixed = []uint64{11, 34, 39, 57, 71, 91, 98, 110}
+var randomFixed = []uint64{11, 39, 57, 71, 91, 98, 110}
 
 // randomRun is a random application at work.
 type randomRun struct {
@@ -103,6 +103,10 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 		r.b = newInProcess(g, pulsar.ClientOptions{})
 	} else {
 		r.b = newBroker(g)
+	}
+	if c.Scene == sceneVanishes {
+		r.b.connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
+		g.Cleanup(func() { time.Sleep(3 * time.Second) })
 	}
 	for range c.Topics {
 		if c.Scene == sceneVanishes && len(r.topics) == 1 {
