@@ -63,7 +63,7 @@ func (l *Ledger) doubt(s *stream) {
 			l.table.drop(e, r)
 			if ref := uint64(refOf(slot, i)); r.state == ready {
 				l.nacks.Untrack(ref)
-				l.nacks.TrackFor(ref, l.patience())
+				l.nacks.TrackFor(ref, lostTime)
 				l.table.move(r, due)
 			}
 		}

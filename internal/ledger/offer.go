@@ -20,7 +20,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
 		r.flags |= postponed
 		l.table.move(r, due)
-		l.nacks.TrackFor(uint64(d.Ref), l.patience())
+		l.nacks.TrackFor(uint64(d.Ref), lostTime)
 		return nil, false
 	}
 	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}
