@@ -51,7 +51,8 @@ func original(msg pulsar.Message) pulsar.Message {
 }
 
 // received returns what the inner consumer delivered of what the application has wrapped, or nil if it does not show.
-func (x *Driver) received(msg pulsar.Message) pulsar.Message {
+func (x *Driver) received(msg pulsar.Message) (received pulsar.Message) {
+	defer func() { _ = recover() }() // an embedded pointer may be nil
 	for range maxWrappers {
 		switch m := original(msg).(type) {
 		case nil:
@@ -82,6 +83,13 @@ const maxWrappers = 10
 // nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
 // time; of one that somebody has wrapped nobody can tell.
 func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
+	for range maxWrappers { // of a channel's element
+		cm, ok := msg.(pulsar.ConsumerMessage)
+		if !ok {
+			break
+		}
+		msg = cm.Message
+	}
 	if msg == nil {
 		return n, errors.New("redelivery: message is nil, want one that was received")
 	}

@@ -133,7 +133,7 @@ func (x *Driver) take(ctx context.Context, d *ledger.Delivery) (lent bool, err e
 	}
 	defer x.intake.Release()
 	for x.life.ended.Err() == nil {
-		newsTurn := x.cameAgain && x.intake.IsReady() // or messages that always fail would keep what is new waiting
+		newsTurn := x.cameAgain && !x.ledger.OffersAgain() && x.intake.IsReady() // or messages that always fail would keep what is new waiting
 		if x.cameAgain = !newsTurn && x.ledger.Next(d); !x.cameAgain {
 			cm, event, err := x.intake.Take(ctx)
 			switch {

@@ -165,6 +165,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	}
 	kept := !a.old && t.keep(ref, e, r, a.msg, a.size, r.flags.has(leaving))
 	if !kept {
+		t.drop(e, r)
 		t.name(ref, r, a.id)
 	}
 	return l.held(kept)
@@ -210,13 +211,17 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		l.nacks.Untrack(uint64(ref))
 		t.stays(r)
 		t.again(e, r, r.msg().RedeliveryCount())
+		was := r.flags & doubtful
 		t.hand(r)
+		r.flags |= was
 		l.hasNext.Store(len(t.ready) > 0)
+		l.offersAgain.Store(false)
 		*d = deliveryOf(ref, e, r)
-		d.Unasked = true
+		d.Unasked, d.Doubtful = true, was != 0
 		return true
 	}
 	t.ready = nil
 	l.hasNext.Store(false)
+	l.offersAgain.Store(false)
 	return false
 }

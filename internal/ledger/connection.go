@@ -97,14 +97,19 @@ func (l *Ledger) Activate(topic string, active bool) {
 	if s == nil && !active { // nothing of what was prefetched was taken yet
 		s = l.table.streamNamed(topic)
 	}
+	if s != nil {
+		s.run.fresh = nil
+	}
 	switch {
 	case s == nil:
 	case !active:
 		s.inactive, s.log.lost = true, true // batches that were settled in part come again
 		l.doubt(s)
-		l.withdraw() // what the feeder offers next is none of these
-		if !s.gone { // by a Seek meanwhile
-			l.doubt(s)
+		if l.offers(s) {
+			l.withdraw() // what the feeder offers next is none of these
+			if !s.gone { // by a Seek meanwhile
+				l.doubt(s)
+			}
 		}
 	default:
 		s.inactive = false

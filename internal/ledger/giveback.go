@@ -37,15 +37,18 @@ func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
 		return false
 	case l.o.IndexAcks:
 		return b.seen-b.acked == 1 && b.settled <= b.stream.log.sure
-	case b.acked > 0:
-		return false
 	}
+	return e.batch.acked == 0 && !l.hasSiblingsAtWork(e, r)
+}
+
+// hasSiblingsAtWork reports whether another message of a batch is with the application, or on its way elsewhere. The caller holds mu.
+func (l *Ledger) hasSiblingsAtWork(e *entry, r *record) bool {
 	for i := range e.size() {
-		if x := e.seen(i); x != nil && (x.state == held || x.flags.has(busy)) {
-			return false
+		if x := e.seen(i); x != nil && x != r && (x.state == held || x.flags.has(busy) || x.flags.has(leaving)) {
+			return true
 		}
 	}
-	return true
+	return false
 }
 
 // giveBack has the broker send a message to whichever consumer, with all of its batch that wait here. The caller holds mu.

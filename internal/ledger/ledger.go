@@ -73,6 +73,8 @@ type Ledger struct {
 	hasNext  atomic.Bool
 	unsized  atomic.Bool // messages do not tell their size
 
+	offersAgain atomic.Bool
+
 	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table    table
 	offer    *offer
@@ -142,6 +144,7 @@ func (l *Ledger) Clear() {
 	l.table = newTable(&l.o)
 	l.table.lost, l.table.asking = lost, l.asking() // upstream sends after a Seek what it was asked for before
 	l.hasNext.Store(false)
+	l.offersAgain.Store(false)
 	l.marker.streams = nil
 	l.epoch++
 }

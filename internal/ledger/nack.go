@@ -41,6 +41,9 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 	ref, e := l.table.add(n.ID, s)
 	r := l.table.enter(ref, e, n.ID, count)
 	r.flags |= doubtful
+	if n.HasHand { // or a nack of that would be stale
+		r.hand, r.count = n.Hand, n.Count
+	}
 }
 
 // isCurrent reports whether the application has a message by hand-over d.

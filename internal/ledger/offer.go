@@ -50,7 +50,7 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 		o.back = true
 		l.table.move(r, ready)
 	default:
-		l.makeReady(d.Ref, e, r)
+		l.offerAgain(d.Ref, e, r)
 	}
 }
 
@@ -70,7 +70,7 @@ func (l *Ledger) withdraw() {
 	<-o.over
 	l.mu.Lock()
 	if e, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
-		l.makeReady(o.d.Ref, e, r)
+		l.offerAgain(o.d.Ref, e, r)
 		l.o.Calls.Wake()
 	}
 	o.back = false
@@ -85,4 +85,25 @@ func (l *Ledger) find(n Name) (Ref, *entry, *record) {
 		}
 		l.withdraw()
 	}
+}
+
+// offerAgain has Next hand out what was not taken before anything else, so that what is new keeps its turn. The caller holds mu.
+func (l *Ledger) offerAgain(ref Ref, e *entry, r *record) {
+	l.makeReady(ref, e, r)
+	ready := l.table.ready
+	copy(ready[1:], ready)
+	ready[0] = ref
+	l.offersAgain.Store(true)
+}
+
+// OffersAgain reports whether Next has something that was offered before, and not taken.
+func (l *Ledger) OffersAgain() bool { return l.offersAgain.Load() }
+
+// offers reports whether a message of a stream is on offer. The caller holds mu.
+func (l *Ledger) offers(s *stream) bool {
+	if l.offer == nil {
+		return false
+	}
+	e, _ := l.table.at(l.offer.d.Ref)
+	return e != nil && e.stream() == s
 }

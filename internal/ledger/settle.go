@@ -77,6 +77,9 @@ func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (ok bool) {
 
 // begin notes that a message is being settled. The caller holds mu.
 func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
+	if r.flags.has(busy) {
+		l.table.others[ref]++
+	}
 	r.flags |= busy
 	if !s.Leaves {
 		l.acks++
@@ -101,6 +104,9 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, ref := &l.table, s.Ref
+	for l.offer != nil && l.offer.d.Ref == ref && s.epoch == l.epoch { // since another's acknowledgement failed
+		l.withdraw()
+	}
 	e, r := l.ends(s)
 	switch {
 	case r == nil:
@@ -123,7 +129,6 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 
 // NotSettled ends what Settle began, if the message could not be acknowledged: it is where it was before.
 func (l *Ledger) NotSettled(s *Settling) {
-	var a ask
 	l.mu.Lock()
 	switch e, r := l.ends(s); {
 	case r == nil || !r.flags.has(busy):
@@ -131,9 +136,9 @@ func (l *Ledger) NotSettled(s *Settling) {
 		l.untrack(s.Ref, r)
 		l.table.forget(s.Ref, e, r)
 	default:
-		a = l.unsettle(s.Ref, e, r)
+		l.unsettle(s.Ref, e, r)
 	}
-	l.unlock(a)
+	l.unlock()
 }
 
 // ends returns the message that is being settled, or nil if another settled it meanwhile, so that its place may be another's, or if all
@@ -203,22 +208,27 @@ func (l *Ledger) toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.Messag
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
-// unsettle puts a message back to where it was before it was to be settled, or further if its time is over. The caller holds mu.
-func (l *Ledger) unsettle(ref Ref, e *entry, r *record) (a ask) {
+// unsettle notes that one of those that settled a message failed. After the last one the message is where it was before, or further if its
+// time is over: then the tracker tells that once more. The caller holds mu.
+func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
 	e.flags |= refused
-	r.flags &^= busy
-	switch {
-	case r.state == ready, r.state == due && r.isKept(): // what was asked for has come meanwhile
-		l.nacks.Untrack(uint64(ref))
-		l.makeReady(ref, e, r)
-	case r.state == due && !l.nacks.Tracks(uint64(ref)):
-		a = l.ask(ref, e, r)
-	case r.state == waiting && !l.nacks.Tracks(uint64(ref)):
-		a = l.over(ref, e, r)
-	case r.state == held && r.flags.has(timed) && !l.timeouts.Tracks(uint64(ref)):
-		a = l.timeoutOver(ref, e, r)
+	if n := l.table.others[ref]; n > 1 {
+		l.table.others[ref]--
+		return
+	} else if n == 1 {
+		delete(l.table.others, ref)
+		return
 	}
-	return a
+	r.flags &^= busy
+	switch key := uint64(ref); {
+	case r.state == ready, r.state == due && r.isKept(): // what was asked for has come meanwhile
+		l.nacks.Untrack(key)
+		l.makeReady(ref, e, r)
+	case (r.state == due || r.state == waiting) && !l.nacks.Tracks(key):
+		l.nacks.TrackFor(key, 0)
+	case r.state == held && r.flags.has(timed) && !l.timeouts.Tracks(key):
+		l.timeouts.TrackFor(key, 0)
+	}
 }
 
 // settled marks a message settled. The caller holds mu.

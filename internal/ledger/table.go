@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -29,6 +28,7 @@ type table struct {
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
 	acking map[uint32]int             // acknowledgements of a settled entry that are under way once more
+	others map[Ref]int                // calls that settle a message beside the first
 	failed map[Ref]time.Duration      // when the application failed on it first, by Ledger.Now; where keys wait for that
 
 	times []timing // by slot, where somebody observes; those of batches are theirs
@@ -45,6 +45,7 @@ func newTable(o *Options) table {
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
 		acking:  map[uint32]int{},
+		others:  map[Ref]int{},
 		failed:  map[Ref]time.Duration{},
 	}
 }
@@ -121,7 +122,7 @@ func (t *table) entryAt(id entryID, s *stream) (slot uint32, ok bool) {
 // share notes that a stream has come to another of its topic's ledgers.
 func (t *table) share(s *stream, ledger int64) {
 	s.ledger = ledger
-	if other := t.ledgers[ledger]; other != nil && other != s {
+	if other := t.ledgers[ledger]; other != nil && other != s && other.topic != "" {
 		t.shared = true
 	}
 	if len(t.ledgers) > 1000 {
@@ -185,11 +186,11 @@ func (t *table) newest(ref Ref, r *record) pulsar.MessageID {
 // again counts one more hand-over of a message. In a batch the broker counts the entry, so siblings would burn each
 // other's attempts; there the own count is the truth.
 func (t *table) again(e *entry, r *record, count uint32) {
-	r.hand++
 	if r.flags.has(postponed) {
 		r.flags &^= postponed
-	} else if r.count < math.MaxUint32 {
-		r.count++
+	} else {
+		r.hand++
+		r.count += min(1, ^r.count)
 	}
 	if !e.isBatch() {
 		r.count = max(r.count, count)
@@ -227,6 +228,9 @@ func (t *table) leave(ref Ref, e *entry, r *record) {
 	}
 	if len(t.failed) > 0 {
 		delete(t.failed, ref)
+	}
+	if len(t.others) > 0 {
+		delete(t.others, ref)
 	}
 }
 

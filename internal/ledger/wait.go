@@ -71,7 +71,11 @@ func (l *Ledger) delaysOver(keys []uint64) {
 		case due:
 			asks = append(asks, l.ask(ref, e, r))
 		case ready: // for too long
-			asks = append(asks, l.giveBack(ref, e, r))
+			if l.mayGiveBack(ref, e, r) {
+				asks = append(asks, l.giveBack(ref, e, r))
+			} else {
+				l.nacks.TrackFor(key, l.readyPatience())
+			}
 		default: // it moved on since
 		}
 	}
@@ -109,8 +113,11 @@ func (l *Ledger) timeoutOver(ref Ref, e *entry, r *record) ask {
 	r.flags &^= timed
 	l.timedOut(ref, e, r)
 	l.failed(ref)
-	if l.o.Others || !l.o.Keeps || r.flags.has(doubtful) {
+	switch {
+	case !l.o.Keeps || r.flags.has(doubtful):
 		l.table.drop(e, r)
+	case l.o.Others && r.isKept() && !l.hasSiblingsAtWork(e, r):
+		return l.giveBack(ref, e, r)
 	}
 	return l.over(ref, e, r)
 }

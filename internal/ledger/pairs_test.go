@@ -1,0 +1,162 @@
+package ledger_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+type ofTwo struct{ pulsar.MessageID }
+
+func (ofTwo) BatchSize() int32 { return 2 }
+
+func halfOf(i int32) pulsar.MessageID { return &ofTwo{pulsar.NewMessageID(1, 1, i, 0)} }
+
+// Of a batch of two, both due, the application works on one for longer than the other waits for it, or acknowledges it.
+func TestABatchIsNotGivenBackWhileASiblingIsAtWork(t *testing.T) {
+	for _, ack := range []bool{false, true} {
+		run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true }, func(x *x) {
+			for i := range int32(2) {
+				d, v := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
+				require.Equal(t, ledger.Deliver, v)
+				_, _, kept := x.Nack(d, time.Second, d.Message, ledger.Failed)
+				require.True(t, kept)
+			}
+			time.Sleep(2 * time.Second)
+			synctest.Wait()
+			var d ledger.Delivery
+			require.True(t, x.Next(&d))
+			if ack {
+				var s ledger.Settling
+				x.Settle(ledger.Name{ID: d.ID}, &s)
+				x.Settled(&s)
+			}
+			time.Sleep(40 * time.Second)
+			require.Empty(t, x.requests())
+		})
+	}
+}
+
+// An offer of a new message is withdrawn after a connection was lost, and what comes then is old.
+func TestAnOldCopyOfWhatWaits(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Disconnected()
+		w, ok := x.Offer(d)
+		require.True(t, ok)
+		go func() { <-w; x.Offered(d, false) }()
+		var s ledger.Settling
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: d.ID}, &s))
+		x.NotSettled(&s)
+		var d2 ledger.Delivery
+		require.True(t, x.Next(&d2))
+		require.True(t, d2.Doubtful)
+		_, _, kept := x.Nack(d2, time.Second, d2.Message, ledger.Failed)
+		require.False(t, kept)
+		x.verdict(ledger.Drop, 1) // out of the buffer
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.False(t, x.Next(&d2))
+	})
+}
+
+// A partition goes to another consumer before what was received first by the new connection was taken.
+func TestThePartitionComesBackAfterAConnectionWasLost(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.arrive(1)
+		x.Disconnected()
+		i := id(2)
+		x.Received("t", i)
+		x.Activate("t", false)
+		_, v := x.deliver(message{id: i})
+		require.Equal(t, ledger.Drop, v)
+		x.Activate("t", true)
+		d, v := x.arrive(3)
+		require.Equal(t, ledger.Deliver, v)
+		require.False(t, d.Doubtful, "its connection was not lost since")
+	})
+}
+
+// Of a batch on Shared one message times out, and the other is with the application.
+func TestAnAckTimeoutWhileASiblingIsAtWork(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true }, func(x *x) {
+		var ds []ledger.Delivery
+		for i := range int32(2) {
+			d, _ := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
+			ds = append(ds, d)
+		}
+		x.Hold(ds[0], 10*time.Second)
+		x.Hold(ds[1], 60*time.Second)
+		time.Sleep(20 * time.Second)
+		require.Empty(t, x.requests(), "the broker would send the whole batch")
+	})
+}
+
+// A dead letter is being published; an ack of the same message is refused: it is not published a second time.
+func TestAMessageIsPublishedOnceAtATime(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		n := ledger.Name{ID: d.ID}
+		first := ledger.Settling{Leaves: true}
+		require.Equal(t, ledger.Unsettled, x.Settle(n, &first)) // publishing takes a while
+		var ack ledger.Settling
+		require.Equal(t, ledger.Busy, x.Settle(n, &ack))
+		x.NotSettled(&ack) // refused
+		second := ledger.Settling{Leaves: true}
+		require.Equal(t, ledger.Busy, x.Settle(n, &second))
+	})
+	// Nor is it handed out meanwhile.
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		n := ledger.Name{ID: d.ID}
+		first := ledger.Settling{Leaves: true}
+		require.Equal(t, ledger.Unsettled, x.Settle(n, &first))
+		x.Nack(d, time.Second, d.Message, ledger.Failed)
+		var ack ledger.Settling
+		require.Equal(t, ledger.Busy, x.Settle(n, &ack))
+		x.NotSettled(&ack)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		require.False(t, x.Next(&ledger.Delivery{}))
+	})
+}
+
+// The last delivery times out while its ack is under way, which fails: nobody is in Receive.
+func TestTheLastTimeoutDuringAnAckThatFails(t *testing.T) {
+	gaveUp := 0
+	run(t, func(o *ledger.Options) { o.MaxDeliveries = 1; o.Calls.GiveUp = func(ledger.Delivery) { gaveUp++ } }, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Hold(d, time.Second)
+		var s ledger.Settling
+		x.Settle(ledger.Name{ID: d.ID}, &s)
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		x.NotSettled(&s)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		require.Equal(t, 1, gaveUp)
+	})
+}
+
+// A sibling that waits to be published as a dead letter stays when its batch might be given back.
+func TestASiblingThatIsToBePublished(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true; o.MaxDeliveries = 2 }, func(x *x) {
+		var ds []ledger.Delivery
+		for i := range int32(2) {
+			d, _ := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
+			ds = append(ds, d)
+		}
+		_, _, kept := x.Nack(ds[1], time.Minute, ds[1].Message, ledger.Leaving) // is in line behind 500 others
+		require.True(t, kept)
+		x.Nack(ds[0], time.Second, ds[0].Message, ledger.Failed) // its next one is the last: given back
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		var s ledger.Settling
+		require.True(t, x.SettleWaiting(ds[1], &s))
+	})
+}

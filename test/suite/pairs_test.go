@@ -1,0 +1,179 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// A handler that had a message for the second time fails on it just after a Seek.
+func TestALateNackAfterASeek(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := newPrepared(t, pulsar.Exclusive)
+		inner.deliver(1)
+		first := receive(t, c)
+		require.NoError(t, c.NackWithDelay(first, time.Second))
+		second := receive(t, c)
+		require.NoError(t, c.Seek(pulsar.EarliestMessageID()))
+		c.Nack(second)
+		for range 5 {
+			inner.deliver(1)
+			_, err := receiveFor(c, time.Hour)
+			if err == nil {
+				return
+			}
+		}
+		t.Error("lost")
+	})
+}
+
+// Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is due.
+func TestAnotherPartitionBecomesInactive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
+		require.NoError(t, err)
+		inner := newFake()
+		inner.prefetch(t, opts.MessageChannel)
+		c, err := redelivery.Wrap(inner)
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		ch := c.Chan()
+		send := func(n int64) {
+			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, n, 0, 0), topic: "p0"}}
+		}
+		send(1)
+		cm := <-ch
+		c.Nack(cm)
+		for n := int64(2); n < 6; n++ {
+			send(n)
+		}
+		synctest.Wait()
+		time.Sleep(2 * time.Second) // a slow handler: 1 is due, 2 is offered
+		synctest.Wait()
+		opts.EventListener.BecameInactive(inner, "p1", 1)
+		synctest.Wait()
+		var got []int64
+		for range 4 {
+			select {
+			case cm := <-ch:
+				got = append(got, cm.ID().EntryID())
+				require.NoError(t, c.AckCumulative(cm))
+				synctest.Wait()
+			case <-time.After(time.Minute):
+			}
+		}
+		require.Contains(t, got, int64(2), "or it would be acknowledged unseen")
+	})
+}
+
+// NackID of an id that nothing is known of, on one topic.
+func TestNackIDBeforeAnythingWasReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+		c.NackID(pulsar.NewMessageID(1, 1, 0, 0))
+		zz := message{id: pulsar.NewMessageID(1, 2, 0, 0), topic: "t"}
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: zz}
+		msg := receive(t, c)
+		c.Nack(msg)
+		require.NoError(t, c.AckID(pulsar.NewMessageID(1, 2, 0, 0)))
+		_, err := receiveFor(c, time.Minute)
+		if err == nil {
+			t.Error("came after AckID returned nil")
+		}
+	})
+}
+
+// A nack of an earlier hand-over, by the ConsumerMessage that Chan gave.
+func TestAStaleNackOfAConsumerMessage(t *testing.T) {
+	for _, whole := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Second))
+			inner.deliver(1)
+			var first pulsar.Message
+			cm := <-c.Chan()
+			if first = cm.Message; whole {
+				first = cm
+			}
+			c.Nack(first)
+			<-c.Chan()
+			c.Nack(first) // stale
+			require.Zero(t, c.Stats().Waiting)
+		})
+	}
+}
+
+// Two acks at once, the first is refused, the message is nacked meanwhile: Chan.
+func TestTwoAcksOfWhichOneIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second))
+		inner.deliver(1)
+		cm := <-c.Chan()
+		slow := make(chan struct{})
+		inner.gate = slow
+		acked := make(chan error, 2)
+		go func() { acked <- c.Ack(cm) }()
+		synctest.Wait()
+		go func() { acked <- c.Ack(cm) }()
+		synctest.Wait()
+		c.Nack(cm)
+		inner.ackErr = errors.New("refused")
+		slow <- struct{}{}
+		require.Error(t, <-acked)
+		inner.mu.Lock()
+		inner.ackErr = nil
+		inner.mu.Unlock()
+		time.Sleep(2 * time.Second) // it is due, and on offer
+		synctest.Wait()
+		slow <- struct{}{}
+		require.NoError(t, <-acked)
+		time.Sleep(time.Hour)
+		select {
+		case cm := <-c.Chan():
+			t.Errorf("%v comes an hour after Ack returned nil", cm.ID())
+		default:
+		}
+	})
+}
+
+// nothingWrapped is a wrapper whose embedded pointer is nil.
+type nothingBase struct{ pulsar.Message }
+type nothingWrapped struct {
+	*nothingBase // nil
+	id           pulsar.MessageID
+}
+
+func (w nothingWrapped) ID() pulsar.MessageID { return w.id }
+
+func TestNackOfAWrapperOfNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithHoldLimit(0))
+		id := inner.deliver(1)
+		receive(t, c)
+		c.Nack(nothingWrapped{id: id}) // does not panic
+	})
+}
+
+func TestDeadLetterOfAWrapperOfNothing(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	topic := b.topic(0)
+	b.send(topic, 1, false)
+	c := b.subscribe(b.retrying(topic, 5), redelivery.WithHoldLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	m := receive(t, c)
+	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "want one as it was received")
+	c.Nack(m)
+	_, err := receiveFor(c, 10*time.Second)
+	require.NoError(t, err)
+}
+
+func receiveFor(c *redelivery.Consumer, d time.Duration) (pulsar.Message, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	return c.Receive(ctx)
+}
