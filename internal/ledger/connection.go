@@ -129,13 +129,11 @@ func (l *Ledger) Activate(topic string, active bool) {
 func (l *Ledger) Idle() (unsettled int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.acks == 0 {
-		l.at.idle = time.Now()
-	}
+	l.at.idle = time.Now()
 	asked := map[*stream]bool{}
 	for slot, r := range l.table.asked {
-		if !l.isIdleSince(r.at) {
-			asked[l.table.entries.At(slot).Value.stream()] = true
+		if s := l.table.entries.At(slot).Value.stream(); !l.isIdleSince(s, r.at) {
+			asked[s] = true
 		}
 	}
 	for _, s := range l.table.streams {

@@ -80,7 +80,6 @@ type Ledger struct {
 	offer    *offer
 	young    young
 	outcomes outcomes
-	acks     int // under way: requests may be in line behind them
 	marker   marker
 	epoch    uint64 // how often everything was forgotten
 	at       moments

@@ -23,8 +23,9 @@ type Settling struct {
 	// Leaves tells that the message is published elsewhere, since the application failed on it.
 	Leaves bool
 
-	entry entryID
-	epoch uint64
+	entry  entryID
+	epoch  uint64
+	stream *stream
 }
 
 // Standing says how a message stands with those who want to settle it.
@@ -81,11 +82,11 @@ func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
 		l.table.others[ref]++
 	}
 	r.flags |= busy
-	if !s.Leaves {
-		l.acks++
-	}
 	l.describe(ref, e, r, s)
-	s.entry, s.epoch = entryOf(s.ID), l.epoch
+	s.entry, s.epoch, s.stream = entryOf(s.ID), l.epoch, e.stream()
+	if !s.Leaves {
+		s.stream.acks++
+	}
 }
 
 // describe says what there is to say of a message. The caller holds mu.
@@ -145,7 +146,7 @@ func (l *Ledger) NotSettled(s *Settling) {
 // was forgotten. The caller holds mu.
 func (l *Ledger) ends(s *Settling) (*entry, *record) {
 	if !s.Leaves {
-		l.acks--
+		s.stream.acks--
 	}
 	item := l.table.entries.At(s.Ref.slot())
 	if s.epoch != l.epoch || item == nil || item.Key != s.entry {

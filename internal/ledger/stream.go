@@ -15,6 +15,7 @@ type stream struct {
 	ledger    int64   // of its last new entry
 	newest    entryID // no later one was added
 	unsettled int     // messages
+	acks      int     // under way: requests may be in line behind them
 	list      list
 	partly    []uint32 // settled batches of which the broker waits for more
 	log       log

@@ -151,7 +151,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	last, key := t.asked[ref.slot()], t.entries.At(ref.slot()).Key
 	tries, missing := uint8(triesShared), true
 	if l.o.Rewinds { // often, if the application is slow and has others, of which each starts from the oldest again
-		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(last.at)
+		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(s, last.at)
 	}
 	switch {
 	case s.inactive: // the broker sends it to whoever it is for
@@ -221,15 +221,15 @@ func (l *Ledger) isResending(s *stream) bool {
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
-func (l *Ledger) isIdleSince(asked time.Time) bool {
-	return l.at.idle.Sub(asked) > l.o.AskDelay+answer
+func (l *Ledger) isIdleSince(s *stream, asked time.Time) bool {
+	return s.acks == 0 && l.at.idle.Sub(asked) > l.o.AskDelay+answer
 }
 
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
 // surely sent, or nothing was on its way at all. The caller holds mu.
 func (l *Ledger) mayCome(s *stream, r *request) bool {
 	switch {
-	case r.at.IsZero() || l.isIdleSince(r.at):
+	case r.at.IsZero() || l.isIdleSince(s, r.at):
 		return false
 	case time.Since(r.at) < l.patience():
 		return true
