@@ -64,14 +64,14 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
 // longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.driver.Alone(func() error { return c.inner.SeekByTime(t) })
+	return c.driver.WithReaderStopped(func() error { return c.inner.SeekByTime(t) })
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before.
-func (c *Consumer) Unsubscribe() error { return c.driver.Alone(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.driver.WithReaderStopped(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.driver.Alone(c.inner.UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error { return c.driver.WithReaderStopped(c.inner.UnsubscribeForce) }
 
 // GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {

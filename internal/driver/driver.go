@@ -97,13 +97,13 @@ func (x *Driver) Seek(id pulsar.MessageID) error {
 	if !isPulsarID(id) {
 		return foreign(id) // upstream would stop dispatching until it reconnects
 	}
-	return x.Alone(func() error { return x.inner.Seek(id) })
+	return x.WithReaderStopped(func() error { return x.inner.Seek(id) })
 }
 
-// Alone calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
+// WithReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
 // drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
-func (x *Driver) Alone(call func() error) error {
-	if err := x.intake.Borrow(); err != nil {
+func (x *Driver) WithReaderStopped(call func() error) error {
+	if err := x.intake.Interrupt(); err != nil {
 		return ErrClosed
 	}
 	defer x.intake.Release()

@@ -22,7 +22,7 @@ type hooks struct {
 	tick               time.Duration // of requests; 0 if unknown
 	children           int           // one for each topic, that give up before the consumer is of no use; 0 of a pattern, which goes on
 	pattern            bool          // so that topics may vanish
-	rewinds            bool          // the subscription is Exclusive or Failover
+	redeliversAll      bool          // the subscription is Exclusive or Failover
 
 	driver  atomic.Pointer[Driver]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of

@@ -50,10 +50,10 @@ const (
 // ledgerOptions adds what is known of the inner consumer.
 func (p *Preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
-	o.Rewinds = p.hooks.rewinds
+	o.RedeliversAll = p.hooks.redeliversAll
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.Fleeting = p.opts.SubscriptionMode == pulsar.NonDurable
-	o.Others = delays(kind) && !o.Fleeting && p.settings.Source == FromAuto
+	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
+	o.Others = delays(kind) && !o.NonDurable && p.settings.Source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		o.Queue += n - defaultQueue

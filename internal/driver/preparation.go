@@ -37,7 +37,7 @@ func Prepare(opts pulsar.ConsumerOptions, s *Settings) (*Preparation, error) {
 	p := &Preparation{opts: opts, settings: s}
 	d := opts.Decryption
 	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
-		rewinds:            opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
+		redeliversAll:      opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
 		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
 	return p, nil
 }

@@ -145,7 +145,7 @@ func (x *Driver) take(ctx context.Context, d *ledger.Delivery) (lent bool, err e
 					x.life.end()
 				}
 				return false, err
-			case event == intake.Lent:
+			case event == intake.Interrupted:
 				return true, nil
 			case event == intake.Woken:
 				continue
@@ -191,7 +191,7 @@ func (x *Driver) receiveError(ctx context.Context, err error) error {
 
 // idle acts where nothing came for a second although somebody waited.
 func (x *Driver) idle() {
-	if unsettled := x.ledger.Idle(); unsettled >= nearLimit && !x.hooks.rewinds && !x.tally.warned {
+	if unsettled := x.ledger.Idle(); unsettled >= nearLimit && !x.hooks.redeliversAll && !x.tally.warned {
 		x.tally.warned = true
 		x.Log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
 			"wait for redelivery count too", "unacknowledged", nearLimit)
@@ -216,7 +216,7 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		retry = retryOf(cm.Message)
 	}
 	verdict := x.ledger.Arrive(cm, retry, d)
-	if verdict == ledger.Swallow {
+	if verdict == ledger.AckDuplicate {
 		x.tally.swallowed.Add(1)
 		settled := *d
 		x.start(&x.swallows, func(context.Context) {

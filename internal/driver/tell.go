@@ -75,7 +75,7 @@ func (x *Driver) arrived(cm pulsar.ConsumerMessage, v ledger.Verdict) {
 		tell = x.observer.Held
 	case ledger.Drop:
 		tell = x.observer.Dropped
-	case ledger.Swallow:
+	case ledger.AckDuplicate:
 		tell = x.observer.Swallowed
 	default: // the application gets it
 	}

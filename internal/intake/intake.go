@@ -17,9 +17,9 @@ var ErrClosed = errors.New("closed")
 type Event uint8
 
 const (
-	Message Event = iota
-	Woken         // there is something else to look at first
-	Lent          // somebody wants to borrow the turn: Release it
+	Message     Event = iota
+	Woken             // there is something else to look at first
+	Interrupted       // somebody wants to borrow the turn: Release it
 )
 
 // Intake is the only reader of a consumer.
@@ -73,8 +73,8 @@ func signal(ch chan<- struct{}) {
 // Acquire waits for the turn.
 func (x *Intake) Acquire(ctx context.Context) error { return x.acquire(ctx, false) }
 
-// Borrow waits for the turn as Acquire does, and has whoever waits for a message give it up.
-func (x *Intake) Borrow() error {
+// Interrupt waits for the turn as Acquire does, and has whoever waits for a message give it up.
+func (x *Intake) Interrupt() error {
 	if x.ended.Err() != nil {
 		return ErrClosed
 	}
@@ -118,7 +118,7 @@ func (x *Intake) Connected() {
 	x.receiver.again.Store(true)
 }
 
-// Forget lets go of what was received before. The caller has the turn, by Borrow.
+// Forget lets go of what was received before. The caller has the turn, by Interrupt.
 func (x *Intake) Forget() {
 	select {
 	case <-x.receiver.got:
@@ -149,7 +149,7 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	case <-x.wake:
 		return cm, Woken, nil
 	case <-x.turn.lend:
-		return cm, Lent, nil
+		return cm, Interrupted, nil
 	case <-x.check.C:
 		return x.look()
 	case <-ctx.Done():
@@ -204,7 +204,7 @@ func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 func (x *Intake) waited(begin time.Time, event Event, err error) {
 	if event == Message && err == nil {
 		x.quiet = 0
-	} else if event != Lent {
+	} else if event != Interrupted {
 		x.quiet += time.Since(begin)
 	}
 }

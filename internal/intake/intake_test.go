@@ -95,14 +95,14 @@ func TestBorrow(t *testing.T) {
 		require.NoError(t, x.Acquire(ctx))
 		lent := make(chan struct{})
 		go func() {
-			require.NoError(t, x.Borrow())
+			require.NoError(t, x.Interrupt())
 			close(lent)
 			time.Sleep(time.Second)
 			x.Release()
 		}()
 		_, event, err := x.Take(ctx)
 		require.NoError(t, err)
-		require.Equal(t, intake.Lent, event)
+		require.Equal(t, intake.Interrupted, event)
 		x.Release()
 		<-lent
 		begin := time.Now()
@@ -133,7 +133,7 @@ func TestTurn(t *testing.T) {
 				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
 				switch i % 4 {
 				case 0:
-					require.NoError(t, x.Borrow())
+					require.NoError(t, x.Interrupt())
 				case 1:
 					ctx, cancel := context.WithTimeout(context.Background(), time.Duration(rand.IntN(20))*time.Millisecond)
 					defer cancel()
@@ -167,14 +167,14 @@ func TestBorrowInOrder(t *testing.T) {
 		synctest.Wait()
 		for _, name := range []string{"borrowed", "borrowed as well"} {
 			others.Go(func() {
-				require.NoError(t, x.Borrow())
+				require.NoError(t, x.Interrupt())
 				order = append(order, name)
 				x.Release()
 			})
 			synctest.Wait()
 		}
 		for {
-			if _, event, _ := x.Take(ctx); event == intake.Lent {
+			if _, event, _ := x.Take(ctx); event == intake.Interrupted {
 				break
 			}
 		}
@@ -186,7 +186,7 @@ func TestBorrowInOrder(t *testing.T) {
 		defer cancel()
 		for {
 			_, event, err := x.Take(ended)
-			if require.NotEqual(t, intake.Lent, event); err != nil {
+			if require.NotEqual(t, intake.Interrupted, event); err != nil {
 				break
 			}
 		}
@@ -197,7 +197,7 @@ func TestBorrowInOrder(t *testing.T) {
 // Two who borrow the turn again and again keep neither a third from it nor one who receives.
 func TestNobodyStarves(t *testing.T) {
 	each(t, func(t *testing.T, _ *consumer, x *intake.Intake, _ func()) {
-		require.NoError(t, x.Borrow())
+		require.NoError(t, x.Interrupt())
 		var all sync.WaitGroup
 		waits := func(wait func() error) {
 			begin := time.Now()
@@ -209,12 +209,12 @@ func TestNobodyStarves(t *testing.T) {
 			synctest.Wait()
 		}
 		waits(func() error { return x.Acquire(context.Background()) })
-		waits(x.Borrow)
+		waits(x.Interrupt)
 		end := time.Now().Add(time.Minute)
 		for range 2 {
 			all.Go(func() {
 				for time.Now().Before(end) {
-					require.NoError(t, x.Borrow())
+					require.NoError(t, x.Interrupt())
 					time.Sleep(10 * time.Millisecond)
 					x.Release()
 				}

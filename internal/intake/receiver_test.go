@@ -70,7 +70,7 @@ func TestOneMessageIsAskedForWithoutQueue(t *testing.T) {
 		require.EqualValues(t, 3, c.all.Load(), "it is asked again once, in case that it connected just then")
 		require.EqualValues(t, 1, c.now.Load())
 		x.Release()
-		require.NoError(t, x.Borrow())
+		require.NoError(t, x.Interrupt())
 		require.Zero(t, c.now.Load(), "something else is to be called")
 	})
 }
@@ -99,8 +99,8 @@ func TestWhatWaitsWithoutQueue(t *testing.T) {
 		want bool
 	}{
 		"nothing":    {func(*intake.Intake) {}, true},
-		"borrowed":   {func(x *intake.Intake) { x.Release(); _ = x.Borrow() }, true},
-		"forgotten":  {func(x *intake.Intake) { x.Release(); _ = x.Borrow(); x.Forget() }, false},
+		"borrowed":   {func(x *intake.Intake) { x.Release(); _ = x.Interrupt() }, true},
+		"forgotten":  {func(x *intake.Intake) { x.Release(); _ = x.Interrupt(); x.Forget() }, false},
 		"connection": {func(x *intake.Intake) { x.Disconnected(); x.Connected() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {

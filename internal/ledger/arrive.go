@@ -29,11 +29,11 @@ func deliveryOf(ref Ref, e *entry, r *record) Delivery {
 type Verdict uint8
 
 const (
-	Deliver Verdict = iota // hand it to the application, which has it from now on
-	Hold                   // nothing: it is kept until it is due
-	Drop                   // nothing: it could not be kept, and is asked for when due
-	Skip                   // nothing: the application gets another copy of it
-	Swallow                // acknowledge it again, silently: the application settled it; AckedAgain must follow
+	Deliver      Verdict = iota // hand it to the application, which has it from now on
+	Hold                        // nothing: it is kept until it is due
+	Drop                        // nothing: it could not be kept, and is asked for when due
+	Skip                        // nothing: the application gets another copy of it
+	AckDuplicate                // acknowledge it again, silently: the application settled it; AckedAgain must follow
 )
 
 // Retry is what a message of the retry topic says of itself.
@@ -61,9 +61,9 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if s.log.asking > 0 { // since a Clear
 		l.unsent(s)
 	}
-	a.old = t.isOld(s, id) && !l.o.Fleeting // the broker sends it again, to whichever consumer
+	a.old = t.isOld(s, id) && !l.o.NonDurable // the broker sends it again, to whichever consumer
 	ref, e := t.add(id, s)
-	if t.o.Rewinds {
+	if t.o.RedeliversAll {
 		s.run.arrive(entryOf(id), ref.index())
 	}
 	current := uint32(none)
@@ -84,7 +84,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		l.repeated(e)
 		t.acking[ref.slot()]++
 		d.Consumer, d.Ref, d.ID = cm.Consumer, ref, l.toAck(e, id, e.batch.acked)
-		return Swallow
+		return AckDuplicate
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
 		v = l.copy(ref, e, r, a)
@@ -175,7 +175,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 // the broker rewinds more is to come. The caller holds mu.
 func (l *Ledger) repeated(e *entry) {
 	e.flags |= repeated
-	if l.o.Rewinds || !l.o.Signals {
+	if l.o.RedeliversAll || !l.o.Signals {
 		l.table.repeats(e.stream())
 	}
 }

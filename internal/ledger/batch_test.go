@@ -27,7 +27,7 @@ func TestABatchThatAnotherConsumerHadMeanwhile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			shared := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }
+			shared := func(o *ledger.Options) { o.RedeliversAll, o.Keeps = false, false }
 			run(t, shared, func(x *x) {
 				first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 1, 1, 0)
 				for _, id := range []pulsar.MessageID{first, second} {

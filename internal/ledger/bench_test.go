@@ -86,7 +86,7 @@ func BenchmarkSwallow(b *testing.B) {
 				l.Disconnected()
 				for _, e := range order {
 					d, v := arrive(int64(e))
-					require.Equal(b, ledger.Swallow, v)
+					require.Equal(b, ledger.AckDuplicate, v)
 					l.AckedAgain(d.Ref, d.ID, nil, false)
 				}
 			}

@@ -29,7 +29,7 @@ func (l *Ledger) Disconnected() {
 	if first {
 		l.mayBeSentLater()
 	}
-	if l.offer != nil && l.offer.d.Hand > 0 && !l.o.Fleeting { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
+	if l.offer != nil && l.offer.d.Hand > 0 && !l.o.NonDurable { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
 		s := l.offer.d
 		l.withdraw()
 		if e, _ := l.table.at(s.Ref); e != nil {
@@ -49,7 +49,7 @@ func (l *Ledger) mayBeSentLater() {
 
 // doubt notes that the messages of a stream may be another consumer's, and lets go of those that wait. The caller holds mu.
 func (l *Ledger) doubt(s *stream) {
-	if l.o.Fleeting {
+	if l.o.NonDurable {
 		return
 	}
 	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
@@ -121,7 +121,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 			l.unsent(s)
 		}
 	}
-	l.unlock(a)
+	l.unlockAndNotify(a)
 }
 
 // Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition are not

@@ -14,7 +14,7 @@ import (
 // it is not asked for: the copy may be in the queue of a slow application, and the broker would send another consumer a second one. What is
 // received first tells whether the connection of this topic was lost, and not that of another.
 func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
-	singles := func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }
+	singles := func(o *ledger.Options) { o.RedeliversAll, o.Keeps = false, false }
 	for name, c := range map[string]struct {
 		received int64 // first, after the loss
 		comes    bool  // the message, or another consumer has it
@@ -52,7 +52,7 @@ func TestWhatTheNextConnectionBringsIsNotAskedFor(t *testing.T) {
 
 // Nothing may be received of a topic whose connection was not lost.
 func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Keeps = false, false }, func(x *x) {
 		d, _ := x.arrive(1)
 		x.Disconnected()
 		x.Nack(d, time.Second, d.Message, ledger.Failed)
@@ -65,7 +65,7 @@ func TestWhatIsDueIsAskedForWhereNothingIsReceived(t *testing.T) {
 
 // Where somebody waits in vain nothing of it is on its way, whatever else is asked for.
 func TestWhatIsDueIsAskedForWhereNothingComes(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Keeps = false, false }, func(x *x) {
 		doubtful, _ := x.arrive(1)
 		for e := range int64(10) {
 			x.verdict(ledger.Deliver, 2+e)
@@ -112,7 +112,7 @@ func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
 	for name, rewinds := range map[string]bool{"Shared": false, "Exclusive": true} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(o *ledger.Options) {
-				o.Rewinds, o.Keeps, o.Queue, o.AckGroup = rewinds, false, 100, ledger.AckGroup{Size: 100, BySize: true}
+				o.RedeliversAll, o.Keeps, o.Queue, o.AckGroup = rewinds, false, 100, ledger.AckGroup{Size: 100, BySize: true}
 			}, func(x *x) {
 				for e := range int64(20_000) {
 					d, v := x.arrive(e)
@@ -138,7 +138,7 @@ func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
 
 // After a Seek what is due is asked for, and what another consumer has is forgotten, though nothing was acknowledged since.
 func TestNothingIsAcknowledgedAfterASeek(t *testing.T) {
-	shared := func(o *ledger.Options) { o.Keeps, o.Rewinds = false, false }
+	shared := func(o *ledger.Options) { o.Keeps, o.RedeliversAll = false, false }
 	idle := func(x *x) {
 		for range 600 {
 			time.Sleep(time.Second)

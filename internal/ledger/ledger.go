@@ -17,17 +17,17 @@ import (
 
 // Options are what a Ledger is told about the consumer.
 type Options struct {
-	// Rewinds tells that the broker answers a request for one message with everything that is unacknowledged, as it does on
+	// RedeliversAll tells that the broker answers a request for one message with everything that is unacknowledged, as it does on
 	// Exclusive and Failover.
-	Rewinds bool
+	RedeliversAll bool
 	// Keeps tells that messages that the application failed on wait here rather than at the broker.
 	Keeps bool
 	// Others tells that the broker may send what is given back to another consumer, which may do better, and KeyOrder that a key does not
 	// move to another before its messages are settled or given back.
 	Others, KeyOrder bool
-	// Fleeting tells that the broker forgets the subscription with the connection, as it does with NonDurable: what waits here it does
+	// NonDurable tells that the broker forgets the subscription with the connection, as pulsar.NonDurable has it: what waits here it does
 	// not send again.
-	Fleeting bool
+	NonDurable bool
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool

@@ -52,7 +52,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := &x{T: t, child: &consumer{}}
-		o := ledger.Options{Rewinds: true, Keeps: true, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
+		o := ledger.Options{RedeliversAll: true, Keeps: true, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
 				Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
 					y.mu.Lock()
@@ -129,7 +129,7 @@ func TestWhatIsAcknowledgedOnceMoreIsNotForgotten(t *testing.T) {
 		x.verdict(ledger.Deliver, 1)
 		x.ack(1)
 		d, v := x.arrive(1)
-		require.Equal(t, ledger.Swallow, v)
+		require.Equal(t, ledger.AckDuplicate, v)
 		x.others(10)
 		x.swallow(1)
 		x.others(40)
@@ -145,7 +145,7 @@ func TestWhatIsAcknowledgedOnceMoreIsNotForgotten(t *testing.T) {
 func (x *x) swallow(entry int64) {
 	x.Helper()
 	d, v := x.arrive(entry)
-	require.Equal(x, ledger.Swallow, v)
+	require.Equal(x, ledger.AckDuplicate, v)
 	x.AckedAgain(d.Ref, d.ID, nil, true)
 }
 
@@ -168,7 +168,7 @@ func TestAStreamThatBeginsWhileItsConnectionIsLost(t *testing.T) {
 		require.True(t, x.Received("t", id(1)))
 		x.ack(1)
 		time.Sleep(time.Minute)
-		x.verdict(ledger.Swallow, 1)
+		x.verdict(ledger.AckDuplicate, 1)
 	})
 }
 
@@ -186,7 +186,7 @@ func TestAStreamThatBeginsInactive(t *testing.T) {
 // What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What
 // was settled just before may have been lost.
 func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {
-	for first, verdict := range map[int64]ledger.Verdict{1: ledger.Deliver, 2: ledger.Swallow} {
+	for first, verdict := range map[int64]ledger.Verdict{1: ledger.Deliver, 2: ledger.AckDuplicate} {
 		run(t, nil, func(x *x) {
 			for entry := range int64(4) {
 				x.verdict(ledger.Deliver, 1+entry)

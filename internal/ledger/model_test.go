@@ -68,7 +68,7 @@ func TestModel(t *testing.T) {
 			defer func() { failed = recover() }()
 			yes := rapid.Bool()
 			o := Options{
-				Rewinds: yes.Draw(rt, "rewinds"), IndexAcks: yes.Draw(rt, "index acks"), Signals: yes.Draw(rt, "signals"),
+				RedeliversAll: yes.Draw(rt, "rewinds"), IndexAcks: yes.Draw(rt, "index acks"), Signals: yes.Draw(rt, "signals"),
 				Observed: yes.Draw(rt, "observed"), HoldLimit: rapid.SampledFrom([]int64{0, 30, 1 << 20}).Draw(rt, "hold limit"),
 				Queue: rapid.IntRange(1, 4).Draw(rt, "queue"), AckGroup: AckGroup{Size: rapid.IntRange(0, 3).Draw(rt, "group")},
 				SendDelay: 2 * time.Second, AskDelay: time.Second, MaxDeliveries: rapid.SampledFrom([]uint32{0, 3}).Draw(rt, "max"),
@@ -167,7 +167,7 @@ func (m *modelRun) deliver(t *rapid.T, topic string, id pulsar.MessageID) {
 	switch m.Arrive(pulsar.ConsumerMessage{Consumer: m.children[topic], Message: msg}, retry, &d) {
 	case Deliver:
 		m.had = append(m.had, d)
-	case Swallow:
+	case AckDuplicate:
 		m.swallows = append(m.swallows, d)
 	default: // kept, or not
 	}

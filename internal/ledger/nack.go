@@ -96,7 +96,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	}
 	kept = r.isKept()
 	l.nacks.TrackFor(uint64(ref), delay)
-	l.unlock()
+	l.unlockAndNotify()
 	return s, true, kept
 }
 

@@ -20,7 +20,7 @@ func halfOf(i int32) pulsar.MessageID { return &ofTwo{pulsar.NewMessageID(1, 1, 
 // Of a batch of two, both due, the application works on one for longer than the other waits for it, or acknowledges it.
 func TestABatchIsNotGivenBackWhileASiblingIsAtWork(t *testing.T) {
 	for _, ack := range []bool{false, true} {
-		run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true }, func(x *x) {
+		run(t, func(o *ledger.Options) { o.RedeliversAll, o.Others = false, true }, func(x *x) {
 			for i := range int32(2) {
 				d, v := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
 				require.Equal(t, ledger.Deliver, v)
@@ -84,7 +84,7 @@ func TestThePartitionComesBackAfterAConnectionWasLost(t *testing.T) {
 
 // Of a batch on Shared one message times out, and the other is with the application.
 func TestAnAckTimeoutWhileASiblingIsAtWork(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Others = false, true }, func(x *x) {
 		var ds []ledger.Delivery
 		for i := range int32(2) {
 			d, _ := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
@@ -145,7 +145,7 @@ func TestTheLastTimeoutDuringAnAckThatFails(t *testing.T) {
 
 // A sibling that waits to be published as a dead letter stays when its batch might be given back.
 func TestASiblingThatIsToBePublished(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Others = false, true; o.MaxDeliveries = 2 }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Others = false, true; o.MaxDeliveries = 2 }, func(x *x) {
 		var ds []ledger.Delivery
 		for i := range int32(2) {
 			d, _ := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})

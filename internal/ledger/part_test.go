@@ -31,7 +31,7 @@ func (x *x) pass() {
 	synctest.Wait()
 }
 
-func shared(o *ledger.Options) { o.Rewinds = false }
+func shared(o *ledger.Options) { o.RedeliversAll = false }
 
 // The broker waits for the whole of a batch: what was acknowledged of one that was cut off by a lost connection comes again when
 // another consumer gives it back, however much later, and is not handed out.
@@ -44,7 +44,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		require.Equal(t, 1, x.Len())
 		for range 2 {
 			d, v := x.deliver(message{id: ofThree(1, 0)})
-			require.Equal(t, ledger.Swallow, v)
+			require.Equal(t, ledger.AckDuplicate, v)
 			x.AckedAgain(d.Ref, d.ID, nil, true)
 			x.verdict(ledger.Deliver, 2)
 			x.ack(2)
@@ -56,7 +56,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 		x.pass()
 		require.LessOrEqual(t, x.Len(), 17, "batches are remembered")
 		_, v := x.deliver(message{id: ofThree(108, 0)})
-		require.Equal(t, ledger.Swallow, v)
+		require.Equal(t, ledger.AckDuplicate, v)
 		x.Disconnected()
 		x.pass()
 		_, v = x.deliver(message{id: ofThree(107, 0)})
@@ -66,7 +66,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 
 // Where nobody tells of lost connections a part is forgotten like anything else: it could be an operator who brings it back.
 func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Signals = false, false }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Signals = false, false }, func(x *x) {
 		x.part(1)
 		x.verdict(ledger.Deliver, 2)
 		x.ack(2)
@@ -78,7 +78,7 @@ func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
 
 // A batch in part whose last message was given up is unsettled again once the application nacks that.
 func TestAPartThatIsNackedOnceMore(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.Keeps = false, false }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Keeps = false, false }, func(x *x) {
 		rest := ledger.Name{ID: ofThree(1, 2)}
 		for index := range int32(3) {
 			d, _ := x.deliver(message{id: ofThree(1, index)})
@@ -117,7 +117,7 @@ func TestTheOldestPartComesAgain(t *testing.T) {
 		x.part(20)
 		time.Sleep(time.Minute)
 		_, v := x.deliver(message{id: ofThree(1, 0)})
-		require.Equal(t, ledger.Swallow, v)
+		require.Equal(t, ledger.AckDuplicate, v)
 	})
 }
 
@@ -154,7 +154,7 @@ func TestTheLastCopy(t *testing.T) {
 			x.verdict(ledger.Deliver, 10+entry)
 		}
 		x.part(20)
-		x.verdict(ledger.Swallow, 2)
+		x.verdict(ledger.AckDuplicate, 2)
 	})
 }
 
@@ -168,7 +168,7 @@ func TestAPartOfAConsumerThatIsGone(t *testing.T) {
 
 // A message that is ready, and being settled, keeps its payload when a copy comes for which there is no room.
 func TestACopyOfAReadyMessage(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.Rewinds, o.HoldLimit = false, 0 }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.HoldLimit = false, 0 }, func(x *x) {
 		d, _ := x.arrive(1)
 		withdrawn, ok := x.Offer(d)
 		require.True(t, ok)

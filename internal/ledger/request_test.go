@@ -81,7 +81,7 @@ func TestARequestIsNotMadeAgainSoonWhereOthersCome(t *testing.T) {
 func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 	for name, late := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) { o.MaxDeliveries, o.Rewinds = 1, false }, func(x *x) {
+			run(t, func(o *ledger.Options) { o.MaxDeliveries, o.RedeliversAll = 1, false }, func(x *x) {
 				x.arrive(1)
 				if late {
 					x.Disconnected()

@@ -139,7 +139,7 @@ func (l *Ledger) NotSettled(s *Settling) {
 	default:
 		l.unsettle(s.Ref, e, r)
 	}
-	l.unlock()
+	l.unlockAndNotify()
 }
 
 // ends returns the message that is being settled, or nil if another settled it meanwhile, so that its place may be another's, or if all
@@ -202,7 +202,7 @@ func (l *Ledger) isAcking(ref Ref, id pulsar.MessageID) bool {
 // just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
 // them. The caller holds mu.
 func (l *Ledger) toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
-	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.Rewinds)
+	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.RedeliversAll)
 	if !again || e.batch.total == 0 || acked < e.batch.total {
 		return id
 	}

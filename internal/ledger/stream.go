@@ -130,7 +130,7 @@ func (t *table) isComing(ref Ref, e *entry) bool {
 	if e.isBatch() && s.current == ref.slot() {
 		return ref.index() > e.batch.last
 	}
-	return t.o.Rewinds && s.run.again && s.run.last.before(t.entries.At(ref.slot()).Key)
+	return t.o.RedeliversAll && s.run.again && s.run.last.before(t.entries.At(ref.slot()).Key)
 }
 
 func (t *table) link(s *stream, slot uint32, e *entry) {

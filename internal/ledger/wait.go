@@ -20,7 +20,7 @@ const (
 
 // patience is for how long a request is not repeated, unless nothing comes.
 func (l *Ledger) patience() time.Duration {
-	if l.o.Rewinds {
+	if l.o.RedeliversAll {
 		return patienceRewinds + l.o.AskDelay
 	}
 	return patienceShared + l.o.AskDelay
@@ -33,9 +33,9 @@ type ask struct {
 	id       pulsar.MessageID
 }
 
-// unlock releases mu, and then makes the calls that are due: it tells of the timeouts that were noted, asks, and wakes who is to look at
+// unlockAndNotify releases mu, and then makes the calls that are due: it tells of the timeouts that were noted, asks, and wakes who is to look at
 // what is ready.
-func (l *Ledger) unlock(asks ...ask) {
+func (l *Ledger) unlockAndNotify(asks ...ask) {
 	reports := l.reports
 	l.reports = nil
 	l.mu.Unlock()
@@ -79,7 +79,7 @@ func (l *Ledger) delaysOver(keys []uint64) {
 		default: // it moved on since
 		}
 	}
-	l.unlock(asks...)
+	l.unlockAndNotify(asks...)
 }
 
 // timeoutsOver acts for messages that the application has for too long.
@@ -102,7 +102,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 			asks = append(asks, l.timeoutOver(ref, e, r))
 		}
 	}
-	l.unlock(asks...)
+	l.unlockAndNotify(asks...)
 	for _, d := range last {
 		l.o.Calls.GiveUp(d)
 	}
@@ -150,7 +150,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	t, s := &l.table, e.stream()
 	last, key := t.asked[ref.slot()], t.entries.At(ref.slot()).Key
 	tries, missing := uint8(triesShared), true
-	if l.o.Rewinds { // often, if the application is slow and has others, of which each starts from the oldest again
+	if l.o.RedeliversAll { // often, if the application is slow and has others, of which each starts from the oldest again
 		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(s, last.at)
 	}
 	switch {
@@ -163,7 +163,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
-	case l.o.Rewinds && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
+	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
 	case missing && !s.isAway() && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		if e.isBatch() {
 			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
@@ -193,7 +193,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 // answered notes that a copy of an entry came, which may be the answer to a request. The caller holds mu.
 func (l *Ledger) answered(slot uint32) (asked time.Time) {
 	r := l.table.asked[slot]
-	if r.more && !l.o.Rewinds { // and this may have been the answer to the earlier one
+	if r.more && !l.o.RedeliversAll { // and this may have been the answer to the earlier one
 		l.table.asked[slot] = request{at: r.at}
 	} else {
 		delete(l.table.asked, slot)
@@ -247,7 +247,7 @@ func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
 	s := e.stream()
 	e.flags |= repeated
 	s.log.emptied = 0
-	if l.o.Rewinds || !l.o.Signals {
+	if l.o.RedeliversAll || !l.o.Signals {
 		s.log.asking = l.asking()
 		l.unsent(s)
 	}
