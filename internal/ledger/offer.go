@@ -50,7 +50,7 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 		o.back = true
 		l.table.move(r, ready)
 	default:
-		l.offerAgain(d.Ref, e, r)
+		l.offerAgain(d.Ref, r)
 	}
 }
 
@@ -69,8 +69,8 @@ func (l *Ledger) withdraw() {
 	l.mu.Unlock()
 	<-o.over
 	l.mu.Lock()
-	if e, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
-		l.offerAgain(o.d.Ref, e, r)
+	if _, r := l.table.at(o.d.Ref); o.back && r != nil && r.state == ready {
+		l.offerAgain(o.d.Ref, r)
 		l.o.Calls.Wake()
 	}
 	o.back = false
@@ -88,8 +88,8 @@ func (l *Ledger) find(n Name) (Ref, *entry, *record) {
 }
 
 // offerAgain has Next hand out what was not taken before anything else, so that what is new keeps its turn. The caller holds mu.
-func (l *Ledger) offerAgain(ref Ref, e *entry, r *record) {
-	l.makeReady(ref, e, r)
+func (l *Ledger) offerAgain(ref Ref, r *record) {
+	l.makeReady(ref, r)
 	ready := l.table.ready
 	copy(ready[1:], ready)
 	ready[0] = ref

@@ -224,7 +224,7 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
 	switch key := uint64(ref); {
 	case r.state == ready, r.state == due && r.isKept(): // what was asked for has come meanwhile
 		l.nacks.Untrack(key)
-		l.makeReady(ref, e, r)
+		l.makeReady(ref, r)
 	case (r.state == due || r.state == waiting) && !l.nacks.Tracks(key):
 		l.nacks.TrackFor(key, 0)
 	case r.state == held && r.flags.has(timed) && !l.timeouts.Tracks(key):

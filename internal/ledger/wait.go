@@ -131,16 +131,16 @@ func (l *Ledger) over(ref Ref, e *entry, r *record) ask {
 	if l.isBetterElsewhere(ref, r) && l.mayGiveBack(ref, e, r) {
 		return l.giveBack(ref, e, r)
 	}
-	l.makeReady(ref, e, r)
+	l.makeReady(ref, r)
 	return ask{}
 }
 
 // makeReady has Next hand a message out. The caller holds mu.
-func (l *Ledger) makeReady(ref Ref, e *entry, r *record) {
+func (l *Ledger) makeReady(ref Ref, r *record) {
 	l.table.move(r, ready)
 	l.table.ready = append(l.table.ready, ref)
 	l.hasNext.Store(true)
-	if l.mayGiveBack(ref, e, r) {
+	if l.o.Others {
 		l.nacks.TrackFor(uint64(ref), l.readyPatience())
 	}
 }
