@@ -141,8 +141,8 @@ func (x *Driver) Fail(operation, what string, err error, attrs ...any) {
 
 // report is Fail without telling observers: they are told already.
 func (x *Driver) report(what string, err error, attrs ...any) {
-	x.tally.failed.Add(1)
 	x.Log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+	x.tally.failed.Add(1)
 }
 
 // Log logs what happened to the consumer.

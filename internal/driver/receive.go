@@ -215,6 +215,9 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	if x.publisher.isRetry(cm.Message) {
 		retry = retryOf(cm.Message)
 	}
+	if h := x.hooks; h.nacksUndecryptable && h.lost.Load() && cm.GetEncryptionContext() != nil {
+		x.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
+	}
 	verdict := x.ledger.Arrive(cm, retry, d)
 	if verdict == ledger.AckDuplicate {
 		x.tally.swallowed.Add(1)

@@ -65,15 +65,15 @@ func (t *table) room(r *record, leaves bool) int64 {
 		return math.MaxInt64
 	case leaves:
 		return max(t.memory.limit, minLeaving)
-	case r.state == held && !t.isLast(r.count):
+	case r.state == held && !t.o.isLast(r.count):
 		return t.memory.limit / 2
 	}
 	return t.memory.limit
 }
 
 // isLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
-func (t *table) isLast(count uint32) bool {
-	return t.o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(t.o.MaxDeliveries)
+func (o *Options) isLast(count uint32) bool {
+	return o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(o.MaxDeliveries)
 }
 
 // keep keeps a message in place of its id, if there is room, and reports whether it does. size is what it keeps alive.

@@ -111,7 +111,7 @@ func (l *Ledger) failed(ref Ref) {
 }
 
 // IsLast reports whether a message with this redelivery count is given up when the application does not settle it this time.
-func (l *Ledger) IsLast(count uint32) bool { return l.table.isLast(count) }
+func (l *Ledger) IsLast(count uint32) bool { return l.o.isLast(count) }
 
 // Touch restarts the ack timeout of a message, and reports whether the application has it.
 func (l *Ledger) Touch(n Name) bool {

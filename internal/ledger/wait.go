@@ -95,7 +95,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 		}
 		switch {
 		case r.state != held || r.flags.has(busy): // it moved on since, or unsettle looks whether its time is over
-		case r.isKept() && l.IsLast(r.count):
+		case r.isKept() && !r.flags.has(doubtful) && l.IsLast(r.count):
 			r.flags &^= timed
 			last = append(last, deliveryOf(ref, e, r))
 		default:

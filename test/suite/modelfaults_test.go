@@ -194,7 +194,8 @@ func (r *modelRun) end() {
 		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
 		return
 	}
-	r.w.run(90*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
+	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
+	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true
 	if s := r.c.Stats(); s.Waiting != 0 || s.HeldBytes != 0 {
 		r.w.fail("all is settled, but Stats are %+v", s)
