@@ -35,7 +35,7 @@ func (x *Driver) deliveredEvent(d ledger.Delivery, msg pulsar.Message) (e Delive
 		return e
 	}
 	due, cause := time.Time{}, ledger.NoCause
-	if (d.Hand > 0 || d.Count > 0) && d.ID != nil {
+	if (d.Hand > 0 || d.Count > 0 || d.Unasked) && d.ID != nil {
 		due, cause = x.ledger.Taken(d)
 	}
 	e.Event, e.Count, e.Due = Event{d.Message.Topic(), msg.ID(), msg}, d.Count, due

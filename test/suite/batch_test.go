@@ -39,7 +39,7 @@ func TestBatchNackedBitByBit(t *testing.T) {
 					var sent requests
 					opts := b.options(topic, kind)
 					opts.Interceptors = pulsar.ConsumerInterceptors{&sent}
-					consumer := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay))
+					consumer := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(c.delay), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
 					b.send(topic, c.messages, true)
 					due := make([]time.Time, c.messages)
 					nacked := make(chan struct{})
@@ -83,7 +83,8 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		t.Parallel()
 		b := newBroker(t)
 		topic := b.topic(0)
-		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second))
+		c := b.subscribe(b.options(topic, kind), redelivery.WithNackRedeliveryDelay(8*time.Second),
+			redelivery.WithRedeliveryFrom(redelivery.FromMemory)) // though all of them fail here
 		b.send(topic, n, false)
 		due := map[string]time.Time{}
 		for range n {

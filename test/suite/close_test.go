@@ -195,7 +195,6 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 		"plain":              func(*broker, *pulsar.ConsumerOptions) {},
 		"partitioned":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topic = b.topic(3) },
 		"multi-topic":        func(b *broker, o *pulsar.ConsumerOptions) { o.Topics, o.Topic = []string{b.topic(0), b.topic(2)}, "" },
-		"pattern":            func(b *broker, o *pulsar.ConsumerOptions) { o.TopicsPattern, o.Topic = o.Topic+".*", "" },
 		"with a retry topic": func(b *broker, o *pulsar.ConsumerOptions) { o.RetryEnable = true },
 	}, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
