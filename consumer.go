@@ -71,7 +71,9 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 func (c *Consumer) Unsubscribe() error { return c.driver.WithReaderStopped(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.driver.WithReaderStopped(c.inner.UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error {
+	return c.driver.WithReaderStopped(c.inner.UnsubscribeForce)
+}
 
 // GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {

@@ -67,7 +67,11 @@ func (x *Driver) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, r
 		x.move(d, *delay)
 		return nil
 	}
-	if s, had, _ := x.ledger.Nack(d, *delay, d.Message, ledger.Failed); had {
+	why := ledger.Failed
+	if msg == nil && len(x.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream
+		why = ledger.Unreadable
+	}
+	if s, had, _ := x.ledger.Nack(d, *delay, d.Message, why); had {
 		x.nacked(s, msg, *delay)
 	}
 	return nil

@@ -58,7 +58,7 @@ const (
 	Failed     Why = iota // the application failed on it
 	Leaving               // likewise, and it is to be published elsewhere
 	GivenUp               // it is to be published elsewhere, and the application did not have it this time
-	Unreadable            // it could not be decrypted: what comes again may be
+	Unreadable            // what is here is not to be handed out again, for instance since it could not be decrypted
 )
 
 // Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile: then had
