@@ -219,7 +219,7 @@ func receive(t testing.TB, c *redelivery.Consumer) pulsar.Message {
 }
 
 // takeBy takes a message from the channel, or by Receive.
-func takeBy(ctx context.Context, c *redelivery.Consumer, channel bool) (pulsar.Message, error) {
+func takeBy(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message, error) {
 	if !channel {
 		return c.Receive(ctx)
 	}

@@ -41,7 +41,7 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 	defer cancel()
 	seen, late := map[int]bool{}, 0
 	for handed, newest := 0, -1; len(seen) < n; handed++ {
-		msg, err := take(ctx, c, way == "Chan")
+		msg, err := takeBy(ctx, c, way == "Chan")
 		if ctx.Err() != nil {
 			break
 		}
@@ -72,17 +72,4 @@ func (b *broker) either(plain bool, opts pulsar.ConsumerOptions) pulsar.Consumer
 		return b.plain(opts)
 	}
 	return b.subscribe(opts)
-}
-
-// take takes a message from the channel, or by Receive.
-func take(ctx context.Context, c pulsar.Consumer, channel bool) (pulsar.Message, error) {
-	if !channel {
-		return c.Receive(ctx)
-	}
-	select {
-	case cm := <-c.Chan():
-		return cm.Message, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
 }

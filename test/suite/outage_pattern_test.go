@@ -37,7 +37,7 @@ func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
 			b.rest("DELETE", vanishes, "/partitions?force=true", nil, nil)
 			time.Sleep(2 * time.Second)
 			c.Nack(msg)
-			within(t, 10*time.Second, c)
+			next(t, c, 10*time.Second)
 		})
 	}
 }
@@ -71,7 +71,7 @@ func TestATopicOfAPatternThatIsBusyDoesNotEndTheConsumer(t *testing.T) {
 			l.lost.Store(nil)
 			time.Sleep(4 * time.Second) // until c has been refused
 			l.send(stays, 1, false)
-			within(t, 10*time.Second, c)
+			next(t, c, 10*time.Second)
 		})
 	}
 }

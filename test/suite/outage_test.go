@@ -2,7 +2,6 @@ package suite
 
 import (
 	"bytes"
-	"context"
 	"encoding/binary"
 	"io"
 	"net"
@@ -88,16 +87,6 @@ func (b *broker) plain(opts pulsar.ConsumerOptions) pulsar.Consumer {
 	return c
 }
 
-// within returns the next message, for which it waits for d at most.
-func within(t testing.TB, d time.Duration, c pulsar.Consumer) pulsar.Message {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), d)
-	defer cancel()
-	msg, err := c.Receive(ctx)
-	require.NoError(t, err)
-	return msg
-}
-
 // twoTopics are ways to consume a topic that stays healthy and one that does not. Each returns the two.
 var twoTopics = map[string]func(*lookups, *pulsar.ConsumerOptions) (healthy, broken string){
 	"topics": func(l *lookups, o *pulsar.ConsumerOptions) (healthy, broken string) {
@@ -146,7 +135,7 @@ func TestATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 						if name == "nack" {
 							c.Nack(msg)
 						}
-						within(t, 10*time.Second, c)
+						next(t, c, 10*time.Second)
 					})
 				}
 			}
@@ -165,9 +154,9 @@ func TestPlainATopicThatCannotReconnectDoesNotStopTheOthers(t *testing.T) {
 		healthy, broken := subscribe(l, &opts)
 		c := l.plain(opts)
 		l.send(healthy, 1, false)
-		msg := within(t, 10*time.Second, c)
+		msg := next(t, c, 10*time.Second)
 		l.cut(broken)
 		c.Nack(msg)
-		within(t, 10*time.Second, c)
+		next(t, c, 10*time.Second)
 	})
 }
