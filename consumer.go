@@ -2,16 +2,17 @@ package redelivery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/driver"
+	"github.com/pulsar-redelivery/redelivery/internal/gate"
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
-
-// inner is embedded under a name of its own, so that the consumer below does not show.
-type inner = pulsar.Consumer
 
 // Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle before its
 // ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier. Subscribe and Wrap
@@ -21,75 +22,131 @@ type inner = pulsar.Consumer
 // or on a foreign one, which did not come from pulsar-client-go: the method returns an error. If it has no error to return, it
 // logs a warning and counts the failure in Stats.
 type Consumer struct {
-	inner
-	driver   *driver.Driver
-	observer Observer // all that WithObserver gave
+	inner     pulsar.Consumer
+	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
+	settings  *settings
+	hooks     *hooks // of the inner consumer
+	intake    *intake.Intake
+	cameAgain bool // the last message that was handed out had waited here; for whoever has the turn
+	ledger    *ledger.Ledger
+	publisher *publisher // of retries and dead letters
+	outlet    outlet     // the channel that Chan returns
+	observer  observer
+
+	calls *gate.Gate // calls of the inner consumer
+	crew  *gate.Gate // goroutines
+	life  *life
+	tally tally
+
+	// What goroutines that must not wait have others do:
+	swallows chores // copies of settled messages
+	asides   chores // what policies are asked for messages that the application does not get
+	requests chores // what interceptors are told of requests
 }
 
-// newConsumer starts to drive consumer. p is nil if it was not prepared.
-func newConsumer(consumer pulsar.Consumer, s *settings, p *driver.Preparation) *Consumer {
-	c := &Consumer{inner: consumer}
-	if s.Logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
-		s.observers = append(s.observers, c.decisions())
+// tally is what has happened.
+type tally struct {
+	swallowed, failed atomic.Uint64
+	warned            bool // of many unacknowledged messages; for whoever has the turn
+}
+
+// newConsumer begins to drive the inner consumer. p is nil if it was not prepared.
+func newConsumer(inner pulsar.Consumer, s *settings, p *preparation) *Consumer {
+	c := &Consumer{
+		inner:     inner,
+		settings:  s,
+		hooks:     &hooks{},
+		publisher: newPublisher(s, p),
+		calls:     gate.New(),
+		crew:      gate.New(),
+		life:      newLife(),
 	}
-	c.driver = driver.New(c, consumer, &s.Settings, p, c.observe(s.observers))
-	c.driver.Start(func() {
-		if c.observer.Subscribed != nil {
-			c.observer.Subscribed(c)
-		}
-	})
+	c.observe(s.observers)
+	messages := chanOf(inner)
+	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
+	if p != nil {
+		c.hooks = p.hooks
+		p.warn()
+	}
+	c.intake = intake.New(c.life.ended, inner, messages, c.hooks.mayBeClosed, func() { c.safely(c.idle) })
+	c.outlet.ch = make(chan pulsar.ConsumerMessage)
+	if p != nil && p.opts.MessageChannel != nil {
+		c.outlet.ch, c.outlet.given = p.opts.MessageChannel, true
+	}
+	c.hooks.outer.Store(c)
+	if c.observer.Subscribed != nil {
+		c.observer.Subscribed(c)
+	}
+	if c.outlet.given {
+		c.startFeeder()
+	}
 	return c
 }
 
-// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
-// It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in pulsar.ConsumerOptions, it takes
-// the message from that channel.
-func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
-	return c.driver.Receive(ctx)
-}
+// Name returns the name of the consumer.
+func (c *Consumer) Name() string { return c.inner.Name() }
 
-// Chan returns a channel of messages; the Consumer field of each is this Consumer. The channel is the MessageChannel of
-// pulsar.ConsumerOptions, if there was one. The application has a message when it has taken it from the channel. Unlike the
-// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
-func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
-	return c.driver.Chan()
+// Subscription returns the subscription's name.
+func (c *Consumer) Subscription() string { return c.inner.Subscription() }
+
+// ask requests a message. The inner consumer sends requests with its next tick.
+func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
+	c.hooks.asked()
+	child.NackID(id)
+	c.asked(topic, id)
 }
 
 // Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
 // redeliver them.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
-	return c.driver.Seek(id)
+	if err := checkID(id); err != nil {
+		return err
+	}
+	if !isPulsarID(id) {
+		return foreign(id) // upstream would stop dispatching until it reconnects
+	}
+	return c.withReaderStopped(func() error { return c.inner.Seek(id) })
+}
+
+// withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
+// drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
+func (c *Consumer) withReaderStopped(call func() error) error {
+	if err := c.intake.Interrupt(); err != nil {
+		return ErrClosed
+	}
+	defer c.intake.Release()
+	if err := c.call(call); err != nil {
+		return err
+	}
+	c.life.next()
+	c.intake.Forget()
+	c.ledger.Clear()
+	for c.outlet.given { // as upstream does
+		select {
+		case <-c.outlet.ch:
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// GetLastMessageIDs returns the id of the last message published to each partition.
+func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
+	return c.inner.GetLastMessageIDs()
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
 // longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.driver.WithReaderStopped(func() error { return c.inner.SeekByTime(t) })
+	return c.withReaderStopped(func() error { return c.inner.SeekByTime(t) })
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before.
-func (c *Consumer) Unsubscribe() error { return c.driver.WithReaderStopped(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error {
-	return c.driver.WithReaderStopped(c.inner.UnsubscribeForce)
-}
-
-// GetLastMessageIDs returns the id of the last message published to each partition.
-func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	return c.driver.GetLastMessageIDs()
-}
-
-// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. For messages that are
-// being published to the retry or dead letter topic it waits half a second at most; those that have no answer by then may come twice.
-// When Close returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
-// the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
-// the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
-func (c *Consumer) Close() {
-	if c.driver.Close() && c.observer.Closed != nil {
-		c.observer.Closed(c)
-	}
-}
+func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.inner.UnsubscribeForce) }
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
@@ -107,56 +164,44 @@ type Stats struct {
 
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
-	s, swallowed, failed := c.driver.Stats()
-	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, swallowed, s.Late, failed, s.Oldest}
+	s := c.ledger.Stats()
+	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
 }
 
-// RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
-// is the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive,
-// Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
-// delivery on.
-func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
-	return c.driver.RedeliveryCount(msg)
+// fail reports what cannot be returned. The operation is for observers.
+func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
+	c.report(what, err, attrs...)
+	c.failed(operation, err)
 }
 
-// Delivery is what a Consumer knows about a message that the application has.
-type Delivery struct {
-	RedeliveryCount uint32        // how often it was delivered before; policies get this count
-	Last            bool          // no delivery is left: a nack makes it a dead letter
-	NackDelay       time.Duration // how long Nack would delay it
-	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
+// report is fail without telling observers: they are told already.
+func (c *Consumer) report(what string, err error, attrs ...any) {
+	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
+	c.tally.failed.Add(1)
 }
 
-// Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
-// Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
-// larger, that count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
-// nil message.
-func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
-	d, err := c.driver.Delivery(msg)
-	return Delivery(d), err
+// log logs what happened to the consumer.
+func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
+	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
+		append(attrs, "consumer", c.inner.Name(), "subscription", c.inner.Subscription())...)
 }
 
-// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
-// nothing. It returns ErrNotHeld if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
-// reconnecting, and an error for a nil message.
-func (c *Consumer) InProgress(msg pulsar.Message) error {
-	return c.driver.InProgress(msg)
+// safely calls what may call code that is not ours, where nobody could recover from its panic.
+func (c *Consumer) safely(call func()) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.panicked(r, true)
+		}
+	}()
+	call()
 }
 
-// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged.
-var (
-	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
-	// field of pulsar.ConsumerOptions. The error names the option, its value and what is allowed.
-	ErrInvalidOption = driver.ErrInvalidOption
-
-	// ErrClosed says that the Consumer was closed before the call or during it.
-	ErrClosed = driver.ErrClosed
-
-	// ErrNotHeld says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
-	ErrNotHeld = driver.ErrNotHeld
-
-	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
-	// WithReconsumeBackoff, or wrapped without WithReconsumer. Of DeadLetter it says that there is no dead letter topic, since there was no
-	// ConsumerOptions.DLQ either.
-	ErrNoRetryTopic = driver.ErrNoRetryTopic
-)
+// panicked reports the panic of code that is not ours, to observers too if they are to be told.
+func (c *Consumer) panicked(r any, tell bool) {
+	const what = "a callback"
+	if err := fmt.Errorf("panic: %v", r); tell {
+		c.fail("callback", what, err)
+	} else {
+		c.report(what, err)
+	}
+}

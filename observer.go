@@ -1,13 +1,13 @@
 package redelivery
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/internal/driver"
 )
 
 // Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
@@ -90,7 +90,7 @@ const (
 
 // String returns the outcome as package metrics has it: "acked", "nacked", "timed_out", "reconsumed" or "dead_lettered".
 func (o Outcome) String() string {
-	return driver.Name(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
+	return nameOfValue(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
 }
 
 // Cause says why a message came again.
@@ -105,7 +105,7 @@ const (
 
 // String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.
 func (c Cause) String() string {
-	return driver.Name(c, "", "nack", "timeout", "retry_topic", "reconnect")
+	return nameOfValue(c, "", "nack", "timeout", "retry_topic", "reconnect")
 }
 
 // Reason says why a message became a dead letter.
@@ -118,7 +118,7 @@ const (
 )
 
 // String returns the reason as package metrics has it: "max_deliveries", "permanent" or "explicit"; "" for 0.
-func (r Reason) String() string { return driver.Reason(r).String() }
+func (r Reason) String() string { return nameOfValue(r, "", "max_deliveries", "permanent", "explicit") }
 
 // Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
@@ -157,15 +157,39 @@ const (
 )
 
 // String returns "asked", "outage" or "hold_limit".
-func (p Pause) String() string { return driver.Name(p, "asked", "outage", "hold_limit") }
+func (p Pause) String() string { return nameOfValue(p, "asked", "outage", "hold_limit") }
+
+// nameOfValue returns the name of one of the values above.
+func nameOfValue[N ~uint8](n N, names ...string) string {
+	if int(n) < len(names) {
+		return names[n]
+	}
+	return fmt.Sprintf("unknown(%d)", n)
+}
 
 // Observer returns an Observer that calls all observers given by WithObserver, and the one that logs decisions if the logger is at
 // Debug. A function that none of them has is nil. The method is for packages such as worker.
-func (c *Consumer) Observer() Observer { return c.observer }
+func (c *Consumer) Observer() Observer { return c.observer.Observer }
 
-// observe returns what tells all observers, and combines them.
-func (c *Consumer) observe(observers []Observer) driver.Observer {
-	c.observer = Observer{
+// observer is who is told, with no lock held.
+type observer struct {
+	Observer     // all of them
+	any          bool
+	timed        bool // somebody wants to know for how long the application has messages
+	subscription string
+	told         chores // what is told by goroutines that must not wait, or may not be closed by who is told
+}
+
+// observe combines all observers.
+func (c *Consumer) observe(observers []Observer) {
+	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
+		observers = append(observers, c.decisions())
+	}
+	x := &c.observer
+	x.any = len(observers) > 0
+	x.timed = slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil })
+	x.subscription = c.Subscription()
+	x.Observer = Observer{
 		Subscribed: all(c, observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
 		Closed:     all(c, observers, func(o Observer) func(*Consumer) { return o.Closed }),
 		Delivered:  all(c, observers, func(o Observer) func(Delivered) { return o.Delivered }),
@@ -179,29 +203,17 @@ func (c *Consumer) observe(observers []Observer) driver.Observer {
 		Handled:    all(c, observers, func(o Observer) func(Handled) { return o.Handled }),
 		Paused:     all(c, observers, func(o Observer) func(Paused) { return o.Paused }),
 	}
-	subscription := c.Subscription()
-	event := func(e driver.Event) Event { return Event{c, e.Topic, subscription, e.ID, e.Message} }
-	return driver.Observer{
-		Any:   len(observers) > 0,
-		Timed: slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil }),
-		Delivered: tell(c.observer.Delivered, func(d driver.Delivered) Delivered {
-			return Delivered{event(d.Event), d.Count, Cause(d.Cause), d.Due, d.Lateness}
-		}),
-		Settled: tell(c.observer.Settled, func(s driver.Settled) Settled {
-			return Settled{event(s.Event), Outcome(s.Outcome), s.Attempts, s.Delay, s.To, Reason(s.Reason), s.Why, s.Duration, s.Took, s.Err}
-		}),
-		Held:      tell(c.observer.Held, event),
-		Dropped:   tell(c.observer.Dropped, event),
-		Swallowed: tell(c.observer.Swallowed, event),
-		Asked:     tell(c.observer.Asked, event),
-		Failed:    tell(c.observer.Failed, func(f driver.Failed) Failed { return Failed{c, subscription, f.Operation, f.Err} }),
-	}
+}
+
+// event says which message something happened to.
+func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) Event {
+	return Event{c, topic, c.observer.subscription, id, msg}
 }
 
 // decisions returns an Observer that logs each decision, but for dead letters, which are logged in any case.
 func (c *Consumer) decisions() Observer {
 	log := func(what string, e Event, attrs ...any) {
-		c.driver.Log(slog.LevelDebug, what, append([]any{"topic", e.Topic, "message", e.ID}, attrs...)...)
+		c.log(slog.LevelDebug, what, append([]any{"topic", e.Topic, "message", e.ID}, attrs...)...)
 	}
 	return Observer{
 		Delivered: func(e Delivered) {
@@ -217,14 +229,6 @@ func (c *Consumer) decisions() Observer {
 		Swallowed: func(e Event) { log("swallowed", e) },
 		Asked:     func(e Event) { log("asked", e) },
 	}
-}
-
-// tell returns a function that calls f with what the Driver tells, or nil if f is nil.
-func tell[D, E any](f func(E), made func(D) E) func(D) {
-	if f == nil {
-		return nil
-	}
-	return func(event D) { f(made(event)) }
 }
 
 // all returns a function that calls those of all observers that have it, or nil if none has.
@@ -249,7 +253,7 @@ func callObserver[E any](c *Consumer, f func(E), event *E) {
 	defer func() {
 		if r := recover(); r != nil {
 			_, failed := any(event).(*Failed) // of which it would only be told again
-			c.driver.Panicked(r, !failed)
+			c.panicked(r, !failed)
 		}
 	}()
 	f(*event)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/driver"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -28,7 +27,7 @@ type Option func(*settings) error
 // It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
-	return func(s *settings) error { return s.SetNackBackoff("WithNackRedeliveryBackoff", b) }
+	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
 // WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged message
@@ -39,9 +38,9 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 func WithNackRedeliveryDelay(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
-			return driver.Invalid("WithNackRedeliveryDelay", d, "0 or more")
+			return invalid("WithNackRedeliveryDelay", d, "0 or more")
 		}
-		return s.SetNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
+		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
 	}
 }
 
@@ -53,9 +52,9 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
-			return driver.Invalid("WithAckTimeout", d, "more than 0")
+			return invalid("WithAckTimeout", d, "more than 0")
 		}
-		s.Timeout = d
+		s.timeout = d
 		return nil
 	}
 }
@@ -67,7 +66,7 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := backoff.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
-		s.TimeoutBackoff = b
+		s.timeoutBackoff = b
 		return nil
 	}
 }
@@ -82,7 +81,7 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 		if err := backoff.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
-		s.ReconsumeBackoff = b
+		s.reconsumeBackoff = b
 		return nil
 	}
 }
@@ -98,9 +97,9 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
-			return driver.Invalid("WithNackRetryTopic", atLeast, "more than 0")
+			return invalid("WithNackRetryTopic", atLeast, "more than 0")
 		}
-		s.RetryFrom = atLeast
+		s.retryFrom = atLeast
 		return nil
 	}
 }
@@ -110,9 +109,9 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 func WithReconsumer(r *reconsume.Reconsumer) Option {
 	return func(s *settings) error {
 		if r == nil {
-			return driver.Invalid("WithReconsumer", "nil", "a *reconsume.Reconsumer")
+			return invalid("WithReconsumer", "nil", "a *reconsume.Reconsumer")
 		}
-		s.Reconsumer = r
+		s.reconsumer = r
 		return nil
 	}
 }
@@ -126,10 +125,10 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < driver.MinResolution || d > driver.MaxResolution {
-			return driver.Invalid("WithRedeliveryResolution", d, fmt.Sprintf("%v to %v", driver.MinResolution, driver.MaxResolution))
+		if d < minResolution || d > maxResolution {
+			return invalid("WithRedeliveryResolution", d, fmt.Sprintf("%v to %v", minResolution, maxResolution))
 		}
-		s.Resolution = d
+		s.resolution = d
 		return nil
 	}
 }
@@ -164,9 +163,9 @@ const (
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
-			return driver.Invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
+			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
-		s.Source = driver.Source(source)
+		s.source = source
 		return nil
 	}
 }
@@ -179,9 +178,9 @@ func WithRedeliveryFrom(source Source) Option {
 func WithHoldLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
-			return driver.Invalid("WithHoldLimit", bytes, "0 or more")
+			return invalid("WithHoldLimit", bytes, "0 or more")
 		}
-		s.HoldLimit = bytes
+		s.holdLimit = bytes
 		return nil
 	}
 }
@@ -200,9 +199,9 @@ func WithObserver(o Observer) Option {
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
-			return driver.Invalid("WithLogger", "nil", "a *slog.Logger")
+			return invalid("WithLogger", "nil", "a *slog.Logger")
 		}
-		s.Logger = logger
+		s.logger = logger
 		return nil
 	}
 }

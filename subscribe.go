@@ -8,8 +8,6 @@ import (
 	"sync"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/internal/driver"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
@@ -29,16 +27,16 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	if err != nil {
 		return nil, err
 	}
-	p, err := driver.Prepare(opts, &s.Settings)
+	p, err := prepare(opts, s)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.Open(client); err != nil {
+	if err := p.open(client); err != nil {
 		return nil, err
 	}
-	inner, err := client.Subscribe(p.ConsumerOptions())
+	inner, err := client.Subscribe(p.consumerOptions())
 	if err != nil {
-		p.Close()
+		p.close()
 		return nil, err
 	}
 	return newConsumer(inner, s, p), nil
@@ -62,22 +60,22 @@ func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOpt
 	if err != nil {
 		return pulsar.ConsumerOptions{}, err
 	}
-	p, err := driver.Prepare(opts, &s.Settings)
+	p, err := prepare(opts, s)
 	if err == nil {
-		err = s.CheckWithoutClient()
+		err = s.checkWithoutClient()
 	}
 	if err != nil {
 		return pulsar.ConsumerOptions{}, err
 	}
-	p.SetResolution(1)
-	prepared := p.ConsumerOptions()
-	preparations.Store((<-chan pulsar.ConsumerMessage)(prepared.MessageChannel), preparation{p, options})
-	return prepared, nil
+	p.setResolution(1)
+	inner := p.consumerOptions()
+	preparations.Store((<-chan pulsar.ConsumerMessage)(inner.MessageChannel), prepared{p, options})
+	return inner, nil
 }
 
-// preparation is what Wrap has to know of Prepare.
-type preparation struct {
-	*driver.Preparation
+// prepared is what Wrap has to know of Prepare.
+type prepared struct {
+	*preparation
 	options []Option
 }
 
@@ -97,43 +95,37 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
 	}
 	if _, ok := consumer.(*Consumer); ok { // which would delay twice
-		return nil, driver.Invalid("Wrap", "a *redelivery.Consumer", "the consumer of client.Subscribe")
+		return nil, invalid("Wrap", "a *redelivery.Consumer", "the consumer of client.Subscribe")
 	}
-	found, ok := preparations.LoadAndDelete(driver.ChanOf(consumer))
+	found, ok := preparations.LoadAndDelete(chanOf(consumer))
 	if !ok {
 		s, err := newSettings(options)
 		if err == nil {
-			err = s.Unprepared(consumer)
+			err = s.unprepared(consumer)
 		}
 		if err != nil {
 			return nil, err
 		}
 		return newConsumer(consumer, s, nil), nil
 	}
-	p := found.(preparation)
+	p := found.(prepared)
 	s, err := newSettings(slices.Concat(p.options, options))
 	if err == nil {
-		err = p.Resettle(&s.Settings)
+		err = p.resettle(s)
 	}
 	if err != nil {
-		preparations.Store(driver.ChanOf(consumer), p)
+		preparations.Store(chanOf(consumer), p)
 		return nil, err
 	}
-	return newConsumer(consumer, s, p.Preparation), nil
-}
-
-// settings is what options come to.
-type settings struct {
-	driver.Settings
-	observers []Observer
+	return newConsumer(consumer, s, p.preparation), nil
 }
 
 // newSettings applies options.
 func newSettings(options []Option) (*settings, error) {
-	s := &settings{Settings: driver.Settings{HoldLimit: DefaultHoldLimit, FastResolution: DefaultResolution, Logger: slog.Default()}}
+	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
-			return nil, driver.Invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
+			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
 		}
 		if err := option(s); err != nil {
 			return nil, err

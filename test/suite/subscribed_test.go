@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/driver"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -80,25 +79,8 @@ func TestLoggerPanics(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Stats().Failed >= 4 }, 10*time.Second, time.Millisecond, "each is counted")
 }
 
-// What the root and the driver call the same is the same.
-func TestNamesOfRootAndDriver(t *testing.T) {
-	for root, driver := range map[redelivery.Outcome]driver.Outcome{
-		redelivery.Acked: driver.Acked, redelivery.Nacked: driver.Nacked, redelivery.TimedOut: driver.TimedOut,
-		redelivery.Reconsumed: driver.Reconsumed, redelivery.DeadLettered: driver.DeadLettered,
-	} {
-		assert.EqualValues(t, root, driver, root)
-	}
-	for root, driver := range map[redelivery.Cause]driver.Cause{
-		redelivery.CauseNack: driver.CauseNack, redelivery.CauseTimeout: driver.CauseTimeout,
-		redelivery.CauseRetryTopic: driver.CauseRetryTopic, redelivery.CauseReconnect: driver.CauseReconnect,
-	} {
-		assert.EqualValues(t, root, driver, root)
-	}
-	for root, driver := range map[redelivery.Source]driver.Source{
-		redelivery.FromAuto: driver.FromAuto, redelivery.FromMemory: driver.FromMemory, redelivery.FromBroker: driver.FromBroker,
-	} {
-		assert.EqualValues(t, root, driver)
-	}
+// What the root and package publishing call the same is the same.
+func TestReasonsOfPublishing(t *testing.T) {
 	for root, published := range map[redelivery.Reason]publishing.Reason{
 		redelivery.ReasonMaxDeliveries: publishing.MaxDeliveries, redelivery.ReasonPermanent: publishing.Permanent,
 		redelivery.ReasonExplicit: publishing.Explicit,

@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"errors"
@@ -51,7 +51,7 @@ func original(msg pulsar.Message) pulsar.Message {
 }
 
 // received returns what the inner consumer delivered of what the application has wrapped, or nil if it does not show.
-func (x *Driver) received(msg pulsar.Message) (received pulsar.Message) {
+func (c *Consumer) received(msg pulsar.Message) (received pulsar.Message) {
 	defer func() { _ = recover() }() // an embedded pointer may be nil
 	for range maxWrappers {
 		switch m := original(msg).(type) {
@@ -61,7 +61,7 @@ func (x *Driver) received(msg pulsar.Message) (received pulsar.Message) {
 			msg = m.Message
 			continue
 		default:
-			if msg = m; reflect.TypeOf(m) == x.raw.Load() {
+			if msg = m; reflect.TypeOf(m) == c.raw.Load() {
 				return m
 			}
 		}
@@ -82,7 +82,7 @@ const maxWrappers = 10
 
 // nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
 // time; of one that somebody has wrapped nobody can tell.
-func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
+func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	for range maxWrappers { // of a channel's element
 		cm, ok := msg.(pulsar.ConsumerMessage)
 		if !ok {
@@ -98,7 +98,7 @@ func (x *Driver) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
-	if reflect.TypeOf(msg) == x.raw.Load() {
+	if reflect.TypeOf(msg) == c.raw.Load() {
 		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true}, nil
 	}
 	if m, ok := msg.(*handedOver); ok {

@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type hooks struct {
 	pattern            bool          // so that topics may vanish
 	redeliversAll      bool          // the subscription is Exclusive or Failover
 
-	driver  atomic.Pointer[Driver]
+	outer   atomic.Pointer[Consumer]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
@@ -37,8 +37,8 @@ type hooks struct {
 
 // consumer is what the caller's interceptors get in place of inner.
 func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
-	if driver := h.driver.Load(); driver != nil {
-		return driver.outer
+	if outer := h.outer.Load(); outer != nil {
+		return outer
 	}
 	return inner
 }
@@ -48,9 +48,9 @@ func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
 	if !h.lost.Load() {
 		return
 	}
-	if driver := h.driver.Load(); driver != nil && isTracked(cm.Message) {
+	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
 		h.lost.Store(false)
-		if driver.ledger.Received(cm.Topic(), cm.ID()) {
+		if outer.ledger.Received(cm.Topic(), cm.ID()) {
 			h.lost.Store(true)
 		}
 	}
@@ -102,12 +102,12 @@ func (h *hooks) tellAll(calls []func()) {
 
 // OnNegativeAcksSend is called by the goroutine that sends requests, which Close waits for.
 func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.MessageID) {
-	driver := h.driver.Load()
-	if driver == nil || len(h.of) == 0 {
+	outer := h.outer.Load()
+	if outer == nil || len(h.of) == 0 {
 		return
 	}
-	driver.start(&driver.requests, func(context.Context) {
-		h.tell(func() { h.of.OnNegativeAcksSend(driver.outer, ids) })
+	outer.start(&outer.requests, func(context.Context) {
+		h.tell(func() { h.of.OnNegativeAcksSend(outer, ids) })
 	})
 }
 
@@ -115,8 +115,8 @@ func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.Messag
 // tell.
 func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.closes.Add(1)
-	if driver := h.driver.Load(); driver != nil && driver.life.ended.Err() == nil {
-		driver.ledger.Gone(consumer)
+	if outer := h.outer.Load(); outer != nil && outer.life.ended.Err() == nil {
+		outer.ledger.Gone(consumer)
 		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
 			h.mu.Lock()
 			h.gaveUp++
@@ -126,12 +126,12 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			if !last {
 				what += " to one of the topics"
 			}
-			driver.Fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
-			if last && driver.crew.Enter() {
-				driver.life.end()
+			outer.fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
+			if last && outer.crew.Enter() {
+				outer.life.end()
 				go func() {
-					defer driver.crew.Leave()
-					driver.inner.Close()
+					defer outer.crew.Leave()
+					outer.inner.Close()
 				}()
 			}
 		}
@@ -148,13 +148,13 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		of = backoff.NewDefaultBackoff
 	}
 	return func() backoff.Policy {
-		driver := h.driver.Load()
-		if driver == nil || isQuery() {
+		outer := h.outer.Load()
+		if outer == nil || isQuery() {
 			return of()
 		}
 		h.lost.Store(true)
-		driver.intake.Disconnected()
-		driver.ledger.Disconnected()
+		outer.intake.Disconnected()
+		outer.ledger.Disconnected()
 		return &reconnection{Policy: of(), hooks: h}
 	}
 }
@@ -165,7 +165,7 @@ func isQuery() bool {
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, ".(*Driver).GetLastMessageIDs") {
+		if strings.HasSuffix(frame.Function, ".(*Consumer).GetLastMessageIDs") {
 			return true
 		}
 		if !more {
@@ -182,7 +182,7 @@ type reconnection struct {
 }
 
 func (r *reconnection) Reset() {
-	r.once.Do(r.hooks.driver.Load().intake.Connected)
+	r.once.Do(r.hooks.outer.Load().intake.Connected)
 	r.Policy.Reset()
 }
 
@@ -208,8 +208,8 @@ func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partiti
 }
 
 func (l listener) activate(topic string, active bool) {
-	if driver := l.hooks.driver.Load(); driver != nil {
-		driver.ledger.Activate(topic, active)
+	if outer := l.hooks.outer.Load(); outer != nil {
+		outer.ledger.Activate(topic, active)
 	}
 }
 

@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"errors"
@@ -10,8 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// AckIDList acknowledges several messages, each as Ack does.
-func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
+// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id of ids that was
+// not acknowledged to its error: the broker's with AckWithResponse, ErrClosed after Close.
+func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		err := checkID(id)
 		if err == nil && !reflect.ValueOf(id).Comparable() { // as keys of an AckError are
@@ -21,19 +22,19 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
 		}
 	}
-	if !x.calls.Enter() {
+	if !c.calls.Enter() {
 		return notAcked(ids)
 	}
 	lists := map[pulsar.Consumer]*ackList{}
-	if x.observer.Settled != nil {
-		began := x.now()
-		defer func() { x.ackedLists(began, lists) }()
+	if c.observer.Settled != nil {
+		began := c.now()
+		defer func() { c.ackedLists(began, lists) }()
 	}
-	defer x.calls.Leave()
+	defer c.calls.Leave()
 	var settling []pulsar.MessageID
 	for _, id := range ids {
-		consumer, s := x.inner, ledger.Settling{ID: id}
-		switch x.ledger.Settle(ledger.Name{ID: id}, &s) {
+		consumer, s := c.inner, ledger.Settling{ID: id}
+		switch c.ledger.Settle(ledger.Name{ID: id}, &s) {
 		case ledger.Unsettled, ledger.Busy:
 			consumer, settling = s.Consumer, append(settling, s.ID)
 		case ledger.Settled:
@@ -45,15 +46,15 @@ func (x *Driver) AckIDList(ids []pulsar.MessageID) error {
 		}
 		lists[consumer].acks = append(lists[consumer].acks, listedAck{id, s, errPanicked})
 	}
-	defer x.hooks.postpone(settling...)()
+	defer c.hooks.postpone(settling...)()
 	defer func() {
 		for _, l := range lists { // those that a panic left
-			l.finish(x)
+			l.finish(c)
 		}
 	}()
 	failed := pulsar.AckError{}
 	for consumer, l := range lists {
-		x.ackList(consumer, l)
+		c.ackList(consumer, l)
 		for _, a := range l.acks {
 			if a.err != nil {
 				failed[a.given] = a.err
@@ -97,7 +98,7 @@ type listedAck struct {
 }
 
 // ackList acknowledges messages of one consumer together.
-func (x *Driver) ackList(consumer pulsar.Consumer, l *ackList) {
+func (c *Consumer) ackList(consumer pulsar.Consumer, l *ackList) {
 	var ids []pulsar.MessageID
 	for _, a := range l.acks {
 		ids = append(ids, a.settling.ID)
@@ -110,11 +111,11 @@ func (x *Driver) ackList(consumer pulsar.Consumer, l *ackList) {
 			l.acks[i].err = some[id]
 		}
 	}
-	l.finish(x)
+	l.finish(c)
 }
 
 // finish ends the settlings, unless it has done so before.
-func (l *ackList) finish(x *Driver) {
+func (l *ackList) finish(x *Consumer) {
 	if l.finished {
 		return
 	}

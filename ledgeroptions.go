@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"time"
@@ -10,22 +10,22 @@ import (
 )
 
 // ledgerOptions returns what a Ledger is to know of the consumer; p is nil if it was not prepared.
-func (x *Driver) ledgerOptions(p *Preparation, buffer int, hasQueue bool) ledger.Options {
-	s := x.settings
+func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
+	s := c.settings
 	o := ledger.Options{
-		HoldLimit:     s.HoldLimit,
+		HoldLimit:     s.holdLimit,
 		Queue:         defaultQueue + buffer,
 		AckGroup:      ledger.AckGroup{Size: defaultAckGroup},
 		SendDelay:     sendSlack + defaultAckTime,
-		Keeps:         s.Source != FromBroker,
-		MaxDeliveries: x.publisher.maxDeliveries,
-		Observed:      x.observer.Any,
-		Timed:         x.observer.Timed,
+		Keeps:         s.source != FromBroker,
+		MaxDeliveries: c.publisher.maxDeliveries,
+		Observed:      c.observer.any,
+		Timed:         c.observer.timed,
 		Calls: ledger.Calls{
-			Ask:      x.ask,
-			Wake:     func() { x.intake.Wake() },
-			GiveUp:   func(d ledger.Delivery) { x.giveUpAside(d, ledger.Leaving) },
-			TimedOut: x.timedOut(),
+			Ask:      c.ask,
+			Wake:     func() { c.intake.Wake() },
+			GiveUp:   func(d ledger.Delivery) { c.giveUpAside(d, ledger.Leaving) },
+			TimedOut: c.timedOut(),
 		},
 	}
 	if p != nil {
@@ -48,12 +48,12 @@ const (
 )
 
 // ledgerOptions adds what is known of the inner consumer.
-func (p *Preparation) ledgerOptions(o *ledger.Options) {
+func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.RedeliversAll = p.hooks.redeliversAll
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
-	o.Others = delays(kind) && !o.NonDurable && p.settings.Source == FromAuto
+	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		o.Queue += n - defaultQueue

@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"context"
@@ -63,42 +63,42 @@ type chore struct {
 }
 
 // start adds a chore.
-func (x *Driver) start(ch *chores, do func(context.Context)) {
+func (c *Consumer) start(ch *chores, do func(context.Context)) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.todo = append(ch.todo, chore{x.life.now(), do})
-	if !ch.busy && x.crew.Enter() {
+	ch.todo = append(ch.todo, chore{c.life.now(), do})
+	if !ch.busy && c.crew.Enter() {
 		ch.busy = true
-		go x.crewed(func() bool { return x.drain(ch) })
+		go c.crewed(func() bool { return c.drain(ch) })
 	}
 }
 
 // drain does the next chore, if there is one, and reports whether to look for another.
-func (x *Driver) drain(ch *chores) (more bool) {
+func (c *Consumer) drain(ch *chores) (more bool) {
 	ch.mu.Lock()
-	if len(ch.todo) == 0 || x.life.ended.Err() != nil {
+	if len(ch.todo) == 0 || c.life.ended.Err() != nil {
 		ch.todo, ch.busy = nil, false
 		ch.mu.Unlock()
-		x.crew.Leave()
+		c.crew.Leave()
 		return false
 	}
 	next := ch.todo[0]
 	ch.todo = ch.todo[1:]
 	ch.mu.Unlock()
-	return next.era.Err() != nil || x.outside(func() { x.safely(func() { next.do(next.era) }) })
+	return next.era.Err() != nil || c.outside(func() { c.safely(func() { next.do(next.era) }) })
 }
 
 // crewed takes one step after the other, as a goroutine of the crew, until one reports that there are no more. Code that is not ours may
 // call runtime.Goexit: another goroutine goes on then.
-func (x *Driver) crewed(step func() bool) {
+func (c *Consumer) crewed(step func() bool) {
 	exited := true
 	defer func() {
 		if !exited {
 			return
 		}
-		x.Fail("callback", "a callback", errExited)
-		if x.crew.Enter() {
-			go x.crewed(step)
+		c.fail("callback", "a callback", errExited)
+		if c.crew.Enter() {
+			go c.crewed(step)
 		}
 	}()
 	for step() {
@@ -111,8 +111,8 @@ var errExited = errors.New("runtime.Goexit was called")
 
 // outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
 // the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
-func (x *Driver) outside(call func()) bool {
-	x.crew.Leave()
+func (c *Consumer) outside(call func()) bool {
+	c.crew.Leave()
 	call()
-	return x.crew.Enter()
+	return c.crew.Enter()
 }

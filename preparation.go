@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"fmt"
@@ -13,28 +13,28 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Preparation is what is known about a consumer that is subscribed for a Driver.
-type Preparation struct {
+// preparation is what is known about a consumer that is subscribed for a Consumer.
+type preparation struct {
 	opts     pulsar.ConsumerOptions // as the caller wrote them
-	settings *Settings
+	settings *settings
 	hooks    *hooks
 
 	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
 	retryTopic string                // that it subscribes to as well; "" if there is none
 }
 
-// Prepare begins to prepare a consumer, and completes its settings.
-func Prepare(opts pulsar.ConsumerOptions, s *Settings) (*Preparation, error) {
+// prepare begins to prepare a consumer, and completes its settings.
+func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	if err := s.complete(&opts); err != nil {
 		return nil, err
 	}
 	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
 		if strings.HasPrefix(topic, nonPersistent) {
-			s.Logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
+			s.logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
 				"topic", topic, "subscription", opts.SubscriptionName)
 		}
 	}
-	p := &Preparation{opts: opts, settings: s}
+	p := &preparation{opts: opts, settings: s}
 	d := opts.Decryption
 	p.hooks = &hooks{of: opts.Interceptors, pattern: opts.TopicsPattern != "",
 		redeliversAll:      opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
@@ -42,21 +42,21 @@ func Prepare(opts pulsar.ConsumerOptions, s *Settings) (*Preparation, error) {
 	return p, nil
 }
 
-// Resettle replaces the settings of the Preparation by those that Wrap came to, and completes them.
-func (p *Preparation) Resettle(s *Settings) error {
+// resettle replaces the settings of the Preparation by those that Wrap came to, and completes them.
+func (p *preparation) resettle(s *settings) error {
 	if err := s.complete(&p.opts); err != nil {
 		return err
 	}
-	if err := s.CheckWithoutClient(); err != nil {
+	if err := s.checkWithoutClient(); err != nil {
 		return err
 	}
-	if s.Reconsumer != p.settings.Reconsumer && (p.opts.DLQ != nil || p.opts.RetryEnable) {
+	if s.reconsumer != p.settings.reconsumer && (p.opts.DLQ != nil || p.opts.RetryEnable) {
 		return fmt.Errorf("%w: WithReconsumer is given to Wrap, want it with Prepare where there are DLQ or RetryEnable", ErrInvalidOption)
 	}
-	if s.Resolution != 0 && s.Resolution != p.settings.Resolution {
-		return Invalid("WithRedeliveryResolution", s.Resolution, fmt.Sprintf("the %v of Prepare", p.settings.Resolution))
+	if s.resolution != 0 && s.resolution != p.settings.resolution {
+		return invalid("WithRedeliveryResolution", s.resolution, fmt.Sprintf("the %v of Prepare", p.settings.resolution))
 	}
-	s.Resolution = p.settings.Resolution
+	s.resolution = p.settings.resolution
 	p.settings = s
 	return nil
 }
@@ -76,11 +76,11 @@ const persistent, nonPersistent = "persistent://", "non-persistent://"
 // sends all requests made since the last.
 const requestsAreDueAtOnce = int64(62)
 
-// ConsumerOptions are what the inner consumer is subscribed with. Its nacks only carry our requests: they go out at the
+// consumerOptions are what the inner consumer is subscribed with. Its nacks only carry our requests: they go out at the
 // next tick, and its ticks come once per resolution.
-func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
+func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts, bits := p.opts, requestsAreDueAtOnce
-	opts.NackRedeliveryDelay = 3 * tick(p.settings.Resolution) // of which upstream makes a tick of a third
+	opts.NackRedeliveryDelay = 3 * tick(p.settings.resolution) // of which upstream makes a tick of a third
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false
@@ -90,7 +90,7 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 	if opts.Type == pulsar.Failover {
 		opts.EventListener = listener{opts.EventListener, p.hooks}
 	}
-	p.hooks.tick, p.hooks.children = tick(p.settings.Resolution), p.children()
+	p.hooks.tick, p.hooks.children = tick(p.settings.resolution), p.children()
 	if opts.Topics != nil {
 		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
 	}
@@ -104,14 +104,14 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
 		opts.DLQ = nil
 		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
-	case p.settings.Reconsumer != nil && !opts.RetryEnable:
+	case p.settings.reconsumer != nil && !opts.RetryEnable:
 		opts.DLQ = nil
 	case opts.DLQ != nil || opts.RetryEnable:
 		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
 		if opts.DLQ != nil {
 			policy = *opts.DLQ // upstream fills it in
 		}
-		if p.settings.Reconsumer != nil {
+		if p.settings.reconsumer != nil {
 			policy.MaxDeliveries = math.MaxUint32 // upstream only subscribes to the retry topic
 		}
 		opts.DLQ = &policy
@@ -131,7 +131,7 @@ func (p *Preparation) ConsumerOptions() pulsar.ConsumerOptions {
 
 // children returns how many consumers of a topic have to give up until the consumer is of no use; 0 for a pattern, of which other topics
 // may come.
-func (p *Preparation) children() int {
+func (p *preparation) children() int {
 	topics := topicsOf(p.opts)
 	if len(topics) == 0 {
 		return 0
@@ -146,27 +146,27 @@ func (p *Preparation) children() int {
 	return len(distinct)
 }
 
-// Open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
-func (p *Preparation) Open(client pulsar.Client) error {
-	if p.settings.Resolution == 0 {
+// open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
+func (p *preparation) open(client pulsar.Client) error {
+	if p.settings.resolution == 0 {
 		n, err := p.partitions(client)
 		if err != nil {
 			return err
 		}
-		p.SetResolution(n)
+		p.setResolution(n)
 	}
 	return p.publishRetries(client)
 }
 
-// Close ends what Open opened. Closing the Driver does that too.
-func (p *Preparation) Close() {
+// close ends what open opened. Closing the Consumer does that too.
+func (p *preparation) close() {
 	if p.reconsumer != nil {
 		p.reconsumer.Close()
 	}
 }
 
 // partitions counts the partitions. The topics of a pattern count as none.
-func (p *Preparation) partitions(client pulsar.Client) (n int, err error) {
+func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
 	if p.opts.SubscriptionName != "" { // else client.Subscribe has an error for it
 		for _, topic := range topicsOf(p.opts) {
 			partitions, err := client.TopicPartitions(topic)
@@ -179,29 +179,29 @@ func (p *Preparation) partitions(client pulsar.Client) (n int, err error) {
 	return n, nil
 }
 
-// SetResolution sets the default resolution, unless one is set: each partition costs a ticker, and requests are rare where
+// setResolution sets the default resolution, unless one is set: each partition costs a ticker, and requests are rare where
 // all that comes back by policy waits in memory.
-func (p *Preparation) SetResolution(partitions int) {
+func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	switch {
-	case s.Resolution != 0:
-	case s.Timeout == 0 && s.HoldLimit > 0 && (s.Source == FromMemory || s.Source == FromAuto && !delays(p.opts.Type)):
-		s.Resolution = min(MaxResolution, max(slowResolution, n*slowResolution/2))
+	case s.resolution != 0:
+	case s.timeout == 0 && s.holdLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):
+		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
-		s.Resolution = min(MaxResolution, max(s.FastResolution, n*time.Millisecond/2))
+		s.resolution = min(maxResolution, max(DefaultResolution, n*time.Millisecond/2))
 	}
 }
 
 // Resolutions.
 const (
-	MinResolution = time.Millisecond
-	MaxResolution = time.Minute
+	minResolution = time.Millisecond
+	maxResolution = time.Minute
 
 	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
 )
 
-// ChanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.
-func ChanOf(consumer pulsar.Consumer) (ch <-chan pulsar.ConsumerMessage) {
+// chanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.
+func chanOf(consumer pulsar.Consumer) (ch <-chan pulsar.ConsumerMessage) {
 	defer func() { _ = recover() }()
 	return consumer.Chan()
 }

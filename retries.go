@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"fmt"
@@ -14,33 +14,33 @@ import (
 
 // retries reports whether the consumer has a retry topic of its own. RetryEnable of a zero-queue consumer is left to upstream,
 // which refuses it.
-func (s *Settings) retries(opts pulsar.ConsumerOptions) bool {
-	return s.Reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.ReconsumeBackoff != nil)
+func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
+	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
 }
 
-func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
+func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
-		return Invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
+		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
-	retries, ofOnesOwn := s.retries(opts), s.Reconsumer != nil
+	retries, ofOnesOwn := s.retries(opts), s.reconsumer != nil
 	if d := opts.DLQ; d != nil && ofOnesOwn {
 		for option, topics := range map[string][2]string{
-			"DeadLetterTopic": {d.DeadLetterTopic, s.Reconsumer.DeadLetterTopic()}, "RetryLetterTopic": {d.RetryLetterTopic, s.Reconsumer.RetryTopic()},
+			"DeadLetterTopic": {d.DeadLetterTopic, s.reconsumer.DeadLetterTopic()}, "RetryLetterTopic": {d.RetryLetterTopic, s.reconsumer.RetryTopic()},
 		} {
 			if topics[0] != "" && fullTopic(topics[0]) != fullTopic(topics[1]) {
-				return Invalid("ConsumerOptions.DLQ."+option, topics[0], "the "+topics[1]+" of WithReconsumer")
+				return invalid("ConsumerOptions.DLQ."+option, topics[0], "the "+topics[1]+" of WithReconsumer")
 			}
 		}
 	}
 	switch {
 	case retries && opts.EnableZeroQueueConsumer:
-		return Invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
-	case !retries && !ofOnesOwn && s.RetryFrom > 0:
+		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
+	case !retries && !ofOnesOwn && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
-	case delays(opts.Type), s.ReconsumeBackoff == nil && s.RetryFrom == 0:
+	case delays(opts.Type), s.reconsumeBackoff == nil && s.retryFrom == 0:
 		return nil
 	}
-	return Invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
+	return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 		"WithNackRetryTopic: the broker delays on no other")
 }
 
@@ -48,22 +48,22 @@ func (s *Settings) checkRetries(opts pulsar.ConsumerOptions) error {
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
 // warn says which options will not do all that somebody may expect of them.
-func (p *Preparation) warn() {
+func (p *preparation) warn() {
 	s, opts := p.settings, p.opts
 	warn := func(what string) {
-		s.Logger.Warn("redelivery: "+what, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+		s.logger.Warn("redelivery: "+what, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 	if !delays(opts.Type) {
 		const why = " without effect on delays: the broker delays on Shared and Key_Shared only"
 		switch {
-		case s.Reconsumer != nil:
+		case s.reconsumer != nil:
 			warn("WithReconsumer" + why)
 		case s.retries(opts):
 			warn("RetryEnable" + why)
 		}
 	}
 	switch {
-	case opts.DLQ == nil || s.Reconsumer != nil:
+	case opts.DLQ == nil || s.reconsumer != nil:
 	case p.reconsumer == nil && !delays(opts.Type):
 		warn("DLQ without effect: pulsar-client-go goes by the broker's count, which is 0 on Exclusive and Failover, want Subscribe, or WithReconsumer")
 	case opts.DLQ.InitialSubscriptionName == "":
@@ -85,17 +85,17 @@ func typeName(t pulsar.SubscriptionType) string {
 }
 
 // publishRetries makes a Reconsumer, if the options ask for one, and chooses the topics.
-func (p *Preparation) publishRetries(client pulsar.Client) error {
+func (p *preparation) publishRetries(client pulsar.Client) error {
 	opts := &p.opts
 	retries := p.settings.retries(*opts)
-	if p.settings.Reconsumer != nil || !retries && opts.DLQ == nil {
+	if p.settings.reconsumer != nil || !retries && opts.DLQ == nil {
 		return nil
 	}
 	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
 	switch {
 	case opts.DLQ != nil:
 		policy = *opts.DLQ
-	case p.settings.ReconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		policy.MaxDeliveries = reconsume.Unlimited
 	}
 	o := reconsume.Options{
@@ -105,7 +105,7 @@ func (p *Preparation) publishRetries(client pulsar.Client) error {
 		RetryLetterTopic:            policy.RetryLetterTopic,
 		DeadLetterTopic:             policy.DeadLetterTopic,
 		MaxDeliveries:               policy.MaxDeliveries,
-		Backoff:                     p.settings.ReconsumeBackoff,
+		Backoff:                     p.settings.reconsumeBackoff,
 		ProducerOptions:             policy.ProducerOptions,
 		DeadLetterTopicProducerName: policy.DeadLetterTopicProducerName,
 		InitialSubscriptionName:     policy.InitialSubscriptionName,
@@ -132,7 +132,7 @@ func (p *Preparation) publishRetries(client pulsar.Client) error {
 		return err
 	}
 	if strings.HasPrefix(base, nonPersistent) {
-		return Invalid("ConsumerOptions.Topic", o.Topic, "a persistent topic with DLQ and retries")
+		return invalid("ConsumerOptions.Topic", o.Topic, "a persistent topic with DLQ and retries")
 	}
 	r, err := reconsume.New(client, o)
 	if err != nil {
@@ -159,7 +159,7 @@ func checkPattern(pattern, deadLetterTopic string) error {
 	}
 	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
 	if err == nil && matches.MatchString(deadLetterTopic) {
-		return Invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
+		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
 	}
 	return nil
 }
@@ -192,11 +192,11 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 
 // maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
 // retries has dead letters too.
-func maxDeliveries(opts pulsar.ConsumerOptions, s *Settings) uint32 {
+func maxDeliveries(opts pulsar.ConsumerOptions, s *settings) uint32 {
 	switch {
 	case opts.DLQ != nil:
 		return opts.DLQ.MaxDeliveries
-	case opts.RetryEnable && s.ReconsumeBackoff == nil:
+	case opts.RetryEnable && s.reconsumeBackoff == nil:
 		return reconsume.DefaultMaxDeliveries
 	}
 	return 0

@@ -1,4 +1,4 @@
-package driver
+package redelivery
 
 import (
 	"context"
@@ -23,13 +23,13 @@ type publisher struct {
 	underway      chan struct{} // full when maxUnderway of them have no answer
 }
 
-func newPublisher(s *Settings, p *Preparation) *publisher {
+func newPublisher(s *settings, p *preparation) *publisher {
 	x := &publisher{underway: make(chan struct{}, maxUnderway)}
 	switch {
 	case p != nil && p.reconsumer != nil:
 		x.reconsumer, x.own, x.retryTopic = p.reconsumer, true, p.retryTopic
-	case s.Reconsumer != nil:
-		x.reconsumer, x.retryTopic = s.Reconsumer, fullTopic(s.Reconsumer.RetryTopic())
+	case s.reconsumer != nil:
+		x.reconsumer, x.retryTopic = s.reconsumer, fullTopic(s.reconsumer.RetryTopic())
 	default:
 		return x
 	}
@@ -69,7 +69,7 @@ func (p *publisher) givesUp(d *ledger.Delivery) bool {
 
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
 // again, if it cannot be published or does not fit the hold limit.
-func (x *Driver) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
+func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	deliveries := d.Count
 	if why == ledger.Leaving {
 		deliveries++
@@ -81,17 +81,17 @@ func (x *Driver) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	x.moveTo(&x.publisher.dead, d, why, x.nackDelay(d.Count), "dead letter",
+	c.moveTo(&c.publisher.dead, d, why, c.nackDelay(d.Count), "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
-			return x.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
+			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
 		})
 }
 
 // giveUpAside is giveUp for callers that a policy must not call back to, as one that calls Close or Seek does.
-func (x *Driver) giveUpAside(d ledger.Delivery, why ledger.Why) {
-	x.start(&x.asides, func(context.Context) { x.giveUp(d, why, nil) })
+func (c *Consumer) giveUpAside(d ledger.Delivery, why ledger.Why) {
+	c.start(&c.asides, func(context.Context) { c.giveUp(d, why, nil) })
 }
 
 // givenUp is a message that is to be published as a dead letter, with the reason that somebody gave.
@@ -101,43 +101,43 @@ type givenUp struct {
 }
 
 // move has a nacked message published to the retry topic.
-func (x *Driver) move(d ledger.Delivery, delay time.Duration) {
+func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
-	x.moveTo(&x.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
+	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return x.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
+			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
 		})
 }
 
 // moveTo nacks a message and publishes it elsewhere, unless it is back before that. Dead letters are published in the order of
 // the calls, and no more than maxUnderway messages wait for the broker's answer.
-func (x *Driver) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
-	if _, _, kept := x.ledger.Nack(d, delay, d.Message, why); !kept {
+func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
+	if _, _, kept := c.ledger.Nack(d, delay, d.Message, why); !kept {
 		return
 	}
 	d.Message = nil // it is kept by the ledger, which counts it
-	x.start(ch, func(era context.Context) {
+	c.start(ch, func(era context.Context) {
 		select {
-		case x.publisher.underway <- struct{}{}:
+		case c.publisher.underway <- struct{}{}:
 		case <-era.Done():
 			return
 		}
-		leave := func() { <-x.publisher.underway }
+		leave := func() { <-c.publisher.underway }
 		s := ledger.Settling{Leaves: true}
-		if !x.ledger.SettleWaiting(d, &s) {
+		if !c.ledger.SettleWaiting(d, &s) {
 			leave()
 			return
 		}
 		finish := func() error { return errPanicked }
 		defer func() {
-			go x.safely(func() {
+			go c.safely(func() {
 				defer leave()
-				if err := finish(); err != nil && x.life.ended.Err() == nil {
-					x.report(what, err, "message", s.ID)
+				if err := finish(); err != nil && c.life.ended.Err() == nil {
+					c.report(what, err, "message", s.ID)
 				}
 			})
 		}()
-		finish = x.publish(era, s, original(s.Message), start)
+		finish = c.publish(era, s, original(s.Message), start)
 	})
 }
 

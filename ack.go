@@ -1,0 +1,166 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not handed out again. A message that waits
+// for its redelivery may still be acknowledged. Acknowledging a message twice is no error. After Close, Ack returns ErrClosed.
+// With AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
+func (c *Consumer) Ack(msg pulsar.Message) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return c.settle(n, msg, final, pulsar.Consumer.AckID)
+}
+
+// AckID is Ack by message id.
+func (c *Consumer) AckID(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return c.settle(ledger.Name{ID: id}, nil, final, pulsar.Consumer.AckID)
+}
+
+// AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
+// broker sends the message again at once, and the Consumer's own redelivery count starts again.
+//
+// For messages of a batch, enable batch-index acknowledgement in pulsar.ConsumerOptions and at the broker. Without it,
+// pulsar-client-go sends nothing until the last message of the batch is acknowledged, and that one's transaction acknowledges
+// them all.
+func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	if txn == nil {
+		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
+	}
+	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+		return consumer.AckWithTxn(identified{msg, id, countOf(msg)}, txn)
+	})
+}
+
+// What an acknowledgement that succeeded means for a message.
+const (
+	final     = false
+	undecided = true // a transaction decides, so a copy that comes later is to be handed out
+)
+
+// settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
+// does not count towards a batch.
+func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
+	ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	if !c.calls.Enter() {
+		return ErrClosed
+	}
+	var s ledger.Settling
+	if c.observer.Settled != nil {
+		began := c.now()
+		defer func() { c.acked(began, n, msg, &s, err) }()
+	}
+	defer c.calls.Leave()
+	switch c.ledger.Settle(n, &s) {
+	case ledger.Settled:
+		return nil
+	case ledger.Unknown:
+		return ack(c.inner, n.ID)
+	default: // it is being settled now, by another call too perhaps
+	}
+	s.Undecided = inTransaction
+	err = errPanicked
+	if len(c.hooks.of) > 0 {
+		defer c.hooks.postpone(s.ID)()
+	}
+	defer func() { c.finishSettling(&s, err) }()
+	err = ack(s.Consumer, s.ID)
+	return err
+}
+
+// errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
+var errPanicked = errors.New("panicked")
+
+// finishSettling ends what Ledger.Settle began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
+// a copy will come, and be swallowed.
+func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
+	if err != nil {
+		c.ledger.NotSettled(s)
+	} else if again := c.ledger.Settled(s); again != nil {
+		c.ackAgain("a newer delivery", s.Consumer, s.Ref, again, minAckPause)
+	}
+}
+
+// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
+// panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
+// the next connection.
+func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
+	c.safely(func() {
+		err := errPanicked
+		defer func() {
+			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && c.life.ended.Err() == nil
+			if again := c.ledger.AckedAgain(ref, id, err, try); again != nil {
+				time.AfterFunc(pause, func() {
+					c.start(&c.swallows, func(context.Context) {
+						if c.ledger.IsAcking(ref, again) { // else the broker sends it again
+							c.ackAgain(what, consumer, ref, again, 2*pause)
+						}
+					})
+				})
+			}
+		}()
+		err = c.call(func() error { return consumer.AckID(id) })
+		if err != nil && c.life.ended.Err() == nil {
+			c.fail("ack", "acknowledging "+what, err, "message", id)
+		}
+	})
+}
+
+// minAckPause is how long the next try of an acknowledgement that nobody waits for is put off, each time for twice as long, up to
+// maxAckPause.
+const minAckPause, maxAckPause = time.Second, 32 * time.Second
+
+// AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is for
+// Exclusive and Failover: on the other types it returns pulsar-client-go's error.
+func (c *Consumer) AckCumulative(msg pulsar.Message) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return c.ackCumulative(n)
+}
+
+// AckIDCumulative is AckCumulative by message id.
+func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
+	return c.ackCumulative(ledger.Name{ID: id})
+}
+
+func (c *Consumer) ackCumulative(n ledger.Name) error {
+	began := c.now()
+	ack := pulsar.Consumer.AckIDCumulative
+	for consumer, id := c.ledger.Newest(n); id != nil; {
+		if consumer == nil {
+			consumer = c.inner
+		}
+		if err := c.call(func() error { return ack(consumer, id) }); err != nil {
+			return err
+		}
+		var settled []ledger.Settling
+		if id, settled = c.ledger.SettleTo(n, id); id != nil && id.BatchIdx() < 0 { // the whole entry, and what is before it is acknowledged
+			ack = pulsar.Consumer.AckID
+		}
+		for _, s := range settled {
+			c.acked(began, n, nil, &s, nil)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,67 @@
+package redelivery
+
+import (
+	"context"
+	"math"
+	"time"
+)
+
+// patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds that Close may take.
+// It does not wait for a broker that does not answer: what waits for it is in line before the Close, which ends it.
+const patience = 500 * time.Millisecond
+
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. For messages that are
+// being published to the retry or dead letter topic it waits half a second at most; those that have no answer by then may come twice.
+// When Close returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
+// the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
+// the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
+func (c *Consumer) Close() {
+	if c.shut() && c.observer.Closed != nil {
+		c.observer.Closed(c)
+	}
+}
+
+// shut closes the inner consumer and ends what newConsumer started. It reports whether no other call did.
+func (c *Consumer) shut() bool {
+	if !c.life.closing.CompareAndSwap(false, true) {
+		c.awaitClosed(context.Background())
+		return false
+	}
+	defer close(c.life.closed) // even if an interceptor panics
+	c.calls.Shut()             // what upstream is asked for after it has closed can hang
+	c.crew.Shut()
+	c.life.end()
+	c.ledger.Close()
+	c.intake.Close()
+	c.calls.Wait(patience) // or what is being published is not acknowledged, and comes twice
+	c.life.endCut()
+	c.publisher.close()
+	c.calls.Wait(patience)
+	c.hooks.flush()
+	c.inner.Close()
+	c.crew.Wait(math.MaxInt64)
+	return true
+}
+
+// awaitClosed waits until another call of Close has ended. It may be called by an interceptor that Close waits for: then it waits for a
+// second at most.
+func (c *Consumer) awaitClosed(ctx context.Context) {
+	var enough <-chan time.Time
+	if c.hooks.telling.Load() > 0 {
+		enough = time.After(time.Second)
+	}
+	select {
+	case <-c.life.closed:
+	case <-ctx.Done():
+	case <-enough:
+	}
+}
+
+// call calls the inner consumer, unless it is being closed.
+func (c *Consumer) call(f func() error) error {
+	if !c.calls.Enter() {
+		return ErrClosed
+	}
+	defer c.calls.Leave()
+	return f()
+}

@@ -1,0 +1,55 @@
+package redelivery
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Delivery is what a Consumer knows about a message that the application has.
+type Delivery struct {
+	RedeliveryCount uint32        // how often it was delivered before; policies get this count
+	Last            bool          // no delivery is left: a nack makes it a dead letter
+	NackDelay       time.Duration // how long Nack would delay it
+	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
+}
+
+// Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
+// Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
+// larger, that count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
+// nil message.
+func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return Delivery{}, err
+	}
+	if c.life.ended.Err() != nil {
+		return Delivery{}, ErrClosed
+	}
+	d, _, known := c.ledger.Find(n)
+	if !known || !n.HasHand {
+		d.Count = max(d.Count, countOf(msg))
+	}
+	return Delivery{
+		RedeliveryCount: d.Count,
+		Last:            c.ledger.IsLast(d.Count),
+		NackDelay:       max(0, c.nackDelay(d.Count)),
+		AckDeadline:     c.ledger.AckDeadline(d),
+	}, nil
+}
+
+// RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
+// is the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive,
+// Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
+// delivery on.
+func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		c.fail("count", "redelivery count", err)
+		return 0
+	}
+	if d, _, known := c.ledger.Find(n); known {
+		return d.Count
+	}
+	return countOf(msg)
+}

@@ -1,0 +1,39 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Errors of this package, for errors.Is. Errors of pulsar-client-go are returned unchanged.
+var (
+	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
+	// field of pulsar.ConsumerOptions. The error names the option, its value and what is allowed.
+	ErrInvalidOption = errors.New("redelivery: invalid option")
+
+	// ErrClosed says that the Consumer was closed before the call or during it.
+	ErrClosed = errors.New("redelivery: the consumer is closed")
+
+	// ErrNotHeld says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
+	ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
+
+	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
+	// WithReconsumeBackoff, or wrapped without WithReconsumer. Of DeadLetter it says that there is no dead letter topic, since there was no
+	// ConsumerOptions.DLQ either.
+	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
+		"with Subscribe, or WithReconsumer")
+)
+
+// noDeadLetterTopic is ErrNoRetryTopic for DeadLetter.
+type noDeadLetterTopic struct{}
+
+func (noDeadLetterTopic) Error() string {
+	return "redelivery: the consumer has no dead letter topic, want ConsumerOptions.DLQ with Subscribe, or WithReconsumer"
+}
+
+func (noDeadLetterTopic) Unwrap() error { return ErrNoRetryTopic }
+
+// invalid says what is wrong with an option, and what is allowed.
+func invalid(option string, value any, want string) error {
+	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
+}

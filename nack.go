@@ -1,0 +1,147 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its redelivery
+// count (PIP-106). On the last delivery by DLQPolicy.MaxDeliveries the message becomes a dead letter at once. A second nack
+// changes nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A
+// message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
+func (c *Consumer) Nack(msg pulsar.Message) {
+	c.failNack(c.nackMessage(msg, nil, nil))
+}
+
+// NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead letter
+// carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns ErrClosed
+// after Close, and an error for a nil or foreign message.
+func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
+	return c.nackMessage(msg, nil, reason)
+}
+
+// NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns ErrClosed after
+// Close, and an error for a nil or foreign message.
+func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
+	return c.nackMessage(msg, &delay, nil)
+}
+
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
+// out, or has settled, starts at redelivery count 0. If the message did not fit the hold limit when it was handed out, the Consumer asks
+// the broker for it when it is due, on the last delivery too.
+func (c *Consumer) NackID(id pulsar.MessageID) {
+	err := checkID(id)
+	if err == nil {
+		err = c.nack(ledger.Name{ID: id}, nil, nil, nil)
+	}
+	c.failNack(err)
+}
+
+// failNack reports what a nack cannot return. After Close the broker sends the message again in any case.
+func (c *Consumer) failNack(err error) {
+	if err != nil && !errors.Is(err, ErrClosed) {
+		c.fail("nack", "nack", err)
+	}
+}
+
+// nackMessage starts the delay of a message, the policy's if delay is nil. reason is what a dead letter says; nil for its default.
+func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration, reason error) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return c.nack(n, msg, delay, reason)
+}
+
+// nack starts the delay of a message, the policy's if delay is nil. msg is nil if there is no more than its id.
+func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error) error {
+	if strings.HasPrefix(n.Topic, nonPersistent) {
+		return nil
+	}
+	d, current, known := c.ledger.Find(n)
+	if !known {
+		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex || n.ID.BatchSize() > maxForeignIndex {
+			return foreign(n.ID)
+		}
+		count, topic := uint32(0), n.Topic
+		if msg != nil {
+			count, topic = countOf(msg), topicOf(msg)
+		}
+		c.ledger.Adopt(n, topic, c.inner, count)
+		d, current, _ = c.ledger.Find(n)
+	}
+	if c.life.ended.Err() != nil {
+		return ErrClosed
+	}
+	if !current { // a stale nack changes nothing
+		return nil
+	}
+	if msg != nil && d.Message == nil {
+		d.Message = c.received(msg)
+	}
+	if d.Message != nil && c.ledger.IsLast(d.Count) {
+		c.giveUp(d, ledger.Leaving, reason)
+		return nil
+	}
+	if delay == nil {
+		policy := c.nackDelay(d.Count)
+		delay = &policy
+	}
+	if from := c.settings.retryFrom; msg != nil && from > 0 && *delay >= from {
+		c.move(d, *delay)
+		return nil
+	}
+	why := ledger.Failed
+	if msg == nil && len(c.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream
+		why = ledger.Unreadable
+	}
+	if s, had, _ := c.ledger.Nack(d, *delay, d.Message, why); had {
+		c.nacked(s, msg, *delay)
+	}
+	return nil
+}
+
+// maxForeignIndex is more than a batch has messages. An entry that is not known has to have room for them.
+const maxForeignIndex = 1 << 16
+
+// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
+// nothing. It returns ErrNotHeld if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
+// reconnecting, and an error for a nil message.
+func (c *Consumer) InProgress(msg pulsar.Message) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	switch {
+	case c.settings.ackTimeout == nil || c.ledger.Touch(n):
+		return nil
+	case c.life.ended.Err() != nil:
+		return ErrClosed
+	}
+	return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+}
+
+// nackDelay returns what the nack policy says about a redelivery count.
+func (c *Consumer) nackDelay(count uint32) time.Duration {
+	return c.delay(c.settings.nackBackoff, count)
+}
+
+// delay returns what policy says about a redelivery count. A policy is the caller's code: it is not called under a lock,
+// and its panic does not end a program in a goroutine that nobody can recover.
+func (c *Consumer) delay(policy backoff.RedeliveryBackoff, count uint32) (d time.Duration) {
+	defer func() {
+		if r := recover(); r != nil {
+			c.fail("policy", "policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
+			d = nack.DefaultDelay
+		}
+	}()
+	return policy.Next(count)
+}

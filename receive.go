@@ -1,0 +1,266 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
+// It returns an error when ctx is done or the Consumer is closed. After Chan, or with MessageChannel in pulsar.ConsumerOptions, it takes
+// the message from that channel.
+func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	if c.outlet.fed.Load() {
+		return c.receiveFed(ctx)
+	}
+	var d ledger.Delivery
+	if err := c.next(ctx, &d); err != nil {
+		return nil, err
+	}
+	msg := messageOf(&d)
+	c.intercept(d, msg)
+	if !c.observer.any {
+		c.hold(d)
+		return msg, nil
+	}
+	told := c.deliveredEvent(d, msg)
+	c.hold(d)
+	c.delivered(told)
+	return msg, nil
+}
+
+// outlet is the channel that Chan returns, and what feeds it.
+type outlet struct {
+	ch    chan pulsar.ConsumerMessage
+	given bool        // by the application
+	fed   atomic.Bool // the feeder was started
+}
+
+// receiveFed takes the next message from the channel, as upstream's Receive does.
+func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if c.life.ended.Err() == nil {
+		select {
+		case cm := <-c.outlet.ch:
+			return cm.Message, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.life.ended.Done():
+		}
+	}
+	return nil, c.receiveError(ctx, intake.ErrClosed)
+}
+
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. The channel is the MessageChannel of
+// pulsar.ConsumerOptions, if there was one. The application has a message when it has taken it from the channel. Unlike the
+// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
+func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
+	c.startFeeder()
+	return c.outlet.ch
+}
+
+func (c *Consumer) startFeeder() {
+	if c.outlet.fed.CompareAndSwap(false, true) && c.crew.Enter() {
+		go c.crewed(c.feed)
+	}
+}
+
+// feed sends the next message on the channel, and reports false once the Consumer is closed.
+func (c *Consumer) feed() (more bool) {
+	era := c.life.now()
+	var d ledger.Delivery
+	if err := c.next(c.life.ended, &d); err != nil {
+		c.crew.Leave()
+		return false
+	}
+	msg := messageOf(&d)
+	if !c.outside(func() { c.intercept(d, msg) }) {
+		return false
+	}
+	told := c.deliveredEvent(d, msg)
+	return !c.offer(era, d, msg) || c.outside(func() { c.hold(d); c.delivered(told) })
+}
+
+// offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
+func (c *Consumer) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
+	var withdrawn <-chan struct{}
+	if d.ID != nil {
+		var ok bool
+		if withdrawn, ok = c.ledger.Offer(d); !ok {
+			return false
+		}
+		defer func() { c.ledger.Offered(d, sent) }()
+	}
+	select {
+	case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
+		return true
+	case <-withdrawn:
+	case <-era.Done():
+	}
+	return false
+}
+
+// next takes the next message for the application.
+func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
+	if err := ctx.Err(); err != nil && ctx != c.life.ended {
+		return err
+	}
+	for {
+		lent, err := c.take(ctx, d)
+		switch {
+		case err != nil:
+			return c.receiveError(ctx, err)
+		case !lent:
+			return nil
+		}
+	}
+}
+
+// take is next while the caller has the turn, and reports whether somebody wants to borrow that.
+func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err error) {
+	if err := c.intake.Acquire(ctx); err != nil {
+		return false, err
+	}
+	defer c.intake.Release()
+	for c.life.ended.Err() == nil {
+		newsTurn := c.cameAgain && !c.ledger.OffersAgain() && c.intake.IsReady() // or messages that always fail would keep what is new waiting
+		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
+			cm, event, err := c.intake.Take(ctx)
+			switch {
+			case errors.Is(err, intake.ErrUndecryptable):
+				c.fail("receive", "receiving", err)
+				continue
+			case err != nil:
+				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
+					c.life.end()
+				}
+				return false, err
+			case event == intake.Interrupted:
+				return true, nil
+			case event == intake.Woken:
+				continue
+			}
+			if !c.arrive(cm, d) {
+				c.cameAgain = newsTurn // it is still what is new that has its turn
+				continue
+			}
+		}
+		if c.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
+			undecryptable := *d
+			c.start(&c.asides, func(context.Context) {
+				c.ledger.Nack(undecryptable, c.nackDelay(undecryptable.Count), nil, ledger.Unreadable)
+			})
+			continue
+		}
+		if c.publisher.givesUp(d) {
+			c.giveUpAside(*d, ledger.GivenUp)
+			continue
+		}
+		return false, nil
+	}
+	return false, intake.ErrClosed
+}
+
+// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would
+// take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+func (c *Consumer) receiveError(ctx context.Context, err error) error {
+	if !errors.Is(err, intake.ErrClosed) || ctx == c.life.ended {
+		return err
+	}
+	if c.life.closing.Load() {
+		if c.awaitClosed(ctx); ctx.Err() != nil {
+			return ctx.Err()
+		}
+	}
+	for {
+		if _, err := c.inner.Receive(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// idle acts where nothing came for a second although somebody waited.
+func (c *Consumer) idle() {
+	if unsettled := c.ledger.Idle(); unsettled >= nearLimit && !c.hooks.redeliversAll && !c.tally.warned {
+		c.tally.warned = true
+		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
+			"wait for redelivery count too", "unacknowledged", nearLimit)
+	}
+}
+
+// nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
+// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
+const nearLimit = 45_000
+
+// arrive enters a message into the ledger and reports whether it goes to the application now.
+func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
+	if !isTracked(cm.Message) {
+		*d = ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}
+		return true
+	}
+	if c.raw.Load() == nil {
+		c.raw.Store(reflect.TypeOf(cm.Message))
+	}
+	var retry ledger.Retry
+	if c.publisher.isRetry(cm.Message) {
+		retry = retryOf(cm.Message)
+	}
+	if h := c.hooks; h.nacksUndecryptable && h.lost.Load() && cm.GetEncryptionContext() != nil {
+		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
+	}
+	verdict := c.ledger.Arrive(cm, retry, d)
+	if verdict == ledger.AckDuplicate {
+		c.tally.swallowed.Add(1)
+		settled := *d
+		c.start(&c.swallows, func(context.Context) {
+			c.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID, minAckPause)
+		})
+	}
+	c.arrived(cm, verdict)
+	return verdict == ledger.Deliver
+}
+
+// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
+func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
+
+// hold starts the ack timeout of a message that the application has now.
+func (c *Consumer) hold(d ledger.Delivery) {
+	if c.settings.ackTimeout != nil && d.ID != nil {
+		timeout := nack.DefaultDelay // if the policy does not return
+		defer func() { c.ledger.Hold(d, timeout) }()
+		timeout = c.delay(c.settings.ackTimeout, d.Count)
+	}
+}
+
+// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
+// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message, nor does runtime.Goexit.
+func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
+	if len(c.hooks.of) == 0 {
+		return
+	}
+	returned := false
+	defer func() {
+		if !returned && d.ID != nil { // whoever receives next gets it
+			c.ledger.Nack(d, 0, d.Message, ledger.GivenUp)
+		}
+	}()
+	if d.Unasked {
+		c.safely(func() { c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()}) })
+	}
+	c.safely(func() { c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg}) })
+	returned = true
+}

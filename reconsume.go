@@ -1,0 +1,195 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// publishFunc publishes a message elsewhere, and acknowledges it when the broker has it.
+type publishFunc func(context.Context, *reconsume.Reconsumer, pulsar.ConsumerMessage) error
+
+// republish settles a message by publishing it to the retry topic.
+func (c *Consumer) republish(ctx context.Context, msg pulsar.Message, publish publishFunc) error {
+	_, err := c.reconsume(ctx, msg, c.publisher.noRetryTopic(), publish)
+	return err
+}
+
+// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
+// delivers it from there after the next delay of the reconsume policy. After DLQPolicy.MaxDeliveries retries the message goes to
+// the dead letter topic instead. See reconsume.Reconsumer.Later.
+//
+// On an error the message is not acknowledged and still the application's: nack it or try again. After
+// reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotHeld
+// nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
+// the Consumer is closed during the call, nobody knows whether the message was published.
+func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
+	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
+	if err != nil {
+		return err
+	}
+	received := msg
+	if d, _, _ := c.ledger.Find(n); d.Message != nil {
+		received = d.Message
+	}
+	// the policy is asked before the message is being settled: it may call back
+	later, err := c.publisher.reconsumer.Next(original(received))
+	if err != nil {
+		return err
+	}
+	return c.republish(ctx, msg, func(ctx context.Context, _ *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+		return later(ctx, cm)
+	})
+}
+
+// ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
+// unknown level is an error.
+func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
+	return c.republish(ctx, msg, func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+		return r.LaterLevel(ctx, cm, level)
+	})
+}
+
+// ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
+// message's. A negative delay counts as 0.
+func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
+	properties map[string]string) error {
+	return c.republish(ctx, msg, after(delay, properties))
+}
+
+// after publishes a retry with a delay of its own.
+func after(delay time.Duration, properties map[string]string) publishFunc {
+	return func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+		return r.LaterAfter(ctx, cm, delay, properties)
+	}
+}
+
+// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It cannot return an error: it logs the error, counts it
+// in Stats and nacks the message.
+func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
+	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
+}
+
+// ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
+func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
+	c.reconsumeOrNack(msg, after(delay, properties))
+}
+
+// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
+// a retry topic. Its errors are those of ReconsumeLaterNext.
+func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
+	_, err := c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(),
+		func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+			return r.DeadLetter(ctx, cm, reason)
+		})
+	return err
+}
+
+// reconsumeOrNack is republish for a caller that gets no error: the message is nacked then.
+func (c *Consumer) reconsumeOrNack(msg pulsar.Message, publish publishFunc) {
+	told, err := c.reconsume(context.Background(), msg, c.publisher.noRetryTopic(), publish)
+	switch {
+	case err == nil:
+		return
+	case told:
+		c.report("reconsume later", err)
+	default:
+		c.fail("reconsume", "reconsume later", err)
+	}
+	if n, err := c.nameOf(msg); err == nil {
+		if err := c.nack(n, msg, nil, nil); err != nil && !errors.Is(err, ErrClosed) {
+			c.fail("nack", "nack", err)
+		}
+	}
+}
+
+// reconsume settles a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for that.
+// told says that observers know of it.
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, publish publishFunc) (told bool, err error) {
+	n, err := c.mayReconsume(ctx, msg, noTopic)
+	if err != nil {
+		return false, err
+	}
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	s := ledger.Settling{Leaves: true}
+	switch c.ledger.Settle(n, &s) {
+	case ledger.Unsettled:
+	default:
+		return false, fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+	}
+	if s.Message == nil {
+		if s.Message = c.received(msg); s.Message == nil {
+			c.ledger.NotSettled(&s)
+			return false, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
+		}
+	}
+	if !n.HasHand { // as for Delivery
+		s.Count = max(s.Count, countOf(msg))
+	}
+	return true, c.publish(ctx, s, original(s.Message), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
+		return func() error { return publish(ctx, c.publisher.reconsumer, cm) }
+	})()
+}
+
+// mayReconsume returns what a message is known by, or why it cannot be published now.
+func (c *Consumer) mayReconsume(ctx context.Context, msg pulsar.Message, noTopic error) (n ledger.Name, err error) {
+	if ctx != nil && ctx.Err() != nil {
+		return n, ctx.Err()
+	}
+	switch n, err = c.nameOf(msg); {
+	case err != nil:
+		return n, err
+	case noTopic != nil:
+		return n, noTopic
+	case c.life.ended.Err() != nil:
+		return n, ErrClosed
+	}
+	return n, nil
+}
+
+// publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
+type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
+
+// publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
+func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
+	if !c.calls.Enter() {
+		c.finishSettling(&s, ErrClosed)
+		return func() error { return ErrClosed }
+	}
+	ctx, told := c.publishes(ctx, s, msg)
+	tell := c.hooks.postpone(s.ID)
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.life.cut, func() { cancel(ErrClosed) })
+	end := func(err error) error {
+		if stop(); err != nil && c.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+			err = fmt.Errorf("%w: %w", ErrClosed, err)
+		}
+		cancel(nil)
+		c.calls.Leave()
+		c.finishSettling(&s, err)
+		told(err)
+		tell()
+		return err
+	}
+	started := false
+	defer func() {
+		if !started {
+			_ = end(errPanicked)
+		}
+	}()
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
+	started = true
+	return func() (err error) {
+		err = errPanicked
+		defer func() { err = end(err) }()
+		return wait()
+	}
+}

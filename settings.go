@@ -1,0 +1,125 @@
+package redelivery
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/pulsar-redelivery/redelivery/acktimeout"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/nack"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// settings is what options come to.
+type settings struct {
+	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
+	nackBy           string                    // the option that set it
+	timeout          time.Duration
+	timeoutBackoff   backoff.RedeliveryBackoff
+	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
+	reconsumeBackoff backoff.RedeliveryBackoff
+	reconsumer       *reconsume.Reconsumer
+	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
+	resolution       time.Duration // 0 for the default
+	source           Source
+	holdLimit        int64
+	logger           *slog.Logger
+	observers        []Observer
+}
+
+// setNackBackoff sets the policy of nacks, by an option of this name.
+func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
+	if err := backoff.Validate(b); err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
+	}
+	if s.nackBy != "" && s.nackBy != by {
+		return fmt.Errorf("%w: %s and %s are both set, want one of them", ErrInvalidOption, s.nackBy, by)
+	}
+	s.nackBackoff, s.nackBy = b, by
+	return nil
+}
+
+// adopt takes over what pulsar.ConsumerOptions say about redelivery.
+func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
+	if err := s.checkRetries(opts); err != nil {
+		return err
+	}
+	if opts.EnableZeroQueueConsumer && opts.MaxReconnectToBroker != nil {
+		return invalid("ConsumerOptions.MaxReconnectToBroker", *opts.MaxReconnectToBroker,
+			"nil with EnableZeroQueueConsumer: upstream's Receive would not return when it gives up")
+	}
+	if d := opts.Decryption; opts.EnableZeroQueueConsumer && d != nil &&
+		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
+		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
+			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
+	}
+	if d := opts.NackRedeliveryDelay; d < 0 {
+		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")
+	} else if d > 0 {
+		if err := s.setNackBackoff("ConsumerOptions.NackRedeliveryDelay", backoff.Fixed(d)); err != nil {
+			return err
+		}
+	}
+	switch { // a policy of one's own wins over the default one, as upstream
+	case opts.NackBackoffPolicy != nil:
+		return s.setNackBackoff("ConsumerOptions.NackBackoffPolicy", opts.NackBackoffPolicy)
+	case opts.EnableDefaultNackBackoffPolicy:
+		return s.setNackBackoff("ConsumerOptions.EnableDefaultNackBackoffPolicy", backoff.Exponential{})
+	}
+	return nil
+}
+
+// complete checks what options have set, and adds what opts say; nil if they are not known.
+func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
+	if s.reconsumer != nil && s.reconsumeBackoff != nil {
+		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
+	}
+	if opts != nil {
+		if err := s.adopt(*opts); err != nil {
+			return err
+		}
+	}
+	if s.nackBackoff == nil {
+		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)
+	}
+	if s.timeout > 0 {
+		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
+	} else if s.timeoutBackoff != nil {
+		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
+	}
+	return nil
+}
+
+// checkWithoutClient refuses what only Subscribe can do, which has a client to publish by.
+func (s *settings) checkWithoutClient() error {
+	if s.reconsumeBackoff != nil {
+		return invalid("WithReconsumeBackoff", s.reconsumeBackoff, "Subscribe in place of Prepare and Wrap, or WithReconsumer")
+	}
+	if s.retryFrom > 0 && s.reconsumer == nil {
+		return invalid("WithNackRetryTopic", s.retryFrom, "Subscribe in place of Prepare and Wrap, or WithReconsumer too")
+	}
+	return nil
+}
+
+// unprepared completes the settings of a consumer that was not prepared, and says how late its messages may come.
+func (s *settings) unprepared(consumer pulsar.Consumer) error {
+	if err := s.complete(nil); err != nil {
+		return err
+	}
+	if err := s.checkWithoutClient(); err != nil {
+		return err
+	}
+	if s.resolution != 0 {
+		return invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
+	}
+	what := "nacked messages wait in memory; what does not fit the hold limit comes late, by its own NackRedeliveryDelay and a third more"
+	if s.source == FromBroker {
+		what = "nacked messages come late, by its own NackRedeliveryDelay and a third more"
+	}
+	s.logger.Warn("redelivery: the wrapped consumer was not prepared: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	return nil
+}
