@@ -50,13 +50,13 @@ type tally struct {
 	warned            bool // of many unacknowledged messages; for whoever has the turn
 }
 
-// newConsumer begins to drive the inner consumer. p is nil if it was not prepared.
-func newConsumer(inner pulsar.Consumer, s *settings, p *preparation) *Consumer {
+// newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
+func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *preparation) *Consumer {
 	c := &Consumer{
 		inner:     inner,
 		settings:  s,
 		hooks:     &hooks{},
-		publisher: newPublisher(s, p),
+		publisher: publisher,
 		calls:     gate.New(),
 		crew:      gate.New(),
 		life:      newLife(),
@@ -150,14 +150,14 @@ func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.inner
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
-	Waiting     int    // messages that wait for their delay, for the broker, or for the application to take them again
-	HeldBytes   int64  // size of the messages that are kept in memory, those that the application has too; see WithHoldLimit
-	Held        uint64 // copies that came early and were held back
-	Dropped     uint64 // copies that came early and did not fit the hold limit; the broker is asked for them when they are due
-	Redelivered uint64 // messages handed out again
-	Swallowed   uint64 // copies of settled messages; they were acknowledged again and not handed out
-	Late        uint64 // redeliveries for which the broker took over a second
-	Failed      uint64 // failures that no method could return as an error; each is logged
+	Waiting       int    // messages that wait for their delay, for the broker, or for the application to take them again
+	BufferedBytes int64  // size of the messages that are kept in memory, those that the application has too; see WithMemoryLimit
+	Buffered      uint64 // copies that came early and are kept until they are due
+	Dropped       uint64 // copies that came early and did not fit the memory limit; the broker is asked for them when they are due
+	Redelivered   uint64 // messages handed out again
+	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not handed out
+	Late          uint64 // redeliveries for which the broker took over a second
+	Failed        uint64 // failures that no method could return as an error; each is logged
 
 	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
 }
@@ -165,7 +165,7 @@ type Stats struct {
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.HeldBytes, s.Held, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
+	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
 }
 
 // fail reports what cannot be returned. The operation is for observers.

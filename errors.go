@@ -14,8 +14,8 @@ var (
 	// ErrClosed says that the Consumer was closed before the call or during it.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotHeld says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
-	ErrNotHeld = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
+	// ErrNotInFlight says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
+	ErrNotInFlight = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
 	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
 	// WithReconsumeBackoff, or wrapped without WithReconsumer. Of DeadLetter it says that there is no dead letter topic, since there was no

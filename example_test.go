@@ -75,17 +75,38 @@ func ExampleSubscribe() {
 	// one coffee, redelivered 2 times
 }
 
+func ExampleSubscribeWith() {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		subscribe := func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			return client.Subscribe(opts) // in code of somebody else
+		}
+		consumer, err := redelivery.SubscribeWith(subscribe, orders, redelivery.WithNackRedeliveryDelay(20*time.Millisecond))
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		consumer.Nack(msg)
+		if msg, err = consumer.Receive(ctx); err != nil {
+			return err
+		}
+		fmt.Println("redelivered:", consumer.RedeliveryCount(msg))
+		return consumer.Ack(msg)
+	})
+	// Output: redelivered: 1
+}
+
 func ExampleWrap() {
 	withOrder(func(ctx context.Context, client pulsar.Client) error {
-		opts, err := redelivery.Prepare(orders, redelivery.WithNackRedeliveryDelay(20*time.Millisecond))
+		inner, err := client.Subscribe(orders) // in code of somebody else
 		if err != nil {
 			return err
 		}
-		inner, err := client.Subscribe(opts) // in code of somebody else
-		if err != nil {
-			return err
-		}
-		consumer, err := redelivery.Wrap(inner)
+		consumer, err := redelivery.Wrap(inner, redelivery.WithNackRedeliveryDelay(20*time.Millisecond),
+			redelivery.WithLogger(slog.New(slog.DiscardHandler)))
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
 	s := c.settings
 	o := ledger.Options{
-		HoldLimit:     s.holdLimit,
+		MemoryLimit:   s.memoryLimit,
 		Queue:         defaultQueue + buffer,
 		AckGroup:      ledger.AckGroup{Size: defaultAckGroup},
 		SendDelay:     sendSlack + defaultAckTime,
@@ -34,7 +34,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		o.AskDelay = nack.DefaultDelay * 4 / 3 // unless it has one of its own
 	}
 	if !hasQueue {
-		o.HoldLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
+		o.MemoryLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
 	}
 	return o
 }

@@ -35,7 +35,7 @@ func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error 
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
-// out, or has settled, starts at redelivery count 0. If the message did not fit the hold limit when it was handed out, the Consumer asks
+// out, or has settled, starts at redelivery count 0. If the message did not fit the memory limit when it was handed out, the Consumer asks
 // the broker for it when it is due, on the last delivery too.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
@@ -113,7 +113,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 const maxForeignIndex = 1 << 16
 
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
-// nothing. It returns ErrNotHeld if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
+// nothing. It returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
 // reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
@@ -126,7 +126,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 	case c.life.ended.Err() != nil:
 		return ErrClosed
 	}
-	return fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+	return fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
 }
 
 // nackDelay returns what the nack policy says about a redelivery count.

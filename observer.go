@@ -24,8 +24,8 @@ type Observer struct {
 	Delivered func(Delivered) // a message was handed to the application
 	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
-	Held      func(Event) // a copy came early, and is kept until the message is due
-	Dropped   func(Event) // a copy came early, and did not fit the hold limit
+	Buffered  func(Event) // a copy came early, and is kept until the message is due
+	Dropped   func(Event) // a copy came early, and did not fit the memory limit
 	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
 	Asked     func(Event) // the broker is asked for a message
 
@@ -151,13 +151,13 @@ type Paused struct {
 type Pause uint8
 
 const (
-	PauseAsked     Pause = iota // Worker.Pause was called
-	PauseOutage                 // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseHoldLimit              // too many messages wait for others of their keys: WithKeyOrder
+	PauseAsked       Pause = iota // Worker.Pause was called
+	PauseOutage                   // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
+	PauseMemoryLimit              // too many messages wait for others of their keys: WithKeyOrder
 )
 
-// String returns "asked", "outage" or "hold_limit".
-func (p Pause) String() string { return nameOfValue(p, "asked", "outage", "hold_limit") }
+// String returns "asked", "outage" or "memory_limit".
+func (p Pause) String() string { return nameOfValue(p, "asked", "outage", "memory_limit") }
 
 // nameOfValue returns the name of one of the values above.
 func nameOfValue[N ~uint8](n N, names ...string) string {
@@ -194,7 +194,7 @@ func (c *Consumer) observe(observers []Observer) {
 		Closed:     all(c, observers, func(o Observer) func(*Consumer) { return o.Closed }),
 		Delivered:  all(c, observers, func(o Observer) func(Delivered) { return o.Delivered }),
 		Settled:    all(c, observers, func(o Observer) func(Settled) { return o.Settled }),
-		Held:       all(c, observers, func(o Observer) func(Event) { return o.Held }),
+		Buffered:   all(c, observers, func(o Observer) func(Event) { return o.Buffered }),
 		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
 		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
 		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
@@ -224,7 +224,7 @@ func (c *Consumer) decisions() Observer {
 				log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
 			}
 		},
-		Held:      func(e Event) { log("held", e) },
+		Buffered:  func(e Event) { log("buffered", e) },
 		Dropped:   func(e Event) { log("dropped", e) },
 		Swallowed: func(e Event) { log("swallowed", e) },
 		Asked:     func(e Event) { log("asked", e) },

@@ -5,13 +5,15 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 const (
-	// DefaultHoldLimit is the default of WithHoldLimit in bytes: 16 MiB.
-	DefaultHoldLimit = 16 << 20
+	// DefaultMemoryLimit is the default of WithMemoryLimit in bytes: 16 MiB.
+	DefaultMemoryLimit = 16 << 20
 	// DefaultResolution is the default of WithRedeliveryResolution for up to 20 partitions if messages come back through the
 	// broker: 10 ms.
 	DefaultResolution = 10 * time.Millisecond
@@ -104,6 +106,51 @@ func WithNackRetryTopic(atLeast time.Duration) Option {
 	}
 }
 
+// WithClient (default: the client of Subscribe; none with SubscribeWith and Wrap) publishes retries and dead letters with client. The
+// caller closes client, after the Consumer.
+func WithClient(client pulsar.Client) Option {
+	return func(s *settings) error {
+		if client == nil {
+			return invalid("WithClient", "nil", "a pulsar.Client")
+		}
+		s.client = client
+		return nil
+	}
+}
+
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. Zero fields have the
+// defaults that are said here.
+type DeadLetterPolicy struct {
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. What was
+	// delivered before a nack moved the message to the retry topic (WithNackRetryTopic) counts. 0 means no limit.
+	MaxDeliveries uint32
+	// MaxReconsumes is how often a message is published to the retry topic by the ReconsumeLater methods: the next time it becomes a dead
+	// letter. 0 means MaxDeliveries or, if that is 0, no limit.
+	MaxReconsumes uint32
+
+	// Topic is where dead letters go. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
+	Topic string
+	// RetryTopic is where retries go. Default: <topic>-<subscription>-RETRY.
+	RetryTopic string
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
+	// that it deletes none unread. Default: none, and a warning.
+	InitialSubscriptionName string
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
+	ProducerOptions pulsar.ProducerOptions
+	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its dead letter. Default: false.
+	OmitCause bool
+}
+
+// WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it was delivered or
+// reconsumed too often. It takes the place of DLQ, which cannot tell deliveries and reconsumes apart; both are an error. The option needs
+// a client: that of Subscribe or WithClient. With WithReconsumer only MaxDeliveries counts, and topics have to be the Reconsumer's.
+func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
+	return func(s *settings) error {
+		s.deadLetters = &policy
+		return nil
+	}
+}
+
 // WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes retries
 // and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry topic by itself.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
@@ -156,7 +203,7 @@ const (
 // Key_Shared it queues behind what was prefetched; on Exclusive and Failover the broker then sends all unacknowledged messages again.
 // A message that comes back and a new one take turns if both are there.
 //
-// Messages that do not fit the hold limit always come back through the broker. After a lost
+// Messages that do not fit the memory limit always come back through the broker. After a lost
 // connection, or when this is no longer the active consumer of a Failover partition, messages in memory may belong to another
 // consumer. The Consumer drops them, and they come back when the broker sends them again. Clearing or skipping a backlog at the
 // broker does not affect messages in memory.
@@ -170,17 +217,17 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithHoldLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: those that wait
+// WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: those that wait
 // until they are due and, in half of the limit, those that the application has. A message counts its payload, its properties and 512
 // bytes, rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does
 // not fit is dropped, and the Consumer asks the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to
 // be published to the retry or dead letter topic.
-func WithHoldLimit(bytes int64) Option {
+func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
-			return invalid("WithHoldLimit", bytes, "0 or more")
+			return invalid("WithMemoryLimit", bytes, "0 or more")
 		}
-		s.holdLimit = bytes
+		s.memoryLimit = bytes
 		return nil
 	}
 }

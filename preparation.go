@@ -1,7 +1,6 @@
 package redelivery
 
 import (
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -9,8 +8,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
-
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // preparation is what is known about a consumer that is subscribed for a Consumer.
@@ -19,8 +16,8 @@ type preparation struct {
 	settings *settings
 	hooks    *hooks
 
-	reconsumer *reconsume.Reconsumer // of the Consumer's own; nil if it has none
-	retryTopic string                // that it subscribes to as well; "" if there is none
+	publisher  *publisher // set by open
+	retryTopic string     // that it subscribes to as well; "" if there is none
 }
 
 // prepare begins to prepare a consumer, and completes its settings.
@@ -40,25 +37,6 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 		redeliversAll:      opts.Type == pulsar.Exclusive || opts.Type == pulsar.Failover,
 		nacksUndecryptable: d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail}
 	return p, nil
-}
-
-// resettle replaces the settings of the Preparation by those that Wrap came to, and completes them.
-func (p *preparation) resettle(s *settings) error {
-	if err := s.complete(&p.opts); err != nil {
-		return err
-	}
-	if err := s.checkWithoutClient(); err != nil {
-		return err
-	}
-	if s.reconsumer != p.settings.reconsumer && (p.opts.DLQ != nil || p.opts.RetryEnable) {
-		return fmt.Errorf("%w: WithReconsumer is given to Wrap, want it with Prepare where there are DLQ or RetryEnable", ErrInvalidOption)
-	}
-	if s.resolution != 0 && s.resolution != p.settings.resolution {
-		return invalid("WithRedeliveryResolution", s.resolution, fmt.Sprintf("the %v of Prepare", p.settings.resolution))
-	}
-	s.resolution = p.settings.resolution
-	p.settings = s
-	return nil
 }
 
 // tick returns the period of requests. What comes with one tick and is nacked at once is due a round delay later: if the tick
@@ -101,20 +79,16 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	case p.retryTopic != "" && opts.TopicsPattern != "": // upstream only subscribes to the retry topic
 		opts.RetryEnable = true
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.retryTopic, DeadLetterTopic: p.retryTopic}
-	case p.reconsumer != nil: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
-		opts.DLQ = nil
-		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
-	case p.settings.reconsumer != nil && !opts.RetryEnable:
-		opts.DLQ = nil
-	case opts.DLQ != nil || opts.RetryEnable:
-		policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
+	case p.settings.reconsumer != nil && opts.RetryEnable: // upstream only subscribes to the retry topic
+		policy := pulsar.DLQPolicy{}
 		if opts.DLQ != nil {
 			policy = *opts.DLQ // upstream fills it in
 		}
-		if p.settings.reconsumer != nil {
-			policy.MaxDeliveries = math.MaxUint32 // upstream only subscribes to the retry topic
-		}
+		policy.MaxDeliveries = math.MaxUint32
 		opts.DLQ = &policy
+	default: // upstream has no part in retries and dead letters: its routers can hang, panic and lose
+		opts.DLQ = nil
+		opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // for which upstream has an error
 	}
 	var decryption pulsar.MessageDecryptionInfo // which upstream fills in
 	if opts.Decryption != nil {
@@ -147,22 +121,16 @@ func (p *preparation) children() int {
 }
 
 // open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
-func (p *preparation) open(client pulsar.Client) error {
-	if p.settings.resolution == 0 {
-		n, err := p.partitions(client)
-		if err != nil {
+func (p *preparation) open() error {
+	n := 1
+	if client := p.settings.client; client != nil && p.settings.resolution == 0 {
+		var err error
+		if n, err = p.partitions(client); err != nil {
 			return err
 		}
-		p.setResolution(n)
 	}
-	return p.publishRetries(client)
-}
-
-// close ends what open opened. Closing the Consumer does that too.
-func (p *preparation) close() {
-	if p.reconsumer != nil {
-		p.reconsumer.Close()
-	}
+	p.setResolution(n)
+	return p.publishRetries()
 }
 
 // partitions counts the partitions. The topics of a pattern count as none.
@@ -185,7 +153,7 @@ func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	switch {
 	case s.resolution != 0:
-	case s.timeout == 0 && s.holdLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):
+	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):
 		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
 		s.resolution = min(maxResolution, max(DefaultResolution, n*time.Millisecond/2))

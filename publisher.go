@@ -23,20 +23,13 @@ type publisher struct {
 	underway      chan struct{} // full when maxUnderway of them have no answer
 }
 
-func newPublisher(s *settings, p *preparation) *publisher {
-	x := &publisher{underway: make(chan struct{}, maxUnderway)}
-	switch {
-	case p != nil && p.reconsumer != nil:
-		x.reconsumer, x.own, x.retryTopic = p.reconsumer, true, p.retryTopic
-	case s.reconsumer != nil:
-		x.reconsumer, x.retryTopic = s.reconsumer, fullTopic(s.reconsumer.RetryTopic())
-	default:
-		return x
+// newPublisher returns one that publishes by the Reconsumer of WithReconsumer, if there is one.
+func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
+	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
+	if s.reconsumer != nil {
+		p.reconsumer, p.retryTopic = s.reconsumer, fullTopic(s.reconsumer.RetryTopic())
 	}
-	if p != nil {
-		x.maxDeliveries = maxDeliveries(p.opts, s)
-	}
-	return x
+	return p
 }
 
 // noRetryTopic returns an error if there is no retry topic.
@@ -68,7 +61,7 @@ func (p *publisher) givesUp(d *ledger.Delivery) bool {
 }
 
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
-// again, if it cannot be published or does not fit the hold limit.
+// again, if it cannot be published or does not fit the memory limit.
 func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	deliveries := d.Count
 	if why == ledger.Leaving {

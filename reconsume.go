@@ -26,8 +26,8 @@ func (c *Consumer) republish(ctx context.Context, msg pulsar.Message, publish pu
 // the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After
-// reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotHeld
-// nothing was published; ErrNotHeld means that the message was settled before or is not one of this Consumer's. If ctx ends or
+// reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight
+// nothing was published; ErrNotInFlight means that the message was settled before or is not one of this Consumer's. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
@@ -123,7 +123,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic er
 	switch c.ledger.Settle(n, &s) {
 	case ledger.Unsettled:
 	default:
-		return false, fmt.Errorf("%w: %v", ErrNotHeld, n.ID)
+		return false, fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
 	}
 	if s.Message == nil {
 		if s.Message = c.received(msg); s.Message == nil {

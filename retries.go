@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"strings"
@@ -18,24 +19,57 @@ func (s *settings) retries(opts pulsar.ConsumerOptions) bool {
 	return s.reconsumer == nil && (opts.RetryEnable && !opts.EnableZeroQueueConsumer || s.reconsumeBackoff != nil)
 }
 
+// limits is the policy of dead letters that s and opts come to, and reports whether there is one. As upstream has it, who enables retries
+// has dead letters too.
+func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok bool) {
+	switch d := opts.DLQ; {
+	case s.deadLetters != nil:
+		p = *s.deadLetters
+		if p.MaxReconsumes == 0 {
+			p.MaxReconsumes = cmp.Or(p.MaxDeliveries, reconsume.Unlimited)
+		}
+	case d != nil:
+		p = DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
+			RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName, ProducerOptions: d.ProducerOptions}
+	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
+		p.MaxReconsumes = reconsume.Unlimited
+	case opts.RetryEnable:
+		p.MaxDeliveries, p.MaxReconsumes = reconsume.DefaultMaxDeliveries, reconsume.DefaultMaxDeliveries
+	default:
+		return p, false
+	}
+	return p, true
+}
+
 func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	if opts.DLQ != nil && opts.DLQ.MaxDeliveries == 0 {
 		return invalid("ConsumerOptions.DLQ.MaxDeliveries", 0, "1 or more")
 	}
-	retries, ofOnesOwn := s.retries(opts), s.reconsumer != nil
-	if d := opts.DLQ; d != nil && ofOnesOwn {
-		for option, topics := range map[string][2]string{
-			"DeadLetterTopic": {d.DeadLetterTopic, s.reconsumer.DeadLetterTopic()}, "RetryLetterTopic": {d.RetryLetterTopic, s.reconsumer.RetryTopic()},
+	if opts.DLQ != nil && s.deadLetters != nil {
+		return fmt.Errorf("%w: ConsumerOptions.DLQ and WithDeadLetterPolicy are both set, want one of them", ErrInvalidOption)
+	}
+	policy, _ := s.limits(opts)
+	if s.reconsumer != nil {
+		for field, topics := range map[string][2]string{
+			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()}, "retry": {policy.RetryTopic, s.reconsumer.RetryTopic()},
 		} {
 			if topics[0] != "" && fullTopic(topics[0]) != fullTopic(topics[1]) {
-				return invalid("ConsumerOptions.DLQ."+option, topics[0], "the "+topics[1]+" of WithReconsumer")
+				return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 			}
 		}
+	}
+	retries := s.retries(opts)
+	switch {
+	case s.reconsumer != nil || s.client != nil:
+	case opts.RetryEnable && !opts.EnableZeroQueueConsumer:
+		return invalid("ConsumerOptions.RetryEnable", true, withClient)
+	case opts.DLQ != nil:
+		return invalid("ConsumerOptions.DLQ", "set", withClient)
 	}
 	switch {
 	case retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
-	case !retries && !ofOnesOwn && s.retryFrom > 0:
+	case !retries && s.reconsumer == nil && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 	case delays(opts.Type), s.reconsumeBackoff == nil && s.retryFrom == 0:
 		return nil
@@ -43,6 +77,9 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	return invalid("ConsumerOptions.Type", typeName(opts.Type), "Shared or Key_Shared with WithReconsumeBackoff and "+
 		"WithNackRetryTopic: the broker delays on no other")
 }
+
+// withClient is what is wanted where there is nothing to publish by.
+const withClient = "WithClient or WithReconsumer too"
 
 // delays reports whether the broker delays messages on subscriptions of a type.
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
@@ -62,12 +99,8 @@ func (p *preparation) warn() {
 			warn("RetryEnable" + why)
 		}
 	}
-	switch {
-	case opts.DLQ == nil || s.reconsumer != nil:
-	case p.reconsumer == nil && !delays(opts.Type):
-		warn("DLQ without effect: pulsar-client-go goes by the broker's count, which is 0 on Exclusive and Failover, want Subscribe, or WithReconsumer")
-	case opts.DLQ.InitialSubscriptionName == "":
-		warn("DLQ without InitialSubscriptionName: the broker deletes dead letters unless somebody has subscribed to them")
+	if policy, ok := s.limits(opts); ok && s.reconsumer == nil && policy.InitialSubscriptionName == "" && (opts.DLQ != nil || s.deadLetters != nil) {
+		warn("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
 	}
 }
 
@@ -84,62 +117,97 @@ func typeName(t pulsar.SubscriptionType) string {
 	}
 }
 
-// publishRetries makes a Reconsumer, if the options ask for one, and chooses the topics.
-func (p *preparation) publishRetries(client pulsar.Client) error {
-	opts := &p.opts
-	retries := p.settings.retries(*opts)
-	if p.settings.reconsumer != nil || !retries && opts.DLQ == nil {
+// publisherOf returns what publishes retries and dead letters of a consumer that Wrap got.
+func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
+	policy, ok := s.limits(pulsar.ConsumerOptions{})
+	if s.reconsumer != nil || !ok {
+		return newPublisher(s, policy), nil
+	}
+	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
+	if err != nil {
+		return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
+	}
+	o := reconsume.Options{Subscription: consumer.Subscription()}
+	isRead := false // the retry topic
+	for _, id := range ids {
+		topic := reconsume.BaseTopic(fullTopic(id.Topic()))
+		switch {
+		case strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix) || policy.RetryTopic != "" && topic == fullTopic(policy.RetryTopic):
+			isRead = true
+			policy.RetryTopic = cmp.Or(policy.RetryTopic, topic)
+		case o.Topic == "":
+			o.Topic = topic
+		case o.Topic != topic && policy.Topic == "":
+			return nil, invalid("the wrapped consumer", "of "+o.Topic+" and "+topic, "Topic and RetryTopic in WithDeadLetterPolicy for several topics")
+		}
+	}
+	if s.reconsumeBackoff != nil && !isRead {
+		return nil, invalid("WithReconsumeBackoff", s.reconsumeBackoff, "a wrapped consumer that is subscribed to its retry topic, as by RetryEnable, or SubscribeWith")
+	}
+	return open(s, policy, o, isRead)
+}
+
+// publishRetries makes what publishes retries and dead letters, and chooses the topics.
+func (p *preparation) publishRetries() error {
+	opts, s := &p.opts, p.settings
+	policy, ok := s.limits(*opts)
+	p.publisher = newPublisher(s, policy)
+	if s.reconsumer != nil || !ok {
 		return nil
 	}
-	policy := pulsar.DLQPolicy{MaxDeliveries: reconsume.DefaultMaxDeliveries}
-	switch {
-	case opts.DLQ != nil:
-		policy = *opts.DLQ
-	case p.settings.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
-		policy.MaxDeliveries = reconsume.Unlimited
-	}
 	o := reconsume.Options{
-		Subscription:                opts.SubscriptionName,
-		NonDurable:                  opts.SubscriptionMode == pulsar.NonDurable,
-		ConsumerName:                opts.Name,
-		RetryLetterTopic:            policy.RetryLetterTopic,
-		DeadLetterTopic:             policy.DeadLetterTopic,
-		MaxDeliveries:               policy.MaxDeliveries,
-		Backoff:                     p.settings.reconsumeBackoff,
-		ProducerOptions:             policy.ProducerOptions,
-		DeadLetterTopicProducerName: policy.DeadLetterTopicProducerName,
-		InitialSubscriptionName:     policy.InitialSubscriptionName,
-		Schema:                      opts.Schema,
-		Decrypts:                    opts.Decryption != nil,
+		Topic:        originOf(*opts),
+		Subscription: opts.SubscriptionName,
+		NonDurable:   opts.SubscriptionMode == pulsar.NonDurable,
+		ConsumerName: opts.Name,
+		Schema:       opts.Schema,
+		Decrypts:     opts.Decryption != nil,
 	}
-	if o.Topic = originOf(*opts); o.Topic == "" || o.Subscription == "" {
+	if opts.DLQ != nil {
+		o.DeadLetterTopicProducerName = opts.DLQ.DeadLetterTopicProducerName
+	}
+	if o.Topic == "" || o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
 	}
-	base := fullTopic(reconsume.BaseTopic(o.Topic))
+	retries := s.retries(*opts)
 	if retries {
-		legacyTopics(client, base, &o)
+		legacyTopics(s.client, &policy, o)
 	}
-	if o.RetryLetterTopic == "" {
-		o.RetryLetterTopic = base + "-" + o.Subscription + pulsar.RetryTopicSuffix
-	}
-	if o.DeadLetterTopic == "" {
-		o.DeadLetterTopic = base + "-" + o.Subscription + pulsar.DlqTopicSuffix
-	}
-	if retries {
-		p.retryTopic = fullTopic(o.RetryLetterTopic)
-	}
-	if err := checkPattern(opts.TopicsPattern, fullTopic(o.DeadLetterTopic)); err != nil {
+	x, err := open(s, policy, o, retries)
+	if err != nil {
 		return err
 	}
-	if strings.HasPrefix(base, nonPersistent) {
-		return invalid("ConsumerOptions.Topic", o.Topic, "a persistent topic with DLQ and retries")
+	if err := checkPattern(opts.TopicsPattern, fullTopic(x.reconsumer.DeadLetterTopic())); err != nil {
+		return err
 	}
-	r, err := reconsume.New(client, o)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalidOption, err)
-	}
-	p.reconsumer = r
+	p.publisher, p.retryTopic = x, x.retryTopic
 	return nil
+}
+
+// open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
+func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
+	base := fullTopic(reconsume.BaseTopic(o.Topic))
+	if strings.HasPrefix(base, nonPersistent) {
+		return nil, invalid("the topic", o.Topic, "a persistent one with dead letters and retries")
+	}
+	prefix := base + "-" + o.Subscription
+	o.RetryLetterTopic = cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix)
+	o.DeadLetterTopic = cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix)
+	o.MaxDeliveries = policy.MaxReconsumes
+	o.Backoff = s.reconsumeBackoff
+	o.ProducerOptions = policy.ProducerOptions
+	o.InitialSubscriptionName = policy.InitialSubscriptionName
+	o.OmitReason = policy.OmitCause
+	r, err := reconsume.New(s.client, o)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
+	}
+	x := newPublisher(s, policy)
+	x.reconsumer, x.own = r, true
+	if retries {
+		x.retryTopic = fullTopic(o.RetryLetterTopic)
+	}
+	return x, nil
 }
 
 // originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern its
@@ -166,11 +234,10 @@ func checkPattern(pattern, deadLetterTopic string) error {
 
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
-func legacyTopics(client pulsar.Client, base string, o *reconsume.Options) {
+func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
+	base := fullTopic(reconsume.BaseTopic(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
-	for suffix, topic := range map[string]*string{
-		pulsar.RetryTopicSuffix: &o.RetryLetterTopic, pulsar.DlqTopicSuffix: &o.DeadLetterTopic,
-	} {
+	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {
 			continue
 		}
@@ -188,18 +255,6 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 		return []string{opts.Topic}
 	}
 	return opts.Topics
-}
-
-// maxDeliveries returns after how many deliveries a message is a dead letter; 0 for never. As upstream has it, who enables
-// retries has dead letters too.
-func maxDeliveries(opts pulsar.ConsumerOptions, s *settings) uint32 {
-	switch {
-	case opts.DLQ != nil:
-		return opts.DLQ.MaxDeliveries
-	case opts.RetryEnable && s.reconsumeBackoff == nil:
-		return reconsume.DefaultMaxDeliveries
-	}
-	return 0
 }
 
 // fullTopic returns the whole name of a topic.

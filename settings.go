@@ -23,10 +23,12 @@ type settings struct {
 	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
 	reconsumer       *reconsume.Reconsumer
+	client           pulsar.Client // what publishes; nil for none
+	deadLetters      *DeadLetterPolicy
 	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration // 0 for the default
 	source           Source
-	holdLimit        int64
+	memoryLimit      int64
 	logger           *slog.Logger
 	observers        []Observer
 }
@@ -57,18 +59,22 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
 			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
 	}
-	if d := opts.NackRedeliveryDelay; d < 0 {
-		return invalid("ConsumerOptions.NackRedeliveryDelay", d, "0 or more")
-	} else if d > 0 {
-		if err := s.setNackBackoff("ConsumerOptions.NackRedeliveryDelay", backoff.Fixed(d)); err != nil {
-			return err
-		}
+	delay := opts.NackRedeliveryDelay
+	if delay < 0 {
+		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, "0 or more")
+	}
+	policies := opts.NackBackoffPolicy != nil || opts.EnableDefaultNackBackoffPolicy
+	if policies && delay > 0 {
+		s.logger.Warn("redelivery: a nack policy of ConsumerOptions wins over NackRedeliveryDelay, as in pulsar-client-go",
+			"delay", delay, "subscription", opts.SubscriptionName)
 	}
 	switch { // a policy of one's own wins over the default one, as upstream
 	case opts.NackBackoffPolicy != nil:
 		return s.setNackBackoff("ConsumerOptions.NackBackoffPolicy", opts.NackBackoffPolicy)
 	case opts.EnableDefaultNackBackoffPolicy:
 		return s.setNackBackoff("ConsumerOptions.EnableDefaultNackBackoffPolicy", backoff.Exponential{})
+	case delay > 0:
+		return s.setNackBackoff("ConsumerOptions.NackRedeliveryDelay", backoff.Fixed(delay))
 	}
 	return nil
 }
@@ -77,6 +83,14 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.reconsumer != nil && s.reconsumeBackoff != nil {
 		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
+	}
+	if s.client == nil && s.reconsumer == nil {
+		switch {
+		case s.reconsumeBackoff != nil:
+			return invalid("WithReconsumeBackoff", s.reconsumeBackoff, withClient)
+		case s.deadLetters != nil:
+			return invalid("WithDeadLetterPolicy", "set", withClient)
+		}
 	}
 	if opts != nil {
 		if err := s.adopt(*opts); err != nil {
@@ -94,32 +108,21 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// checkWithoutClient refuses what only Subscribe can do, which has a client to publish by.
-func (s *settings) checkWithoutClient() error {
-	if s.reconsumeBackoff != nil {
-		return invalid("WithReconsumeBackoff", s.reconsumeBackoff, "Subscribe in place of Prepare and Wrap, or WithReconsumer")
-	}
-	if s.retryFrom > 0 && s.reconsumer == nil {
-		return invalid("WithNackRetryTopic", s.retryFrom, "Subscribe in place of Prepare and Wrap, or WithReconsumer too")
-	}
-	return nil
-}
-
-// unprepared completes the settings of a consumer that was not prepared, and says how late its messages may come.
-func (s *settings) unprepared(consumer pulsar.Consumer) error {
+// wrapped completes the settings of a consumer that Wrap got, and says how late its messages may come.
+func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if err := s.complete(nil); err != nil {
 		return err
 	}
-	if err := s.checkWithoutClient(); err != nil {
-		return err
-	}
 	if s.resolution != 0 {
-		return invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or Prepare only")
+		return invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or SubscribeWith only")
 	}
-	what := "nacked messages wait in memory; what does not fit the hold limit comes late, by its own NackRedeliveryDelay and a third more"
+	if s.retryFrom > 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
+		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
+	}
+	what := "nacked messages wait in memory; what does not fit the memory limit comes late, by its own NackRedeliveryDelay and a third more"
 	if s.source == FromBroker {
 		what = "nacked messages come late, by its own NackRedeliveryDelay and a third more"
 	}
-	s.logger.Warn("redelivery: the wrapped consumer was not prepared: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	s.logger.Warn("redelivery: nothing is known of how the wrapped consumer was subscribed: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }

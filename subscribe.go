@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 )
@@ -23,7 +21,27 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
 	}
-	s, err := newSettings(options)
+	return subscribe(client, client.Subscribe, opts, options)
+}
+
+// SubscribeWith is Subscribe where other code subscribes: it calls subscribe once, with options made of opts, and drives the consumer
+// that subscribe returns. subscribe may wrap that consumer, if Chan is still the consumer's own.
+//
+// For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without
+// WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is
+// returned as it is.
+func SubscribeWith(subscribeWith func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
+	options ...Option) (*Consumer, error) {
+	if subscribeWith == nil {
+		return nil, errors.New("redelivery: subscribe is nil, want a function such as client.Subscribe")
+	}
+	return subscribe(nil, subscribeWith, opts, options)
+}
+
+// subscribe makes a Consumer of the consumer that with returns. client is what publishes, unless an option names another.
+func subscribe(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
+	options []Option) (*Consumer, error) {
+	s, err := newSettings(client, options)
 	if err != nil {
 		return nil, err
 	}
@@ -31,65 +49,57 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	if err != nil {
 		return nil, err
 	}
-	if err := p.open(client); err != nil {
+	if err := p.open(); err != nil {
 		return nil, err
 	}
-	inner, err := client.Subscribe(p.consumerOptions())
+	subscribed := false
+	defer func() {
+		if !subscribed {
+			p.publisher.close()
+		}
+	}()
+	prepared := p.consumerOptions()
+	inner, err := with(prepared)
 	if err != nil {
-		p.close()
 		return nil, err
 	}
-	return newConsumer(inner, s, p), nil
+	if err := isOf(inner, prepared); err != nil {
+		return nil, err
+	}
+	subscribed = true
+	return newConsumer(inner, s, p.publisher, p), nil
 }
 
-// Prepare returns a copy of opts for client.Subscribe that lets Wrap redeliver as precisely as Subscribe does. Wrap recognizes
-// the consumer, and applies the options given here and then its own. Prepare does not know the number of partitions: the default
-// resolution is that of one (see WithRedeliveryResolution).
-//
-// Prepare and Wrap have no client to publish with, so retries and dead letters need WithReconsumer. Without it, pulsar-client-go
-// applies DLQ itself, by the broker's count, and the ReconsumeLater methods have no retry topic.
-//
-// The returned options are for one consumer. This package remembers them until Wrap gets that consumer: call Prepare once, not in
-// a loop that tries to subscribe. Wrap cannot recognize a zero-queue consumer, so Prepare refuses it: use Subscribe.
-func Prepare(opts pulsar.ConsumerOptions, options ...Option) (pulsar.ConsumerOptions, error) {
-	if opts.EnableZeroQueueConsumer {
-		return pulsar.ConsumerOptions{}, fmt.Errorf("%w: ConsumerOptions.EnableZeroQueueConsumer is true, want false, "+
-			"or Subscribe in place of Prepare and Wrap", ErrInvalidOption)
+// isOf returns an error, and closes the consumer, if it was not subscribed with opts.
+func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
+	const want = "the consumer that was subscribed with the options it was given"
+	switch c := consumer.(type) {
+	case nil:
+		return invalid("SubscribeWith: what subscribe returned", "nil", want)
+	case *Consumer: // which would delay twice
+		c.Close()
+		return invalid("SubscribeWith: what subscribe returned", "a *redelivery.Consumer", want)
 	}
-	s, err := newSettings(options)
-	if err != nil {
-		return pulsar.ConsumerOptions{}, err
+	if !opts.EnableZeroQueueConsumer && chanOf(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
+		consumer.Close()
+		return invalid("SubscribeWith: what subscribe returned", fmt.Sprintf("another %T", consumer), want)
 	}
-	p, err := prepare(opts, s)
-	if err == nil {
-		err = s.checkWithoutClient()
-	}
-	if err != nil {
-		return pulsar.ConsumerOptions{}, err
-	}
-	p.setResolution(1)
-	inner := p.consumerOptions()
-	preparations.Store((<-chan pulsar.ConsumerMessage)(inner.MessageChannel), prepared{p, options})
-	return inner, nil
+	return nil
 }
-
-// prepared is what Wrap has to know of Prepare.
-type prepared struct {
-	*preparation
-	options []Option
-}
-
-// preparations are those that Wrap has not seen yet, by the message channel that each consumer was given: the one thing of it
-// that both can see.
-var preparations sync.Map // of preparation by <-chan pulsar.ConsumerMessage
 
 // Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
 // the returned Consumer closes it.
 //
-// A consumer that was subscribed with options from Prepare has their resolution. Of any other consumer nothing is known, and it does not
-// tell of lost connections: its messages wait in memory, and what does not fit the hold limit comes late, by up to 4/3 of its own
-// NackRedeliveryDelay. Wrap logs this. After a lost connection two consumers of a subscription may both handle what waited. Wrap refuses
-// a *Consumer. Messages of non-persistent topics pass through, since the broker cannot redeliver them.
+// Nothing is known of how consumer was subscribed, and it does not tell of lost connections: nacked messages wait in memory, and what
+// does not fit the memory limit comes late, by up to 4/3 of its own NackRedeliveryDelay. Wrap logs this. After a lost connection two
+// consumers of a subscription may both handle what waited; SubscribeWith has neither limit. Messages of non-persistent topics pass
+// through, since the broker cannot redeliver them.
+//
+// With WithClient there are retries and dead letters. Wrap asks the broker for the consumer's topics then, to name theirs. It does not
+// subscribe to the retry topic: consumer has to be subscribed to it, as with RetryEnable.
+//
+// Wrap refuses a *Consumer, and options that need a subscription of its own, with an error that satisfies errors.Is(err,
+// ErrInvalidOption).
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
@@ -97,32 +107,23 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if _, ok := consumer.(*Consumer); ok { // which would delay twice
 		return nil, invalid("Wrap", "a *redelivery.Consumer", "the consumer of client.Subscribe")
 	}
-	found, ok := preparations.LoadAndDelete(chanOf(consumer))
-	if !ok {
-		s, err := newSettings(options)
-		if err == nil {
-			err = s.unprepared(consumer)
-		}
-		if err != nil {
-			return nil, err
-		}
-		return newConsumer(consumer, s, nil), nil
-	}
-	p := found.(prepared)
-	s, err := newSettings(slices.Concat(p.options, options))
+	s, err := newSettings(nil, options)
 	if err == nil {
-		err = p.resettle(s)
+		err = s.wrapped(consumer)
 	}
 	if err != nil {
-		preparations.Store(chanOf(consumer), p)
 		return nil, err
 	}
-	return newConsumer(consumer, s, p.preparation), nil
+	p, err := publisherOf(s, consumer)
+	if err != nil {
+		return nil, err
+	}
+	return newConsumer(consumer, s, p, nil), nil
 }
 
 // newSettings applies options.
-func newSettings(options []Option) (*settings, error) {
-	s := &settings{holdLimit: DefaultHoldLimit, logger: slog.Default()}
+func newSettings(client pulsar.Client, options []Option) (*settings, error) {
+	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

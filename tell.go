@@ -66,7 +66,7 @@ func (c *Consumer) arrived(cm pulsar.ConsumerMessage, v ledger.Verdict) {
 	var tell func(Event)
 	switch v {
 	case ledger.Hold:
-		tell = c.observer.Held
+		tell = c.observer.Buffered
 	case ledger.Drop:
 		tell = c.observer.Dropped
 	case ledger.AckDuplicate:

@@ -114,7 +114,7 @@ func TestBadInput(t *testing.T) {
 		worker + "{timeout: 2562047h48m}":     `line 3: workers.w.timeout is "2562047h48m", want at most 2562047h47m16.854s`,
 		worker + "{timeout: -106752d}":        `line 3: workers.w.timeout is "-106752d", want a duration with its unit`,
 		worker + "{timeout: 1s 106752d}":      `line 3: workers.w.timeout is "1s 106752d", want a duration with its unit`,
-		worker + "{holdLimit: 1000}":          "line 3: workers.w.holdLimit is 1000, want keyOrder: true too",
+		worker + "{memoryLimit: 1000}":        "line 3: workers.w.memoryLimit is 1000, want keyOrder: true too",
 		worker + "{pauseOnFailureRatio: 1.5}": "line 3: workers.w.pauseOnFailureRatio is 1.5, want a number above 0, and at most 1",
 		worker + "{pauseOnFailureWindow: 5}":  "line 3: workers.w.pauseOnFailureWindow is 5, want pauseOnFailureBackoff too",
 		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,

@@ -2,6 +2,7 @@ package config
 
 import (
 	"context"
+	"errors"
 	"os"
 	"testing"
 
@@ -21,7 +22,7 @@ func FuzzParse(f *testing.F) {
 		string(file), "", "policies:", `{"policies": {"p": {"type": "fixed", "delay": "1m", "jitter": 1e-3}}}`,
 		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]", params(`'{"minDelayMs": 1}'`),
 		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
-		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, holdLimit: 1, batchMaxWait: 1s, " +
+		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, memoryLimit: 1, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
 	} {
@@ -56,7 +57,10 @@ func FuzzParse(f *testing.F) {
 			require.NoError(t, err)
 			opts, err := c.ConsumerOptions(name, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 			require.NoError(t, err)
-			if _, err := redelivery.Prepare(opts, options...); err != nil {
+			refused := errors.New("refused")
+			_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }, opts,
+				append(options, redelivery.WithClient(noClient{}))...)
+			if !errors.Is(err, refused) {
 				t.Errorf("consumer %q: %v", name, err)
 			}
 		}
@@ -72,3 +76,8 @@ func FuzzParse(f *testing.F) {
 		}
 	})
 }
+
+// noClient finds no topics.
+type noClient struct{ pulsar.Client }
+
+func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }

@@ -17,7 +17,7 @@ type Worker struct {
 	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
-	HoldLimit    int64          // worker.WithHoldLimit, which needs KeyOrder
+	MemoryLimit  int64          // worker.WithMemoryLimit, which needs KeyOrder
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
@@ -30,7 +30,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "holdLimit", "pauseOnFailureWindow",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
 // WorkerOptions returns what the file says about a worker, as options for worker.New and worker.NewBatch. It returns an error if
@@ -67,7 +67,7 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		Timeout:               d.duration(v["timeout"], 1),
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
-		HoldLimit:             d.whole(v["holdLimit"], 1, math.MaxInt64),
+		MemoryLimit:           d.whole(v["memoryLimit"], 1, math.MaxInt64),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
@@ -79,7 +79,7 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		timeout := d.duration(n, 0)
 		w.DrainTimeout = &timeout
 	}
-	if n := v["holdLimit"]; n != nil && !w.KeyOrder {
+	if n := v["memoryLimit"]; n != nil && !w.KeyOrder {
 		d.fail(n, "keyOrder: true too")
 	}
 	const window, ratio, pause = "pauseOnFailureWindow", "pauseOnFailureRatio", "pauseOnFailureBackoff"
@@ -106,8 +106,8 @@ func (w Worker) options() []worker.Option {
 	if w.KeyOrder {
 		options = append(options, worker.WithKeyOrder())
 	}
-	if w.HoldLimit != 0 {
-		options = append(options, worker.WithHoldLimit(w.HoldLimit))
+	if w.MemoryLimit != 0 {
+		options = append(options, worker.WithMemoryLimit(w.MemoryLimit))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

@@ -17,7 +17,7 @@ import (
 const workers = `
 policies: {calm: {type: fixed, delay: 30s}}
 workers:
-  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true, holdLimit: 1000000,
+  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true, memoryLimit: 1000000,
     pauseOnFailureWindow: 100, pauseOnFailureRatio: 0.5, pauseOnFailureBackoff: calm,
     batchMaxMessages: 50, batchMaxBytes: 4096, batchMaxWait: 1s}
   plain:
@@ -31,7 +31,7 @@ func TestWorkers(t *testing.T) {
 	var none time.Duration
 	ten := 10 * s
 	assert.Equal(t, map[string]Worker{
-		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true, HoldLimit: 1_000_000,
+		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true, MemoryLimit: 1_000_000,
 			PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
 			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s},
 		"plain": {DrainTimeout: &ten, KeyOrder: true},

@@ -8,7 +8,7 @@ import (
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, held, oldest, handlers, paused, outage, full float64
+	waiting, buffered, oldest, handlers, paused, outage, full float64
 }
 
 type gauge struct {
@@ -22,12 +22,12 @@ func newGauges() []gauge {
 	}
 	return []gauge{
 		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }},
-		{desc("redelivery_held_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.held }},
+		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }},
 		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }},
 		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }},
 		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }},
-		{desc("redelivery_hold_limit_reached", "Workers of which too many messages wait for others of their keys."),
+		{desc("redelivery_memory_limit_reached", "Workers of which too many messages wait for others of their keys."),
 			func(s state) float64 { return s.full }},
 	}
 }
@@ -39,12 +39,12 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		c := value.(*consumer)
 		stats, s := c.Stats(), states[c.subscription]
 		s.waiting += float64(stats.Waiting)
-		s.held += float64(stats.HeldBytes)
+		s.buffered += float64(stats.BufferedBytes)
 		s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 		s.handlers += float64(c.handlers.Load())
 		s.paused += float64(c.paused[redelivery.PauseAsked].Load())
 		s.outage += float64(c.paused[redelivery.PauseOutage].Load())
-		s.full += float64(c.paused[redelivery.PauseHoldLimit].Load())
+		s.full += float64(c.paused[redelivery.PauseMemoryLimit].Load())
 		states[c.subscription] = s
 		return true
 	})

@@ -104,7 +104,7 @@ func (m *Metrics) make() {
 	m.failures = counter("redelivery_failures_total",
 		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
-	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the hold limit; they are asked for when due.")
+	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit; they are asked for when due.")
 	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
 		latenessBuckets, "cause")
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",

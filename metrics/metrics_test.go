@@ -165,8 +165,8 @@ func TestMetrics(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, []promlint.Problem(nil), problems)
 			c.Close()
-			for _, gauge := range []string{"waiting_messages", "held_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
-				"hold_limit_reached"} {
+			for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
+				"memory_limit_reached"} {
 				_, series := value(t, reg, "redelivery_"+gauge)
 				assert.Zero(t, series, "%s is left after Close", gauge)
 			}
@@ -193,8 +193,8 @@ func TestWaiting(t *testing.T) {
 	waiting, series := value(t, reg, "redelivery_waiting_messages")
 	assert.EqualValues(t, 4, waiting)
 	assert.Equal(t, 1, series)
-	held, _ := value(t, reg, "redelivery_held_bytes")
-	assert.GreaterOrEqual(t, held, 4*512.0)
+	buffered, _ := value(t, reg, "redelivery_buffered_bytes")
+	assert.GreaterOrEqual(t, buffered, 4*512.0)
 	oldest, _ := value(t, reg, "redelivery_oldest_waiting_seconds")
 	assert.GreaterOrEqual(t, oldest, 0.02)
 	assert.Less(t, oldest, 60.0)

@@ -93,7 +93,7 @@ type consumer struct {
 	m            *Metrics
 	subscription string
 	handlers     atomic.Int64
-	paused       [redelivery.PauseHoldLimit + 1]atomic.Int64
+	paused       [redelivery.PauseMemoryLimit + 1]atomic.Int64
 	all          *series // without WithTopic
 	topics       sync.Map
 }

@@ -24,7 +24,7 @@ type lanes struct {
 	count   int                // of them
 	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle    int                // slots that wait for wake
-	full    bool               // the hold limit was reached, and the lanes are not half empty yet
+	full    bool               // the memory limit was reached, and the lanes are not half empty yet
 	over    bool               // the Run is
 
 	wake chan struct{} // has one of the idle slots look again
@@ -217,17 +217,17 @@ func (l *lanes) waits(t task, n int) (tell func()) {
 		l.scale.take(t)
 	}
 	before := l.full
-	l.full = l.scale.bytes >= l.holdLimit || l.full && l.scale.bytes > l.holdLimit/2
+	l.full = l.scale.bytes >= l.memoryLimit || l.full && l.scale.bytes > l.memoryLimit/2
 	switch {
 	case l.full == before:
 		return func() {}
 	case before:
-		return func() { l.tellPaused(false, redelivery.PauseHoldLimit) }
+		return func() { l.tellPaused(false, redelivery.PauseMemoryLimit) }
 	}
 	return func() {
-		l.tellPaused(true, redelivery.PauseHoldLimit)
-		l.logger.Warn("worker: the hold limit is reached: no more messages are taken until half of it is free",
-			append(l.who(), "limit", l.holdLimit)...)
+		l.tellPaused(true, redelivery.PauseMemoryLimit)
+		l.logger.Warn("worker: the memory limit is reached: no more messages are taken until half of it is free",
+			append(l.who(), "limit", l.memoryLimit)...)
 	}
 }
 
@@ -255,7 +255,7 @@ func (l *lanes) abandon() {
 		t.beat.stop()
 	}
 	if full {
-		l.tellPaused(false, redelivery.PauseHoldLimit)
+		l.tellPaused(false, redelivery.PauseMemoryLimit)
 	}
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))

@@ -138,7 +138,7 @@ func TestKeyOrderWithoutDeadLetters(t *testing.T) {
 }
 
 // What waits is bounded: then nothing is taken, not of other keys either, until some of it goes on.
-func TestKeyOrderHoldLimit(t *testing.T) {
+func TestKeyOrderMemoryLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a0", "a1", "a2", "a3", "b1")
 		d := &diary{began: time.Now()}
@@ -148,10 +148,10 @@ func TestKeyOrderHoldLimit(t *testing.T) {
 				time.Sleep(time.Minute)
 			}
 			return nil
-		}, worker.WithKeyOrder(), worker.WithConcurrency(3), worker.WithHoldLimit(1000))
+		}, worker.WithKeyOrder(), worker.WithConcurrency(3), worker.WithMemoryLimit(1000))
 		t.sleep(time.Second)
 		require.Equal(t, worker.State{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 520}, w.State())
-		require.Contains(t, t.log.String(), "the hold limit is reached")
+		require.Contains(t, t.log.String(), "the memory limit is reached")
 		require.Equal(t, []string{"0s a0 0"}, d.all())
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
@@ -161,14 +161,14 @@ func TestKeyOrderHoldLimit(t *testing.T) {
 }
 
 // Once the limit is reached nothing is taken until half of it is free, even if less than the limit waits.
-func TestKeyOrderHoldLimitUntilHalfIsFree(t *testing.T) {
+func TestKeyOrderMemoryLimitUntilHalfIsFree(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publishKeyed("a1", "a2"+strings.Repeat(" ", 9000)) // which alone is more than the limit
 		for range 10 {
 			t.publishKeyed("a3")
 		}
 		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return nil },
-			worker.WithKeyOrder(), worker.WithHoldLimit(6*520), worker.WithConcurrency(2))
+			worker.WithKeyOrder(), worker.WithMemoryLimit(6*520), worker.WithConcurrency(2))
 		var waiting []int
 		for range 10 {
 			t.sleep(time.Second - 1)
@@ -183,7 +183,7 @@ func TestKeyOrderHoldLimitUntilHalfIsFree(t *testing.T) {
 }
 
 // What fails and waits counts too.
-func TestKeyOrderHoldLimitOfFailures(t *testing.T) {
+func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	var full atomic.Int32
 	observer := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
 		if p.Paused {
@@ -199,7 +199,7 @@ func TestKeyOrderHoldLimitOfFailures(t *testing.T) {
 				return errTest
 			}
 			return nil
-		}, worker.WithKeyOrder(), worker.WithHoldLimit(3*520), worker.WithConcurrency(1))
+		}, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
 		t.sleep(time.Second)
 		require.Equal(t, worker.State{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.State())
 		require.EqualValues(t, 1, full.Load())

@@ -109,7 +109,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	overtaken := false // the ack timeout was over while a handler was at work
 	for i, a := range of {
-		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the hold limit nobody receives who would find out
+		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit nobody receives who would find out
 			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
 		}
 		ended := a.ended

@@ -202,7 +202,7 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
 	if p.keyOrder {
-		workerOptions = append(workerOptions, worker.WithKeyOrder(), worker.WithHoldLimit(p.holdLimit))
+		workerOptions = append(workerOptions, worker.WithKeyOrder(), worker.WithMemoryLimit(p.memoryLimit))
 	}
 	if p.maxAge > 0 {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))

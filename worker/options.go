@@ -21,7 +21,7 @@ type settings struct {
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
-	holdLimit    int64 // of keyOrder
+	memoryLimit    int64 // of keyOrder
 	window       int   // of failures before a pause; 0 for none
 	ratio        float64
 	pause        backoff.RedeliveryBackoff
@@ -42,10 +42,10 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
-	if s.holdLimit != 0 && !s.keyOrder {
-		return s, fmt.Errorf("%w: worker: WithHoldLimit is given, want WithKeyOrder too", redelivery.ErrInvalidOption)
+	if s.memoryLimit != 0 && !s.keyOrder {
+		return s, fmt.Errorf("%w: worker: WithMemoryLimit is given, want WithKeyOrder too", redelivery.ErrInvalidOption)
 	}
-	s.holdLimit = cmp.Or(s.holdLimit, redelivery.DefaultHoldLimit)
+	s.memoryLimit = cmp.Or(s.memoryLimit, redelivery.DefaultMemoryLimit)
 	return s, nil
 }
 
@@ -126,15 +126,15 @@ func WithKeyOrder() Option {
 	}
 }
 
-// WithHoldLimit (default: redelivery.DefaultHoldLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
+// WithMemoryLimit (default: redelivery.DefaultMemoryLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
 // counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
 // State shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
-func WithHoldLimit(bytes int64) Option {
+func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes <= 0 {
-			return invalid("WithHoldLimit", bytes, "more than 0")
+			return invalid("WithMemoryLimit", bytes, "more than 0")
 		}
-		s.holdLimit = bytes
+		s.memoryLimit = bytes
 		return nil
 	}
 }

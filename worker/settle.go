@@ -157,7 +157,7 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 		r.lose(err)
 	}
 	switch {
-	case err == nil, errors.Is(err, redelivery.ErrNotHeld):
+	case err == nil, errors.Is(err, redelivery.ErrNotInFlight):
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
 		r.ack(t)
 	case errors.Is(err, redelivery.ErrClosed), r.ending():

@@ -95,7 +95,7 @@ type State struct {
 	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
 	Stuck        int   // handlers that did not return within five seconds after their context ended
 	Waiting      int   // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
-	WaitingBytes int64 // what the waiting messages count towards WithHoldLimit
+	WaitingBytes int64 // what the waiting messages count towards WithMemoryLimit
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // errors, each time, except those under Permanent and those of an outage (WithPauseOnFailure)

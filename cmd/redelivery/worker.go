@@ -20,7 +20,7 @@ type workerPlan struct {
 	DrainTimeout *seconds `json:"drainTimeout,omitempty"`
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
-	HoldLimit    int64    `json:"holdLimit,omitempty"`
+	MemoryLimit    int64    `json:"memoryLimit,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
@@ -49,7 +49,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, HoldLimit: w.HoldLimit}
+		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -113,8 +113,8 @@ func (p workerPlan) write(b *strings.Builder) {
 	}
 	if p.KeyOrder {
 		limit := "16 MiB"
-		if p.HoldLimit > 0 {
-			limit = fmt.Sprintf("%d bytes", p.HoldLimit)
+		if p.MemoryLimit > 0 {
+			limit = fmt.Sprintf("%d bytes", p.MemoryLimit)
 		}
 		row("a key", "is handled in order, over retries; up to %s wait", limit)
 	}

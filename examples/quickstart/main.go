@@ -45,7 +45,7 @@ func main() {
 }
 
 func run() error {
-	wrap := flag.Bool("wrap", false, "use Prepare, client.Subscribe and Wrap in place of Subscribe")
+	wrap := flag.Bool("wrap", false, "wrap the consumer of client.Subscribe, in place of Subscribe")
 	client, closeClient, err := demo.Connect()
 	if err != nil {
 		return err
@@ -93,15 +93,11 @@ func subscribe(client pulsar.Client, topic string, wrap bool) (*redelivery.Consu
 	if !wrap {
 		return redelivery.Subscribe(client, opts, option)
 	}
-	prepared, err := redelivery.Prepare(opts, option)
+	inner, err := client.Subscribe(opts)
 	if err != nil {
 		return nil, err
 	}
-	consumer, err := client.Subscribe(prepared)
-	if err != nil {
-		return nil, err
-	}
-	return redelivery.Wrap(consumer)
+	return redelivery.Wrap(inner, option)
 }
 
 func publish(client pulsar.Client, topic string) error {

@@ -183,7 +183,7 @@ func (l *Ledger) repeated(e *entry) {
 // held counts an early copy.
 func (l *Ledger) held(kept bool) Verdict {
 	if kept {
-		l.stats.Held++
+		l.stats.Buffered++
 		return Hold
 	}
 	l.stats.Dropped++

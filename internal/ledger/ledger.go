@@ -31,8 +31,8 @@ type Options struct {
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool
-	// HoldLimit is how many bytes of messages are kept here.
-	HoldLimit int64
+	// MemoryLimit is how many bytes of messages are kept here.
+	MemoryLimit int64
 	// Queue is how many deliveries may be prefetched for each partition.
 	Queue    int
 	AckGroup AckGroup
@@ -97,10 +97,10 @@ type moments struct {
 
 // Stats counts what a Ledger did, and says what it has.
 type Stats struct {
-	Waiting                          int
-	HeldBytes                        int64
-	Held, Dropped, Redelivered, Late uint64
-	Oldest                           time.Duration // for how long the message has waited that waits longest, if somebody observes
+	Waiting                              int
+	BufferedBytes                        int64
+	Buffered, Dropped, Redelivered, Late uint64
+	Oldest                               time.Duration // for how long the message has waited that waits longest, if somebody observes
 }
 
 // New returns an empty Ledger. Close ends its goroutines.
@@ -154,7 +154,7 @@ func (l *Ledger) Stats() Stats {
 	defer l.mu.Unlock()
 	s := l.stats
 	s.Waiting = l.table.states[waiting] + l.table.states[due] + l.table.states[ready]
-	s.HeldBytes = l.table.memory.bytes
+	s.BufferedBytes = l.table.memory.bytes
 	s.Oldest = l.oldest()
 	return s
 }

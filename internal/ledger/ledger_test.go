@@ -52,7 +52,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := &x{T: t, child: &consumer{}}
-		o := ledger.Options{RedeliversAll: true, Keeps: true, Signals: true, HoldLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
+		o := ledger.Options{RedeliversAll: true, Keeps: true, Signals: true, MemoryLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
 				Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
 					y.mu.Lock()
@@ -201,15 +201,15 @@ func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {
 	}
 }
 
-// The hold limit counts a payload once, and what does not fit is asked for.
-func TestHoldLimit(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.HoldLimit = 1000 }, func(x *x) {
+// The memory limit counts a payload once, and what does not fit is asked for.
+func TestMemoryLimit(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.MemoryLimit = 1000 }, func(x *x) {
 		for entry := range int64(2) {
 			d, _ := x.arrive(1 + entry)
 			_, _, kept := x.Nack(d, time.Minute, d.Message, ledger.Failed)
 			require.Equal(t, entry == 0, kept)
 		}
-		require.EqualValues(t, 640, x.Stats().HeldBytes)
+		require.EqualValues(t, 640, x.Stats().BufferedBytes)
 		require.Equal(t, 2, x.Stats().Waiting)
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
@@ -218,9 +218,9 @@ func TestHoldLimit(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, id(1), d.Message.ID())
 		require.Equal(t, []pulsar.MessageID{id(2)}, x.requests())
-		require.EqualValues(t, 640, x.Stats().HeldBytes, "the application has it")
+		require.EqualValues(t, 640, x.Stats().BufferedBytes, "the application has it")
 		x.ack(1)
-		require.Zero(t, x.Stats().HeldBytes)
+		require.Zero(t, x.Stats().BufferedBytes)
 	})
 }
 

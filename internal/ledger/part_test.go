@@ -168,7 +168,7 @@ func TestAPartOfAConsumerThatIsGone(t *testing.T) {
 
 // A message that is ready, and being settled, keeps its payload when a copy comes for which there is no room.
 func TestACopyOfAReadyMessage(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.RedeliversAll, o.HoldLimit = false, 0 }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.MemoryLimit = false, 0 }, func(x *x) {
 		d, _ := x.arrive(1)
 		withdrawn, ok := x.Offer(d)
 		require.True(t, ok)

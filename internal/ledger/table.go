@@ -40,7 +40,7 @@ func newTable(o *Options) table {
 		entries: slotmap.New[entryID, entry](func(id entryID) uint32 { return slotmap.HashUint64(uint64(id.ledger)<<32 + uint64(id.entry)) }),
 		streams: map[string]*stream{},
 		ledgers: map[int64]*stream{},
-		memory:  memory{limit: o.HoldLimit},
+		memory:  memory{limit: o.MemoryLimit},
 		newer:   map[Ref]pulsar.MessageID{},
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},

@@ -80,17 +80,12 @@ func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	return err
 }
 
-func snippetOfWrap(client pulsar.Client, opts pulsar.ConsumerOptions) error {
+func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// docs/migration.md: begin
-	opts, err := redelivery.Prepare(opts, redelivery.WithAckTimeout(time.Minute))
-	if err != nil {
-		return err
+	subscribe := func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		return client.Subscribe(opts) // in code of somebody else
 	}
-	inner, err := client.Subscribe(opts)
-	if err != nil {
-		return err
-	}
-	consumer, err := redelivery.Wrap(inner)
+	consumer, err := redelivery.SubscribeWith(subscribe, opts, redelivery.WithClient(client), redelivery.WithAckTimeout(time.Minute))
 	// docs/migration.md: end
 	if err == nil {
 		consumer.Close()
@@ -104,7 +99,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
 	assert.Error(t, snippetOfRetries(context.Background(), nil, pulsar.ConsumerOptions{}))
 	assert.ErrorIs(t, snippetOfFile(nil, pulsar.ConsumerOptions{}), os.ErrNotExist)
-	assert.Error(t, snippetOfWrap(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
+	assert.Error(t, snippetOfSubscribeWith(nil, pulsar.ConsumerOptions{NackRedeliveryDelay: -1}))
 	source, err := os.ReadFile("test/docs/readme_test.go")
 	require.NoError(t, err)
 	program, err := os.ReadFile("examples/first/main.go")

@@ -130,11 +130,11 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		require.Empty(t, received, "twice")
 		b.settles(topic, 0)
 		stats := c.Stats()
-		t.Logf("%d copies were held", stats.Held)
-		if stats.Held == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
+		t.Logf("%d copies were buffered", stats.Buffered)
+		if stats.Buffered == 3*n { // the broker's counter restarts with each unload: messages from then on were not requested again
 			require.Equal(t, n, b.stats(topic, 0).Out)
 		}
-		require.NotZero(t, stats.Held+stats.Dropped) // those that come while a connection is missing are dropped
+		require.NotZero(t, stats.Buffered+stats.Dropped) // those that come while a connection is missing are dropped
 		require.Zero(t, stats.Waiting)
 		cancel()
 		<-done

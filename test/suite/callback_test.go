@@ -126,7 +126,7 @@ func TestReconsumePoliciesCallBack(t *testing.T) {
 	require.ErrorContains(t, err, "no idea")
 	policy.Store(func() { assert.NoError(t, c.Ack(msg)) })
 	returns(t, func() error { err = c.ReconsumeLaterNext(context.Background(), msg); return nil })
-	require.ErrorIs(t, err, redelivery.ErrNotHeld)
+	require.ErrorIs(t, err, redelivery.ErrNotInFlight)
 	policy.Store(func() {})
 	require.NoError(t, c.ReconsumeLaterNext(t.Context(), receive(t, c)))
 	b.settles(topic, 0)

@@ -67,13 +67,8 @@ func TestATopicVanishesWhileMessagesOfAnotherWait(t *testing.T) {
 // The child that owns a message closes while its acknowledgement fails: it is tried with the whole consumer the next time.
 func TestAnAckAfterItsTopicIsGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
-		require.NoError(t, err)
 		inner := newFake()
-		inner.prefetch(t, opts.MessageChannel)
-		c, err := redelivery.Wrap(inner)
-		require.NoError(t, err)
-		defer c.Close()
+		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{TopicsPattern: "persistent://public/default/.*", Type: pulsar.Shared})
 		inner.deliver(1)
 		msg := receive(t, c)
 		inner.gate, inner.ackErr = make(chan struct{}), errors.New("consumer state is closed")

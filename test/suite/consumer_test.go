@@ -123,7 +123,7 @@ func TestAnEarlyCopyIsHeldUntilDue(t *testing.T) {
 		require.Equal(t, time.Minute, time.Since(start))
 		require.EqualValues(t, 1, c.RedeliveryCount(msg))
 		require.Empty(t, inner.requests(), "the copy was here")
-		require.EqualValues(t, 1, c.Stats().Held)
+		require.EqualValues(t, 1, c.Stats().Buffered)
 		require.NoError(t, c.Ack(old))
 		require.Equal(t, []pulsar.MessageID{newest}, inner.acked, "acknowledged by the id of the newest delivery")
 	})
@@ -146,8 +146,8 @@ func TestWhereANackedMessageWaits(t *testing.T) {
 		"Shared, batch":          {pulsar.Shared, nil, 3, memory},
 		"Shared, from memory":    {pulsar.Shared, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromMemory)}, 0, memory},
 		"Exclusive, from broker": {pulsar.Exclusive, []redelivery.Option{redelivery.WithRedeliveryFrom(redelivery.FromBroker)}, 0, broker},
-		"holds nothing":          {pulsar.Exclusive, []redelivery.Option{redelivery.WithHoldLimit(0)}, 0, broker},
-		"does not fit":           {pulsar.KeyShared, []redelivery.Option{redelivery.WithHoldLimit(500)}, 0, broker},
+		"holds nothing":          {pulsar.Exclusive, []redelivery.Option{redelivery.WithMemoryLimit(0)}, 0, broker},
+		"does not fit":           {pulsar.KeyShared, []redelivery.Option{redelivery.WithMemoryLimit(500)}, 0, broker},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -170,7 +170,7 @@ func TestWhereANackedMessageWaits(t *testing.T) {
 				require.NoError(t, c.Ack(again))
 				time.Sleep(time.Hour)
 				require.Len(t, inner.requests(), map[bool]int{memory: 0, broker: 1}[test.want])
-				require.Zero(t, c.Stats().HeldBytes)
+				require.Zero(t, c.Stats().BufferedBytes)
 			})
 		})
 	}

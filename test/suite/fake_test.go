@@ -31,16 +31,40 @@ type fake struct {
 	panics bool          // acknowledgements do
 }
 
-// newPrepared returns a Consumer around a fake one that was prepared, so that it knows the subscription type.
+// newPrepared returns a Consumer around a fake one, of which it knows the subscription type.
 func newPrepared(t testing.TB, kind pulsar.SubscriptionType, options ...redelivery.Option) (*redelivery.Consumer, *fake) {
-	opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: kind}, options...)
-	require.NoError(t, err)
 	inner := newFake()
-	inner.prefetch(t, opts.MessageChannel)
-	c, err := redelivery.Wrap(inner)
+	c, _ := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: kind}, options...)
+	return c, inner
+}
+
+// subscribeFake returns a Consumer of inner, and what inner was subscribed with.
+func subscribeFake(t testing.TB, inner *fake, opts pulsar.ConsumerOptions, options ...redelivery.Option) (*redelivery.Consumer, pulsar.ConsumerOptions) {
+	t.Helper()
+	var prepared pulsar.ConsumerOptions
+	c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		prepared = o
+		inner.prefetch(t, o.MessageChannel)
+		return inner, nil
+	}, opts, options...)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
-	return c, inner
+	return c, prepared
+}
+
+// errRefused is what refuse returns, so that SubscribeWith tells what it prepared and no more.
+var errRefused = errors.New("refused")
+
+// prepared returns what SubscribeWith subscribes with.
+func prepared(opts pulsar.ConsumerOptions, options ...redelivery.Option) (prepared pulsar.ConsumerOptions, err error) {
+	_, err = redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		prepared = o
+		return nil, errRefused
+	}, opts, options...)
+	if errors.Is(err, errRefused) {
+		err = nil
+	}
+	return prepared, err
 }
 
 func newFake() *fake {

@@ -47,7 +47,7 @@ func TestAnAckTimeoutDoesNotRewind(t *testing.T) {
 				require.NoError(t, c.Ack(again))
 				nothing(t, c, ms(500))
 				s := c.Stats()
-				require.Zero(t, s.Held+s.Dropped+s.Swallowed, "%+v", s)
+				require.Zero(t, s.Buffered+s.Dropped+s.Swallowed, "%+v", s)
 				require.Equal(t, n, b.stats(topic, 0).Out, "what the broker has sent")
 			})
 		}

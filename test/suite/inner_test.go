@@ -78,12 +78,8 @@ func TestReceiveReturnsWhenTheInnerConsumerIsGone(t *testing.T) {
 // The probe may take a message, and then it is not known whose.
 func TestAHealthyPreparedConsumerIsNotProbed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{})
-		require.NoError(t, err)
 		inner := newFake()
-		inner.ch = opts.MessageChannel
-		c, err := redelivery.Wrap(inner)
-		require.NoError(t, err)
+		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{})
 		received := make(chan error)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
 		time.Sleep(time.Hour)

@@ -135,7 +135,7 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 			require.NoError(t, c.Ack(msg))
 		}
 	}
-	for c.Stats().Held == 0 {
+	for c.Stats().Buffered == 0 {
 		b.unload(topic)
 		goodAgain(time.Second)
 	}

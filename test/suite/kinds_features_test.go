@@ -39,7 +39,7 @@ var features = map[string]feature{
 		test: func(x *cell) {
 			x.failTwice(func(msg pulsar.Message, count uint32) time.Time {
 				due := time.Now().Add(ms(200) + growing.Next(count))
-				if err := x.c.InProgress(msg); errors.Is(err, redelivery.ErrNotHeld) {
+				if err := x.c.InProgress(msg); errors.Is(err, redelivery.ErrNotInFlight) {
 					return time.Time{} // on a slow machine it is over already
 				}
 				return due

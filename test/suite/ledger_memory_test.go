@@ -44,7 +44,7 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 				t.Run(fmt.Sprintf("limit %d MiB, %d of each wait, sent again=%t", limit>>20, waiting, again), func(t *testing.T) {
 					before := heapInUse()
 					c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
-						redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithHoldLimit(limit))
+						redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(limit))
 					for entry := range int64(batches) {
 						s.publish(batch(entry, messages, size)...)
 						for i := range messages {
@@ -68,7 +68,7 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 						}
 						nothing(t, c, ms(100))
 					}
-					kept, held := heapInUse()-before, c.Stats().HeldBytes
+					kept, held := heapInUse()-before, c.Stats().BufferedBytes
 					t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
 					require.Equal(t, batches*waiting, c.Stats().Waiting)
 					require.LessOrEqual(t, held, limit)
@@ -101,7 +101,7 @@ func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
 	c := b.subscribe(b.options(topic, pulsar.KeyShared), redelivery.WithNackRedeliveryDelay(time.Hour))
 	held := func() {
 		t.Helper()
-		held := c.Stats().HeldBytes
+		held := c.Stats().BufferedBytes
 		t.Logf("%d KiB count as held", held>>10)
 		require.Greater(t, held, int64(all*9/10))
 		require.Less(t, held, int64(all*3/2))

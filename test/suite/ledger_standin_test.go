@@ -46,12 +46,12 @@ func positionOf(cm pulsar.ConsumerMessage) position {
 // newStandIn returns a Consumer and the standIn that it wraps.
 func newStandIn(t testing.TB, opts pulsar.ConsumerOptions, options ...redelivery.Option) (*redelivery.Consumer, *standIn) {
 	t.Helper()
-	prepared, err := redelivery.Prepare(opts, options...)
-	require.NoError(t, err)
-	s := &standIn{opts: prepared, acked: map[position]int{}, more: make(chan struct{}, 1),
-		emptied: make(chan struct{}), closed: make(chan struct{})}
-	s.dispatcher.Go(s.dispatch)
-	c, err := redelivery.Wrap(s)
+	s := &standIn{acked: map[position]int{}, more: make(chan struct{}, 1), emptied: make(chan struct{}), closed: make(chan struct{})}
+	c, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		s.opts = prepared
+		s.dispatcher.Go(s.dispatch)
+		return s, nil
+	}, opts, options...)
 	require.NoError(t, err)
 	t.Cleanup(func() { returns(t, func() error { c.Close(); return nil }) })
 	return c, s

@@ -47,7 +47,7 @@ type modelConfig struct {
 	Backlog        int
 	MaxDelay       time.Duration
 	Timeout        time.Duration // for acknowledging
-	HoldLimit      int64         // below 0 for the default
+	MemoryLimit    int64         // below 0 for the default
 	DoneContexts   bool
 	Cumulative     bool
 	Seeks          bool
@@ -113,7 +113,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	if often(30) {
 		c.Timeout = []time.Duration{700 * time.Millisecond, 10 * c.Pace}[rng.IntN(2)]
 	}
-	c.HoldLimit = []int64{-1, -1, 3000, 0}[rng.IntN(4)]
+	c.MemoryLimit = []int64{-1, -1, 3000, 0}[rng.IntN(4)]
 	c.DoneContexts = !c.Chan && often(25)
 	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)

@@ -240,7 +240,7 @@ func (r *modelRun) inProgress(m *modelExpected) {
 		defer r.done()
 		err := r.c.InProgress(m.msg)
 		closed := r.isClosed() && errors.Is(err, redelivery.ErrClosed)
-		if !closed && (held != (err == nil) || err != nil && !errors.Is(err, redelivery.ErrNotHeld)) {
+		if !closed && (held != (err == nil) || err != nil && !errors.Is(err, redelivery.ErrNotInFlight)) {
 			r.w.fail("InProgress of %v: %v", m, err)
 		}
 		r.mu.Lock()

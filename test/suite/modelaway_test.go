@@ -48,15 +48,15 @@ func (r *modelRun) comeBack(limit time.Duration) {
 
 // checkMemory checks how much is kept.
 func (r *modelRun) checkMemory() {
-	limit := r.cfg.HoldLimit
+	limit := r.cfg.MemoryLimit
 	if !r.cfg.Deep || limit < 0 {
 		return
 	}
 	if r.cfg.Chan {
 		limit += 2 << 10 // for the message that the channel is offered
 	}
-	if s := r.c.Stats(); s.HeldBytes < 0 || s.HeldBytes > limit || s.Waiting < 0 {
-		r.w.fail("%d bytes are kept, want 0 to %d: %+v", s.HeldBytes, limit, s)
+	if s := r.c.Stats(); s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0 {
+		r.w.fail("%d bytes are kept, want 0 to %d: %+v", s.BufferedBytes, limit, s)
 	}
 }
 

@@ -197,7 +197,7 @@ func (r *modelRun) end() {
 	r.w.run(30*time.Minute, func() bool { return false }) // what went elsewhere is known by what does not come
 	r.w.run(time.Hour, func() bool { return r.c.Stats().Waiting == 0 })
 	over = true
-	if s := r.c.Stats(); s.Waiting != 0 || s.HeldBytes != 0 {
+	if s := r.c.Stats(); s.Waiting != 0 || s.BufferedBytes != 0 {
 		r.w.fail("all is settled, but Stats are %+v", s)
 	}
 	if told := int(r.told.Load()); r.cfg.Told && told != int(r.cons.reconnects.Load()) {

@@ -65,11 +65,12 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Deep && cfg.Given >= 0 {
 		opts.MessageChannel = make(chan pulsar.ConsumerMessage, cfg.Given)
 	}
-	prepared, err := redelivery.Prepare(opts, modelOptions(r)...)
-	require.NoError(t, err)
-	require.Equal(t, cfg.Queue, prepared.ReceiverQueueSize)
-	r.cons = newModelConsumer(r.w, cfg, prepared, r.acked)
-	r.c, err = redelivery.Wrap(r.cons)
+	var err error
+	r.c, err = redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		require.Equal(t, cfg.Queue, prepared.ReceiverQueueSize)
+		r.cons = newModelConsumer(r.w, cfg, prepared, r.acked)
+		return r.cons, nil
+	}, opts, modelOptions(r)...)
 	require.NoError(t, err)
 	return r
 }
@@ -86,8 +87,8 @@ func modelOptions(r *modelRun) []redelivery.Option {
 	if r.cfg.Resolution > 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(r.cfg.Resolution))
 	}
-	if r.cfg.HoldLimit >= 0 {
-		options = append(options, redelivery.WithHoldLimit(r.cfg.HoldLimit))
+	if r.cfg.MemoryLimit >= 0 {
+		options = append(options, redelivery.WithMemoryLimit(r.cfg.MemoryLimit))
 	}
 	if r.cfg.Timeout > 0 {
 		options = append(options, redelivery.WithAckTimeout(r.cfg.Timeout),

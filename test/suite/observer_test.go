@@ -56,7 +56,7 @@ func (x *told) observer() redelivery.Observer {
 			defer x.mu.Unlock()
 			x.settled = append(x.settled, e)
 		},
-		Held: event("held"), Dropped: event("dropped"), Swallowed: event("swallowed"),
+		Buffered: event("buffered"), Dropped: event("dropped"), Swallowed: event("swallowed"),
 		Failed: func(e redelivery.Failed) { x.note("failed %s: %v", e.Operation, e.Err) },
 	}
 }

@@ -43,7 +43,7 @@ func TestObserverPanics(t *testing.T) {
 		Closed:     func(*redelivery.Consumer) { panic("closed") },
 		Delivered:  func(redelivery.Delivered) { panic("delivered") },
 		Settled:    func(redelivery.Settled) { panic("settled") },
-		Held:       func(redelivery.Event) { panic("held") },
+		Buffered:   func(redelivery.Event) { panic("buffered") },
 		Failed:     func(redelivery.Failed) { panic("failed") },
 	}
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
@@ -173,7 +173,7 @@ func TestObserverCopies(t *testing.T) {
 		limit int64
 		want  []string
 	}{
-		"held":    {redelivery.DefaultHoldLimit, []string{"delivered 0 ", "nacked after 1", "held", "acked after 1", "swallowed"}},
+		"held":    {redelivery.DefaultMemoryLimit, []string{"delivered 0 ", "nacked after 1", "held", "acked after 1", "swallowed"}},
 		"dropped": {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -195,7 +195,7 @@ func TestObserverCopies(t *testing.T) {
 				time.Sleep(2 * time.Second)
 				synctest.Wait()
 				assert.EqualValues(t, 1, asked.Load())
-			}, redelivery.WithObserver(x.observer()), redelivery.WithHoldLimit(c.limit), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+			}, redelivery.WithObserver(x.observer()), redelivery.WithMemoryLimit(c.limit), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
 				redelivery.WithObserver(redelivery.Observer{Asked: func(redelivery.Event) { asked.Add(1) }}))
 		})
 	}

@@ -37,34 +37,41 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"WithNackRedeliveryDelay is -1s", "0 or more"}},
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(0)}, []string{"WithRedeliveryResolution is 0s", "1ms to 1m0s"}},
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(time.Hour)}, []string{"is 1h0m0s"}},
-		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(-1)}, []string{"WithHoldLimit is -1"}},
+		{opts{}, []redelivery.Option{redelivery.WithMemoryLimit(-1)}, []string{"WithMemoryLimit is -1"}},
 		{opts{}, []redelivery.Option{redelivery.WithLogger(nil)}, []string{"WithLogger is nil"}},
-		{opts{}, []redelivery.Option{redelivery.WithHoldLimit(1), nil}, []string{"option 2 is nil"}},
+		{opts{}, []redelivery.Option{redelivery.WithMemoryLimit(1), nil}, []string{"option 2 is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1), redelivery.WithNackRedeliveryBackoff(policy)},
 			[]string{"WithNackRedeliveryDelay and WithNackRedeliveryBackoff"}},
 		{opts{NackRedeliveryDelay: -1}, nil, []string{"ConsumerOptions.NackRedeliveryDelay is -1ns"}},
-		{opts{NackRedeliveryDelay: 1, NackBackoffPolicy: policy}, nil,
-			[]string{"ConsumerOptions.NackRedeliveryDelay and ConsumerOptions.NackBackoffPolicy"}},
-		{opts{NackRedeliveryDelay: 1, EnableDefaultNackBackoffPolicy: true}, nil, []string{"EnableDefaultNackBackoffPolicy"}},
 		{opts{NackRedeliveryDelay: 1}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(policy)},
 			[]string{"WithNackRedeliveryBackoff and ConsumerOptions.NackRedeliveryDelay"}},
 		{opts{NackBackoffPolicy: policy}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1)},
 			[]string{"ConsumerOptions.NackBackoffPolicy"}},
-		{opts{EnableZeroQueueConsumer: true}, nil, []string{"EnableZeroQueueConsumer"}},
+		{opts{NackBackoffPolicy: policy, NackRedeliveryDelay: 1}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1)},
+			[]string{"WithNackRedeliveryDelay and ConsumerOptions.NackBackoffPolicy"}},
 		{opts{DLQ: &pulsar.DLQPolicy{DeadLetterTopic: "d"}}, nil, []string{"DLQ.MaxDeliveries is 0"}},
-		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "Subscribe"}},
+		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)}, []string{"WithReconsumeBackoff", "WithClient"}},
+		{opts{Type: pulsar.Shared, RetryEnable: true}, nil, []string{"ConsumerOptions.RetryEnable is true", "WithClient or WithReconsumer"}},
+		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}, nil, []string{"ConsumerOptions.DLQ is set", "WithClient or WithReconsumer"}},
+		{opts{}, []redelivery.Option{redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3})},
+			[]string{"WithDeadLetterPolicy is set", "WithClient or WithReconsumer"}},
+		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}, []redelivery.Option{redelivery.WithClient(noClient{}),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3})}, []string{"DLQ and WithDeadLetterPolicy"}},
+		{opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{}),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "dead"})}, []string{"the dead letter topic is dead", "WithReconsumer"}},
+		{opts{}, []redelivery.Option{redelivery.WithClient(nil)}, []string{"WithClient is nil"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
-		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy)},
+		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy), redelivery.WithClient(noClient{})},
 			[]string{"Type is Failover", "Shared or Key_Shared"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{}), redelivery.WithNackRetryTopic(time.Second)},
 			[]string{"Type is Exclusive", "Shared or Key_Shared"}},
 		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithNackRetryTopic(time.Second)},
-			[]string{"WithNackRetryTopic is 1s", "WithReconsumer"}},
+			[]string{"ConsumerOptions.RetryEnable is true", "WithReconsumer"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
 		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}},
-			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"ConsumerOptions.DLQ.DeadLetterTopic is dead"}},
+			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"the dead letter topic is dead", "of WithReconsumer"}},
 	} {
-		_, err := redelivery.Prepare(c.opts, c.options...)
+		_, err := prepared(c.opts, c.options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		for _, want := range c.want {
 			assert.ErrorContains(t, err, want)
@@ -75,31 +82,22 @@ func TestInvalidOptions(t *testing.T) {
 		_, err := redelivery.Wrap(newFake(), option)
 		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	}
-	prepared, err := redelivery.Prepare(opts{Type: pulsar.Shared, RetryEnable: true})
-	require.NoError(t, err)
-	inner := newFake()
-	inner.ch = prepared.MessageChannel
-	for _, option := range []redelivery.Option{redelivery.WithRedeliveryResolution(time.Second),
-		redelivery.WithReconsumeBackoff(policy), redelivery.WithNackRetryTopic(time.Second), redelivery.WithReconsumer(&reconsume.Reconsumer{})} {
-		_, err := redelivery.Wrap(inner, option)
-		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
-	}
 	for _, topic := range []opts{{Topic: "non-persistent://public/default/t"},
 		{Topics: []string{"a", "non-persistent://public/default/t"}}, {TopicsPattern: "non-persistent://public/default/t.*"}} {
 		var log bytes.Buffer
-		_, err = redelivery.Prepare(topic, logTo(&log))
+		_, err := prepared(topic, logTo(&log))
 		assert.NoError(t, err)
 		assert.Contains(t, log.String(), "non-persistent")
 	}
-	_, err = redelivery.Wrap(nil)
+	_, err := redelivery.Wrap(nil)
 	assert.ErrorContains(t, err, "consumer is nil")
 	_, err = redelivery.Subscribe(nil, opts{})
 	assert.ErrorContains(t, err, "client is nil")
 }
 
 // Upstream refuses a policy without topic, which the Reconsumer has.
-func TestPrepareLeavesDeadLettersToTheReconsumer(t *testing.T) {
-	prepared, err := redelivery.Prepare(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
+func TestSubscribeWithLeavesDeadLettersToTheReconsumer(t *testing.T) {
+	prepared, err := prepared(pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}},
 		redelivery.WithReconsumer(&reconsume.Reconsumer{}))
 	require.NoError(t, err)
 	require.Nil(t, prepared.DLQ)
@@ -110,23 +108,20 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 	dlq := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}
 	kept := &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}
 	type opts = pulsar.ConsumerOptions
+	client := []redelivery.Option{redelivery.WithClient(noClient{})}
 	for want, c := range map[string]struct {
 		opts    opts
 		options []redelivery.Option
 	}{
-		"DLQ without effect":                      {opts{Type: pulsar.Exclusive, DLQ: kept}, nil},
-		"DLQ without InitialSubscriptionName":     {opts{Type: pulsar.Shared, DLQ: dlq}, nil},
-		"RetryEnable without effect on delays":    {opts{Type: pulsar.Failover, RetryEnable: true}, nil},
-		"WithReconsumer without effect on delays": {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
-		"": {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, nil},
+		"dead letters without InitialSubscriptionName": {opts{Type: pulsar.Shared, DLQ: dlq}, client},
+		"RetryEnable without effect on delays":         {opts{Type: pulsar.Failover, RetryEnable: true}, client},
+		"WithReconsumer without effect on delays":      {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
+		"":                              {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, client},
+		"wins over NackRedeliveryDelay": {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: 1}, nil},
 	} {
 		var log bytes.Buffer
-		prepared, err := redelivery.Prepare(c.opts, append(c.options, logTo(&log))...)
-		require.NoError(t, err)
-		inner := newFake()
-		inner.ch = prepared.MessageChannel
-		consumer, err := redelivery.Wrap(inner)
-		require.NoError(t, err)
+		c.opts.Topic, c.opts.SubscriptionName = "t", "s"
+		consumer, _ := subscribeFake(t, newFake(), c.opts, append(c.options, logTo(&log))...)
 		consumer.Close()
 		if want == "" {
 			require.NotContains(t, log.String(), "without")
@@ -143,15 +138,15 @@ func TestNonPersistentTopicsHaveNoDeadLetters(t *testing.T) {
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 3}
 	_, err := redelivery.Subscribe(b.client, opts)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-	require.ErrorContains(t, err, "ConsumerOptions.Topic is non-persistent://public/default/t")
+	require.ErrorContains(t, err, "the topic is non-persistent://public/default/t")
 }
 
-func TestPrepareLeavesTheCallersOptionsAlone(t *testing.T) {
+func TestSubscribeWithLeavesTheCallersOptionsAlone(t *testing.T) {
 	bits := int64(3)
 	opts := pulsar.ConsumerOptions{Topics: []string{"a", "b"}, NackRedeliveryDelay: time.Second, NackPrecisionBit: &bits,
 		DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}, Decryption: &pulsar.MessageDecryptionInfo{
 			ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionDiscard}}
-	prepared, err := redelivery.Prepare(opts, redelivery.WithRedeliveryResolution(ms(20)))
+	prepared, err := prepared(opts, redelivery.WithRedeliveryResolution(ms(20)), redelivery.WithClient(noClient{}))
 	require.NoError(t, err)
 	assert.Equal(t, 3*ms(20)*15/16, prepared.NackRedeliveryDelay)
 	assert.Equal(t, time.Second, opts.NackRedeliveryDelay)
@@ -180,3 +175,8 @@ func TestEveryMethodOfConsumerIsDecidedAbout(t *testing.T) {
 	assert.Empty(t, decided, "pulsar.Consumer has lost methods")
 	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
 }
+
+// noClient finds no topics.
+type noClient struct{ pulsar.Client }
+
+func (noClient) TopicPartitions(string) ([]string, error) { return nil, nil }

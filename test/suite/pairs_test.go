@@ -37,13 +37,8 @@ func TestALateNackAfterASeek(t *testing.T) {
 // Failover, Chan, cumulative acks: another partition becomes inactive while a message is on offer and a nacked one is due.
 func TestAnotherPartitionBecomesInactive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
-		require.NoError(t, err)
 		inner := newFake()
-		inner.prefetch(t, opts.MessageChannel)
-		c, err := redelivery.Wrap(inner)
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
+		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover}, redelivery.WithNackRedeliveryDelay(time.Second))
 		ch := c.Chan()
 		send := func(n int64) {
 			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, n, 0, 0), topic: "p0"}}
@@ -153,7 +148,7 @@ func (w nothingWrapped) ID() pulsar.MessageID { return w.id }
 
 func TestNackOfAWrapperOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithHoldLimit(0))
+		c, inner := newPrepared(t, pulsar.Exclusive, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithMemoryLimit(0))
 		id := inner.deliver(1)
 		receive(t, c)
 		c.Nack(nothingWrapped{id: id}) // does not panic
@@ -164,7 +159,7 @@ func TestDeadLetterOfAWrapperOfNothing(t *testing.T) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)
 	b.send(topic, 1, false)
-	c := b.subscribe(b.retrying(topic, 5), redelivery.WithHoldLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
+	c := b.subscribe(b.retrying(topic, 5), redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(100*time.Millisecond))
 	m := receive(t, c)
 	require.ErrorContains(t, c.DeadLetter(context.Background(), nothingWrapped{id: m.ID()}, nil), "want one as it was received")
 	c.Nack(m)

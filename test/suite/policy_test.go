@@ -45,7 +45,7 @@ func TestPoliciesCallBack(t *testing.T) {
 			if test.timeout > 0 {
 				options = append(options, redelivery.WithAckTimeout(test.timeout))
 			} else {
-				options = append(options, redelivery.WithHoldLimit(0)) // or it is given up at once
+				options = append(options, redelivery.WithMemoryLimit(0)) // or it is given up at once
 			}
 			c = b.subscribe(opts, options...)
 			b.send(topic, 1, false)

@@ -57,7 +57,7 @@ func TestManyAreOnTheirWay(t *testing.T) {
 			}
 			b.settles(topic, 0)
 			require.Zero(t, c.Stats().Failed)
-			require.Zero(t, c.Stats().HeldBytes)
+			require.Zero(t, c.Stats().BufferedBytes)
 		})
 	}
 }
@@ -163,7 +163,7 @@ func TestPublishesUnderWay(t *testing.T) {
 	const n = 3000
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)
-	c, out := b.publishing(topic, false, redelivery.WithHoldLimit(1<<20), redelivery.WithNackRedeliveryDelay(ms(500)))
+	c, out := b.publishing(topic, false, redelivery.WithMemoryLimit(1<<20), redelivery.WithNackRedeliveryDelay(ms(500)))
 	var answers atomic.Bool
 	var sent atomic.Int32
 	b.send(topic, n, false)
@@ -180,7 +180,7 @@ func TestPublishesUnderWay(t *testing.T) {
 	})
 	for range n {
 		c.Nack(receive(t, c))
-		require.LessOrEqual(t, c.Stats().HeldBytes, int64(1<<20))
+		require.LessOrEqual(t, c.Stats().BufferedBytes, int64(1<<20))
 	}
 	require.LessOrEqual(t, sent.Load(), int32(500))
 	answers.Store(true)

@@ -174,7 +174,7 @@ func (r *randomRun) run() {
 	apps.Wait()
 	for i, c := range r.consumers {
 		s := c.Stats()
-		if !r.Leaves && !r.Multiple() && r.complete && (s.Waiting > 0 || s.HeldBytes > 0) {
+		if !r.Leaves && !r.Multiple() && r.complete && (s.Waiting > 0 || s.BufferedBytes > 0) {
 			r.breaks("consumer %d still has what waits: %+v", i, s)
 		}
 		r.closes(c)
@@ -257,7 +257,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 			Settled: func(e redelivery.Settled) {
 				r.note(k, fmt.Sprint("settled ", e.Outcome, e.Delay, e.Err), e.Message, e.ID)
 			},
-			Held: told("held"), Dropped: told("dropped"), Swallowed: told("swallowed"), Asked: told("asked"),
+			Buffered: told("buffered"), Dropped: told("dropped"), Swallowed: told("swallowed"), Asked: told("asked"),
 		}))
 	}
 	switch {

@@ -23,7 +23,7 @@ type randomConfig struct {
 	IndexAcks, Response      bool
 	Group                    pulsar.AckGroupingOptions
 	From                     redelivery.Source
-	HoldLimit                int64 // below 0 for the default
+	MemoryLimit              int64 // below 0 for the default
 	Resolution               time.Duration
 	Delay, Timeout           time.Duration
 	TimeoutDelay             time.Duration
@@ -75,7 +75,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	c.Group = []pulsar.AckGroupingOptions{{MaxSize: 1000, MaxTime: ms(100)}, {MaxSize: 1, MaxTime: ms(1)}, {MaxSize: 10, MaxTime: ms(20)},
 		{MaxSize: 10}, {MaxSize: 100, MaxTime: ms(1000)}}[rng.IntN(5)]
 	c.From = redelivery.Source(rng.IntN(3))
-	c.HoldLimit = []int64{-1, -1, -1, 0, 2000}[rng.IntN(5)]
+	c.MemoryLimit = []int64{-1, -1, -1, 0, 2000}[rng.IntN(5)]
 	if often(30) {
 		c.Resolution = ms([]int{1, 20, 200}[rng.IntN(3)])
 	}
@@ -136,8 +136,8 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
-	if c.HoldLimit >= 0 {
-		options = append(options, redelivery.WithHoldLimit(c.HoldLimit))
+	if c.MemoryLimit >= 0 {
+		options = append(options, redelivery.WithMemoryLimit(c.MemoryLimit))
 	}
 	if c.Resolution > 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(c.Resolution))

@@ -137,9 +137,9 @@ func (a *randomApp) ackTo(d *delivery) {
 
 // weigh asserts that a consumer keeps as much in memory as it may.
 func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
-	limit := int64(redelivery.DefaultHoldLimit)
-	if r.HoldLimit >= 0 {
-		limit = r.HoldLimit
+	limit := int64(redelivery.DefaultMemoryLimit)
+	if r.MemoryLimit >= 0 {
+		limit = r.MemoryLimit
 	}
 	if r.Retry || r.MaxDeliveries > 0 {
 		limit = max(limit, 1<<20) // for those that are to be published
@@ -150,9 +150,9 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 	for told := false; ctx.Err() == nil; time.Sleep(ms(10)) {
 		end := r.guard.begin("Stats")
 		s := c.Stats()
-		if end(); (s.HeldBytes < 0 || s.HeldBytes > limit || s.Waiting < 0) && !told {
+		if end(); (s.BufferedBytes < 0 || s.BufferedBytes > limit || s.Waiting < 0) && !told {
 			told = true
-			r.breaks("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.HeldBytes, limit, s)
+			r.breaks("consumer %d keeps %d bytes, want 0 to %d: %+v", k, s.BufferedBytes, limit, s)
 		}
 	}
 }

@@ -51,7 +51,7 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		c.Delay = ms([]int{0, 1, 10}[rng.IntN(3)])
 		c.Workers, c.Consumers, c.Queue = 1+rng.IntN(2), 1, 0
 		c.Cumulative, c.Slow, c.Chunks, c.Faultless, c.Every = false, false, false, false, 0
-		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.HoldLimit = false, 0, 0, 0, -1
+		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.MemoryLimit = false, 0, 0, 0, -1
 	case sceneJoins:
 		c.Kind = []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.KeyShared, pulsar.Failover}[rng.IntN(4)]
 		c.Messages, c.Consumers = 2*joinKeys, 2

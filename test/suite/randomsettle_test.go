@@ -74,7 +74,7 @@ func (a *randomApp) refuse(d *delivery) {
 	err := a.calls("DeadLetter", func() error {
 		return a.c.DeadLetter(context.Background(), a.wrap(d.msg), errors.New("refused"))
 	})
-	if errors.Is(err, redelivery.ErrNotHeld) { // it timed out, or was settled before
+	if errors.Is(err, redelivery.ErrNotInFlight) { // it timed out, or was settled before
 		a.ack(d, func() error { return a.c.Ack(d.msg) })
 		return
 	}

@@ -106,7 +106,7 @@ func TestEverythingIsKeptOverRetries(t *testing.T) {
 	require.Error(t, c.ReconsumeLaterLevel(bg, first, 5))
 	begin := time.Now()
 	require.NoError(t, c.ReconsumeLaterAfter(bg, first, time.Second, map[string]string{"added": "2"}))
-	require.ErrorIs(t, c.ReconsumeLaterNext(bg, first), redelivery.ErrNotHeld)
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, first), redelivery.ErrNotInFlight)
 	msg := next(t, c, 5*time.Second)
 	require.GreaterOrEqual(t, time.Since(begin), time.Second, "the broker alone releases it at once")
 	kept(msg, "", 1)

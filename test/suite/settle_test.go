@@ -103,7 +103,7 @@ func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()
 	require.Eventually(t, func() bool { return len(b.inProcess.Topics()) > 1 }, 5*time.Second, ms(10))
 	time.Sleep(ms(200))
-	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNotHeld, "it is being published")
+	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNotInFlight, "it is being published")
 	c.Close()
 	require.ErrorIs(t, <-first, redelivery.ErrClosed)
 }

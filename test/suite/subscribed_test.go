@@ -37,13 +37,16 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 		assert.Equal(t, c.Chan(), ch)
 	})
 	t.Run("a topic that gives up", func(t *testing.T) {
-		opts, err := redelivery.Prepare(pulsar.ConsumerOptions{Type: pulsar.Shared, Topics: []string{"a", "b"}})
-		require.NoError(t, err)
 		inner := newFake()
-		inner.prefetch(t, opts.MessageChannel)
-		c, err := redelivery.Wrap(inner, redelivery.WithObserver(redelivery.Observer{Subscribed: func(*redelivery.Consumer) {
-			opts.Interceptors.OnConsumerClose(inner, errors.New("a gave up"))
-		}}))
+		var opts pulsar.ConsumerOptions
+		c, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			opts = prepared
+			inner.prefetch(t, opts.MessageChannel)
+			return inner, nil
+		}, pulsar.ConsumerOptions{Type: pulsar.Shared, Topics: []string{"a", "b"}},
+			redelivery.WithObserver(redelivery.Observer{Subscribed: func(*redelivery.Consumer) {
+				opts.Interceptors.OnConsumerClose(inner, errors.New("a gave up"))
+			}}))
 		require.NoError(t, err)
 		defer c.Close()
 		opts.Interceptors.OnConsumerClose(inner, errors.New("b gave up"))

@@ -24,7 +24,7 @@ func TestAckTimeoutOptions(t *testing.T) {
 		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(1), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
 		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(1))},
 	} {
-		_, err := redelivery.Prepare(pulsar.ConsumerOptions{}, options...)
+		_, err := prepared(pulsar.ConsumerOptions{}, options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		assert.ErrorContains(t, err, want)
 	}
@@ -129,14 +129,14 @@ func TestInProgress(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		require.Len(t, inner.requests(), 1)
-		require.ErrorIs(t, c.InProgress(msg), redelivery.ErrNotHeld)
+		require.ErrorIs(t, c.InProgress(msg), redelivery.ErrNotInFlight)
 		inner.deliver(1)
 		again := receive(t, c)
 		require.NoError(t, c.InProgress(again))
 		c.Nack(again)
-		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotHeld)
+		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotInFlight)
 		require.NoError(t, c.Ack(again))
-		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotHeld)
+		require.ErrorIs(t, c.InProgress(again), redelivery.ErrNotInFlight)
 	})
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		inner.deliver(1)

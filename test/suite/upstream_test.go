@@ -23,7 +23,7 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
-	opts, err := redelivery.Prepare(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(time.Second))
+	opts, err := prepared(b.options(topic, pulsar.Shared), redelivery.WithRedeliveryResolution(time.Second))
 	require.NoError(t, err)
 	flushed := make(flushes, 10)
 	opts.Interceptors = pulsar.ConsumerInterceptors{flushed}
@@ -39,13 +39,13 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	}
 }
 
-func TestUpstreamReturnsThePreparedChannel(t *testing.T) {
+func TestUpstreamReturnsTheChannelItGot(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
-	opts, err := redelivery.Prepare(b.options(b.topic(0), pulsar.Shared))
+	opts, err := prepared(b.options(b.topic(0), pulsar.Shared))
 	require.NoError(t, err)
 	inner, err := b.client.Subscribe(opts)
 	require.NoError(t, err)
 	defer inner.Close()
-	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(), "it is how Wrap knows a prepared consumer")
+	require.Equal(t, (<-chan pulsar.ConsumerMessage)(opts.MessageChannel), inner.Chan(), "it is how SubscribeWith knows its consumer")
 }

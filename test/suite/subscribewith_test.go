@@ -1,0 +1,151 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// traced is a consumer as tracing libraries wrap it.
+type traced struct{ pulsar.Consumer }
+
+func TestSubscribeWith(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	for name, wrap := range map[string]func(pulsar.Consumer) pulsar.Consumer{
+		"plain":   func(c pulsar.Consumer) pulsar.Consumer { return c },
+		"wrapped": func(c pulsar.Consumer) pulsar.Consumer { return traced{c} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.RetryEnable = true
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect"}
+			calls := 0
+			c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+				calls++
+				inner, err := b.client.Subscribe(opts)
+				return wrap(inner), err
+			}, opts, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)))
+			require.NoError(t, err)
+			defer c.Close()
+			require.Equal(t, 1, calls)
+			b.send(topic, 2, false)
+			nacked, retried := receive(t, c), receive(t, c)
+			c.Nack(nacked)
+			require.NoError(t, c.ReconsumeLaterAfter(context.Background(), retried, 0, nil))
+			first, second := receive(t, c), receive(t, c)
+			if first.Topic() != nacked.Topic() {
+				first, second = second, first
+			}
+			require.Equal(t, nacked.Payload(), first.Payload())
+			require.EqualValues(t, 1, c.RedeliveryCount(first))
+			require.Equal(t, retried.Payload(), second.Payload())
+			require.NoError(t, c.Ack(second))
+			require.NoError(t, c.NackWithReason(first, errors.New("why")))
+			require.Equal(t, "why", b.deadLetter(topic+"-"+sub+"-DLQ", "inspect").Properties()["EXCEPTION_MESSAGE"])
+		})
+	}
+}
+
+// deadLetter returns the first message of a dead letter topic.
+func (b *broker) deadLetter(topic, subscription string) pulsar.Message {
+	b.t.Helper()
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})
+	require.NoError(b.t, err)
+	defer c.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	msg, err := c.Receive(ctx)
+	require.NoError(b.t, err)
+	return msg
+}
+
+func TestSubscribeWithRefuses(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	_, err := redelivery.SubscribeWith(nil, opts)
+	require.ErrorContains(t, err, "subscribe is nil")
+	for want, subscribe := range map[string]func(pulsar.ConsumerOptions) (pulsar.Consumer, error){
+		"is nil":                   func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, nil },
+		"another *pulsar.consumer": func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return b.client.Subscribe(opts) },
+		"a *redelivery.Consumer": func(pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			return redelivery.Subscribe(b.client, opts)
+		},
+	} {
+		_, err := redelivery.SubscribeWith(subscribe, opts)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, want)
+	}
+	refused := errors.New("refused")
+	_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }, opts)
+	require.Equal(t, refused, err, "as it is")
+	require.PanicsWithValue(t, "of the caller's", func() {
+		_, _ = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { panic("of the caller's") }, opts)
+	})
+	c, err := redelivery.SubscribeWith(b.client.Subscribe, opts)
+	require.NoError(t, err)
+	c.Close()
+}
+
+// A wrapped consumer that has a client publishes retries and dead letters, to topics that the broker tells.
+func TestWrapWithClient(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	for name, partitions := range map[string]int{"topic": 0, "partitioned": 2} {
+		t.Run(name, func(t *testing.T) {
+			topic := b.topic(partitions)
+			opts := b.options(topic, pulsar.Shared)
+			opts.RetryEnable = true // which has upstream subscribe to the retry topic
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
+			inner, err := b.client.Subscribe(opts)
+			require.NoError(t, err)
+			c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)),
+				redelivery.WithReconsumeBackoff(backoff.Fixed(ms(50))),
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect", OmitCause: true}))
+			require.NoError(t, err)
+			defer c.Close()
+			b.send(topic, 1, false)
+			msg := receive(t, c)
+			require.NoError(t, c.ReconsumeLaterNext(context.Background(), msg))
+			msg = receive(t, c)
+			require.Equal(t, topic+"-"+sub+"-RETRY", msg.Topic())
+			c.Nack(msg)
+			require.NoError(t, c.NackWithReason(receive(t, c), errors.New("a secret")))
+			letter := b.deadLetter(topic+"-"+sub+"-DLQ", "inspect")
+			require.Empty(t, letter.Properties()["EXCEPTION_MESSAGE"])
+		})
+	}
+	t.Run("not subscribed to the retry topic", func(t *testing.T) {
+		inner, err := b.client.Subscribe(b.options(b.topic(0), pulsar.Shared))
+		require.NoError(t, err)
+		defer inner.Close()
+		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, "subscribed to its retry topic")
+	})
+	t.Run("several topics", func(t *testing.T) {
+		opts := b.options("", pulsar.Shared)
+		opts.Topics = []string{b.topic(0), b.topic(0)}
+		inner, err := b.client.Subscribe(opts)
+		require.NoError(t, err)
+		policy := redelivery.DeadLetterPolicy{MaxDeliveries: 1}
+		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		policy.Topic, policy.InitialSubscriptionName = b.topic(0), "inspect"
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		require.NoError(t, err)
+		defer c.Close()
+		b.send(opts.Topics[1], 1, false)
+		c.Nack(receive(t, c))
+		require.NotNil(t, b.deadLetter(policy.Topic, "inspect"))
+	})
+}
