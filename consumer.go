@@ -15,8 +15,8 @@ import (
 )
 
 // Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle before its
-// ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier. Subscribe and Wrap
-// make a Consumer. It is safe for concurrent use.
+// ack timeout, comes back after the delay that the policy gives for its redelivery count, and never earlier. Subscribe,
+// SubscribeWith and Wrap make a Consumer. It is safe for concurrent use.
 //
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
 // or on a foreign one, which did not come from pulsar-client-go: the method returns an error. If it has no error to return, it

@@ -1,7 +1,7 @@
 // Package redelivery decides when a failed Apache Pulsar message comes back to its consumer.
 //
 // [Subscribe] is client.Subscribe with options. Its [Consumer] is a pulsar.Consumer that drives an unmodified consumer of
-// pulsar-client-go. [Prepare] and [Wrap] do the same for code in which client.Subscribe cannot be replaced.
+// pulsar-client-go. [SubscribeWith] does the same where other code subscribes, and [Wrap] takes a consumer that exists.
 //
 // To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is
 // nacked or times out comes back when its delay is over: never early, and late by at most the resolution

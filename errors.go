@@ -17,18 +17,17 @@ var (
 	// ErrNotInFlight says that the application no longer has the message: it was settled or nacked, or its ack timeout is over.
 	ErrNotInFlight = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
-	// ErrNoRetryTopic says that the Consumer has no retry topic: it was subscribed with neither RetryEnable nor
-	// WithReconsumeBackoff, or wrapped without WithReconsumer. Of DeadLetter it says that there is no dead letter topic, since there was no
-	// ConsumerOptions.DLQ either.
-	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable or WithReconsumeBackoff " +
-		"with Subscribe, or WithReconsumer")
+	// ErrNoRetryTopic says that the Consumer has no retry topic: neither RetryEnable nor WithReconsumeBackoff nor WithReconsumer was
+	// given. Of DeadLetter it says that there is no dead letter topic, since there was neither DLQ nor WithDeadLetterPolicy either.
+	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, WithReconsumeBackoff or " +
+		"WithReconsumer")
 )
 
 // noDeadLetterTopic is ErrNoRetryTopic for DeadLetter.
 type noDeadLetterTopic struct{}
 
 func (noDeadLetterTopic) Error() string {
-	return "redelivery: the consumer has no dead letter topic, want ConsumerOptions.DLQ with Subscribe, or WithReconsumer"
+	return "redelivery: the consumer has no dead letter topic, want WithDeadLetterPolicy, ConsumerOptions.DLQ or WithReconsumer"
 }
 
 func (noDeadLetterTopic) Unwrap() error { return ErrNoRetryTopic }

@@ -13,8 +13,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// hooks are what a prepared inner consumer tells: as its interceptor, as its listener, and by asking for a backoff. They stand
-// between it and the caller's, which see the Consumer that Subscribe or Wrap returned. BeforeConsume is called when a
+// hooks are what an inner consumer tells: as its interceptor, as its listener, and by asking for a backoff. They stand
+// between it and the caller's, which see the Consumer. BeforeConsume is called when a
 // message is handed to the application, not when it is prefetched, so that it sees what the application sees.
 type hooks struct {
 	of                 pulsar.ConsumerInterceptors
@@ -139,7 +139,7 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.tell(func() { h.of.OnConsumerClose(h.consumer(consumer), err) })
 }
 
-// mayBeClosed reports whether the inner consumer may have closed itself. One that was not prepared does not tell.
+// mayBeClosed reports whether the inner consumer may have closed itself. One that Wrap got does not tell.
 func (h *hooks) mayBeClosed() bool { return h.tick == 0 || h.closes.Load() > 0 }
 
 // backoffPolicy returns what upstream calls at the beginning of each reconnection: the one public sign of it.

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
-// ledgerOptions returns what a Ledger is to know of the consumer; p is nil if it was not prepared.
+// ledgerOptions returns what a Ledger is to know of the consumer; p is nil of one that Wrap got.
 func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledger.Options {
 	s := c.settings
 	o := ledger.Options{

@@ -19,7 +19,7 @@ const (
 	DefaultResolution = 10 * time.Millisecond
 )
 
-// Option configures a Consumer. It is checked when Subscribe, Prepare or Wrap applies it: an error satisfies errors.Is with
+// Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies errors.Is with
 // ErrInvalidOption. If an option is given twice, the last one counts.
 type Option func(*settings) error
 
@@ -77,7 +77,8 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
 //
 // DLQ in pulsar.ConsumerOptions sets the topics and the number of retries. Without DLQ the topics have their default names, and
-// retries are not limited. The option is for Subscribe, on Shared and Key_Shared: the broker delays messages on no other type.
+// retries are not limited. The option needs a client: that of Subscribe or
+// WithClient. It is for Shared and Key_Shared: the broker delays messages on no other type.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := backoff.Validate(b); err != nil {

@@ -15,19 +15,19 @@ import (
 
 // publisher publishes retries and dead letters.
 type publisher struct {
-	reconsumer    *reconsume.Reconsumer // nil without retries and dead letters
-	own           bool                  // Close closes it
-	retryTopic    string                // its whole name; messages of it may come early; "" if there is none that somebody reads
-	maxDeliveries uint32                // after which a message is a dead letter; 0 for none
-	dead, moves   chores
-	underway      chan struct{} // full when maxUnderway of them have no answer
+	publishing.Publisher                       // nil without retries and dead letters
+	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
+	retryTopic           string                // its whole name; messages of it may come early; "" if there is none that somebody reads
+	maxDeliveries        uint32                // after which a message is a dead letter; 0 for none
+	dead, moves          chores
+	underway             chan struct{} // full when maxUnderway of them have no answer
 }
 
 // newPublisher returns one that publishes by the Reconsumer of WithReconsumer, if there is one.
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.reconsumer, p.retryTopic = s.reconsumer, fullTopic(s.reconsumer.RetryTopic())
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), fullTopic(s.reconsumer.RetryTopic())
 	}
 	return p
 }
@@ -42,7 +42,7 @@ func (p *publisher) noRetryTopic() error {
 
 // noDeadLetterTopic returns an error if there is no dead letter topic.
 func (p *publisher) noDeadLetterTopic() error {
-	if p.reconsumer == nil {
+	if p.Publisher == nil {
 		return noDeadLetterTopic{}
 	}
 	return nil
@@ -51,7 +51,7 @@ func (p *publisher) noDeadLetterTopic() error {
 // isRetry reports whether a message came from the retry topic.
 func (p *publisher) isRetry(msg pulsar.Message) bool {
 	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) &&
-		(msg.Topic() == p.retryTopic || reconsume.BaseTopic(msg.Topic()) == p.retryTopic)
+		(msg.Topic() == p.retryTopic || publishing.BaseTopic(msg.Topic()) == p.retryTopic)
 }
 
 // givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
@@ -78,7 +78,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
-			return c.publisher.reconsumer.StartDeadLetter(ctx, cm, reason)
+			return c.publisher.StartDeadLetter(ctx, cm, reason)
 		})
 }
 
@@ -98,7 +98,7 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.reconsumer.StartLater(ctx, cm, time.Until(until))
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true}, nil)
 		})
 }
 
@@ -138,7 +138,7 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 const maxUnderway = 500
 
 func (p *publisher) close() {
-	if p.own {
-		p.reconsumer.Close()
+	if p.own != nil {
+		p.own.Close()
 	}
 }

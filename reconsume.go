@@ -9,17 +9,16 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// publishFunc publishes a message elsewhere, and acknowledges it when the broker has it.
-type publishFunc func(context.Context, *reconsume.Reconsumer, pulsar.ConsumerMessage) error
+// ReconsumeOption says more about one retry: WithCause.
+type ReconsumeOption = reconsume.LaterOption
 
-// republish settles a message by publishing it to the retry topic.
-func (c *Consumer) republish(ctx context.Context, msg pulsar.Message, publish publishFunc) error {
-	_, err := c.reconsume(ctx, msg, c.publisher.noRetryTopic(), publish)
-	return err
-}
+// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often and
+// becomes one now.
+func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
 // delivers it from there after the next delay of the reconsume policy. After DLQPolicy.MaxDeliveries retries the message goes to
@@ -29,7 +28,7 @@ func (c *Consumer) republish(ctx context.Context, msg pulsar.Message, publish pu
 // reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight
 // nothing was published; ErrNotInFlight means that the message was settled before or is not one of this Consumer's. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
-func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) error {
+func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
 		return err
@@ -38,36 +37,31 @@ func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message) e
 	if d, _, _ := c.ledger.Find(n); d.Message != nil {
 		received = d.Message
 	}
-	// the policy is asked before the message is being settled: it may call back
-	later, err := c.publisher.reconsumer.Next(original(received))
+	how, err := c.publisher.Policy(original(received)) // before the message is being settled: it may call back
 	if err != nil {
 		return err
 	}
-	return c.republish(ctx, msg, func(ctx context.Context, _ *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-		return later(ctx, cm)
-	})
+	return c.later(ctx, msg, how, options)
 }
 
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
 // unknown level is an error.
-func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int) error {
-	return c.republish(ctx, msg, func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-		return r.LaterLevel(ctx, cm, level)
-	})
+func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int, options ...ReconsumeOption) error {
+	if _, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic()); err != nil {
+		return err
+	}
+	how, err := c.publisher.Level(level)
+	if err != nil {
+		return err
+	}
+	return c.later(ctx, msg, how, options)
 }
 
 // ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
-// message's. A negative delay counts as 0.
+// message's; nil for none. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
-	properties map[string]string) error {
-	return c.republish(ctx, msg, after(delay, properties))
-}
-
-// after publishes a retry with a delay of its own.
-func after(delay time.Duration, properties map[string]string) publishFunc {
-	return func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-		return r.LaterAfter(ctx, cm, delay, properties)
-	}
+	properties map[string]string, options ...ReconsumeOption) error {
+	return c.later(ctx, msg, publishing.Retry{Delay: delay, Properties: properties}, options)
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It cannot return an error: it logs the error, counts it
@@ -78,22 +72,7 @@ func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 
 // ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
 func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
-	c.reconsumeOrNack(msg, after(delay, properties))
-}
-
-// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
-// a retry topic. Its errors are those of ReconsumeLaterNext.
-func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	_, err := c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(),
-		func(ctx context.Context, r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-			return r.DeadLetter(ctx, cm, reason)
-		})
-	return err
-}
-
-// reconsumeOrNack is republish for a caller that gets no error: the message is nacked then.
-func (c *Consumer) reconsumeOrNack(msg pulsar.Message, publish publishFunc) {
-	told, err := c.reconsume(context.Background(), msg, c.publisher.noRetryTopic(), publish)
+	told, err := c.reconsume(context.Background(), msg, c.publisher.noRetryTopic(), c.retry(publishing.Retry{Delay: delay, Properties: properties}, nil))
 	switch {
 	case err == nil:
 		return
@@ -109,9 +88,31 @@ func (c *Consumer) reconsumeOrNack(msg pulsar.Message, publish publishFunc) {
 	}
 }
 
+// later settles a message by publishing it to the retry topic.
+func (c *Consumer) later(ctx context.Context, msg pulsar.Message, how publishing.Retry, options []ReconsumeOption) error {
+	_, err := c.reconsume(ctx, msg, c.publisher.noRetryTopic(), c.retry(how, options))
+	return err
+}
+
+// retry publishes a message to the retry topic, or to the dead letter topic after too many.
+func (c *Consumer) retry(how publishing.Retry, options []ReconsumeOption) publication {
+	return func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		return c.publisher.StartLater(ctx, cm, how, options)
+	}
+}
+
+// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
+// a retry topic. Its errors are those of ReconsumeLaterNext.
+func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
+	_, err := c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(), func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		return c.publisher.StartDeadLetter(ctx, cm, reason)
+	})
+	return err
+}
+
 // reconsume settles a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for that.
 // told says that observers know of it.
-func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, publish publishFunc) (told bool, err error) {
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (told bool, err error) {
 	n, err := c.mayReconsume(ctx, msg, noTopic)
 	if err != nil {
 		return false, err
@@ -134,9 +135,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic er
 	if !n.HasHand { // as for Delivery
 		s.Count = max(s.Count, countOf(msg))
 	}
-	return true, c.publish(ctx, s, original(s.Message), func(ctx context.Context, cm pulsar.ConsumerMessage) func() error {
-		return func() error { return publish(ctx, c.publisher.reconsumer, cm) }
-	})()
+	return true, c.publish(ctx, s, original(s.Message), start)()
 }
 
 // mayReconsume returns what a message is known by, or why it cannot be published now.

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
@@ -130,7 +132,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	o := reconsume.Options{Subscription: consumer.Subscription()}
 	isRead := false // the retry topic
 	for _, id := range ids {
-		topic := reconsume.BaseTopic(fullTopic(id.Topic()))
+		topic := publishing.BaseTopic(fullTopic(id.Topic()))
 		switch {
 		case strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix) || policy.RetryTopic != "" && topic == fullTopic(policy.RetryTopic):
 			isRead = true
@@ -177,7 +179,7 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	if err := checkPattern(opts.TopicsPattern, fullTopic(x.reconsumer.DeadLetterTopic())); err != nil {
+	if err := checkPattern(opts.TopicsPattern, fullTopic(x.own.DeadLetterTopic())); err != nil {
 		return err
 	}
 	p.publisher, p.retryTopic = x, x.retryTopic
@@ -186,7 +188,7 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	base := fullTopic(reconsume.BaseTopic(o.Topic))
+	base := fullTopic(publishing.BaseTopic(o.Topic))
 	if strings.HasPrefix(base, nonPersistent) {
 		return nil, invalid("the topic", o.Topic, "a persistent one with dead letters and retries")
 	}
@@ -197,13 +199,13 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	o.Backoff = s.reconsumeBackoff
 	o.ProducerOptions = policy.ProducerOptions
 	o.InitialSubscriptionName = policy.InitialSubscriptionName
-	o.OmitReason = policy.OmitCause
+	o.OmitCause = policy.OmitCause
 	r, err := reconsume.New(s.client, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	x := newPublisher(s, policy)
-	x.reconsumer, x.own = r, true
+	x.Publisher, x.own = publishing.PublisherOf(r), r
 	if retries {
 		x.retryTopic = fullTopic(o.RetryLetterTopic)
 	}
@@ -235,7 +237,7 @@ func checkPattern(pattern, deadLetterTopic string) error {
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
-	base := fullTopic(reconsume.BaseTopic(o.Topic))
+	base := fullTopic(publishing.BaseTopic(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {
@@ -271,8 +273,8 @@ func fullTopic(topic string) string {
 // retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the
 // broker may end early.
 func retryOf(retry pulsar.Message) ledger.Retry {
-	r := ledger.Retry{Count: reconsume.RedeliveryCount(retry)}
-	if delay, ok := reconsume.DelayTime(retry); ok {
+	r := ledger.Retry{Count: publishing.RedeliveryCount(retry)}
+	if delay, ok := publishing.DelayTime(retry); ok {
 		const rounded = time.Millisecond                                                  // off the publish time
 		r.Wait = min(delay, maxDelay) + rounded - max(0, time.Since(retry.PublishTime())) // it was published before now, whatever its clock says
 	}

@@ -11,13 +11,12 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// later tells from a goroutine that has nothing else to do.
-func (c *Consumer) later(tell func()) {
+// tell tells from a goroutine that has nothing else to do.
+func (c *Consumer) tell(told func()) {
 	if c.life.ended.Err() == nil {
-		c.start(&c.observer.told, func(context.Context) { tell() })
+		c.start(&c.observer.told, func(context.Context) { told() })
 	}
 }
 
@@ -41,7 +40,7 @@ func (c *Consumer) deliveredEvent(d ledger.Delivery, msg pulsar.Message) (e Deli
 		e.Cause = CauseTimeout
 	case c.publisher.isRetry(d.Message):
 		e.Cause = CauseRetryTopic
-		if delay, ok := reconsume.DelayTime(d.Message); ok {
+		if delay, ok := publishing.DelayTime(d.Message); ok {
 			e.Due = d.Message.PublishTime().Add(min(delay, maxDelay))
 		}
 	case d.Count > 0:
@@ -74,13 +73,13 @@ func (c *Consumer) arrived(cm pulsar.ConsumerMessage, v ledger.Verdict) {
 	default: // the application gets it
 	}
 	if tell != nil {
-		c.later(func() { tell(c.event(cm.Topic(), cm.ID(), cm.Message)) })
+		c.tell(func() { tell(c.event(cm.Topic(), cm.ID(), cm.Message)) })
 	}
 }
 
 func (c *Consumer) asked(topic string, id pulsar.MessageID) {
 	if c.observer.Asked != nil {
-		c.later(func() { c.observer.Asked(c.event(topic, id, nil)) })
+		c.tell(func() { c.observer.Asked(c.event(topic, id, nil)) })
 	}
 }
 
@@ -91,7 +90,7 @@ func (c *Consumer) timedOut() func(ledger.Settling) {
 	}
 	return func(s ledger.Settling) {
 		e := c.settledEvent(&s, nil, TimedOut, c.now())
-		c.later(func() { c.observer.Settled(e) })
+		c.tell(func() { c.observer.Settled(e) })
 	}
 }
 
@@ -173,6 +172,6 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 // failed tells of what could not be returned.
 func (c *Consumer) failed(operation string, err error) {
 	if c.observer.Failed != nil {
-		c.later(func() { c.observer.Failed(Failed{c, c.observer.subscription, operation, err}) })
+		c.tell(func() { c.observer.Failed(Failed{c, c.observer.subscription, operation, err}) })
 	}
 }

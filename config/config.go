@@ -156,7 +156,7 @@ func (d *decoder) config(root *node, c *Config) {
 	}
 }
 
-// Options returns what the file says about a consumer, as options for redelivery.Subscribe, Prepare or Wrap. It returns an error if the
+// Options returns what the file says about a consumer, as options for redelivery.Subscribe, SubscribeWith or Wrap. It returns an error if the
 // file does not name the consumer. maxDeliveries, retryLetterTopic, deadLetterTopic and initialSubscriptionName are not among the
 // options: without ConsumerOptions they have no effect, and a message that always fails is delivered for ever. Subscribe of Config does both.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {

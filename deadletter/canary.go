@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 
-	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // canary is the first letters of a replay, and what became of them. A consumer that fails on one publishes a copy to the retry topic or
@@ -118,7 +118,7 @@ func (r *replay) listen(ctx context.Context) error {
 			return err
 		}
 		for partition, tail := range c.tails {
-			dead := reconsume.BaseTopic(partition) == r.t.o.Topic
+			dead := publishing.BaseTopic(partition) == r.t.o.Topic
 			err := tail.drain(ctx, func(msg pulsar.Message) error {
 				l := newLetter(r.t.o.Topic, 0, msg)
 				switch {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -72,8 +74,8 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		Topic: msg.Topic(), Published: msg.PublishTime(),
 		Death: Death{
 			Died: msg.PublishTime(),
-			Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyException]),
-			Origin:       reconsume.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
+			Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyExceptionMessage]),
+			Origin:       publishing.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
 			OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
 			Subscription: props[reconsume.PropertyRealSubscription],
 		},
@@ -134,7 +136,7 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, reconsume.PropertyNackCount,
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount,
 			pulsar.SysPropertyDelayTime:
 			return true
 		}

@@ -10,10 +10,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // Info is what the broker's statistics say about a dead letter or retry topic.
@@ -50,7 +51,7 @@ func List(ctx context.Context, a Admin, namespace string) ([]Info, error) {
 	}
 	partitions := map[string]int{}
 	for _, name := range names {
-		base := reconsume.BaseTopic(name)
+		base := publishing.BaseTopic(name)
 		if strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix) {
 			partitions[base] += 0
 			if base != name {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 
-	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // Destination is where a letter goes.
@@ -69,7 +69,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 
 // reserved are the dead letter topic and journals: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
-	topic = reconsume.BaseTopic(topic)
+	topic = publishing.BaseTopic(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+DefaultSubscription)
 }
 

@@ -21,11 +21,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // DefaultSubscription is the default of Options.Subscription.
@@ -103,8 +104,8 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
 	case domain != "persistent":
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
-	case reconsume.BaseTopic(o.Topic) != o.Topic:
-		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, reconsume.BaseTopic(o.Topic))
+	case publishing.BaseTopic(o.Topic) != o.Topic:
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, publishing.BaseTopic(o.Topic))
 	}
 	o.Subscription = cmp.Or(o.Subscription, DefaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.

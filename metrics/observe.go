@@ -5,10 +5,11 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
@@ -128,7 +129,7 @@ func (c *consumer) series(topic string) *series {
 	if s, ok := c.topics.Load(topic); ok {
 		return s.(*series)
 	}
-	s := c.m.newSeries(c.subscription, reconsume.BaseTopic(topic))
+	s := c.m.newSeries(c.subscription, publishing.BaseTopic(topic))
 	c.topics.Store(topic, s)
 	return s
 }

@@ -3,6 +3,8 @@ package otelredelivery
 import (
 	"sync"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/trace"
 
@@ -28,9 +30,9 @@ type message struct{ topic, subscription, id string }
 func originOf(msg pulsar.Message, subscription string) message {
 	props := msg.Properties()
 	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {
-		return message{reconsume.BaseTopic(props[pulsar.SysPropertyRealTopic]), subscription, id}
+		return message{publishing.BaseTopic(props[pulsar.SysPropertyRealTopic]), subscription, id}
 	}
-	return message{reconsume.BaseTopic(msg.Topic()), subscription, msg.ID().String()}
+	return message{publishing.BaseTopic(msg.Topic()), subscription, msg.ID().String()}
 }
 
 func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.SpanContext) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -15,7 +17,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -102,7 +103,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
 			subscription := worker.Subscription(ctx)
-			topic, attrs := reconsume.BaseTopic(msg.Topic()), destination(msg.Topic())
+			topic, attrs := publishing.BaseTopic(msg.Topic()), destination(msg.Topic())
 			options := []trace.SpanStartOption{
 				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
 				trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeProcess,
@@ -144,5 +145,5 @@ func where(e redelivery.Event) []attribute.KeyValue {
 
 // destination returns the attributes of a topic: the partition is not one of them, since metrics have them too.
 func destination(topic string) []attribute.KeyValue {
-	return []attribute.KeyValue{semconv.MessagingDestinationName(reconsume.BaseTopic(topic))}
+	return []attribute.KeyValue{semconv.MessagingDestinationName(publishing.BaseTopic(topic))}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -22,7 +24,7 @@ func BenchmarkPublish(b *testing.B) {
 		{"pulsar-client-go", upstreamDeadLetters},
 		{"dead letters", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return r.StartDeadLetter(bg, cm, nil)
+				return publishing.PublisherOf(r).StartDeadLetter(bg, cm, nil)
 			})
 		}},
 		{"dead letters of callers", func(b *testing.B, br *broker) time.Duration {
@@ -32,7 +34,7 @@ func BenchmarkPublish(b *testing.B) {
 		}},
 		{"moves", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return r.StartLater(bg, cm, time.Minute)
+				return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true}, nil)
 			})
 		}},
 	} {

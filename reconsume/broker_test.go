@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
@@ -152,10 +154,10 @@ func TestOrder(t *testing.T) {
 	const n = 2000
 	for name, start := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error{
 		"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return r.StartDeadLetter(bg, cm, nil)
+			return publishing.PublisherOf(r).StartDeadLetter(bg, cm, nil)
 		},
 		"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return r.StartLater(bg, cm, time.Second)
+			return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"regexp"
 	"strings"
 	"time"
 
@@ -62,8 +61,8 @@ type Options struct {
 	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key, so that no
 	// plain text leaks. Default: false.
 	Decrypts bool
-	// OmitReason leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
-	OmitReason bool
+	// OmitCause leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
+	OmitCause bool
 	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
 }
@@ -79,7 +78,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with a key: what is " +
 			"published would be plain text")
 	}
-	prefix := BaseTopic(o.Topic) + "-" + o.Subscription
+	prefix := publishing.BaseTopic(o.Topic) + "-" + o.Subscription
 	o.RetryLetterTopic = cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix)
 	o.DeadLetterTopic = cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix)
 	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
@@ -107,11 +106,6 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
-
-var partition = regexp.MustCompile(`-partition-\d+$`)
-
-// BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
-func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
 
 // retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another name. It has the
 // broker create the consumer's subscription with the retry topic, should somebody delete that: what is published before the consumer has
@@ -180,4 +174,16 @@ func letters() string {
 		name[i] = byte('a' + rand.IntN(26))
 	}
 	return string(name)
+}
+
+// LaterOption says more about one retry: WithCause.
+type LaterOption func(*retry)
+
+// retry is how a message is reconsumed.
+type retry publishing.Retry
+
+// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often
+// and becomes one now.
+func WithCause(err error) LaterOption {
+	return func(r *retry) { r.Cause = err }
 }

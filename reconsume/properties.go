@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"go/token"
 	"maps"
-	"math"
 	"reflect"
 	"slices"
 	"strconv"
@@ -15,6 +14,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // Properties of retries and dead letters, in addition to those that pulsar-client-go names. The Java client also writes
@@ -22,8 +22,7 @@ import (
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
 	PropertyDelayLevel       = "DELAY_LEVEL"       // the level that LaterLevel, or Later after it, used
-	PropertyNackCount        = "NACK_COUNT"        // RECONSUMETIMES, a colon, and the redelivery count that StartLater passes on
-	PropertyException        = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
+	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
@@ -33,29 +32,14 @@ const (
 // system are the names that a custom property cannot have.
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-	PropertyRealSubscription, PropertyDelayLevel, PropertyNackCount, PropertyException, PropertyExceptionType,
+	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, PropertyExceptionMessage, PropertyExceptionType,
 	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime}
-
-// isRetry reports whether a client published these properties with a retry: all clients set all three.
-func isRetry(props map[string]string) bool {
-	return reconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
-}
-
-// reconsumeTimes returns how often a message was reconsumed. Any publisher can forge the property: a value that is negative
-// or not a number counts as 0, and one that is too large as MaxUint32-1.
-func reconsumeTimes(props map[string]string) uint32 {
-	n, err := strconv.ParseInt(props[pulsar.SysPropertyReconsumeTimes], 10, 64)
-	if err != nil && !errors.Is(err, strconv.ErrRange) {
-		return 0
-	}
-	return uint32(min(max(n, 0), math.MaxUint32-1))
-}
 
 // delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
 // counts with the level's delay beside it.
 func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	level, err := strconv.Atoi(props[PropertyDelayLevel])
-	if err != nil || !isRetry(props) {
+	if err != nil || !publishing.IsRetry(props) {
 		return 0
 	}
 	if delay, err := levels.Level(level); err != nil || props[pulsar.SysPropertyDelayTime] != millis(delay) {
@@ -73,29 +57,6 @@ func millis(d time.Duration) string {
 	return strconv.FormatInt(ms, 10)
 }
 
-// DelayTime returns the delay of a retry, counted from its publish time. It reports false if msg is not a retry of this or
-// another client. The broker may deliver a retry sooner, and much sooner if delayed delivery is switched off. Any publisher can
-// forge the properties of a retry, so do not hold a message back for longer than a day because of them.
-func DelayTime(msg pulsar.Message) (time.Duration, bool) {
-	props := msg.Properties()
-	ms, err := strconv.ParseInt(props[pulsar.SysPropertyDelayTime], 10, 64)
-	if err != nil || ms < 0 || ms > math.MaxInt64/int64(time.Millisecond) || !isRetry(props) {
-		return 0, false
-	}
-	return time.Duration(ms) * time.Millisecond, true
-}
-
-// RedeliveryCount returns the redelivery count that StartLater stored in msg, or 0.
-func RedeliveryCount(msg pulsar.Message) uint32 {
-	props := msg.Properties()
-	times, count, _ := strings.Cut(props[PropertyNackCount], ":")
-	n, err := strconv.ParseUint(count, 10, 32)
-	if err != nil || !isRetry(props) || times != props[pulsar.SysPropertyReconsumeTimes] {
-		return 0 // of an earlier retry, or somebody else's
-	}
-	return uint32(n)
-}
-
 // properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
 // them. They only inform: where a message goes is up to Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
@@ -108,7 +69,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	}
 	id := msg.ID().String()
 	for name, value := range map[string]string{
-		pulsar.SysPropertyRealTopic:       BaseTopic(msg.Topic()),
+		pulsar.SysPropertyRealTopic:       publishing.BaseTopic(msg.Topic()),
 		PropertyRealSubscription:          o.Subscription,
 		pulsar.SysPropertyOriginMessageID: id,
 		pulsar.PropertyOriginMessageID:    id,
@@ -120,23 +81,15 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	return props
 }
 
-// retry is how a message is reconsumed.
-type retry struct {
-	delay  time.Duration
-	level  int // from 1, or 0
-	nacked bool
-	custom map[string]string
-}
-
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {
-	props := o.properties(msg, r.custom)
-	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(reconsumeTimes(props))+1, 10)
-	props[pulsar.SysPropertyDelayTime] = millis(r.delay)
-	if r.level > 0 {
-		props[PropertyDelayLevel] = strconv.Itoa(r.level)
+	props := o.properties(msg, r.Properties)
+	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(publishing.ReconsumeTimes(props))+1, 10)
+	props[pulsar.SysPropertyDelayTime] = millis(r.Delay)
+	if r.Level > 0 {
+		props[PropertyDelayLevel] = strconv.Itoa(r.Level)
 	}
-	if r.nacked {
-		props[PropertyNackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], uint64(msg.RedeliveryCount())+1)
+	if r.Nacked {
+		props[publishing.NackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], uint64(msg.RedeliveryCount())+1)
 	}
 	return props
 }
@@ -148,12 +101,12 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 	if reason != nil {
 		props[PropertyExceptionType] = typeName(reason)
 	}
-	if reason != nil && !o.OmitReason {
+	if reason != nil && !o.OmitCause {
 		text := textOf(reason)
 		if len(text) > maxReason {
 			text = strings.ToValidUTF8(text[:maxReason], "")
 		}
-		props[PropertyException] = text
+		props[PropertyExceptionMessage] = text
 	}
 	props[PropertyOriginTopic] = msg.Topic()
 	props[PropertyRedeliveryCount] = strconv.FormatUint(uint64(msg.RedeliveryCount()), 10)

@@ -23,7 +23,7 @@ func TestExceptionType(t *testing.T) {
 		"syscall.Errno":                 errors.Join(fmt.Errorf("a: %w", syscall.ENOENT), errBroker),
 		"context.deadlineExceededError": fmt.Errorf("%w, %w", context.DeadlineExceeded, &fs.PathError{}),
 	} {
-		run(t, reconsume.Options{OmitReason: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		run(t, reconsume.Options{OmitCause: true}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reason))
 			props := c.sent[deadLetters][0].Properties
 			assert.Equal(t, want, props["EXCEPTION_TYPE"])

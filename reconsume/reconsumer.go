@@ -100,37 +100,54 @@ func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 // previous one instead. The last level repeats.
 //
 // The policy may call anything. Later returns an error if it panics, and nothing is published then.
-func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage) error {
+func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
 	}
-	later, err := r.Next(cm.Message)
+	how, err := r.policy(cm.Message)
 	if err != nil {
 		return err
 	}
-	return later(ctx, cm)
+	return r.later(ctx, cm, with(how, options))()
 }
 
-// Next asks the policy for the delay of a message, and returns what publishes the message with it: Later in two steps, for callers that
-// must not ask a policy while they publish.
-func (r *Reconsumer) Next(msg pulsar.Message) (later func(context.Context, pulsar.ConsumerMessage) error, err error) {
+// with applies options.
+func with(how retry, options []LaterOption) retry {
+	for _, option := range options {
+		if option != nil {
+			option(&how)
+		}
+	}
+	return how
+}
+
+// policy asks the policy how to reconsume a message.
+func (r *Reconsumer) policy(msg pulsar.Message) (how retry, err error) {
 	if msg == nil {
-		return nil, errNoMessage
+		return how, errNoMessage
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			later, err = nil, fmt.Errorf("reconsume: the policy panicked: %v", p)
+			err = fmt.Errorf("reconsume: the policy panicked: %v", p)
 		}
 	}()
 	props := msg.Properties()
 	levels, _ := r.o.Backoff.(backoff.DelayLevels)
 	if last := delayLevel(props, levels); last > 0 {
-		return func(ctx context.Context, cm pulsar.ConsumerMessage) error {
-			return r.LaterLevel(ctx, cm, min(last+1, len(levels)))
-		}, nil
+		return r.level(min(last+1, len(levels)))
 	}
-	delay := r.o.Backoff.Next(reconsumeTimes(props))
-	return func(ctx context.Context, cm pulsar.ConsumerMessage) error { return r.LaterAfter(ctx, cm, delay, nil) }, nil
+	return retry{Delay: r.o.Backoff.Next(publishing.ReconsumeTimes(props))}, nil
+}
+
+// level returns how to reconsume a message with a delay level.
+func (r *Reconsumer) level(level int) (how retry, err error) {
+	levels, ok := r.o.Backoff.(backoff.DelayLevels)
+	if !ok {
+		return how, fmt.Errorf("%w: it is a %T, want a backoff.DelayLevels", ErrNoLevels, r.o.Backoff)
+	}
+	how.Level = level
+	how.Delay, err = levels.Level(level)
+	return how, err
 }
 
 // check returns the error of a context, which may be nil, or of a message that was not received.
@@ -146,19 +163,15 @@ func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 
 // LaterLevel is Later with the delay of a level, counted from 1. It returns ErrNoLevels if the policy has no levels, and an error
 // for an unknown level. (The clients of Tencent and RocketMQ take the nearest level.)
-func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int) error {
+func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, level int, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
 	}
-	levels, ok := r.o.Backoff.(backoff.DelayLevels)
-	if !ok {
-		return fmt.Errorf("%w: it is a %T, want a backoff.DelayLevels", ErrNoLevels, r.o.Backoff)
-	}
-	delay, err := levels.Level(level)
+	how, err := r.level(level)
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, retry{delay: delay, level: level})()
+	return r.later(ctx, cm, with(how, options))()
 }
 
 // LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties
@@ -168,25 +181,17 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 // The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, which ticks once a second by
 // default. If the delay is longer than the namespace allows, the error is ErrDelayRefused, after five seconds.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
-	properties map[string]string) error {
-	return r.later(ctx, cm, retry{delay: delay, custom: properties})()
-}
-
-// StartLater begins what LaterAfter does, for a nacked message: the retry carries the message's next redelivery count, so that
-// its delays keep growing. wait and the order are as in StartDeadLetter, but a delay longer than any before may change the order.
-func (r *Reconsumer) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration) (wait func() error) {
-	return r.later(ctx, cm, retry{delay: delay, nacked: true})
+	properties map[string]string, options ...LaterOption) error {
+	return r.later(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))()
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	return r.StartDeadLetter(ctx, cm, reason)()
+	return r.deadLetter(ctx, cm, reason)()
 }
 
-// StartDeadLetter begins what DeadLetter does. It blocks until a producer has room for the message, and returns wait. The caller
-// must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty ones and
-// those of more than 1 MiB among themselves.
-func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+// deadLetter begins what DeadLetter does.
+func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
@@ -195,20 +200,23 @@ func (r *Reconsumer) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 }
 
 // later publishes a retry, or else a dead letter.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, retry retry) (wait func() error) {
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	if n := reconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
-		why := fmt.Errorf("reconsumed %d times", n)
-		props := r.o.deadLetterProperties(cm.Message, retry.custom, why)
+	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
+		why := how.Cause
+		if why == nil {
+			why = fmt.Errorf("reconsumed %d times", n)
+		}
+		props := r.o.deadLetterProperties(cm.Message, how.Properties, why)
 		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
 	}
-	retry.delay = min(max(0, retry.delay), maxDelay)
-	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, retry.delay)
-	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, retry), retry.delay)
+	how.Delay = min(max(0, how.Delay), maxDelay)
+	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
+	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, how), how.Delay)
 }
 
 func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {

@@ -11,6 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -190,13 +192,13 @@ func all(*pulsar.ProducerMessage) bool { return true }
 func TestTheCountGoesAlong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
-		require.NoError(t, r.StartLater(bg, cm, time.Second)())
+		require.NoError(t, publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, nil)())
 		require.NoError(t, r.Later(bg, cm))
-		require.EqualValues(t, 8, reconsume.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
-		require.Zero(t, reconsume.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
-		require.Zero(t, reconsume.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
-		require.Zero(t, reconsume.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
-		require.Zero(t, reconsume.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "their own")
+		require.EqualValues(t, 8, publishing.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
+		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))
+		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "1:-1")}))
+		require.Zero(t, publishing.RedeliveryCount(message{props: map[string]string{"NACK_COUNT": ":3"}}), "no retry")
+		require.Zero(t, publishing.RedeliveryCount(message{props: retried("NACK_COUNT", "3")}), "their own")
 	})
 }
 
@@ -209,7 +211,7 @@ func TestDelayTime(t *testing.T) {
 		-2:                      retried("DELAY_TIME", "9223372036854775807"),
 		-3:                      retried("DELAY_TIME", "-1"),
 	} {
-		d, ok := reconsume.DelayTime(message{props: props})
+		d, ok := publishing.DelayTime(message{props: props})
 		assert.Equal(t, max(0, want), d)
 		assert.Equal(t, want > 0, ok)
 	}
@@ -284,7 +286,7 @@ func FuzzHostileProperties(f *testing.F) {
 				m.props[name] = value
 			}
 		}
-		d, ok := reconsume.DelayTime(m)
+		d, ok := publishing.DelayTime(m)
 		require.True(t, d >= 0 && (ok || d == 0))
 	})
 }

@@ -9,12 +9,13 @@ import (
 	"sync"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // work is what consumers have to do, and how.
@@ -129,7 +130,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	c.mu.Lock()
 	due := c.due[id]
 	delete(c.due, id)
-	if delay, ok := reconsume.DelayTime(msg); ok && due.IsZero() {
+	if delay, ok := publishing.DelayTime(msg); ok && due.IsZero() {
 		due = msg.PublishTime().Add(delay) // a retry may be published twice, so what was asked for does not tell
 	}
 	fails := c.failures[n] < n%4

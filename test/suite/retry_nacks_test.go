@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
@@ -124,7 +126,7 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 		for i := 0; i < n; {
 			msg := receive(t, c)
 			require.NoError(t, c.ReconsumeLaterLevel(bg, msg, 1+i%len(l)))
-			if _, again := reconsume.DelayTime(msg); !again {
+			if _, again := publishing.DelayTime(msg); !again {
 				i++
 			}
 		}
@@ -152,7 +154,7 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	seen := map[string]bool{}
 	for range n {
 		msg := next(t, c, 20*time.Second)
-		delay, ok := reconsume.DelayTime(msg)
+		delay, ok := publishing.DelayTime(msg)
 		require.True(t, ok)
 		require.GreaterOrEqual(t, time.Since(msg.PublishTime()), delay, "early")
 		require.False(t, seen[string(msg.Payload())], "twice")

@@ -205,7 +205,7 @@ func (r *recorder) settled(letters []*pulsar.ProducerMessage, left bool) (all At
 			a.Back = r.began[i+1].Sub(r.began[i]) - a.Took
 		case left:
 		case len(letters) > 0:
-			a.Dead, a.Reason = true, letters[0].Properties[reconsume.PropertyException]
+			a.Dead, a.Reason = true, letters[0].Properties[reconsume.PropertyExceptionMessage]
 		default:
 			a.Acked = true
 		}

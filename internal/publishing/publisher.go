@@ -1,0 +1,35 @@
+package publishing
+
+import (
+	"context"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Publisher is what a Consumer does with a reconsume.Reconsumer, in steps that its other users have no need of.
+type Publisher interface {
+	// Policy asks the policy how to reconsume a message: callers must not ask it while they publish.
+	Policy(pulsar.Message) (Retry, error)
+	// Level returns how to reconsume a message with a delay level.
+	Level(level int) (Retry, error)
+	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in StartDeadLetter, but a delay
+	// longer than any before may change the order. options is a []reconsume.LaterOption, or nil.
+	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry, options any) (wait func() error)
+	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns wait. The
+	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty
+	// ones and those of more than 1 MiB among themselves.
+	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
+}
+
+// PublisherOf returns the Publisher of a *reconsume.Reconsumer. Package reconsume sets it.
+var PublisherOf func(reconsumer any) Publisher
+
+// Retry is how a message is reconsumed.
+type Retry struct {
+	Delay      time.Duration
+	Level      int  // from 1, or 0
+	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
+	Properties map[string]string
+	Cause      error // what the dead letter says, if it comes to that
+}
