@@ -30,7 +30,7 @@ func TestReconsumeErrors(t *testing.T) {
 	require.ErrorIs(t, plain.ReconsumeLaterNext(bg, msg), redelivery.ErrNoRetryTopic)
 	err := plain.DeadLetter(bg, msg, errors.New("bad"))
 	require.ErrorIs(t, err, redelivery.ErrNoRetryTopic)
-	require.ErrorContains(t, err, "no dead letter topic, want ConsumerOptions.DLQ")
+	require.ErrorContains(t, err, "no dead letter topic, want WithDeadLetterPolicy")
 	plain.Close()
 
 	c := b.subscribe(b.retrying(topic, 3), redelivery.WithReconsumeBackoff(backoff.Exponential{}))
