@@ -36,6 +36,7 @@ type Consumer struct {
 	calls *gate.Gate // calls of the inner consumer
 	crew  *gate.Gate // goroutines
 	life  *life
+	pause *pause // of receiving
 	tally tally
 
 	// What goroutines that must not wait have others do:
@@ -60,6 +61,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		calls:     gate.New(),
 		crew:      gate.New(),
 		life:      newLife(),
+		pause:     newPause(),
 	}
 	c.observe(s.observers)
 	messages := chanOf(inner)
@@ -159,13 +161,16 @@ type Stats struct {
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
+	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
+
 	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
 }
 
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(), s.Oldest}
+	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(),
+		c.hooks.reconnections(), s.Oldest}
 }
 
 // fail reports what cannot be returned. The operation is for observers.

@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
 	"strings"
 	"sync"
@@ -30,9 +31,10 @@ type hooks struct {
 	lost    atomic.Bool  // a connection, and what is received may tell more of it
 	later   postponed    // what the interceptors are told of messages that are being settled
 
-	mu      sync.Mutex
-	gaveUp  int
-	lastAsk time.Time
+	mu           sync.Mutex
+	gaveUp       int
+	lastAsk      time.Time
+	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
 }
 
 // consumer is what the caller's interceptors get in place of inner.
@@ -155,7 +157,9 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		h.lost.Store(true)
 		outer.intake.Disconnected()
 		outer.ledger.Disconnected()
-		return &reconnection{Policy: of(), hooks: h}
+		r := &reconnection{Policy: of(), hooks: h}
+		h.reconnects(r, attemptTime)
+		return r
 	}
 }
 
@@ -181,9 +185,39 @@ type reconnection struct {
 	once  sync.Once
 }
 
+func (r *reconnection) Next() time.Duration {
+	d := r.Policy.Next()
+	r.hooks.reconnects(r, d+attemptTime)
+	return d
+}
+
 func (r *reconnection) Reset() {
 	r.once.Do(r.hooks.outer.Load().intake.Connected)
+	r.hooks.mu.Lock()
+	delete(r.hooks.reconnecting, r)
+	r.hooks.mu.Unlock()
 	r.Policy.Reset()
+}
+
+// attemptTime is how long one attempt to connect may take. A topic that is gone ends without a word.
+const attemptTime = time.Minute
+
+// reconnects notes that a reconnection goes on for some time.
+func (h *hooks) reconnects(r *reconnection, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reconnecting == nil {
+		h.reconnecting = map[*reconnection]time.Time{}
+	}
+	h.reconnecting[r] = time.Now().Add(d)
+}
+
+// reconnections returns how many go on.
+func (h *hooks) reconnections() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	maps.DeleteFunc(h.reconnecting, func(_ *reconnection, until time.Time) bool { return time.Now().After(until) })
+	return len(h.reconnecting)
 }
 
 // listener is the caller's listener of a Failover subscription, and ours. Of a topic that becomes inactive another consumer

@@ -34,6 +34,11 @@ func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error 
 	return c.nackMessage(msg, &delay, nil)
 }
 
+// NackWithDelayAndReason is NackWithDelay with the reason of NackWithReason.
+func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duration, reason error) error {
+	return c.nackMessage(msg, &delay, reason)
+}
+
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
 // out, or has settled, starts at redelivery count 0. If the message did not fit the memory limit when it was handed out, the Consumer asks
 // the broker for it when it is due, on the last delivery too.

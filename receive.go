@@ -105,10 +105,15 @@ func (c *Consumer) offer(era context.Context, d ledger.Delivery, msg pulsar.Mess
 		}
 		defer func() { c.ledger.Offered(d, sent) }()
 	}
+	var paused <-chan struct{}
+	if d.ID != nil { // else it is known to nobody, and would be lost
+		paused = c.pause.next()
+	}
 	select {
 	case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
 		return true
 	case <-withdrawn:
+	case <-paused:
 	case <-era.Done():
 	}
 	return false
@@ -120,6 +125,9 @@ func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
 		return err
 	}
 	for {
+		if err := c.unpaused(ctx); err != nil {
+			return c.receiveError(ctx, err)
+		}
 		lent, err := c.take(ctx, d)
 		switch {
 		case err != nil:
@@ -130,13 +138,32 @@ func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
 	}
 }
 
-// take is next while the caller has the turn, and reports whether somebody wants to borrow that.
+// unpaused waits until the Consumer is not paused.
+func (c *Consumer) unpaused(ctx context.Context) error {
+	over := c.pause.end()
+	if over == nil {
+		return nil
+	}
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ended.Done():
+		return intake.ErrClosed
+	}
+}
+
+// take is next while the caller has the turn, and reports whether somebody wants to borrow that, or to pause.
 func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err error) {
 	if err := c.intake.Acquire(ctx); err != nil {
 		return false, err
 	}
 	defer c.intake.Release()
 	for c.life.ended.Err() == nil {
+		if c.pause.on.Load() {
+			return true, nil
+		}
 		newsTurn := c.cameAgain && !c.ledger.OffersAgain() && c.intake.IsReady() // or messages that always fail would keep what is new waiting
 		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
 			cm, event, err := c.intake.Take(ctx)

@@ -1,0 +1,71 @@
+package redelivery
+
+import (
+	"sync"
+	"sync/atomic"
+)
+
+// pause keeps messages from the application.
+type pause struct {
+	on atomic.Bool
+
+	mu    sync.Mutex
+	begun chan struct{} // closed when a pause begins
+	over  chan struct{} // closed when it ends
+}
+
+func newPause() *pause { return &pause{begun: make(chan struct{}), over: make(chan struct{})} }
+
+// set begins or ends a pause, and reports whether that changed anything.
+func (p *pause) set(on bool) (changed bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.on.CompareAndSwap(!on, on) {
+		return false
+	}
+	if on {
+		close(p.begun)
+		p.over = make(chan struct{})
+	} else {
+		close(p.over)
+		p.begun = make(chan struct{})
+	}
+	return true
+}
+
+// next returns what is closed when the next pause begins, or has begun.
+func (p *pause) next() <-chan struct{} {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.begun
+}
+
+// end returns what is closed when the pause is over, or nil if there is none.
+func (p *pause) end() <-chan struct{} {
+	if !p.on.Load() {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.on.Load() {
+		return nil
+	}
+	return p.over
+}
+
+// Pause has Receive and Chan hand out no message until Resume: neither new ones nor those that are due again. What the application has it
+// keeps, and settles as always; ack timeouts and delays run on. The broker sends until the receiver queue is full, and on Shared and
+// Key_Shared what waits here for long is given back to it. What a MessageChannel of pulsar.ConsumerOptions has in its buffer can still be
+// taken. A second Pause does nothing. Close ends the wait of Receive.
+func (c *Consumer) Pause() {
+	if c.pause.set(true) {
+		c.intake.Wake()
+	}
+}
+
+// Resume ends Pause. A second Resume does nothing.
+func (c *Consumer) Resume() { c.pause.set(false) }
+
+// Done returns a channel that is closed when the Consumer is closed, or gave up: pulsar-client-go closes a consumer after
+// MaxReconnectToBroker attempts, and Receive returns its error then. Any number of goroutines may wait for it.
+func (c *Consumer) Done() <-chan struct{} { return c.life.ended.Done() }
