@@ -178,10 +178,10 @@ func TestNoPermission(t *testing.T) {
 
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
-	b.inProcess.FailProducers(tp.retry, -1, pulsartest.AuthorizationError)
+	b.inProcess.Inject("PRODUCER", tp.retry, -1, pulsartest.Fail("AuthorizationError", "injected"))
 	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "Authorization")
-	b.inProcess.FailSubscribes(tp.dlq, -1, pulsartest.AuthorizationError)
+	b.inProcess.Inject("SUBSCRIBE", tp.dlq, -1, pulsartest.Fail("AuthorizationError", "injected"))
 	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "Authorization")
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
