@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -63,7 +64,7 @@ func WithAckTimeout(d time.Duration) Option {
 // timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := backoff.Validate(b); err != nil {
+		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
 		s.timeoutBackoff = b
@@ -78,7 +79,7 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // retries are not limited. The option is for Subscribe, on Shared and Key_Shared: the broker delays messages on no other type.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := backoff.Validate(b); err != nil {
+		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
 		s.reconsumeBackoff = b
