@@ -8,6 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -65,7 +66,7 @@ func WithAckTimeout(d time.Duration) Option {
 // timeout + b.Next(redeliveryCount). A negative delay of b counts as 0. It needs WithAckTimeout.
 func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := backoff.Validate(b); err != nil {
+		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff: %w", ErrInvalidOption, err)
 		}
 		s.timeoutBackoff = b
@@ -81,7 +82,7 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // WithClient. It is for Shared and Key_Shared: the broker delays messages on no other type.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		if err := backoff.Validate(b); err != nil {
+		if err := policies.Validate(b); err != nil {
 			return fmt.Errorf("%w: WithReconsumeBackoff: %w", ErrInvalidOption, err)
 		}
 		s.reconsumeBackoff = b

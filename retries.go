@@ -7,11 +7,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/nack"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -35,7 +36,7 @@ type settings struct {
 
 // setNackBackoff sets the policy of nacks, by an option of this name.
 func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
-	if err := backoff.Validate(b); err != nil {
+	if err := policies.Validate(b); err != nil {
 		return fmt.Errorf("%w: %s: %w", ErrInvalidOption, by, err)
 	}
 	if s.nackBy != "" && s.nackBy != by {

@@ -18,12 +18,14 @@ import (
 // pulsar.NackBackoffPolicy, so each policy here also serves as one.
 //
 // Next must be safe for concurrent use. A negative delay counts as 0.
+//
+// Options that take a policy refuse nil, and a policy with a method Validate() error that returns an error.
 type RedeliveryBackoff interface {
 	// Next returns the delay for a message that has been redelivered redeliveryCount times before.
 	Next(redeliveryCount uint32) time.Duration
 }
 
-// Func is a function that serves as a RedeliveryBackoff. A nil Func delays by 0 and does not pass Validate.
+// Func is a function that serves as a RedeliveryBackoff. A nil Func delays by 0, and options refuse it.
 type Func func(redeliveryCount uint32) time.Duration
 
 // Next returns f(redeliveryCount).
@@ -34,17 +36,9 @@ func (f Func) Next(redeliveryCount uint32) time.Duration {
 	return f(redeliveryCount)
 }
 
-// Validate returns an error if f is nil.
-func (f Func) Validate() error {
-	if f == nil {
-		return fmt.Errorf("backoff: Func is nil, want a function")
-	}
-	return nil
-}
-
 type fixed time.Duration
 
-// Fixed delays every redelivery by d. A negative d counts as 0 and does not pass Validate.
+// Fixed delays every redelivery by d. A negative d counts as 0, and options refuse it.
 func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
 
 func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
@@ -52,23 +46,6 @@ func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
 func (f fixed) Validate() error {
 	if f < 0 {
 		return fmt.Errorf("backoff: Fixed delay is %v, want 0 or more", time.Duration(f))
-	}
-	return nil
-}
-
-// Validate returns an error if b is nil, or what b's Validate method returns if b has one. Constructors and options call it, so a
-// policy of your own may have a Validate method too.
-func Validate(b RedeliveryBackoff) (err error) {
-	defer func() {
-		if v := recover(); v != nil { // a nil *Exponential, say
-			err = fmt.Errorf("backoff: policy %T: Validate panics: %v", b, v)
-		}
-	}()
-	if b == nil {
-		return fmt.Errorf("backoff: policy is nil, want a RedeliveryBackoff")
-	}
-	if v, ok := b.(interface{ Validate() error }); ok {
-		return v.Validate()
 	}
 	return nil
 }

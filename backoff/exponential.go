@@ -6,18 +6,11 @@ import (
 	"time"
 )
 
-// The values that an Exponential uses for its zero fields. (The Java client's minimum is 10s.)
-const (
-	DefaultMin        = time.Second
-	DefaultMax        = 10 * time.Minute
-	DefaultMultiplier = 2.0
-)
-
 // Exponential multiplies the delay with every redelivery, up to a maximum (PIP-106, PIP-130):
 //
 //	Next(n) = min(Max, Min · Multiplierⁿ)
 //
-// The zero value waits 1s, 2s, 4s, 8s … 512s, 10m, 10m …
+// The zero value waits 1s, 2s, 4s, 8s … 512s, 10m, 10m … (The Java client's minimum is 10s.)
 type Exponential struct {
 	Min        time.Duration // delay before the first redelivery; 0 means 1s
 	Max        time.Duration // longest delay; 0 means 10m
@@ -26,13 +19,13 @@ type Exponential struct {
 
 func (e Exponential) withDefaults() Exponential {
 	if e.Min == 0 {
-		e.Min = DefaultMin
+		e.Min = time.Second
 	}
 	if e.Max == 0 {
-		e.Max = DefaultMax
+		e.Max = 10 * time.Minute
 	}
 	if e.Multiplier == 0 {
-		e.Multiplier = DefaultMultiplier
+		e.Multiplier = 2
 	}
 	return e
 }

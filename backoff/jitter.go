@@ -16,8 +16,8 @@ type jitter struct {
 //
 //	Next(n) = uniform in b.Next(n) · (1 ± fraction)
 //
-// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Any other fraction is clamped and does not pass
-// Validate. With jitter a delay may be shorter or longer than b's, and longer than b's maximum, by up to the fraction.
+// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Any other fraction is clamped, and options refuse it.
+// With jitter a delay may be shorter or longer than b's, and longer than b's maximum, by up to the fraction.
 func WithJitter(b RedeliveryBackoff, fraction float64) RedeliveryBackoff { return jitter{b, fraction} }
 
 func (j jitter) Next(redeliveryCount uint32) time.Duration {
@@ -42,23 +42,17 @@ func scale(d time.Duration, factor float64) time.Duration {
 	return time.Duration(scaled)
 }
 
-// Bounds returns the shortest and the longest delay that b gives for redeliveryCount. They differ only for WithJitter; for any
-// other policy both are what Next returns. A negative delay and a nil policy count as 0.
-func Bounds(b RedeliveryBackoff, redeliveryCount uint32) (shortest, longest time.Duration) {
-	switch b := b.(type) {
-	case nil:
-		return 0, 0
-	case jitter:
-		shortest, longest = Bounds(b.backoff, redeliveryCount)
-		return scale(shortest, 1-b.clamped()), scale(longest, 1+b.clamped())
-	}
-	d := max(0, b.Next(redeliveryCount))
-	return d, d
-}
-
 func (j jitter) Validate() error {
 	if !(j.fraction >= 0 && j.fraction <= 1) {
 		return fmt.Errorf("backoff: jitter fraction is %v, want 0 to 1", j.fraction)
 	}
-	return Validate(j.backoff)
+	return nil
+}
+
+// Unwrap returns what the jitter is put on.
+func (j jitter) Unwrap() RedeliveryBackoff { return j.backoff }
+
+// Spread returns the shortest and the longest that the jitter makes of a delay.
+func (j jitter) Spread(d time.Duration) (shortest, longest time.Duration) {
+	return scale(d, 1-j.clamped()), scale(d, 1+j.clamped())
 }

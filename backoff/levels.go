@@ -15,7 +15,8 @@ const DefaultDelayLevels = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m
 //
 //	Next(n) = level n+1, and past the last level the last
 //
-// With DefaultDelayLevels that is 1s, 5s, 10s … 1h, 2h, 2h, 2h …
+// With DefaultDelayLevels that is 1s, 5s, 10s … 1h, 2h, 2h, 2h … Options refuse DelayLevels that are empty or have
+// a negative delay.
 type DelayLevels []time.Duration
 
 var units = []struct {
@@ -76,17 +77,4 @@ func (l DelayLevels) Level(level int) (time.Duration, error) {
 		return 0, fmt.Errorf("backoff: delay level is %d, want 1 to %d", level, len(l))
 	}
 	return l[level-1], nil
-}
-
-// Validate returns an error if there are no levels or a level is negative.
-func (l DelayLevels) Validate() error {
-	if len(l) == 0 {
-		return fmt.Errorf("backoff: DelayLevels are empty, want at least one level")
-	}
-	for i, d := range l {
-		if d < 0 {
-			return fmt.Errorf("backoff: delay level %d is %v, want 0 or more", i+1, d)
-		}
-	}
-	return nil
 }

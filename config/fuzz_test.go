@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -40,7 +41,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		for name, policy := range c.Policies {
-			if err := backoff.Validate(policy); err != nil {
+			if err := policies.Validate(policy); err != nil {
 				t.Errorf("policy %q: %v", name, err)
 			}
 			for _, d := range backoff.Schedule(policy, 100) {

@@ -12,11 +12,12 @@ import (
 	"go.yaml.in/yaml/v4"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error is
-// reported with the line of the policy in the file, and so is a policy that does not pass backoff.Validate. Load and Parse call
-// the Factory once for each policy of its type, in the caller's goroutine.
+// reported with the line of the policy in the file, and so is that of a method Validate() error of the policy. Load and Parse call the
+// Factory once for each policy of its type, in the caller's goroutine.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
 // Policy is a policy type of your own, for Load and Parse.
@@ -44,7 +45,7 @@ var (
 
 // javaMin is what the Java classes take for minDelayMs when it is not given. Their other defaults are those of
 // backoff.Exponential.
-const javaMin = 10 * backoff.DefaultMin
+const javaMin = 10 * time.Second
 
 func factoriesOf(policies []Policy) (map[string]Factory, error) {
 	factories := make(map[string]Factory, len(policies))
@@ -89,7 +90,7 @@ func (d *decoder) policy(n *node) backoff.RedeliveryBackoff {
 	if len(d.errs) > before {
 		return nil
 	}
-	if err := backoff.Validate(b); err != nil {
+	if err := policies.Validate(b); err != nil {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 		return nil
 	}
@@ -107,7 +108,7 @@ func (d *decoder) typed(n *node, values map[string]*node) backoff.RedeliveryBack
 	case "exponential":
 		d.fields(n, "type", "min", "max", "multiplier", "jitter")
 		min := d.duration(values["min"], 1)
-		max := d.duration(values["max"], cmp.Or(min, backoff.DefaultMin))
+		max := d.duration(values["max"], cmp.Or(min, time.Second))
 		b = backoff.Exponential{Min: min, Max: max, Multiplier: d.multiplier(values["multiplier"])}
 	case "levels":
 		d.fields(n, "type", "levels", "jitter")

@@ -26,6 +26,15 @@ import (
 
 var bg = context.Background()
 
+// own is the subscription of replays and purges.
+const own = "redelivery"
+
+// dry has the options of a dry run.
+func dry(o deadletter.ReplayOptions) deadletter.ReplayOptions {
+	o.DryRun = true
+	return o
+}
+
 // broker is a broker under test and a client of it.
 type broker struct {
 	t          testing.TB

@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // canary is the first letters of a replay, and what became of them. A consumer that fails on one publishes a copy to the retry topic or

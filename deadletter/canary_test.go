@@ -106,7 +106,7 @@ func TestCanaryWaits(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, 10, report.Done)
 	require.Equal(t, 10, report.Waiting)
-	require.Equal(t, 20, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 20, b.backlog(tp.dlq, own))
 }
 
 // canary replays until the canary of three letters is waited for.

@@ -126,7 +126,7 @@ func TestOurConsumer(t *testing.T) {
 	for payload, times := range processed {
 		assert.Equal(t, 1, times, payload)
 	}
-	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
 func TestJavaClient(t *testing.T) {

@@ -38,7 +38,7 @@ func TestGroups(t *testing.T) {
 	assert.Equal(t, int64(1_700_000_000_000), g.First.UnixMilli())
 	assert.Equal(t, int64(1_700_000_000_027), g.Last.UnixMilli())
 	assert.NotEmpty(t, g.Example)
-	assert.Equal(t, -1, b.backlog(tp.dlq, deadletter.DefaultSubscription), "a subscription is made by looking")
+	assert.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription is made by looking")
 
 	report, err := d.Replay(bg, deadletter.ReplayOptions{Filter: deadletter.Filter{Groups: []string{g.ID}}})
 	require.NoError(t, err)
@@ -87,7 +87,7 @@ func TestMask(t *testing.T) {
 
 func TestFilter(t *testing.T) {
 	at := time.UnixMilli(1000)
-	l := &deadletter.Letter{Death: deadletter.Death{Reason: "x", Died: at}, Properties: map[string]string{"a": "1", "b": ""}}
+	l := &deadletter.Letter{Reason: "x", Died: at, Properties: map[string]string{"a": "1", "b": ""}}
 	for name, c := range map[string]struct {
 		f    deadletter.Filter
 		want bool

@@ -49,13 +49,13 @@ func TestNotDeadLetters(t *testing.T) {
 			b.publish(pulsar.ProducerOptions{Topic: topic}, 1, l...)
 			d := b.open(topic)
 			o := deadletter.ReplayOptions{Topic: tp.retry}
-			plan, planned := d.Plan(bg, o)
-			purgePlan, purgePlanned := d.PlanPurge(bg, deadletter.PurgeOptions{})
+			plan, planned := d.Replay(bg, dry(o))
+			purgePlan, purgePlanned := d.Purge(bg, deadletter.PurgeOptions{DryRun: true})
 			if c.want == "" {
 				require.NoError(t, planned)
 				require.NoError(t, purgePlanned)
-				require.Equal(t, deadletter.DefaultSubscription, plan.Creates)
-				require.Equal(t, deadletter.Report{Seen: c.n, Done: c.n, Creates: deadletter.DefaultSubscription}, purgePlan)
+				require.Equal(t, own, plan.Creates)
+				require.Equal(t, deadletter.Report{Seen: c.n, Done: c.n, Creates: own}, purgePlan)
 				report, err := d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
 				require.NoError(t, err)
 				require.Equal(t, c.n, report.Done)
@@ -66,10 +66,10 @@ func TestNotDeadLetters(t *testing.T) {
 					require.ErrorIs(t, err, deadletter.ErrNotDeadLetters)
 					require.ErrorContains(t, err, c.want)
 				}
-				require.Equal(t, -1, b.backlog(topic, deadletter.DefaultSubscription))
+				require.Equal(t, -1, b.backlog(topic, own))
 				var topics []string
 				b.rest("GET", "persistent://"+b.namespace, nil, &topics)
-				require.NotContains(t, topics, topic+"-"+deadletter.DefaultSubscription)
+				require.NotContains(t, topics, topic+"-"+own)
 			}
 			any := b.open(topic, func(o *deadletter.Options) { o.AnyTopic = true })
 			report, err := any.Replay(bg, o)
@@ -77,8 +77,8 @@ func TestNotDeadLetters(t *testing.T) {
 			if c.want != "" {
 				require.Equal(t, c.n, report.Done)
 			}
-			require.Zero(t, b.backlog(topic, deadletter.DefaultSubscription))
-			plan, err = any.Plan(bg, o)
+			require.Zero(t, b.backlog(topic, own))
+			plan, err = any.Replay(bg, dry(o))
 			require.NoError(t, err)
 			require.Empty(t, plan.Creates)
 			_, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})

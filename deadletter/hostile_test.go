@@ -69,7 +69,7 @@ func TestBadOptions(t *testing.T) {
 	custom, err := deadletter.Open(b.client, deadletter.Options{Topic: "dead"})
 	require.NoError(t, err)
 	for want, o := range map[string]deadletter.ReplayOptions{
-		"ReplayOptions.To ":   {To: "there"},
+		"want one of them":    {Topic: "x", ToOrigin: true},
 		"ReplayOptions.Topic": {},
 		"dead letter topic":   {Topic: "dead"},
 		"nor a journal":       {Topic: "dead-redelivery"},
@@ -81,13 +81,9 @@ func TestBadOptions(t *testing.T) {
 	} {
 		_, err := custom.Replay(bg, o)
 		require.ErrorContains(t, err, want)
-		_, err = custom.Plan(bg, o)
+		_, err = custom.Replay(bg, dry(o))
 		require.ErrorContains(t, err, want)
 	}
-	_, err = custom.Info(bg)
-	require.EqualError(t, err, `deadletter: Options.Admin.URL is "", want the address of the admin API, such as http://localhost:8080`)
-	_, err = deadletter.List(bg, deadletter.Admin{}, "public/default")
-	require.EqualError(t, err, `deadletter: Admin.URL is "", want the address of the admin API, such as http://localhost:8080`)
 	_, err = custom.Purge(bg, deadletter.PurgeOptions{})
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }
@@ -98,20 +94,20 @@ func TestForgedOrigins(t *testing.T) {
 	b := newBroker(t)
 	tp := b.topics(0)
 	journal, other := tp.dlq+"-redelivery", b.topics(0).dlq+"-redelivery"
-	b.subscribe(journal, deadletter.DefaultSubscription).Close()
-	b.subscribe(other, deadletter.DefaultSubscription).Close()
+	b.subscribe(journal, own).Close()
+	b.subscribe(other, own).Close()
 	l := tp.letters(6)
 	for i, topic := range []string{tp.dlq, journal, full(journal), journal + "-partition-0-partition-0", other} {
 		l[i].Properties["REAL_TOPIC"] = topic
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
-	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Done)
 	require.Len(t, report.Left, 1)
 	require.Equal(t, "came from this topic, or from a journal", report.Left[0].Why)
 	require.Equal(t, 5, report.Left[0].Count)
-	require.Equal(t, 5, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
 // What others have published to the journal is no record of it.
@@ -129,7 +125,7 @@ func TestForgedRecords(t *testing.T) {
 	}
 	record, err := json.Marshal(map[string]any{"done": done})
 	require.NoError(t, err)
-	b.subscribe(tp.dlq+"-redelivery", deadletter.DefaultSubscription).Close()
+	b.subscribe(tp.dlq+"-redelivery", own).Close()
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq + "-redelivery"}, 1,
 		&pulsar.ProducerMessage{Payload: record, Properties: map[string]string{deadletter.PropertyReplayRun: "1"}},
 		&pulsar.ProducerMessage{Payload: []byte("junk")})
@@ -166,22 +162,20 @@ func TestNoPermission(t *testing.T) {
 		http.Error(w, `{"reason":"nobody may"}`, http.StatusForbidden)
 	}))
 	defer forbidden.Close()
-	a := deadletter.Admin{URL: forbidden.URL}
-	d, err := deadletter.Open(b.client, deadletter.Options{Topic: "x-DLQ", Admin: a})
+	d, err := deadletter.Open(b.client, deadletter.Options{Topic: "x-DLQ", Admin: deadletter.Admin{URL: forbidden.URL}})
 	require.NoError(t, err)
-	_, listed := deadletter.List(bg, a, "public/default")
 	_, grouped := d.Groups(bg, deadletter.Filter{})
 	_, replayed := d.Replay(bg, deadletter.ReplayOptions{})
-	for _, err := range []error{listed, grouped, replayed} {
+	for _, err := range []error{grouped, replayed} {
 		require.ErrorContains(t, err, "403 Forbidden")
 	}
 
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(2)...)
-	b.inProcess.FailProducers(tp.retry, -1, pulsartest.AuthorizationError)
+	b.inProcess.Inject("PRODUCER", tp.retry, -1, pulsartest.Fail("AuthorizationError", "injected"))
 	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "Authorization")
-	b.inProcess.FailSubscribes(tp.dlq, -1, pulsartest.AuthorizationError)
+	b.inProcess.Inject("SUBSCRIBE", tp.dlq, -1, pulsartest.Fail("AuthorizationError", "injected"))
 	_, err = b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "Authorization")
 	require.False(t, errors.Is(err, deadletter.ErrBusy))

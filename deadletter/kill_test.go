@@ -20,8 +20,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 const keyName = "letters"
@@ -190,7 +188,7 @@ func TestKilled(t *testing.T) {
 			if c.deduplicated || c.signal == os.Interrupt {
 				assert.Zero(t, doubles)
 			}
-			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+			assert.Zero(t, b.backlog(tp.dlq, own))
 		})
 	}
 }

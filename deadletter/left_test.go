@@ -23,11 +23,11 @@ func TestLeft(t *testing.T) {
 		"was replayed 3 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "3" }},
 		"was replayed 1 times and more":                      {bad: func(m *pulsar.ProducerMessage) { m.Properties["REPLAY_COUNT"] = "1" }, o: deadletter.ReplayOptions{MaxReplays: 1}},
 		"is encrypted: needs keys to decrypt and encrypt it": {send: pulsar.ProducerOptions{Encryption: encryption(t)}},
-		"does not say where it came from": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+		"does not say where it came from": {o: deadletter.ReplayOptions{ToOrigin: true},
 			bad: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},
-		"came from another namespace": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+		"came from another namespace": {o: deadletter.ReplayOptions{ToOrigin: true},
 			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] = "persistent://public/secret/topic" }},
-		"came from a topic that is gone": {o: deadletter.ReplayOptions{To: deadletter.ToOrigin},
+		"came from a topic that is gone": {o: deadletter.ReplayOptions{ToOrigin: true},
 			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] += "-gone" }},
 	} {
 		t.Run(why, func(t *testing.T) {
@@ -43,7 +43,7 @@ func TestLeft(t *testing.T) {
 			b.publish(c.send, 1, l[1])
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l[2])
 			d := b.open(tp.dlq)
-			plan, err := d.Plan(bg, c.o)
+			plan, err := d.Replay(bg, dry(c.o))
 			require.NoError(t, err)
 			report, err := d.Replay(bg, c.o)
 			require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestLeft(t *testing.T) {
 			require.Len(t, report.Left, 1)
 			assert.Equal(t, why, report.Left[0].Why)
 			assert.Equal(t, []string{peek(t, d)[0].ID}, report.Left[0].IDs)
-			assert.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+			assert.Equal(t, 1, b.backlog(tp.dlq, own))
 		})
 	}
 }
@@ -90,7 +90,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 	report, err := replay(bg, ours)
 	require.NoError(t, err)
 	require.Equal(t, 2, report.Done)
-	require.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 1, b.backlog(tp.dlq, own))
 	require.Equal(t, "is encrypted with another key", report.Left[0].Why)
 
 	_, err = b.open(tp.dlq, func(o *deadletter.Options) { _, o.Decryption = keys(ours) }).Replay(bg, deadletter.ReplayOptions{})
@@ -116,7 +116,7 @@ func TestStopsAtTheFirstError(t *testing.T) {
 	b.rest("POST", tp.retry+"/terminate", nil, nil)
 	_, err := d.Replay(bg, deadletter.ReplayOptions{})
 	require.ErrorContains(t, err, "erminated")
-	require.Equal(t, 5, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 5, b.backlog(tp.dlq, own))
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letter(5)) // after the end
 
 	other := b.topics(0)
@@ -172,7 +172,7 @@ func TestPartsOfBatches(t *testing.T) {
 	report, err := d.Replay(bg, odd)
 	require.NoError(t, err)
 	require.Equal(t, 10, report.Done)
-	require.Equal(t, 2, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 2, b.backlog(tp.dlq, own))
 	require.Len(t, peek(t, d), 10, "those that are done are not shown")
 	report, err = d.Replay(bg, odd)
 	require.NoError(t, err)
@@ -184,7 +184,7 @@ func TestPartsOfBatches(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 7, report.Done)
 	require.Len(t, b.receive(tp.retry), 20)
-	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
 func TestOrigin(t *testing.T) {
@@ -198,11 +198,11 @@ func TestOrigin(t *testing.T) {
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
 	d := b.open(tp.dlq)
-	plan, err := d.Plan(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	plan, err := d.Replay(bg, dry(deadletter.ReplayOptions{ToOrigin: true}))
 	require.NoError(t, err)
 	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"}, Origins: []string{sub}}}
 	require.Equal(t, want, plan.Targets)
-	report, err := d.Replay(bg, deadletter.ReplayOptions{To: deadletter.ToOrigin})
+	report, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
 	require.NoError(t, err)
 	require.Equal(t, want, report.Targets)
 	require.Equal(t, upTo(10), numbers(b.receive(tp.origin)))

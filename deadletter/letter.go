@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -33,8 +33,17 @@ type Letter struct {
 	ID        string    `json:"id"`        // ledger:entry:partition, and :index in a batch
 	Topic     string    `json:"topic"`     // with the partition
 	Published time.Time `json:"published"` // when it was published as a dead letter
-	Death
 
+	// Of what it died.
+	Died         time.Time `json:"died"`                   // DEAD_LETTER_TIME, or else when it was published as a dead letter
+	Type         string    `json:"type,omitempty"`         // of the error
+	Reason       string    `json:"reason,omitempty"`       // the error
+	Origin       string    `json:"origin,omitempty"`       // the topic that it came from, without partition
+	OriginID     string    `json:"originId,omitempty"`     // its id there
+	Subscription string    `json:"subscription,omitempty"` // the subscription that it died on
+	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
+
+	// What it was.
 	Key         string            `json:"key,omitempty"`         // of the original
 	OrderingKey string            `json:"orderingKey,omitempty"` // likewise
 	EventTime   time.Time         `json:"eventTime,omitzero"`    // likewise
@@ -46,17 +55,6 @@ type Letter struct {
 	Payload     []byte            `json:"payload,omitempty"`     // in base64
 
 	place
-}
-
-// Death says of what a letter died.
-type Death struct {
-	Died         time.Time `json:"died"`                   // DEAD_LETTER_TIME, or else when it was published as a dead letter
-	Type         string    `json:"type,omitempty"`         // of the error
-	Reason       string    `json:"reason,omitempty"`       // the error
-	Origin       string    `json:"origin,omitempty"`       // the topic that it came from, without partition
-	OriginID     string    `json:"originId,omitempty"`     // its id there
-	Subscription string    `json:"subscription,omitempty"` // the subscription that it died on
-	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
 }
 
 // place is where a letter is in its topic.
@@ -72,14 +70,12 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	props := msg.Properties()
 	l := &Letter{
 		Topic: msg.Topic(), Published: msg.PublishTime(),
-		Death: Death{
-			Died: msg.PublishTime(),
-			Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyExceptionMessage]),
-			Origin:       publishing.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
-			OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
-			Subscription: props[reconsume.PropertyRealSubscription],
-		},
-		Key: msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
+		Died: msg.PublishTime(),
+		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyExceptionMessage]),
+		Origin:       publishing.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
+		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
+		Subscription: props[reconsume.PropertyRealSubscription],
+		Key:          msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
 		Encrypted: msg.GetEncryptionContext() != nil, Null: msg.IsNullValue(),
 		Size: len(msg.Payload()), Payload: msg.Payload(),
 		place: place{positionOf(msg.ID()), msg.ID(), int(max(msg.ID().BatchSize(), 1)), msg.ID().BatchIdx() < 0, partition},
@@ -100,7 +96,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		l.Replays = max(n, 0)
 	}
 	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
-		if rest, ok := strings.CutPrefix(dlq, FullName(l.Origin)+"-"); ok {
+		if rest, ok := strings.CutPrefix(dlq, admin.FullName(l.Origin)+"-"); ok {
 			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 func TestExport(t *testing.T) {
@@ -45,7 +46,7 @@ func TestExport(t *testing.T) {
 	assert.Equal(t, int64(5000), found["3"].EventTime.UnixMilli())
 	assert.True(t, found["2"].EventTime.IsZero())
 	assert.True(t, found["4"].Null)
-	assert.Equal(t, -1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	assert.Equal(t, -1, b.backlog(tp.dlq, own))
 
 	full, w := io.Pipe()
 	_ = full.CloseWithError(errors.New("disk full"))
@@ -81,7 +82,7 @@ func TestPurge(t *testing.T) {
 	for _, number := range numbers(b.receive(tp.retry)) {
 		require.Contains(t, "0 2 4 6 8 10 12 14 16 18 20 22 24", number)
 	}
-	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, b.backlog(tp.dlq, own))
 	require.Equal(t, 5, b.backlog(tp.dlq, "audit"), "others keep theirs")
 
 	report, err = d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
@@ -102,38 +103,7 @@ func TestPurgeExportsFirst(t *testing.T) {
 	d := b.open(tp.dlq)
 	_, err := d.Purge(bg, deadletter.PurgeOptions{Export: broken{}})
 	require.ErrorIs(t, err, io.ErrClosedPipe)
-	require.Equal(t, 3, b.backlog(tp.dlq, deadletter.DefaultSubscription))
-}
-
-func TestList(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	tp := b.topics(2)
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(10)...)
-	find := func(topic string) *deadletter.Info {
-		all, err := deadletter.List(bg, deadletter.Admin{URL: b.admin}, b.namespace)
-		require.NoError(t, err)
-		for _, info := range all {
-			require.NotEqual(t, tp.origin, info.Topic)
-			if info.Topic == topic {
-				return &info
-			}
-		}
-		return nil
-	}
-	require.Empty(t, find(tp.dlq).Subscriptions)
-	require.Equal(t, 2, find(tp.dlq).Partitions)
-	require.True(t, find(tp.retry).Retry)
-	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Max: 4})
-	require.NoError(t, err)
-	require.Equal(t, "redelivery", find(tp.dlq).Subscriptions[0].Name)
-	require.Equal(t, 6, find(tp.dlq).Subscriptions[0].Backlog)
-	require.Equal(t, 4, find(tp.retry).Subscriptions[0].Backlog)
-	require.Nil(t, find(tp.dlq+"-redelivery"))
-	_, err = deadletter.List(bg, deadletter.Admin{URL: b.admin}, "public/nothing")
-	if b.inProcess == nil {
-		require.ErrorContains(t, err, "no such namespace")
-	}
+	require.Equal(t, 3, b.backlog(tp.dlq, own))
 }
 
 // Peek shows what the subscription has not acknowledged, as the admin API tells.
@@ -202,7 +172,8 @@ func TestSchema(t *testing.T) {
 	send(wider, 4, 8)
 	send(avro, 8, 10)
 	d := b.open(tp.dlq)
-	s, err := d.Schema(bg, &peek(t, d)[4])
+	schemas := admin.Schemas{API: admin.API{URL: b.admin}, Topic: tp.dlq}
+	s, err := schemas.Find(bg, peek(t, d)[4].Schema)
 	require.NoError(t, err)
 	require.Equal(t, "AVRO", s.Type)
 	require.Contains(t, s.Data, "more")

@@ -13,8 +13,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
-
-	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 // However many letters there are, a process needs the same memory. DEADLETTER_LETTERS says how many; a million were replayed so.
@@ -60,7 +58,7 @@ func TestMemory(t *testing.T) {
 		require.NotZero(t, used)
 		require.Less(t, used, 250)
 	}
-	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
 var highWaterText = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)

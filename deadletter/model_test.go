@@ -273,9 +273,9 @@ func (m *model) verify(t *rapid.T) {
 	for lane, all := range order {
 		require.True(t, slices.IsSorted(all), "%s: %v", lane, all)
 	}
-	require.Zero(t, m.b.backlog(m.tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, m.b.backlog(m.tp.dlq, own))
 	for _, name := range m.b.inProcess.Topics() {
-		if strings.HasPrefix(name, m.tp.dlq+"-"+deadletter.DefaultSubscription) {
+		if strings.HasPrefix(name, m.tp.dlq+"-"+own) {
 			require.Empty(t, m.b.inProcess.Subscriptions(name), "the journal is not tidied up")
 		}
 	}

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,24 +10,26 @@ import (
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-// DefaultMaxReplays is the default of ReplayOptions.MaxReplays.
-const DefaultMaxReplays = 3
+const defaultMaxReplays = 3
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// To is the destination of the letters. Default: ToRetry.
-	To Destination
-	// Topic is a topic that the letters go to instead of To. Default: none. ToRetry needs it if the dead letter topic's name does
-	// not end in -DLQ.
+	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false, the letters go
+	// to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the subscription that
+	// they died on gets them.
+	ToOrigin bool
+	// Topic is a topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
+	// topic's name does not end in -DLQ.
 	Topic string
 	// Filter chooses the letters. Default: all.
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
-	// MaxReplays is how often a letter may be replayed in its life. A letter that was replayed so often is left. Default:
-	// DefaultMaxReplays (3).
+	// MaxReplays is how often a letter may be replayed in its life. A letter that was replayed so often is left. Default: 3.
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
@@ -39,26 +42,24 @@ type ReplayOptions struct {
 	// New gives up an earlier replay that is not finished. Letters that it published but did not acknowledge are published again,
 	// and deduplication does not drop them. Default: false.
 	New bool
+	// DryRun changes nothing: the Report says what a replay would do to the letters that Peek sees. Default: false.
+	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
 }
 
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
-	if o.To == "" {
-		o.To = ToRetry
-	}
-	if o.MaxReplays == 0 {
-		o.MaxReplays = DefaultMaxReplays
-	}
+	o.MaxReplays = cmp.Or(o.MaxReplays, defaultMaxReplays)
 	base, ok := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
 	switch {
-	case o.To != ToRetry && o.To != ToOrigin:
-		return o, fmt.Errorf("deadletter: ReplayOptions.To is %q, want %q or %q", o.To, ToRetry, ToOrigin)
+	case o.ToOrigin && o.Topic != "":
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q and ToOrigin is set, want one of them", o.Topic)
+	case o.ToOrigin:
 	case o.Topic != "":
-		o.Topic = FullName(o.Topic)
-	case o.To == ToRetry && !ok:
+		o.Topic = admin.FullName(o.Topic)
+	case !ok:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want the retry topic: the name of %s does not tell it", t.o.Topic)
-	case o.To == ToRetry:
+	default:
 		o.Topic = base + pulsar.RetryTopicSuffix
 	}
 	switch {
@@ -84,16 +85,20 @@ func (o *ReplayOptions) same() json.RawMessage {
 	if o.Encryption != nil {
 		keys = o.Encryption.Keys
 	}
+	to := "retry"
+	if o.ToOrigin {
+		to = "origin"
+	}
 	filter := o.Filter
 	filter.Groups = slices.Sorted(slices.Values(filter.Groups))
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
 	data, _ := json.Marshal(struct { // cannot fail
-		To         Destination `json:"to"`
-		Topic      string      `json:"topic,omitempty"`
-		Filter     Filter      `json:"filter"`
-		Max        int         `json:"max,omitempty"`
-		MaxReplays int         `json:"maxReplays"`
-		Keys       []string    `json:"keys,omitempty"`
-	}{o.To, o.Topic, filter, o.Max, o.MaxReplays, keys})
+		To         string   `json:"to"`
+		Topic      string   `json:"topic,omitempty"`
+		Filter     Filter   `json:"filter"`
+		Max        int      `json:"max,omitempty"`
+		MaxReplays int      `json:"maxReplays"`
+		Keys       []string `json:"keys,omitempty"`
+	}{to, o.Topic, filter, o.Max, o.MaxReplays, keys})
 	return data
 }

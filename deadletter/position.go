@@ -83,7 +83,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		Cursors map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
 	}
 	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
-	if notFound(err) {
+	if admin.NotFound(err) {
 		return &acknowledged{}, t.unknown(ctx, partition, subscription, err)
 	}
 	if err != nil {

@@ -29,7 +29,7 @@ func TestAcknowledgedIsGone(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, min(want+8, 24)-want, report.Done)
 				require.Len(t, peek(t, d), want)
-				plan, err := d.Plan(ctx, deadletter.ReplayOptions{})
+				plan, err := d.Replay(ctx, dry(deadletter.ReplayOptions{}))
 				require.NoError(t, err)
 				require.Equal(t, want, plan.Done)
 			}
@@ -56,7 +56,7 @@ func TestNoInternalStats(t *testing.T) {
 	require.Len(t, peek(t, blind), 3, "all that is stored, while the subscription does not exist")
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)
-	_, planned := blind.Plan(bg, deadletter.ReplayOptions{})
+	_, planned := blind.Replay(bg, dry(deadletter.ReplayOptions{}))
 	_, replayed := blind.Replay(bg, deadletter.ReplayOptions{})
 	_, purged := blind.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
 	for _, err := range []error{planned, replayed, purged} {

@@ -13,33 +13,22 @@ import (
 type PurgeOptions struct {
 	// Filter chooses the letters. Default: all.
 	Filter Filter
-	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Required.
-	// io.Discard throws the letters away.
+	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Required
+	// unless DryRun is set. io.Discard throws the letters away.
 	Export io.Writer
+	// DryRun changes nothing: the Report says what a purge would do to the letters that Peek sees. Default: false.
+	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
-}
-
-// PlanPurge returns what a Purge would do to the letters that Peek sees. It changes nothing, and needs no Export.
-func (t *Topic) PlanPurge(ctx context.Context, o PurgeOptions) (report Report, err error) {
-	if report.Creates, err = t.guard(ctx); err != nil {
-		return report, err
-	}
-	for l, err := range t.Peek(ctx, 0) {
-		if err != nil {
-			return report, err
-		}
-		if report.Seen++; o.Filter.Match(&l) {
-			report.Done++
-		}
-	}
-	return report, nil
 }
 
 // Purge acknowledges, without replaying them, the letters that are on the subscription when it begins. The broker then deletes
 // letters that no other subscription still has to get. Purge stops at the first error. An interrupted purge may have exported
 // letters that are still there, the last of them in part.
 func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
+	if o.DryRun {
+		return t.planPurge(ctx, o)
+	}
 	var report Report
 	if o.Export == nil {
 		return report, errors.New("deadletter: PurgeOptions.Export is nil, want a writer; io.Discard throws the letters away")
@@ -91,4 +80,20 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		}
 	}
 	return report, j.tidy(ctx)
+}
+
+// planPurge is the dry run of a purge.
+func (t *Topic) planPurge(ctx context.Context, o PurgeOptions) (report Report, err error) {
+	if report.Creates, err = t.guard(ctx); err != nil {
+		return report, err
+	}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return report, err
+		}
+		if report.Seen++; o.Filter.Match(&l) {
+			report.Done++
+		}
+	}
+	return report, nil
 }

@@ -13,41 +13,6 @@ import (
 	"time"
 )
 
-// Plan returns what a Replay would do to the letters that Peek sees. It changes nothing.
-func (t *Topic) Plan(ctx context.Context, o ReplayOptions) (Report, error) {
-	var report Report
-	o, err := t.checked(o)
-	if err != nil {
-		return report, err
-	}
-	if report.Creates, err = t.guard(ctx); err != nil {
-		return report, err
-	}
-	for l, err := range t.Peek(ctx, 0) {
-		if err != nil {
-			return report, err
-		}
-		report.Seen++
-		left, _, err := t.refuse(ctx, &o, &l)
-		var topic string
-		if err == nil && left == "" {
-			topic, left, err = t.topicFor(ctx, &o, &l, &report)
-		}
-		if err != nil {
-			return report, err
-		}
-		if left != "" {
-			report.leave(left, &l)
-			continue
-		}
-		report.target(topic).Count++
-		if report.Done++; report.Done == o.Max {
-			break
-		}
-	}
-	return report, nil
-}
-
 // Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It
 // replays the letters that are on the subscription, unacknowledged, when it begins; later ones are for the next replay. It keeps
 // the order of each partition and of each key.
@@ -63,6 +28,9 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	o, err := t.checked(o)
 	if err != nil {
 		return Report{}, err
+	}
+	if o.DryRun {
+		return t.planReplay(ctx, o)
 	}
 	partitions, err := t.partitions(ctx, t.o.Topic)
 	if err != nil {
@@ -91,6 +59,36 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		return r.report, err
 	}
 	return r.report, j.tidy(ctx)
+}
+
+// planReplay is the dry run of a replay.
+func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report, err error) {
+	if report.Creates, err = t.guard(ctx); err != nil {
+		return report, err
+	}
+	for l, err := range t.Peek(ctx, 0) {
+		if err != nil {
+			return report, err
+		}
+		report.Seen++
+		left, _, err := t.refuse(ctx, &o, &l)
+		var topic string
+		if err == nil && left == "" {
+			topic, left, err = t.topicFor(ctx, &o, &l, &report)
+		}
+		if err != nil {
+			return report, err
+		}
+		if left != "" {
+			report.leave(left, &l)
+			continue
+		}
+		report.target(topic).Count++
+		if report.Done++; report.Done == o.Max {
+			break
+		}
+	}
+	return report, nil
 }
 
 // replay is a run in this process.

@@ -32,7 +32,7 @@ func TestReplay(t *testing.T) {
 				"ORIGIN_TOPIC": tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1", "REPLAY_RUN": report.Run,
 			}, got[7].Properties())
 			assert.Equal(t, "letter 7", string(got[7].Payload()))
-			assert.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+			assert.Zero(t, b.backlog(tp.dlq, own))
 
 			again, err := d.Replay(bg, deadletter.ReplayOptions{})
 			require.NoError(t, err)
@@ -101,7 +101,7 @@ func TestChunks(t *testing.T) {
 	for i, m := range got {
 		require.Equal(t, sent[i].Payload, m.Payload())
 	}
-	require.Zero(t, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
 // A broker that sends nothing for a while has not come to the end.
@@ -112,8 +112,8 @@ func TestAStallIsNotTheEnd(t *testing.T) {
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(20)...)
 	d := b.open(tp.dlq)
 	d.Hurry(200 * time.Millisecond)
-	b.inProcess.PauseDispatch(tp.dlq)
-	resume := time.AfterFunc(700*time.Millisecond, func() { b.inProcess.ResumeDispatch(tp.dlq) })
+	b.inProcess.PauseDispatch(tp.dlq, true)
+	resume := time.AfterFunc(700*time.Millisecond, func() { b.inProcess.PauseDispatch(tp.dlq, false) })
 	defer resume.Stop()
 	report, err := d.Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)

@@ -1,6 +1,6 @@
 package deadletter
 
-// Report says what a Replay or a Purge did, or what a Plan or a PlanPurge says that they would do.
+// Report says what a Replay or a Purge did, or with DryRun what it would do.
 type Report struct {
 	Run     string   `json:"run,omitempty"`     // id of the replay
 	Resumed bool     `json:"resumed,omitempty"` // the run began earlier
@@ -9,7 +9,7 @@ type Report struct {
 	Waiting int      `json:"waiting,omitempty"` // letters of the canary, and copies of them, that are not acknowledged yet
 	Left    []Left   `json:"left,omitempty"`    // letters that the filter chooses and that stay where they are
 	Targets []Target `json:"targets,omitempty"` // where they go
-	Creates string   `json:"creates,omitempty"` // of a plan: the durable subscription that does not exist yet; needs an admin API
+	Creates string   `json:"creates,omitempty"` // of a dry run: the durable subscription that does not exist yet; needs an admin API
 }
 
 // Left counts letters that stay where they are for one reason.

@@ -26,7 +26,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 		letters[i].Properties["REAL_TOPIC"] = gone
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, letters...)
-	o := deadletter.ReplayOptions{To: deadletter.ToOrigin, Rate: 4}
+	o := deadletter.ReplayOptions{ToOrigin: true, Rate: 4}
 	ctx, cancel := context.WithCancel(bg)
 	defer cancel()
 	var again sync.Once
@@ -46,7 +46,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 	o.Progress = nil
 	_, err = b.open(tp.dlq).Replay(bg, o)
 	require.NoError(t, err)
-	left := b.backlog(tp.dlq, deadletter.DefaultSubscription)
+	left := b.backlog(tp.dlq, own)
 	require.Equal(t, 2, left+len(b.receive(gone)), "%d are left", left)
 }
 
@@ -145,5 +145,5 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 	for number, times := range got {
 		require.Equal(t, 1, times, "letter %s", number)
 	}
-	require.Equal(t, 1, b.backlog(tp.dlq, deadletter.DefaultSubscription))
+	require.Equal(t, 1, b.backlog(tp.dlq, own))
 }

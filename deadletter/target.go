@@ -7,21 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
-)
 
-// Destination is where a letter goes.
-type Destination string
-
-// The destinations of a letter.
-const (
-	// ToRetry is the retry topic of the dead letter topic: the same name with -RETRY in place of -DLQ. Only the subscription that
-	// the letter died on gets the message.
-	ToRetry Destination = "retry"
-	// ToOrigin is the topic that the letter came from. Every subscription of that topic gets the message.
-	ToOrigin Destination = "origin"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // maxTargets bounds the producers, and what letters whose properties are made up can do.
@@ -35,7 +24,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		if l.Origin == "" {
 			return "", "does not say where it came from", nil
 		}
-		if topic = FullName(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, "persistent://") {
+		if topic = admin.FullName(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, "persistent://") {
 			return "", "came from another namespace", nil
 		}
 		if t.reserved(topic) {
@@ -49,7 +38,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 	if !known {
 		names, err := t.subscriptions(ctx, topic)
 		switch {
-		case errors.Is(err, ErrNoTopic) && o.To == ToOrigin:
+		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
 		case errors.Is(err, ErrNoTopic):
 			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
@@ -70,7 +59,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 // reserved are the dead letter topic and journals: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
 	topic = publishing.BaseTopic(topic)
-	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+DefaultSubscription)
+	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
 // keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the
@@ -104,7 +93,7 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	case t.o.Admin.URL == "":
 		return "has a schema: needs the admin API", nil, nil
 	}
-	s, err := t.Schema(ctx, l)
+	s, err := t.schemas.Find(ctx, l.Schema)
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -113,7 +102,7 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	case s.Type == "NONE" || s.Type == "BYTES":
 		return "", nil, nil
 	}
-	if schema = s.pulsar(); schema == nil {
+	if schema = rawSchema(s); schema == nil {
 		return "has a schema of a type that cannot be published", nil, nil
 	}
 	return "", schema, nil

@@ -9,6 +9,7 @@
 //
 // It reads dead letters ("letters") of this library, of plain pulsar-client-go and of the Java client. Replay and Purge
 // acknowledge letters on their own durable subscription (default: "redelivery"), and leave other subscriptions alone.
+// Command redelivery dlq does all this from a shell; it also lists the dead letter topics of a namespace.
 package deadletter
 
 import (
@@ -21,16 +22,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// DefaultSubscription is the default of Options.Subscription.
-const DefaultSubscription = "redelivery"
+const defaultSubscription = "redelivery"
 
 // Errors of this package, for errors.Is.
 var (
@@ -53,7 +52,7 @@ type Options struct {
 	// Topic is the dead letter topic, including all its partitions. Required.
 	Topic string
 	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it at the earliest
-	// stored letter, and must be its only consumer. Default: DefaultSubscription.
+	// stored letter, and must be its only consumer. Default: "redelivery".
 	Subscription string
 	// AnyTopic lets Replay and Purge use a topic that does not look like one of dead letters: its name does not end in -DLQ, and none
 	// of its first letters says where it came from or why it died, or its name ends in -RETRY. On the topic of a running consumer
@@ -75,12 +74,7 @@ type Admin struct {
 }
 
 func (a Admin) call(ctx context.Context, path string, answer any) error {
-	return admin.API{URL: a.URL, Client: a.Client}.Call(ctx, http.MethodGet, path, nil, answer)
-}
-
-func notFound(err error) bool {
-	var status *admin.Error
-	return errors.As(err, &status) && status.Status == http.StatusNotFound
+	return admin.API(a).Call(ctx, http.MethodGet, path, nil, answer)
 }
 
 // Topic is a dead letter topic. It keeps no connection between calls, so there is nothing to close. It is safe for concurrent
@@ -88,11 +82,12 @@ func notFound(err error) bool {
 type Topic struct {
 	client  pulsar.Client
 	o       Options
-	schemas schemas
+	schemas *admin.Schemas
 	quiet   time.Duration // how long nothing may come before the end of the letters is believed
 }
 
-// Open returns the dead letter topic that o names. It connects to nothing.
+// Open returns the dead letter topic that o names. It connects to nothing: an error is one of the options, and whether the topic
+// exists is seen at the first call.
 func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if client == nil {
 		return nil, errors.New("deadletter: client is nil")
@@ -100,34 +95,23 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if o.Topic == "" {
 		return nil, errors.New(`deadletter: Options.Topic is "", want the dead letter topic's name`)
 	}
-	o.Topic = FullName(o.Topic)
+	o.Topic = admin.FullName(o.Topic)
 	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
 	case domain != "persistent":
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
 	case publishing.BaseTopic(o.Topic) != o.Topic:
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, publishing.BaseTopic(o.Topic))
 	}
-	o.Subscription = cmp.Or(o.Subscription, DefaultSubscription)
+	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.
 	decryption := pulsar.MessageDecryptionInfo{}
 	if o.Decryption != nil {
 		decryption = *o.Decryption
 	}
 	decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
-	t := &Topic{client: client, o: o, quiet: 2 * time.Second, schemas: schemas{admin: o.Admin, topic: o.Topic}}
+	t := &Topic{client: client, o: o, quiet: 2 * time.Second, schemas: &admin.Schemas{API: admin.API(o.Admin), Topic: o.Topic}}
 	t.o.Decryption = &decryption
 	return t, nil
-}
-
-// FullName returns a topic's full name: persistent://public/default/orders for orders.
-func FullName(topic string) string {
-	switch {
-	case strings.Contains(topic, "://"):
-		return topic
-	case strings.Count(topic, "/") == 2:
-		return "persistent://" + topic
-	}
-	return "persistent://public/default/" + topic
 }
 
 // namespace is the tenant and namespace of a full name.
@@ -143,7 +127,7 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	}
 	var names []string
 	err := t.o.Admin.call(ctx, admin.Topic(topic)+"/subscriptions", &names)
-	if notFound(err) {
+	if admin.NotFound(err) {
 		return nil, fmt.Errorf("%w: %s", ErrNoTopic, topic)
 	}
 	slices.Sort(names)

@@ -5,11 +5,10 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.

@@ -3,11 +3,10 @@ package otelredelivery
 import (
 	"sync"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 

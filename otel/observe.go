@@ -5,8 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
+	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/propagation"
@@ -14,9 +13,8 @@ import (
 	"go.opentelemetry.io/otel/semconv/v1.40.0/messagingconv"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 

@@ -1,5 +1,8 @@
 // Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do. It follows the semantic
-// conventions for messaging, version 1.40.0, which are in development.
+// conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it can
+// be imported beside OpenTelemetry's own:
+//
+//	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //
 // Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer put into the
 // message's properties, so all attempts are one trace, those from the retry topic included. It links to the previous attempt on the

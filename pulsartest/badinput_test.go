@@ -14,8 +14,9 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
 // A syncBuffer is a log that may be read while it is written.

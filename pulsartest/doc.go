@@ -39,10 +39,9 @@
 //
 //   - Connections: [Server.DropConnections], [Server.RefuseConnections]
 //   - Topics: [Server.Unload], [Server.Terminate], [Server.CloseConsumers]
-//   - Messages to consumers: [Server.PauseDispatch], [Server.ResumeDispatch]
-//   - Anything else: a [Hook] sees every command in both directions, and lets it pass, loses it, delays it, answers it in the broker's
-//     place, or closes the connection. Short forms of it are [Server.FailSends], [Server.SwallowSends], [Server.FailProducers],
-//     [Server.FailSubscribes], [Server.DelayResponses] and [Server.DropAckResponses].
+//   - Messages to consumers: [Server.PauseDispatch]
+//   - Anything else: [Server.Inject] loses, delays, or answers in the broker's place, the next commands of one type, or closes their
+//     connections. A hook ([Server.SetHook]) sees every command in both directions, and decides for each.
 //
 // Input that is not Pulsar's protocol closes its connection, with a warning in the log; the server goes on.
 //

@@ -57,7 +57,7 @@ func ExampleStart() {
 	// again: one coffee
 }
 
-func ExampleServer_SwallowSends() {
+func ExampleServer_Inject() {
 	broker, err := pulsartest.Start()
 	if err != nil {
 		log.Fatal(err)
@@ -77,7 +77,7 @@ func ExampleServer_SwallowSends() {
 	}
 	defer producer.Close()
 
-	broker.SwallowSends("orders", 1)
+	broker.Inject("SEND", "orders", 1, pulsartest.Drop)
 	_, err = producer.Send(context.Background(), &pulsar.ProducerMessage{Payload: []byte("one coffee")})
 	fmt.Println(err)
 	fmt.Println("stored:", len(broker.Messages("orders")))

@@ -1,6 +1,6 @@
 package pulsartest
 
-// faults are what a test has asked to go wrong that no Hook can do. Server.mu guards them.
+// faults are what a test has asked to go wrong that no hook can do. Server.mu guards them.
 type faults struct {
 	refuse    bool
 	paused    map[topicName]bool
@@ -10,6 +10,25 @@ type faults struct {
 // holds reports whether dispatch of a topic is paused.
 func (f *faults) holds(n topicName) bool {
 	return f.pausedAll || len(f.paused) > 0 && (f.paused[n] || f.paused[n.base()])
+}
+
+// pause notes that dispatch of a topic is paused, or not any more.
+func (f *faults) pause(topic string, pause bool) {
+	n, err := parseTopic(topic)
+	switch {
+	case topic == "":
+		f.pausedAll = pause
+		if !pause {
+			clear(f.paused)
+		}
+	case err != nil:
+	case !pause:
+		delete(f.paused, n)
+	case f.paused == nil:
+		f.paused = map[topicName]bool{n: true}
+	default:
+		f.paused[n] = true
+	}
 }
 
 // DropConnections closes all connections, as a crashing broker does. When it returns the broker has forgotten the producers
@@ -65,30 +84,14 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 	}
 }
 
-// PauseDispatch stops sending messages of the topic to consumers until ResumeDispatch. The topic "" means all topics, including
-// those created later.
-func (s *Server) PauseDispatch(topic string) {
+// PauseDispatch stops sending messages of the topic to consumers, until it is called with false. The topic "" means all topics,
+// including those created later; with false it ends every pause.
+func (s *Server) PauseDispatch(topic string, pause bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if topic == "" {
-		s.faults.pausedAll = true
-	} else if n, err := parseTopic(topic); err == nil {
-		if s.faults.paused == nil {
-			s.faults.paused = map[topicName]bool{}
-		}
-		s.faults.paused[n] = true
-	}
-}
-
-// ResumeDispatch ends PauseDispatch of the same topic. The topic "" ends every PauseDispatch.
-func (s *Server) ResumeDispatch(topic string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if topic == "" {
-		s.faults.pausedAll = false
-		clear(s.faults.paused)
-	} else if n, err := parseTopic(topic); err == nil {
-		delete(s.faults.paused, n)
+	s.faults.pause(topic, pause)
+	if pause {
+		return
 	}
 	for _, t := range s.matching(topic) {
 		for _, sub := range t.subs {

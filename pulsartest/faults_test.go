@@ -88,58 +88,58 @@ func TestPauseDispatch(t *testing.T) {
 	for _, topic := range []string{"", "t", "persistent://public/default/t"} {
 		s := NewServer(t)
 		_, k, p := pair(t, s)
-		s.PauseDispatch(topic)
+		s.PauseDispatch(topic, true)
 		send(t, p, "0")
 		nothing(t, k)
-		s.ResumeDispatch("t2")
+		s.PauseDispatch("t2", false)
 		nothing(t, k)
-		s.ResumeDispatch(topic)
+		s.PauseDispatch(topic, false)
 		receive(t, k)
 	}
 }
 
-func TestFailSends(t *testing.T) {
+func TestInjectFailsSends(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, _, p := pair(t, s)
-	s.FailSends("t", 1, TopicTerminated)
+	s.Inject("SEND", "t", 1, Fail("TopicTerminatedError", "injected"))
 	_, err := trySend(p, "0")
 	require.Error(t, err)
 	require.Empty(t, s.Messages("t"))
 }
 
-func TestFailSendsInPassing(t *testing.T) {
+func TestInjectFailsSendsInPassing(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)
-	s.FailSends("", 2, PersistenceError) // the client sends again
+	s.Inject("SEND", "", 2, Fail("PersistenceError", "injected")) // the client sends again
 	send(t, p, "1")
 	require.Equal(t, "1", string(receive(t, k).Payload()))
 	require.Len(t, s.Messages("t"), 1)
 }
 
-func TestSwallowSends(t *testing.T) {
+func TestInjectLosesSends(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)
-	s.SwallowSends("t", 1)
+	s.Inject("SEND", "t", 1, Drop)
 	_, err := trySend(p, "0")
 	require.ErrorIs(t, err, pulsar.ErrSendTimeout)
 	require.Empty(t, s.Messages("t"))
 	send(t, p, "1")
 	require.Equal(t, "1", string(receive(t, k).Payload()))
-	s.SwallowSends("t", -1)
-	s.SwallowSends("t", 0)
+	s.Inject("SEND", "t", -1, Drop)
+	s.Inject("SEND", "t", 0, Pass)
 	send(t, p, "2")
 }
 
-func TestFailProducersAndSubscribes(t *testing.T) {
+func TestInjectFailsProducersAndConsumers(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	require.NoError(t, s.CreatePartitionedTopic("t", 2))
 	c := newClient(t, s.URL())
-	s.FailProducers("t", 1, AuthorizationError)
-	s.FailSubscribes("t", 1, AuthorizationError)
+	s.Inject("PRODUCER", "t", 1, Fail("AuthorizationError", "injected"))
+	s.Inject("SUBSCRIBE", "t", 1, Fail("AuthorizationError", "injected"))
 	_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "t"})
 	require.ErrorContains(t, err, "injected")
 	_, err = c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
@@ -148,11 +148,11 @@ func TestFailProducersAndSubscribes(t *testing.T) {
 	subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 }
 
-func TestDelayResponses(t *testing.T) {
+func TestInjectDelays(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)
-	s.DelayResponses(100 * time.Millisecond)
+	s.Inject("", "", -1, Pass.After(100*time.Millisecond))
 	began := time.Now()
 	for i := range 3 {
 		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)}, nil)
@@ -162,11 +162,11 @@ func TestDelayResponses(t *testing.T) {
 	}
 	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
 	require.Less(t, time.Since(began), 5*time.Second)
-	s.DelayResponses(0)
+	s.Inject("", "", 0, Pass)
 	send(t, p, "3")
 }
 
-func TestDropAckResponses(t *testing.T) {
+func TestInjectLosesAckResponses(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: quiet(), OperationTimeout: 300 * time.Millisecond})
@@ -176,11 +176,19 @@ func TestDropAckResponses(t *testing.T) {
 	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t"})
 	send(t, p, "0")
 	send(t, p, "1")
-	s.DropAckResponses(1)
+	s.Inject("ACK_RESPONSE", "", 1, Drop)
 	require.ErrorContains(t, k.Ack(receive(t, k)), "timed out")
 	require.Equal(t, 1, s.Subscription("t", "s").Backlog)
 	require.NoError(t, k.Ack(receive(t, k)))
 	require.Zero(t, s.Subscription("t", "s").Backlog)
+}
+
+// A name that is written wrong is not a fault that never happens.
+func TestInjectOfNothing(t *testing.T) {
+	t.Parallel()
+	s := NewServer(t)
+	require.PanicsWithValue(t, `pulsartest: Inject of command "SENDS", want Pulsar's name of one, such as SEND`, func() { s.Inject("SENDS", "", 1, Drop) })
+	require.PanicsWithValue(t, `pulsartest: Fail with code "Busy", want a ServerError of Pulsar's protocol, such as PersistenceError`, func() { Fail("Busy", "") })
 }
 
 func TestTerminate(t *testing.T) {

@@ -25,7 +25,7 @@ type answered interface{ answer(err error) wire.Command }
 // An asking request has an answer of its own, and this one if it failed.
 type asking interface{ refuse(err error) wire.Command }
 
-// A described command tells a Hook more than its type.
+// A described command tells a hook more than its type.
 type described interface{ describe(c *session, d *Command) }
 
 // handle carries out a command of the client. An error closes the connection.

@@ -126,7 +126,7 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 		if until(state) {
 			return state
 		}
-		if line := state.String(); line != last {
+		if line := state.line(); line != last {
 			last = line
 			seen = append(seen, fmt.Sprintf("%8s  %s", time.Since(began).Round(time.Millisecond), line))
 			if len(seen) > most {
@@ -141,8 +141,8 @@ func (s *Server) Await(t testing.TB, topic, subscription string, within time.Dur
 	}
 }
 
-// String returns the whole state in one line.
-func (s Subscription) String() string {
+// line is the whole state in one line.
+func (s *Subscription) line() string {
 	if s.Type == "" {
 		return "no such subscription"
 	}

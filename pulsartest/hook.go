@@ -1,14 +1,11 @@
 package pulsartest
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
-
-// A Hook sees every command before it has an effect and decides on it. Each connection calls it from two goroutines, one for each
-// direction. It may block, which holds up that direction of that connection. It may call the Server's methods except Close.
-type Hook func(Command) Verdict
 
 // A Verdict decides what becomes of a command. The zero value is Pass.
 type Verdict struct {
@@ -36,10 +33,16 @@ var (
 	Confirm = Verdict{action: answer}
 )
 
-// Fail answers a client's command with an error instead of carrying it out. A command that has no answer, such as an
-// acknowledgement without AckWithResponse, is lost. Commands from the broker pass.
-func Fail(code ServerError, message string) Verdict {
-	return Verdict{action: answer, err: failf(wire.ServerError(code), "%s", message)}
+// Fail answers a client's command with an error instead of carrying it out. The code has its name in Pulsar's protocol (ServerError
+// in PulsarApi.proto), such as PersistenceError; Fail panics if there is none of that name. Clients react to some codes in their own
+// way: after ServiceNotReady they connect again; after TopicNotFound, TopicTerminatedError and ProducerFenced most give up. A command
+// that has no answer, such as an acknowledgement without AckWithResponse, is lost. Commands from the broker pass.
+func Fail(code, message string) Verdict {
+	number, ok := wire.ParseServerError(code)
+	if !ok {
+		panic(fmt.Sprintf("pulsartest: Fail with code %q, want a ServerError of Pulsar's protocol, such as PersistenceError", code))
+	}
+	return Verdict{action: answer, err: failf(number, "%s", message)}
 }
 
 // After returns v delayed by d, counted from when the broker read or wrote the command. Later commands in that direction of that
@@ -49,24 +52,15 @@ func (v Verdict) After(d time.Duration) Verdict {
 	return v
 }
 
-// Direction says who sends a command.
-type Direction int
-
-// The directions.
-const (
-	FromClient Direction = iota
-	FromBroker
-)
-
-// Command describes a command to a Hook. Fields that the command does not have are zero.
+// Command describes a command to a hook. Fields that the command does not have are zero.
 type Command struct {
-	Type         string    // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
-	From         Direction // who sends it
-	Connection   string    // the client's address
-	Topic        string    // full name
-	Subscription string    // name
-	Consumer     string    // name
-	Producer     string    // name
+	Type         string // Pulsar's name: SEND, ACK, REDELIVER_UNACKNOWLEDGED_MESSAGES …
+	FromBroker   bool   // else the client sends it
+	Connection   string // the client's address
+	Topic        string // full name
+	Subscription string // name
+	Consumer     string // name
+	Producer     string // name
 
 	IDs             []MessageID // of ACK, REDELIVER_…, MESSAGE, SEND_RECEIPT, SEEK
 	Cumulative      bool        // of ACK
@@ -81,8 +75,12 @@ type MessageID struct {
 	BatchIndex    int   // -1 when the message is not in a batch
 }
 
-// SetHook replaces the hook; nil removes it. Commands under way may still go to the old hook.
-func (s *Server) SetHook(hook Hook) {
+// SetHook sets a hook, which sees every command before it has an effect and decides on it. By default there is none. SetHook replaces
+// an earlier one; nil removes it. Commands under way may still go to the old one.
+//
+// Each connection calls the hook from two goroutines, one for each direction. It may block, which holds up that direction of that
+// connection. It may call the Server's methods except Close.
+func (s *Server) SetHook(hook func(Command) Verdict) {
 	if hook == nil {
 		s.hooked.Store(nil)
 		return
@@ -91,12 +89,12 @@ func (s *Server) SetHook(hook Hook) {
 }
 
 // ask puts a command to the hook and then to the rules. The caller holds no lock.
-func (s *Server) ask(c *session, cmd wire.Command, from Direction) Verdict {
+func (s *Server) ask(c *session, cmd wire.Command, fromBroker bool) Verdict {
 	hook := s.hooked.Load()
 	if hook == nil && !s.ruled.Load() {
 		return Pass
 	}
-	d := Command{Type: cmd.Type().String(), From: from, Connection: c.conn.RemoteAddr().String()}
+	d := Command{Type: cmd.Type().String(), FromBroker: fromBroker, Connection: c.conn.RemoteAddr().String()}
 	if m, ok := cmd.(described); ok {
 		s.mu.Lock()
 		m.describe(c, &d)

@@ -10,7 +10,7 @@ import (
 )
 
 // on is a hook for commands of one type.
-func on(command string, v Verdict) Hook {
+func on(command string, v Verdict) func(Command) Verdict {
 	return func(c Command) Verdict {
 		if c.Type == command {
 			return v
@@ -22,8 +22,8 @@ func on(command string, v Verdict) Hook {
 func TestHookSeesAndDrops(t *testing.T) {
 	t.Parallel()
 	seen := make(chan Command, 1000)
-	var s *Server
-	s = NewServer(t, WithHook(func(c Command) Verdict {
+	s := NewServer(t)
+	s.SetHook(func(c Command) Verdict {
 		select {
 		case seen <- c:
 		default:
@@ -33,7 +33,7 @@ func TestHookSeesAndDrops(t *testing.T) {
 			return Drop
 		}
 		return Pass
-	}))
+	})
 	c := newClient(t, s.URL())
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Name: "me", Type: pulsar.Shared,
 		NackRedeliveryDelay: 20 * time.Millisecond})
@@ -43,8 +43,8 @@ func TestHookSeesAndDrops(t *testing.T) {
 	k.Nack(m)
 	require.NoError(t, k.Ack(receive(t, k)))
 	want := map[string]func(Command) bool{
-		"CONNECT":   func(c Command) bool { return c.From == FromClient && c.Connection != "" },
-		"CONNECTED": func(c Command) bool { return c.From == FromBroker },
+		"CONNECT":   func(c Command) bool { return !c.FromBroker && c.Connection != "" },
+		"CONNECTED": func(c Command) bool { return c.FromBroker },
 		"LOOKUP":    func(c Command) bool { return c.Topic == "persistent://public/default/t" },
 		"SUBSCRIBE": func(c Command) bool { return c.Subscription == "s" && c.Consumer == "me" },
 		"FLOW":      func(c Command) bool { return c.Permits > 0 },
@@ -84,22 +84,22 @@ func TestHookFailsInTheBrokersPlace(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	c, k, p := pair(t, s)
-	s.SetHook(on("SEND", Fail(TopicTerminated, "no more")))
+	s.SetHook(on("SEND", Fail("TopicTerminatedError", "no more")))
 	_, err := trySend(p, "0")
 	require.Error(t, err)
 	require.Empty(t, s.Messages("t"))
 	s.SetHook(nil)
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("1")})
 	m := receive(t, k)
-	s.SetHook(on("ACK", Fail(PersistenceError, "the disk is full")))
+	s.SetHook(on("ACK", Fail("PersistenceError", "the disk is full")))
 	require.ErrorContains(t, k.Ack(m), "the disk is full")
 	require.Equal(t, 1, s.Subscription("t", "s").Backlog)
 	for _, command := range []string{"SUBSCRIBE", "LOOKUP", "PARTITIONED_METADATA"} {
-		s.SetHook(on(command, Fail(AuthorizationError, "not you")))
+		s.SetHook(on(command, Fail("AuthorizationError", "not you")))
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t2", SubscriptionName: "s"})
 		require.ErrorContains(t, err, "AuthorizationError", command)
 	}
-	s.SetHook(on("MESSAGE", Fail(AuthorizationError, "not you"))) // the broker's own
+	s.SetHook(on("MESSAGE", Fail("AuthorizationError", "not you"))) // the broker's own
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("2")})
 	require.Equal(t, "2", string(receive(t, k).Payload()))
 }
@@ -143,7 +143,7 @@ func TestHookDelays(t *testing.T) {
 		receive(t, k)
 	}
 	require.Less(t, time.Since(began), 10*delay)
-	s.SetHook(on("ACK", Fail(PersistenceError, "late").After(delay)))
+	s.SetHook(on("ACK", Fail("PersistenceError", "late").After(delay)))
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("m")})
 	m := receive(t, k)
 	began = time.Now()
@@ -168,20 +168,20 @@ func TestHookDelaysEndWithTheServer(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second)
 }
 
-// Rules come after the hook, of what it lets pass.
-func TestRulesAndHook(t *testing.T) {
+// What the hook lets pass meets what was injected.
+func TestInjectAndHook(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
 	_, k, p := pair(t, s)
-	s.FailSends("t", 1, TopicTerminated)
-	s.FailSends("other", -1, TopicTerminated)
+	s.Inject("SEND", "t", 1, Fail("TopicTerminatedError", "injected"))
+	s.Inject("SEND", "other", -1, Fail("TopicTerminatedError", "injected"))
 	s.SetHook(on("SEND", Confirm))
 	send(t, p, "confirmed by the hook")
 	s.SetHook(nil)
-	_, err := trySend(p, "failed by the rule")
+	_, err := trySend(p, "failed after it")
 	require.Error(t, err)
-	s.DelayResponses(50 * time.Millisecond)
-	s.DropAckResponses(1)
+	s.Inject("", "", -1, Pass.After(50*time.Millisecond))
+	s.Inject("ACK_RESPONSE", "", 1, Drop)
 	s.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("0")})
 	began := time.Now()
 	m := receive(t, k)
@@ -190,8 +190,8 @@ func TestRulesAndHook(t *testing.T) {
 	require.GreaterOrEqual(t, time.Since(began), 50*time.Millisecond)
 	go func() { _ = k.Ack(m) }() // it gets no answer
 	s.Await(t, "t", "s", 5*time.Second, func(s Subscription) bool { return s.Backlog == 1 })
-	s.DelayResponses(0)
-	s.FailSends("other", 0, TopicTerminated)
+	s.Inject("", "", 0, Pass)
+	s.Inject("SEND", "other", 0, Pass)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range s.rules {

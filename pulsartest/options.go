@@ -11,7 +11,6 @@ type Option func(*settings)
 type settings struct {
 	brokerAddr, adminAddr string
 	logger                *slog.Logger
-	hook                  Hook
 	maxMessageSize        int
 	strictDelay           bool
 	delayTick             time.Duration
@@ -45,12 +44,6 @@ func WithAddresses(broker, admin string) Option {
 // to the test, or to slog.Default if the server was started without a test.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) { s.logger = logger }
-}
-
-// WithHook sets a Hook from the first connection on; see [Server.SetHook].
-// By default there is none.
-func WithHook(hook Hook) Option {
-	return func(s *settings) { s.hook = hook }
 }
 
 // WithMaxMessageSize sets the largest message in bytes; by default 5 MiB, as

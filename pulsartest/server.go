@@ -15,7 +15,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
-// A Server is a Pulsar broker inside this process. It is safe for concurrent use. A [Hook] may call its methods, except Close.
+// A Server is a Pulsar broker inside this process. It is safe for concurrent use. A hook ([Server.SetHook])
+// may call its methods, except Close.
 //
 // A topic may be given by its short name ("orders") or its full one
 // ("persistent://public/default/orders"). Where a method takes a topic, the
@@ -39,7 +40,7 @@ type Server struct {
 	rules      rules
 	clock      clock
 
-	hooked atomic.Pointer[Hook]
+	hooked atomic.Pointer[func(Command) Verdict]
 	ruled  atomic.Bool // there are rules
 }
 
@@ -93,7 +94,6 @@ func Start(opts ...Option) (*Server, error) {
 	for _, opt := range opts {
 		opt(&s.settings)
 	}
-	s.SetHook(s.hook)
 	var err error
 	if s.broker, err = net.Listen("tcp", s.brokerAddr); err != nil {
 		return nil, fmt.Errorf("broker: %w", err)

@@ -120,7 +120,7 @@ func TestBillingTriesABadOrderAgain(t *testing.T) {
 // The broker loses the first invoice: the order must not be acknowledged before its invoice is sent.
 func TestBillingLosesNoInvoice(t *testing.T) {
 	broker := newBilling(t)
-	broker.SwallowSends("invoices", 1)
+	broker.Inject("SEND", "invoices", 1, pulsartest.Drop)
 	broker.Publish(t, "orders", order("a", 100))
 	broker.Await(t, "orders", "billing", 10*time.Second, settled)
 	if n := len(broker.Messages("invoices")); n != 1 {
@@ -138,7 +138,7 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 		defer mu.Unlock()
 		if c.Type == "ACK" && c.Subscription == "billing" {
 			if acks++; acks%2 == 1 {
-				return pulsartest.Fail(pulsartest.PersistenceError, "the disk is full")
+				return pulsartest.Fail("PersistenceError", "the disk is full")
 			}
 		}
 		return pulsartest.Pass

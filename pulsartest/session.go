@@ -105,7 +105,7 @@ func (c *session) read() {
 			}
 			return
 		}
-		verdict := c.server.ask(c, cmd, FromClient)
+		verdict := c.server.ask(c, cmd, false)
 		if !c.wait(verdict.delay) || verdict.action == disconnect {
 			return
 		}
@@ -156,7 +156,7 @@ func (c *session) write() {
 			w = bufio.NewWriterSize(c.conn, 16*1024)
 		}
 		for i, out := range batch {
-			verdict := c.server.ask(c, out.cmd, FromBroker)
+			verdict := c.server.ask(c, out.cmd, true)
 			if wait := time.Until(out.queued.Add(verdict.delay)); verdict.delay > 0 && wait > 0 {
 				if w.Flush() != nil || !c.wait(wait) {
 					return

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 

@@ -12,14 +12,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -125,7 +124,7 @@ func TestARefusedDelay(t *testing.T) {
 	r := b.reconsumer(reconsume.Options{})
 	x, y := b.receive(c), b.receive(c)
 	if b.inProcess != nil {
-		b.inProcess.FailSends(b.topic+"-sub-RETRY", 1, pulsartest.NotAllowed)
+		b.inProcess.Inject("SEND", b.topic+"-sub-RETRY", 1, pulsartest.Fail("NotAllowedError", "injected"))
 	}
 	require.ErrorIs(t, r.LaterAfter(in(20*time.Second), x, time.Hour, nil), reconsume.ErrDelayRefused)
 	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))

@@ -12,6 +12,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -98,7 +99,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Backoff == nil {
 		o.Backoff, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)
 	}
-	if err := backoff.Validate(o.Backoff); err != nil {
+	if err := policies.Validate(o.Backoff); err != nil {
 		return o, fmt.Errorf("reconsume: Options.Backoff: %w", err)
 	}
 	if o.OperationTimeout < 0 {

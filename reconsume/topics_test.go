@@ -26,7 +26,7 @@ func TestTopics(t *testing.T) {
 		"other schema": {before: func(b *broker, topic string) {
 			b.subscribe(pulsar.ConsumerOptions{Topic: topic, Schema: pulsar.NewStringSchema(nil)})
 			if b.inProcess != nil { // which compares no schemas
-				b.inProcess.FailProducers(topic, -1, pulsartest.IncompatibleSchema)
+				b.inProcess.Inject("PRODUCER", topic, -1, pulsartest.Fail("IncompatibleSchema", "injected"))
 			}
 		}, err: "IncompatibleSchema"},
 	} {

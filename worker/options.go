@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
@@ -149,7 +150,7 @@ func WithMemoryLimit(bytes int64) Option {
 // 0 and at most 1.
 func WithPauseOnFailure(window int, ratio float64, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
-		switch err := backoff.Validate(pause); {
+		switch err := policies.Validate(pause); {
 		case window < 1:
 			return invalid("WithPauseOnFailure's window", window, "1 or more")
 		case !(ratio > 0 && ratio <= 1):

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 const everything = `{"type":"record","name":"all","namespace":"n","fields":[
@@ -63,7 +64,7 @@ func TestDlqNaN(t *testing.T) {
 	const schema = `{"type":"record","name":"r","fields":[{"name":"a","type":"double"}]}`
 	payload, err := avro.Marshal(avro.MustParse(schema), map[string]any{"a": math.NaN()})
 	require.NoError(t, err)
-	_, ok := decode(&deadletter.Schema{Type: "AVRO", Data: schema}, &deadletter.Letter{Payload: payload})
+	_, ok := decode(&admin.Schema{Type: "AVRO", Data: schema}, &deadletter.Letter{Payload: payload})
 	require.False(t, ok)
 	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: origin + "-avro-DLQ", Schema: pulsar.NewAvroSchema(schema, nil)})
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ import (
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 // connection is where the broker is and who we are. The names are those of Pulsar's own tools.
@@ -132,17 +132,17 @@ type provider interface {
 }
 
 // connect returns a client of the broker and one of its admin API.
-func (c *connection) connect(log *slog.Logger) (pulsar.Client, deadletter.Admin, error) {
-	admin := deadletter.Admin{URL: c.adminURL}
+func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
+	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // as the user wants it
 	if c.trustCert != "" {
 		pem, err := os.ReadFile(c.trustCert)
 		if err != nil {
-			return nil, admin, err
+			return nil, api, err
 		}
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, admin, fmt.Errorf("%s has no certificate", c.trustCert)
+			return nil, api, fmt.Errorf("%s has no certificate", c.trustCert)
 		}
 	}
 	for _, path := range []string{c.public, c.secret} { // upstream looks when a letter is encrypted
@@ -151,10 +151,10 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, deadletter.Admin,
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, admin, err
+			return nil, api, err
 		}
 		if block, _ := pem.Decode(text); block == nil {
-			return nil, admin, fmt.Errorf("%s has no key", path)
+			return nil, api, fmt.Errorf("%s has no key", path)
 		}
 	}
 	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log), MetricsRegisterer: prometheus.NewRegistry(),
@@ -164,32 +164,32 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, deadletter.Admin,
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
 		if err != nil {
-			return nil, admin, err
+			return nil, api, err
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}
 	if c.authPlugin != "" {
 		auth, err := authentication(c.authPlugin, c.authParams)
 		if err != nil {
-			return nil, admin, err
+			return nil, api, err
 		}
 		o.Authentication = auth
 		if p, ok := auth.(provider); ok {
 			if err := p.Init(); err != nil {
-				return nil, admin, fmt.Errorf("-auth-plugin %s: %w", c.authPlugin, err)
+				return nil, api, fmt.Errorf("-auth-plugin %s: %w", c.authPlugin, err)
 			}
 			if pair, err := p.GetTLSCertificate(); err == nil && pair != nil {
 				config.Certificates = []tls.Certificate{*pair}
 			}
 			if err := p.WithTransport(transport); err != nil {
-				return nil, admin, err
+				return nil, api, err
 			}
 			transport = p
 		}
 	}
-	admin.Client = &http.Client{Transport: transport}
+	api.Client = &http.Client{Transport: transport}
 	client, err := pulsar.NewClient(o)
-	return client, admin, err
+	return client, api, err
 }
 
 // encryption are the keys of encrypted letters, if there are any.

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
@@ -77,7 +78,9 @@ type dlq struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	client         pulsar.Client
-	admin          deadletter.Admin
+	api            admin.API
+	topic          string // the dead letter topic's full name
+	schemas        *admin.Schemas
 	letters        *deadletter.Topic
 }
 
@@ -94,7 +97,7 @@ type dlqFlags struct {
 
 // replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
 type replayFlags struct {
-	to, topic               string
+	to, target              string
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
@@ -186,7 +189,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if d.talkative {
 		log = slog.New(slog.NewTextHandler(d.stderr, nil))
 	}
-	if d.client, d.admin, err = d.connect(log); err != nil {
+	if d.client, d.api, err = d.connect(log); err != nil {
 		return err
 	}
 	defer d.client.Close()
@@ -197,11 +200,13 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		return err
 	}
 	_, decryption := d.encryption()
-	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.subscription, AnyTopic: d.anyTopic,
-		Admin: d.admin, Decryption: decryption})
+	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic,
+		Admin: deadletter.Admin(d.api), Decryption: decryption})
 	if err != nil {
 		return err
 	}
+	d.topic = admin.FullName(name)
+	d.schemas = &admin.Schemas{API: d.api, Topic: d.topic}
 	return d.locate(do(d, ctx))
 }
 
@@ -240,7 +245,7 @@ func (d *dlq) export(ctx context.Context) error {
 // purge goes on with a file that an interrupted one has begun.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
-		plan, err := d.letters.PlanPurge(ctx, deadletter.PurgeOptions{Filter: d.filter})
+		plan, err := d.letters.Purge(ctx, deadletter.PurgeOptions{Filter: d.filter, DryRun: true})
 		if err != nil {
 			return err
 		}

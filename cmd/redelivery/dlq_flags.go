@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 // parse takes flags before and after the topic.
@@ -40,9 +38,9 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	d.n = 10
 	set.Func("n", "", countInto(&d.n, 0, math.MaxInt))
 	set.BoolVar(&d.payload, "payload", false, "")
-	set.StringVar(&d.to, "to", "", "")
+	set.StringVar(&d.to, "to", toRetry, "")
 	set.BoolVar(&d.others, "others", false, "")
-	set.StringVar(&d.topic, "topic", "", "")
+	set.StringVar(&d.target, "topic", "", "")
 	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
 	set.Func("max", "", countInto(&d.max, 0, math.MaxInt))
 	set.Func("rate", "", numberInto(&d.rate))
@@ -77,14 +75,20 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	return topic, cmp.Or(err, d.check(verb))
 }
 
+// Where letters go.
+const (
+	toRetry  = "retry"
+	toOrigin = "origin"
+)
+
 // check finds what is wrong without asking a broker.
 func (d *dlq) check(verb string) error {
 	switch {
 	case !(d.rate >= 0):
 		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
-	case d.to != "" && d.to != string(deadletter.ToRetry) && d.to != string(deadletter.ToOrigin):
-		return fmt.Errorf("-to is %q, want %q or %q", d.to, deadletter.ToRetry, deadletter.ToOrigin)
-	case d.to == string(deadletter.ToOrigin) && d.topic != "":
+	case d.to != toRetry && d.to != toOrigin:
+		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
+	case d.to == toOrigin && d.target != "":
 		return errors.New("-to origin and -topic are both given")
 	case d.max > 0 && d.canary > d.max:
 		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)

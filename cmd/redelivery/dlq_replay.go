@@ -16,10 +16,12 @@ import (
 
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
-	o := deadletter.ReplayOptions{To: deadletter.Destination(d.to), Topic: d.topic, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
 		Rate: d.rate, Canary: d.canary, Encryption: encryption, New: d.fresh}
-	if !d.yes || o.To == deadletter.ToOrigin && !d.others {
-		plan, err := d.letters.Plan(ctx, o)
+	if !d.yes || o.ToOrigin && !d.others {
+		dry := o
+		dry.DryRun = true
+		plan, err := d.letters.Replay(ctx, dry)
 		if err != nil {
 			return err
 		}
@@ -142,7 +144,7 @@ func (d *dlq) progress(ctx context.Context, verb string) *progress {
 		info, err := file.Stat()
 		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
 	}
-	if info, err := d.letters.Info(ctx); err == nil {
+	if info, err := topicNamed(ctx, d.api, d.topic); err == nil {
 		for _, s := range info.Subscriptions {
 			if s.Name == d.own() {
 				p.total = s.Backlog

@@ -14,10 +14,11 @@ import (
 	textwidth "golang.org/x/text/width"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 func (d *dlq) list(ctx context.Context, namespace string) error {
-	all, err := deadletter.List(ctx, d.admin, cmp.Or(namespace, "public/default"))
+	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"))
 	if err != nil {
 		return err
 	}
@@ -43,11 +44,12 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 	return nil
 }
 
-func (d *dlq) own() string { return cmp.Or(d.subscription, deadletter.DefaultSubscription) }
+// own is the subscription of replays and purges.
+func (d *dlq) own() string { return cmp.Or(d.subscription, "redelivery") }
 
 // scope says which letters are counted.
 func (d *dlq) scope(ctx context.Context) error {
-	info, err := d.letters.Info(ctx)
+	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
 		return err
 	}
@@ -132,15 +134,15 @@ func (d *dlq) peek(ctx context.Context) error {
 	return nil
 }
 
-func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*deadletter.Schema, error) {
+func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*admin.Schema, error) {
 	if !d.payload {
 		return nil, nil
 	}
-	return d.letters.Schema(ctx, l)
+	return d.schemas.Find(ctx, l.Schema)
 }
 
 // decode returns a payload as a value that JSON can have, if its schema is one of those that say how.
-func decode(s *deadletter.Schema, l *deadletter.Letter) (value any, ok bool) {
+func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	switch {
 	case l.Encrypted || l.Null:
 		return nil, false
@@ -156,7 +158,7 @@ func decode(s *deadletter.Schema, l *deadletter.Letter) (value any, ok bool) {
 }
 
 // text is a payload on one line.
-func text(s *deadletter.Schema, l *deadletter.Letter) string {
+func text(s *admin.Schema, l *deadletter.Letter) string {
 	value, ok := decode(s, l)
 	switch {
 	case l.Null:

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 const planUsage = `Usage: redelivery plan [flags]
@@ -210,7 +211,7 @@ func (f *planFlags) failures() ([]failure, error) {
 	if f.given["jitter"] {
 		policy = backoff.WithJitter(policy, f.jitter)
 	}
-	if err := backoff.Validate(policy); err != nil {
+	if err := policies.Validate(policy); err != nil {
 		return nil, err
 	}
 	c := failure{of: nacked, policy: policy, maxDeliveries: uint64(f.maxDeliveries)}

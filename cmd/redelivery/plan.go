@@ -6,6 +6,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
@@ -79,7 +80,7 @@ func newPlan(c failure, redeliveries int) plan {
 	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}, MaxDeliveries: c.maxDeliveries}
 	var total time.Duration
 	next := func(n int) redelivery {
-		shortest, longest := backoff.Bounds(c.policy, uint32(n))
+		shortest, longest := policies.Bounds(c.policy, uint32(n))
 		delay := add(c.timeout, shortest+(longest-shortest)/2)
 		total = add(total, delay)
 		return redelivery{n + 1, seconds(delay), seconds(add(c.timeout, shortest)), seconds(add(c.timeout, longest)), seconds(total)}

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // workerPlan is what a file says about a worker. Its JSON is in seconds and bytes; what the file does not say is not there.
@@ -60,7 +60,7 @@ func ofWorker(name string, w config.Worker) workerPlan {
 	if w.PauseOnFailureBackoff != nil {
 		p.Outage = &outage{Window: w.PauseOnFailureWindow, Ratio: w.PauseOnFailureRatio}
 		for n := range uint32(4) {
-			shortest, longest := backoff.Bounds(w.PauseOnFailureBackoff, n)
+			shortest, longest := policies.Bounds(w.PauseOnFailureBackoff, n)
 			p.Outage.Pauses = append(p.Outage.Pauses, seconds(shortest+(longest-shortest)/2))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -28,6 +29,12 @@ type Error struct {
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Text)
+}
+
+// NotFound reports whether err says that there is no such thing.
+func NotFound(err error) bool {
+	var status *Error
+	return errors.As(err, &status) && status.Status == http.StatusNotFound
 }
 
 // Call calls the API at url, without authentication.
@@ -69,6 +76,17 @@ func (a API) Call(ctx context.Context, method, path string, body, answer any) er
 		return json.Unmarshal(text, answer)
 	}
 	return nil
+}
+
+// FullName is a topic's full name: persistent://public/default/orders for orders.
+func FullName(topic string) string {
+	switch {
+	case strings.Contains(topic, "://"):
+		return topic
+	case strings.Count(topic, "/") == 2:
+		return "persistent://" + topic
+	}
+	return "persistent://public/default/" + topic
 }
 
 // Topic is the path of a topic, by its full name, which may have any character.

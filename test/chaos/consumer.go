@@ -9,13 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // work is what consumers have to do, and how.

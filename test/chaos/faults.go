@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // fault is what goes wrong, and the work it goes wrong with.
@@ -79,7 +81,7 @@ var faults = []fault{
 	{name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
 		types: only, inProcess: true, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
-			t.broker.inProcess.DropAckResponses(5)
+			t.broker.inProcess.Inject("ACK_RESPONSE", "", 5, pulsartest.Drop)
 			return nil
 		}},
 	{name: "queue of one", what: "ReceiverQueueSize 1, and connections cut every 200 ms for 4 s",

@@ -117,7 +117,7 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 		if command.Type == "ACK" {
 			acks.Add(1)
-			return pulsartest.Fail(pulsartest.ServerError(22), "not now")
+			return pulsartest.Fail("NotAllowedError", "not now")
 		}
 		return pulsartest.Pass
 	})

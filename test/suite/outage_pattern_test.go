@@ -29,7 +29,7 @@ func TestAPartitionedTopicOfAPatternVanishes(t *testing.T) {
 			if b.inProcess != nil { // which would create the partitions again; each begins to reconnect before one gives up
 				b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
 					if command.Type == "LOOKUP" && strings.HasPrefix(command.Topic, vanishes+"-partition") {
-						return pulsartest.Fail(pulsartest.TopicNotFound, "TopicNotFound").After(ms(300))
+						return pulsartest.Fail("TopicNotFound", "TopicNotFound").After(ms(300))
 					}
 					return pulsartest.Pass
 				})

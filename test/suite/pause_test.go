@@ -42,14 +42,9 @@ func TestPause(t *testing.T) {
 				cancel()
 				got := make(chan pulsar.Message)
 				go func() {
-					for {
-						msg, err := take(context.Background(), c)
-						if err != nil {
-							return
-						}
-						got <- msg
-						if msg.ID().EntryID() == 3 {
-							return
+					for range 3 {
+						if msg, err := take(context.Background(), c); err == nil {
+							got <- msg
 						}
 					}
 				}()
@@ -74,7 +69,7 @@ func TestPause(t *testing.T) {
 // Whoever waits in Receive returns when a paused Consumer is closed, and Done tells.
 func TestPausedConsumerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, inner := newPrepared(t, pulsar.Shared)
+		c, _ := newPrepared(t, pulsar.Shared)
 		c.Pause()
 		received := make(chan error)
 		go func() { _, err := c.Receive(context.Background()); received <- err }()
@@ -87,7 +82,6 @@ func TestPausedConsumerIsClosed(t *testing.T) {
 		go c.Close()
 		<-c.Done()
 		require.ErrorIs(t, <-received, errFakeClosed)
-		_ = inner
 	})
 }
 
@@ -104,7 +98,7 @@ func TestSeekOfAPausedConsumer(t *testing.T) {
 	c.Pause()
 	require.NoError(t, c.Seek(first.ID()))
 	c.Resume()
-	require.Zero(t, c.Stats().Reconnecting)
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 10*time.Second, ms(10), "a Seek ends the connection")
 }
 
 func TestReconnecting(t *testing.T) {
@@ -115,4 +109,6 @@ func TestReconnecting(t *testing.T) {
 	b.inProcess.RefuseConnections(true)
 	b.inProcess.DropConnections()
 	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 2 }, 10*time.Second, ms(10))
+	b.inProcess.RefuseConnections(false)
+	require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, 30*time.Second, ms(10))
 }

@@ -137,13 +137,13 @@ func (r *randomRun) goAway(rng *rand.Rand) {
 	r.away = topic
 	r.mu.Unlock()
 	server := r.b.inProcess
-	server.FailSubscribes(topic, -1, pulsartest.MetadataError)
+	server.Inject("SUBSCRIBE", topic, -1, pulsartest.Fail("MetadataError", "injected"))
 	server.CloseConsumers(topic, sub)
 	r.within(time.Minute, r.isComplete)
 	time.Sleep(time.Second)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	server.FailSubscribes(topic, 0, pulsartest.MetadataError)
+	server.Inject("SUBSCRIBE", topic, 0, pulsartest.Pass)
 	r.away = ""
 	for _, f := range r.fates {
 		if f.due.Before(time.Now()) && !f.due.IsZero() {

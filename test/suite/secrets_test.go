@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 const (
@@ -162,7 +163,7 @@ var secretScenes = map[string]func(*talk, string){
 			msgs = append(msgs, receive(k.t, c))
 		}
 		if k.inProcess != nil {
-			k.inProcess.DropAckResponses(3)
+			k.inProcess.Inject("ACK_RESPONSE", "", 3, pulsartest.Drop)
 			k.failed(c.Ack(msgs[0]), c.AckIDList([]pulsar.MessageID{msgs[1].ID()}), c.ReconsumeLaterAfter(bg, msgs[2], 0, nil))
 		}
 		c.Close()

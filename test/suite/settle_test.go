@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // Of two calls that settle a message one waits for the other, and tries by itself if that fails.
@@ -97,7 +98,7 @@ func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	b := newInProcess(t, pulsar.ClientOptions{})
 	c := b.subscribe(b.retrying("t", 5))
 	b.send("t", 1, false)
-	b.inProcess.SwallowSends("t-"+sub+"-RETRY", 1)
+	b.inProcess.Inject("SEND", "t-"+sub+"-RETRY", 1, pulsartest.Drop)
 	msg := receive(t, c)
 	first := make(chan error, 1)
 	go func() { first <- c.ReconsumeLaterNext(bg, msg) }()

@@ -44,6 +44,16 @@ func Commands() []Command {
 	return all
 }
 
+// Known reports whether a command of that name is registered.
+func Known(name string) bool {
+	for _, r := range commands {
+		if r.name == name {
+			return true
+		}
+	}
+	return false
+}
+
 // String is the type's name in Pulsar's protocol.
 func (t Type) String() string {
 	if r, ok := commands[t]; ok {

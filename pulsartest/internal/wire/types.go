@@ -1,5 +1,7 @@
 package wire
 
+import "slices"
+
 // Absent is the value of an Optional number that was not, or is not to be, sent
 // where 0 means something else.
 const Absent = ^uint64(0)
@@ -208,6 +210,22 @@ const (
 	TransactionNotFound
 	ProducerFenced
 )
+
+// serverErrors are their names, in order.
+var serverErrors = []string{
+	"UnknownError", "MetadataError", "PersistenceError", "AuthenticationError", "AuthorizationError", "ConsumerBusy",
+	"ServiceNotReady", "ProducerBlockedQuotaExceededError", "ProducerBlockedQuotaExceededException", "ChecksumError",
+	"UnsupportedVersionError", "TopicNotFound", "SubscriptionNotFound", "ConsumerNotFound", "TooManyRequests",
+	"TopicTerminatedError", "ProducerBusy", "InvalidTopicName", "IncompatibleSchema", "ConsumerAssignError",
+	"TransactionCoordinatorNotFound", "InvalidTxnStatus", "NotAllowedError", "TransactionConflict", "TransactionNotFound",
+	"ProducerFenced",
+}
+
+// ParseServerError returns the error code of a name.
+func ParseServerError(name string) (code ServerError, ok bool) {
+	i := slices.Index(serverErrors, name)
+	return ServerError(i), i >= 0
+}
 
 func (m AccessMode) String() string {
 	switch m {

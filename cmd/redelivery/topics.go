@@ -1,0 +1,115 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// topicInfo is what the broker's statistics say about a dead letter or retry topic.
+type topicInfo struct {
+	Topic         string             `json:"topic"`                // its full name
+	Retry         bool               `json:"retry,omitempty"`      // not a dead letter topic
+	Partitions    int                `json:"partitions,omitempty"` // 0 if it is not partitioned
+	Rate          float64            `json:"rate"`                 // incoming messages a second, over the last minute
+	Bytes         int64              `json:"bytes"`                // stored
+	Subscriptions []subscriptionInfo `json:"subscriptions"`        // if empty, the broker deletes messages unread
+}
+
+// subscriptionInfo is what the broker's statistics say about a subscription.
+type subscriptionInfo struct {
+	Name      string    `json:"name"`
+	Backlog   int       `json:"backlog"`         // entries, each a message, a batch or a chunk
+	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog, if the broker tells it
+	Consumers int       `json:"consumers"`       // connected now
+}
+
+// topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY.
+func topicsOf(ctx context.Context, api admin.API, namespace string) ([]topicInfo, error) {
+	var names []string
+	err := api.Call(ctx, http.MethodGet, admin.Topic("persistent://"+namespace), nil, &names)
+	if admin.NotFound(err) {
+		return nil, fmt.Errorf("no such namespace: %s", namespace)
+	}
+	if err != nil {
+		return nil, err
+	}
+	partitions := map[string]int{}
+	for _, name := range names {
+		base := publishing.BaseTopic(name)
+		if strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix) {
+			partitions[base] += 0
+			if base != name {
+				partitions[base]++
+			}
+		}
+	}
+	all := []topicInfo{}
+	for _, topic := range slices.Sorted(maps.Keys(partitions)) {
+		info, err := statistics(ctx, api, topic, partitions[topic])
+		if errors.Is(err, deadletter.ErrNoTopic) { // deleted meanwhile
+			continue
+		}
+		if err != nil {
+			return all, err
+		}
+		all = append(all, info)
+	}
+	return all, nil
+}
+
+// topicNamed is a topic by its full name.
+func topicNamed(ctx context.Context, api admin.API, topic string) (topicInfo, error) {
+	var metadata struct{ Partitions int }
+	err := api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions", nil, &metadata)
+	if admin.NotFound(err) {
+		return topicInfo{}, fmt.Errorf("%w: %s", deadletter.ErrNoTopic, topic)
+	}
+	if err != nil {
+		return topicInfo{}, err
+	}
+	return statistics(ctx, api, topic, metadata.Partitions)
+}
+
+func statistics(ctx context.Context, api admin.API, topic string, partitions int) (topicInfo, error) {
+	var stats struct {
+		MsgRateIn     float64
+		StorageSize   int64
+		Subscriptions map[string]struct {
+			MsgBacklog                      int
+			EarliestMsgPublishTimeInBacklog int64
+			Consumers                       []struct{}
+		}
+	}
+	path := admin.Topic(topic) + "/stats"
+	if partitions > 0 {
+		path = admin.Topic(topic) + "/partitioned-stats"
+	}
+	err := api.Call(ctx, http.MethodGet, path+"?perPartition=false&getPreciseBacklog=true&getEarliestTimeInBacklog=true", nil, &stats)
+	if admin.NotFound(err) {
+		return topicInfo{}, fmt.Errorf("%w: %s", deadletter.ErrNoTopic, topic)
+	}
+	info := topicInfo{Topic: topic, Retry: strings.HasSuffix(topic, pulsar.RetryTopicSuffix), Partitions: partitions,
+		Rate: stats.MsgRateIn, Bytes: stats.StorageSize, Subscriptions: []subscriptionInfo{}}
+	for name, s := range stats.Subscriptions {
+		sub := subscriptionInfo{Name: name, Backlog: s.MsgBacklog, Consumers: len(s.Consumers)}
+		if s.EarliestMsgPublishTimeInBacklog > 0 && s.MsgBacklog > 0 {
+			sub.Oldest = time.UnixMilli(s.EarliestMsgPublishTimeInBacklog)
+		}
+		info.Subscriptions = append(info.Subscriptions, sub)
+	}
+	slices.SortFunc(info.Subscriptions, func(a, b subscriptionInfo) int { return cmp.Compare(a.Name, b.Name) })
+	return info, err
+}

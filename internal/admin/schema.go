@@ -1,0 +1,54 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync"
+)
+
+// Schema is one version of a topic's schema, from the schema registry.
+type Schema struct {
+	Type       string            `json:"type"`       // AVRO, JSON, STRING …
+	Data       string            `json:"data"`       // its definition, if it has one
+	Properties map[string]string `json:"properties"` // its own, as the producer set them
+}
+
+// Schemas are those of a topic, which has its full name. What could not be found is not asked for again. They are safe for concurrent
+// use.
+type Schemas struct {
+	API   API
+	Topic string
+
+	mu    sync.Mutex
+	known map[string]*Schema
+}
+
+// Find returns a version of the schema, or nil if version is "", there is no such version or the API has no URL.
+func (s *Schemas) Find(ctx context.Context, version string) (*Schema, error) {
+	if version == "" || s.API.URL == "" {
+		return nil, nil
+	}
+	s.mu.Lock()
+	known, ok := s.known[version]
+	s.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	name := strings.TrimPrefix(Topic(s.Topic), "persistent/")
+	schema := &Schema{}
+	err := s.API.Call(ctx, http.MethodGet, "schemas/"+name+"/schema/"+version, nil, schema)
+	if NotFound(err) {
+		schema, err = nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.known == nil {
+		s.known = map[string]*Schema{}
+	}
+	s.known[version] = schema
+	return schema, nil
+}
