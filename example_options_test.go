@@ -1,0 +1,311 @@
+package redelivery_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+const soon = 20 * time.Millisecond
+
+// try subscribes with options, and calls f with the Consumer and its one message.
+func try(f func(context.Context, *redelivery.Consumer, pulsar.Message) error, options ...redelivery.Option) {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		consumer, err := redelivery.Subscribe(client, orders, options...)
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		return f(ctx, consumer, msg)
+	})
+}
+
+// again nacks a message and receives it again.
+func again(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+	consumer.Nack(msg)
+	msg, err := consumer.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Println("redelivery", msg.RedeliveryCount())
+	return consumer.Ack(msg)
+}
+
+// letter prints the first message of a dead letter topic.
+func letter(ctx context.Context, client pulsar.Client, topic, subscription string) error {
+	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	msg, err := c.Receive(ctx)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: %s\n", msg.Payload(), msg.Properties()[reconsume.PropertyExceptionMessage])
+	return c.Ack(msg)
+}
+
+func ExampleWithNackRedeliveryDelay() {
+	try(again, redelivery.WithNackRedeliveryDelay(soon))
+	// Output: redelivery 1
+}
+
+func ExampleWithNackRedeliveryBackoff() {
+	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		d, err := consumer.Delivery(msg)
+		fmt.Println("a nack would delay it by", d.NackDelay)
+		return err
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}))
+	// Output: a nack would delay it by 1s
+}
+
+func ExampleWithAckTimeout() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, _ pulsar.Message) error { // which is never settled
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return consumer.Ack(msg)
+	}, redelivery.WithAckTimeout(soon))
+	// Output: redelivery 1
+}
+
+func ExampleWithAckTimeoutRedeliveryBackoff() {
+	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		d, err := consumer.Delivery(msg)
+		fmt.Println("it times out in", time.Until(d.AckDeadline).Round(time.Second))
+		return err
+	}, redelivery.WithAckTimeout(10*time.Second),
+		redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}))
+	// Output: it times out in 11s
+}
+
+func ExampleWithReconsumeBackoff() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		if err := consumer.ReconsumeLaterLevel(ctx, msg, 2); err != nil {
+			return err
+		}
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("it waited for", msg.Properties()["DELAY_TIME"], "ms")
+		return consumer.Ack(msg)
+	}, redelivery.WithReconsumeBackoff(backoff.DelayLevels{soon, 2 * soon, time.Minute}))
+	// Output: it waited for 40 ms
+}
+
+func ExampleWithCause() {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithReconsumeBackoff(backoff.Fixed(soon)),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1, InitialSubscriptionName: "clerk"}))
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		for range 2 {
+			msg, err := consumer.Receive(ctx)
+			if err != nil {
+				return err
+			}
+			if err := consumer.ReconsumeLaterNext(ctx, msg, redelivery.WithCause(errors.New("out of coffee"))); err != nil {
+				return err
+			}
+		}
+		return letter(ctx, client, "orders-billing-DLQ", "clerk")
+	})
+	// Output: one coffee: out of coffee
+}
+
+func ExampleWithDeadLetterPolicy() {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		consumer, err := redelivery.Subscribe(client, orders,
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, Topic: "dead-orders", InitialSubscriptionName: "clerk"}))
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		if err := consumer.NackWithReason(msg, errors.New("out of coffee")); err != nil {
+			return err
+		}
+		return letter(ctx, client, "dead-orders", "clerk")
+	})
+	// Output: one coffee: out of coffee
+}
+
+func ExampleWithClient() {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		inner, err := client.Subscribe(orders) // in code of somebody else
+		if err != nil {
+			return err
+		}
+		consumer, err := redelivery.Wrap(inner, redelivery.WithClient(client), redelivery.WithLogger(slog.New(slog.DiscardHandler)),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1, InitialSubscriptionName: "clerk"}))
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		if err := consumer.DeadLetter(ctx, msg, errors.New("closed on Mondays")); err != nil {
+			return err
+		}
+		return letter(ctx, client, "orders-billing-DLQ", "clerk")
+	})
+	// Output: one coffee: closed on Mondays
+}
+
+func ExampleWithReconsumer() {
+	withOrder(func(ctx context.Context, client pulsar.Client) error {
+		r, err := reconsume.New(client, reconsume.Options{Topic: "orders", Subscription: "billing", InitialSubscriptionName: "clerk"})
+		if err != nil {
+			return err
+		}
+		defer r.Close()
+		consumer, err := redelivery.Subscribe(client, orders, redelivery.WithReconsumer(r), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			return err
+		}
+		defer consumer.Close()
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		if err := consumer.DeadLetter(ctx, msg, errors.New("no such table")); err != nil {
+			return err
+		}
+		return letter(ctx, client, r.DeadLetterTopic(), "clerk")
+	})
+	// Output: one coffee: no such table
+}
+
+func ExampleWithNackRetryTopic() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		if err := consumer.NackWithDelay(msg, soon); err != nil {
+			return err
+		}
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount(), "from", msg.Topic())
+		return consumer.Ack(msg)
+	}, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Minute)), redelivery.WithNackRetryTopic(soon))
+	// Output: redelivery 1 from persistent://public/default/orders-billing-RETRY
+}
+
+func ExampleWithRedeliveryFrom() {
+	try(again, redelivery.WithRedeliveryFrom(redelivery.FromBroker), redelivery.WithNackRedeliveryDelay(soon))
+	// Output: redelivery 1
+}
+
+func ExampleWithRedeliveryResolution() {
+	try(again, redelivery.WithRedeliveryResolution(5*time.Millisecond), redelivery.WithRedeliveryFrom(redelivery.FromBroker),
+		redelivery.WithNackRedeliveryDelay(soon))
+	// Output: redelivery 1
+}
+
+func ExampleWithMemoryLimit() {
+	try(again, redelivery.WithMemoryLimit(0), redelivery.WithNackRedeliveryDelay(soon)) // it comes from the broker
+	// Output: redelivery 1
+}
+
+func ExampleWithObserver() {
+	try(again, redelivery.WithNackRedeliveryDelay(soon), redelivery.WithObserver(redelivery.Observer{
+		Settled: func(s redelivery.Settled) { fmt.Println(s.Outcome, "after attempt", s.Attempts) },
+	}))
+	// Output:
+	// nacked after attempt 1
+	// redelivery 1
+	// acked after attempt 2
+}
+
+func ExampleWithLogger() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+		if a.Key == slog.TimeKey || a.Key == "consumer" {
+			return slog.Attr{}
+		}
+		return a
+	}}))
+	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		consumer.Nack(nil)
+		return consumer.Ack(msg)
+	}, redelivery.WithLogger(logger))
+	// Output: level=WARN msg="redelivery: nack failed" error="redelivery: message is nil, want one that was received" subscription=billing
+}
+
+func ExampleConsumer_Pause() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		consumer.Nack(msg)
+		consumer.Pause()
+		short, cancel := context.WithTimeout(ctx, 5*soon)
+		defer cancel()
+		_, err := consumer.Receive(short)
+		fmt.Println("paused:", err)
+		consumer.Resume()
+		if msg, err = consumer.Receive(ctx); err != nil {
+			return err
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return consumer.Ack(msg)
+	}, redelivery.WithNackRedeliveryDelay(soon))
+	// Output:
+	// paused: context deadline exceeded
+	// redelivery 1
+}
+
+func ExampleConsumer_Done() {
+	withOrder(func(_ context.Context, client pulsar.Client) error {
+		consumer, err := redelivery.Subscribe(client, orders)
+		if err != nil {
+			return err
+		}
+		go consumer.Close()
+		<-consumer.Done()
+		fmt.Println("closed")
+		return nil
+	})
+	// Output: closed
+}
+
+// A policy of one's own, by what a message says.
+func ExampleConsumer_NackWithDelayAndReason() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		delay := time.Minute
+		if strings.Contains(string(msg.Payload()), "coffee") {
+			delay = soon
+		}
+		if err := consumer.NackWithDelayAndReason(msg, delay, errors.New("the machine is cold")); err != nil {
+			return err
+		}
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return consumer.Ack(msg)
+	})
+	// Output: redelivery 1
+}
