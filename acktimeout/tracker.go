@@ -1,7 +1,8 @@
 // Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
 // A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and
-// redelivers the message. Package nack does the same for negatively acknowledged messages.
+// redelivers the message. The timeout grows by a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own
+// count and times its messages by a Tracker. Package nack does the same for negatively acknowledged messages.
 package acktimeout
 
 import (

@@ -109,10 +109,15 @@ func TestTracker(t *testing.T) {
 
 func ExampleTracker() {
 	due := make(chan []string)
-	tracker := acktimeout.New(time.Millisecond, nil, func(keys []string) { due <- keys })
+	policy := backoff.Exponential{Min: 10 * time.Millisecond, Max: time.Second, Multiplier: 4}
+	tracker := acktimeout.New(10*time.Millisecond, policy, func(keys []string) { due <- keys })
 	defer tracker.Close()
 
-	tracker.Track("message 1", 0)
+	tracker.Track("timed out for the second time", 1) // by the redelivery count: 1
+	tracker.Track("timed out for the first time", 0)
 	fmt.Println(<-due)
-	// Output: [message 1]
+	fmt.Println(<-due)
+	// Output:
+	// [timed out for the first time]
+	// [timed out for the second time]
 }

@@ -89,10 +89,15 @@ func TestTracker(t *testing.T) {
 
 func ExampleTracker() {
 	due := make(chan []string)
-	tracker := nack.New(backoff.Exponential{Min: time.Millisecond}, func(keys []string) { due <- keys })
+	policy := backoff.Exponential{Min: 10 * time.Millisecond, Max: time.Second, Multiplier: 4}
+	tracker := nack.New(policy, func(keys []string) { due <- keys })
 	defer tracker.Close()
 
-	tracker.Track("message 1", 0)
+	tracker.Track("failed for the second time", 1) // by the redelivery count: 1
+	tracker.Track("failed for the first time", 0)
 	fmt.Println(<-due)
-	// Output: [message 1]
+	fmt.Println(<-due)
+	// Output:
+	// [failed for the first time]
+	// [failed for the second time]
 }
