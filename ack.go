@@ -58,28 +58,32 @@ const (
 // does not count towards a batch.
 func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 	ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
-	if !c.calls.Enter() {
-		return ErrClosed
-	}
-	var s ledger.Settling
+	s := ledger.Settling{Undecided: inTransaction}
 	if c.observer.Settled != nil {
 		began := c.now()
 		defer func() { c.acked(began, n, msg, &s, err) }()
 	}
+	return c.acknowledge(n, &s, ack)
+}
+
+// acknowledge is settle for those who tell of it.
+func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+	if !c.calls.Enter() {
+		return ErrClosed
+	}
 	defer c.calls.Leave()
-	switch c.ledger.Settle(n, &s) {
+	switch c.ledger.Settle(n, s) {
 	case ledger.Settled:
 		return nil
 	case ledger.Unknown:
 		return ack(c.inner, n.ID)
 	default: // it is being settled now, by another call too perhaps
 	}
-	s.Undecided = inTransaction
-	err = errPanicked
 	if len(c.hooks.of) > 0 {
 		defer c.hooks.postpone(s.ID)()
 	}
-	defer func() { c.finishSettling(&s, err) }()
+	err = errPanicked
+	defer func() { c.finishSettling(s, err) }()
 	err = ack(s.Consumer, s.ID)
 	return err
 }

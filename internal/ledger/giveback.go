@@ -51,12 +51,20 @@ func (l *Ledger) hasSiblingsAtWork(e *entry, r *record) bool {
 	return false
 }
 
-// giveBack has the broker send a message to whichever consumer, with all of its batch that wait here. The caller holds mu.
+// giveBack has the broker send a message to whichever consumer. The caller holds mu.
 func (l *Ledger) giveBack(ref Ref, e *entry, r *record) ask {
+	l.table.drop(e, r)
+	l.table.move(r, due)
+	return l.ask(ref, e, r)
+}
+
+// letGo lets go of what waits here of a batch of which a message is asked for: the broker sends the whole batch, to whichever consumer.
+// The caller holds mu.
+func (l *Ledger) letGo(ref Ref, e *entry, r *record) {
 	t := &l.table
 	for i := range e.size() {
 		x := e.at(i)
-		if x == r || x.state != waiting && x.state != ready {
+		if x == r || x.state != waiting && x.state != ready || x.flags.has(leaving) || x.flags.has(busy) {
 			continue
 		}
 		t.drop(e, x)
@@ -66,7 +74,4 @@ func (l *Ledger) giveBack(ref Ref, e *entry, r *record) ask {
 			t.move(x, due)
 		}
 	}
-	t.drop(e, r)
-	t.move(r, due)
-	return l.ask(ref, e, r)
 }

@@ -160,3 +160,33 @@ func TestASiblingThatIsToBePublished(t *testing.T) {
 		require.True(t, x.SettleWaiting(ds[1], &s))
 	})
 }
+
+// Of a batch on Shared one message came by a connection that was lost, so that it is not kept, and the other is. When the first one is asked
+// for the broker sends the whole batch, to whichever consumer: the other one must not be handed out from here as well.
+func TestABatchOfWhichOneMessageIsAskedFor(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Others = false, true }, func(x *x) {
+		x.Disconnected()
+		second := halfOf(1)
+		first, v := x.deliver(message{id: halfOf(0), payload: make([]byte, 10)})
+		require.Equal(t, ledger.Deliver, v)
+		require.True(t, first.Doubtful)
+		x.Received("t", second)
+		later, v := x.deliver(message{id: second, payload: make([]byte, 10)})
+		require.Equal(t, ledger.Deliver, v)
+		require.False(t, later.Doubtful)
+		_, _, kept := x.Nack(first, 10*time.Second, first.Message, ledger.Failed)
+		require.False(t, kept)
+		_, _, kept = x.Nack(later, 11*time.Second, later.Message, ledger.Failed)
+		require.True(t, kept)
+		for range 15 {
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		require.NotEmpty(t, x.requests())
+		require.False(t, x.Next(&ledger.Delivery{}))
+		for i := range int32(2) { // the answer comes here
+			_, v := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
+			require.Equal(t, ledger.Deliver, v)
+		}
+	})
+}

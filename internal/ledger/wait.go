@@ -171,6 +171,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		t.forget(ref, e, r)
 		return a
 	default:
+		if !l.o.RedeliversAll {
+			l.letGo(ref, e, r)
+		}
 		now := time.Now()
 		if last.tries == 0 {
 			last.tries = 1
