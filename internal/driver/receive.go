@@ -221,9 +221,9 @@ func (x *Driver) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	verdict := x.ledger.Arrive(cm, retry, d)
 	if verdict == ledger.AckDuplicate {
 		x.tally.swallowed.Add(1)
-		settled := *d
+		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
 		x.start(&x.swallows, func(context.Context) {
-			x.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID, minAckPause)
+			x.ackAgain("a settled message again", consumer, n, minAckPause)
 		})
 	}
 	x.arrived(cm, verdict)

@@ -86,31 +86,32 @@ func (x *Driver) finishSettling(s *ledger.Settling, err error) {
 	if err != nil {
 		x.ledger.NotSettled(s)
 	} else if again := x.ledger.Settled(s); again != nil {
-		x.ackAgain("a newer delivery", s.Consumer, s.Ref, again, minAckPause)
+		x.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause)
 	}
 }
 
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
 // the next connection.
-func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
+func (x *Driver) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration) {
 	x.safely(func() {
 		err := errPanicked
 		defer func() {
 			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && x.life.ended.Err() == nil
-			if again := x.ledger.AckedAgain(ref, id, err, try); again != nil {
+			if again := x.ledger.AckedAgain(n, err, try); again != nil {
+				n.ID = again
 				time.AfterFunc(pause, func() {
 					x.start(&x.swallows, func(context.Context) {
-						if x.ledger.IsAcking(ref, again) { // else the broker sends it again
-							x.ackAgain(what, consumer, ref, again, 2*pause)
+						if x.ledger.IsAcking(n) { // else the broker sends it again
+							x.ackAgain(what, consumer, n, 2*pause)
 						}
 					})
 				})
 			}
 		}()
-		err = x.call(func() error { return consumer.AckID(id) })
+		err = x.call(func() error { return consumer.AckID(n.ID) })
 		if err != nil && x.life.ended.Err() == nil {
-			x.Fail("ack", "acknowledging "+what, err, "message", id)
+			x.Fail("ack", "acknowledging "+what, err, "message", n.ID)
 		}
 	})
 }
