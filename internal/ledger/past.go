@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // past has the settled entries of a stream, of which copies may come: out of the inner consumer's queue, with the broker's answer to a
@@ -254,49 +253,4 @@ func (t *table) releaseParts(s *stream, left int) {
 // notPart notes that more of a part comes.
 func (p *past) notPart(slot uint32) {
 	p.parts = slices.DeleteFunc(p.parts, func(part part) bool { return part.slot == slot })
-}
-
-// queue is how many deliveries may be between the broker and the Ledger.
-func (t *table) queue(s *stream) uint64 { return uint64(t.o.Queue) + uint64(s.largest) }
-
-// disconnected notes that a connection was lost. The broker sends everything again that is not acknowledged, and what was
-// acknowledged of late.
-func (t *table) disconnected(s *stream, now time.Time) {
-	t.follow(s, none)
-	t.releaseParts(s, 0) // an operator may have moved the cursor back
-	t.comesAgain(s)
-	s.lost = true
-	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent}
-}
-
-// comesAgain notes that the broker sends everything again that it has no acknowledgement of.
-func (t *table) comesAgain(s *stream) {
-	s.lost = false
-	s.again = s.taken + 2*t.queue(s) + uint64(s.unsettled+s.unsure())
-}
-
-// received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
-// long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
-// be delivered.
-func (t *table) received(s *stream, id pulsar.MessageID, now time.Time) {
-	if s.stage(entryOf(id)) == sure {
-		defer s.forgetSure()
-	}
-	if s.lost && !s.inactive {
-		s.lost, s.run.heard, s.run.fresh = false, now, id
-		t.resends(s, id)
-	}
-}
-
-// idle notes that nothing came although somebody waited: nothing is on its way.
-func (t *table) idle(s *stream) {
-	if s.lost {
-		return
-	}
-	s.again = s.taken
-	s.run.again, s.run.fresh, s.run.resent = false, nil, 0
-	t.follow(s, none)
-	if !t.o.Signals {
-		s.forgetSure()
-	}
 }
