@@ -72,8 +72,12 @@ func (t *table) remember(s *stream, id entryID, at stage) {
 	}
 }
 
-// restage notes that the acknowledgement of a settled entry is at another stage.
+// restage notes that the acknowledgement of a settled entry is at another stage. What the broker has it has, though a copy comes late, unless
+// nobody tells of a connection that was lost.
 func (t *table) restage(s *stream, id entryID, to stage) {
+	if t.o.Signals && s.stage(id) == sure {
+		return
+	}
 	key, low := pageOf(id)
 	p := s.past.pages[key]
 	for at, b := range p.in {

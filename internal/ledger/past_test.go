@@ -75,6 +75,19 @@ func TestWhatIsAcknowledgedOnceMoreIsNotSure(t *testing.T) {
 	}
 }
 
+// Nor is what was sure before less so when a copy comes late, whether it can be acknowledged once more or not.
+func TestALateCopyOfWhatIsSure(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+		x.pass()
+		d, v := x.arrive(1)
+		require.Equal(t, ledger.AckDuplicate, v)
+		require.NotNil(t, x.AckedAgain(ledger.Name{ID: d.ID, Topic: "t"}, errors.New("refused"), true))
+		require.Equal(t, ledger.Deliver, x.reset(1))
+	})
+}
+
 // After an operator has moved the cursor back nothing is acknowledged once more that the application has again.
 func TestAnAcknowledgementOnceMoreAfterACursorReset(t *testing.T) {
 	run(t, nil, func(x *x) {
