@@ -135,7 +135,7 @@ func (l *Ledger) Idle() (unsettled int) {
 	for _, s := range l.table.streams {
 		unsettled = max(unsettled, s.unsettled)
 		if !asked[s] {
-			if s.taken < s.again {
+			if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
 				l.startRounds()
 			}
 			l.table.idle(s)

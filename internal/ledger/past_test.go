@@ -219,7 +219,7 @@ func TestWhatIsSettledIsForgottenWhereNobodyTellsOfConnections(t *testing.T) {
 
 // What is settled takes little room, whatever its ids. What is not sure is remembered beyond that.
 func TestTheRoomOfWhatIsSettled(t *testing.T) {
-	const n = 400_000
+	const n = 200_000
 	for name, entry := range map[string]func(i int64) (ledger, entry int64){
 		"one after another":        func(i int64) (int64, int64) { return i / 50_000, i % 50_000 },
 		"every other":              func(i int64) (int64, int64) { return 1, 2 * i },
