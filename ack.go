@@ -97,31 +97,32 @@ func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
 	if err != nil {
 		c.ledger.NotSettled(s)
 	} else if again := c.ledger.Settled(s); again != nil {
-		c.ackAgain("a newer delivery", s.Consumer, s.Ref, again, minAckPause)
+		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause)
 	}
 }
 
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
 // the next connection.
-func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, ref ledger.Ref, id pulsar.MessageID, pause time.Duration) {
+func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration) {
 	c.safely(func() {
 		err := errPanicked
 		defer func() {
 			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && c.life.ended.Err() == nil
-			if again := c.ledger.AckedAgain(ref, id, err, try); again != nil {
+			if again := c.ledger.AckedAgain(n, err, try); again != nil {
+				n.ID = again
 				time.AfterFunc(pause, func() {
 					c.start(&c.swallows, func(context.Context) {
-						if c.ledger.IsAcking(ref, again) { // else the broker sends it again
-							c.ackAgain(what, consumer, ref, again, 2*pause)
+						if c.ledger.IsAcking(n) { // else the broker sends it again
+							c.ackAgain(what, consumer, n, 2*pause)
 						}
 					})
 				})
 			}
 		}()
-		err = c.call(func() error { return consumer.AckID(id) })
+		err = c.call(func() error { return consumer.AckID(n.ID) })
 		if err != nil && c.life.ended.Err() == nil {
-			c.fail("ack", "acknowledging "+what, err, "message", id)
+			c.fail("ack", "acknowledging "+what, err, "message", n.ID)
 		}
 	})
 }

@@ -3,6 +3,7 @@ module github.com/pulsar-redelivery/redelivery
 go 1.25.0
 
 require (
+	github.com/RoaringBitmap/roaring/v2 v2.8.0
 	github.com/apache/pulsar-client-go v0.21.0
 	github.com/hamba/avro/v2 v2.29.0
 	github.com/pierrec/lz4/v4 v4.1.22
@@ -18,7 +19,6 @@ require (
 require (
 	github.com/AthenZ/athenz v1.12.13 // indirect
 	github.com/DataDog/zstd v1.5.0 // indirect
-	github.com/RoaringBitmap/roaring/v2 v2.8.0 // indirect
 	github.com/ardielle/ardielle-go v1.5.2 // indirect
 	github.com/beorn7/perks v1.0.1 // indirect
 	github.com/bits-and-blooms/bitset v1.12.0 // indirect

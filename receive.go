@@ -252,9 +252,9 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	verdict := c.ledger.Arrive(cm, retry, d)
 	if verdict == ledger.AckDuplicate {
 		c.tally.swallowed.Add(1)
-		settled := *d
+		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
 		c.start(&c.swallows, func(context.Context) {
-			c.ackAgain("a settled message again", settled.Consumer, settled.Ref, settled.ID, minAckPause)
+			c.ackAgain("a settled message again", consumer, n, minAckPause)
 		})
 	}
 	c.arrived(cm, verdict)

@@ -33,7 +33,7 @@ const (
 	Hold                        // nothing: it is kept until it is due
 	Drop                        // nothing: it could not be kept, and is asked for when due
 	Skip                        // nothing: the application gets another copy of it
-	AckDuplicate                // acknowledge it again, silently: the application settled it; AckedAgain must follow
+	AckDuplicate                // acknowledge it again by d.ID, silently: the application settled it; AckedAgain must follow
 )
 
 // Retry is what a message of the retry topic says of itself.
@@ -53,24 +53,32 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	}
 	t, id := &l.table, a.id
 	s := t.stream(topic, cm.Consumer)
-	if s.log.taken++; s.inactive { // it was prefetched before
+	if s.taken++; s.taken == s.again { // what was acknowledged meanwhile is not sure yet
+		l.startRounds()
+	}
+	if s.inactive { // it was prefetched before
 		l.stats.Dropped++
 		s.missed = id
 		return Drop
 	}
-	if s.log.asking > 0 { // since a Clear
-		l.unsent(s)
-	}
 	a.old = t.isOld(s, id) && !l.o.NonDurable // the broker sends it again, to whichever consumer
-	ref, e := t.add(id, s)
+	key := entryOf(id)
 	if t.o.RedeliversAll {
-		s.run.arrive(entryOf(id), ref.index())
+		s.run.arrive(key, indexOf(id))
 	}
+	if !s.newest.before(key) && s.stage(key) > unacked {
+		t.follow(s, none)
+		t.restage(s, key, open)
+		d.Consumer, d.ID = cm.Consumer, wholeOf(id)
+		return AckDuplicate
+	}
+	ref, e := t.add(id, s)
+	e.flags &^= adopted
 	current := uint32(none)
 	if e.isBatch() {
 		current = ref.slot()
 		e.batch.last = ref.index()
-		s.log.batch = max(s.log.batch, e.size())
+		s.largest = max(s.largest, e.size())
 		if e.batch.kept == 0 {
 			e.batch.size = max(e.batch.size, a.size)
 		}
@@ -81,9 +89,11 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	case unseen:
 		v = l.first(ref, e, a, retry)
 	case acked:
-		l.repeated(e)
-		t.acking[ref.slot()]++
-		d.Consumer, d.Ref, d.ID = cm.Consumer, ref, l.toAck(e, id, e.batch.acked)
+		e.flags |= repeated
+		d.Consumer, d.ID = cm.Consumer, toAck(e, id, e.batch.acked)
+		if !e.isBatch() { // else more of it may be about to arrive
+			t.settleEntry(ref.slot(), e)
+		}
 		return AckDuplicate
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
@@ -115,7 +125,7 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		if b.seen == 0 {
 			b.base = count
 		} else if b.stream.current != ref.slot() { // it comes again, though this message of it did not come before
-			l.repeated(e)
+			e.flags |= repeated
 		}
 		count = min(b.base, count)
 	}
@@ -137,7 +147,7 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 // copy takes another delivery of a message that is not settled.
 func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	t := &l.table
-	l.repeated(e)
+	e.flags |= repeated
 	r.flags &^= doubtful
 	asked := l.answered(ref.slot())
 	switch r.state {
@@ -169,15 +179,6 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 		t.name(ref, r, a.id)
 	}
 	return l.held(kept)
-}
-
-// repeated notes that a message came more than once. Where nobody tells of lost connections that is the sign of one, and where
-// the broker rewinds more is to come. The caller holds mu.
-func (l *Ledger) repeated(e *entry) {
-	e.flags |= repeated
-	if l.o.RedeliversAll || !l.o.Signals {
-		l.table.repeats(e.stream())
-	}
 }
 
 // held counts an early copy.

@@ -87,7 +87,7 @@ func BenchmarkSwallow(b *testing.B) {
 				for _, e := range order {
 					d, v := arrive(int64(e))
 					require.Equal(b, ledger.AckDuplicate, v)
-					l.AckedAgain(d.Ref, d.ID, nil, false)
+					l.AckedAgain(ledger.Name{ID: d.ID, Topic: "t"}, nil, false)
 				}
 			}
 			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(n)/float64(b.N), "ns/copy")

@@ -15,15 +15,12 @@ func (l *Ledger) Disconnected() {
 	l.table.lost = true
 	now, first := time.Now(), false // or something came since the last one
 	for _, s := range l.table.streams {
-		if s.log.lost && s.log.taken == s.doubted {
+		if s.lost && s.taken == s.doubted {
 			continue
 		}
 		first = true
-		for len(s.partly) > 0 { // an operator may have moved the cursor back
-			l.table.releasePart(s)
-		}
 		l.table.disconnected(s, now)
-		s.doubted = s.log.taken
+		s.doubted = s.taken
 		l.doubt(s)
 	}
 	if first {
@@ -80,7 +77,7 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 		return true
 	}
 	for _, s := range l.table.streams {
-		if s.log.lost || s.log.taken < s.log.again || time.Since(s.run.lostAt) < time.Minute {
+		if s.isInDoubt() || time.Since(s.run.lostAt) < time.Minute {
 			return true
 		}
 	}
@@ -103,7 +100,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 	switch {
 	case s == nil:
 	case !active:
-		s.inactive, s.log.lost = true, true // batches that were settled in part come again
+		s.inactive, s.lost = true, true // batches that were settled in part come again
 		l.doubt(s)
 		if l.offers(s) {
 			l.withdraw() // what the feeder offers next is none of these
@@ -114,11 +111,10 @@ func (l *Ledger) Activate(topic string, active bool) {
 	default:
 		s.inactive = false
 		l.table.comesAgain(s)
-		s.run.resent, s.run.heard = s.log.again, time.Now() // and may be in the queue before it is asked for
+		s.run.resent, s.run.heard = s.again, time.Now() // and may be in the queue before it is asked for
 		if s.missed != nil {
 			a = ask{s.consumer, s.topic, s.missed}
-			s.missed, s.log.asking = nil, l.asking()
-			l.unsent(s)
+			s.missed = nil
 		}
 	}
 	l.unlockAndNotify(a)
@@ -139,6 +135,9 @@ func (l *Ledger) Idle() (unsettled int) {
 	for _, s := range l.table.streams {
 		unsettled = max(unsettled, s.unsettled)
 		if !asked[s] {
+			if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
+				l.startRounds()
+			}
 			l.table.idle(s)
 		}
 	}

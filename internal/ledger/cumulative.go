@@ -16,7 +16,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	}
 	if ref, e, r := l.table.find(n); r != nil {
 		whole := e.isBatch() && id.BatchIdx() < 0
-		if next := l.toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {
+		if next := toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {
 			again = next
 		}
 	}

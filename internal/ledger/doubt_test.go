@@ -2,7 +2,6 @@ package ledger_test
 
 import (
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -105,35 +104,6 @@ func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {
 		require.Equal(t, ledger.Deliver, v)
 		require.EqualValues(t, 1, d.Count)
 	})
-}
-
-// Acknowledgements that are sent by their number alone are forgotten by it, though some messages come again.
-func TestAcknowledgementsSentByNumberAreForgotten(t *testing.T) {
-	for name, rewinds := range map[string]bool{"Shared": false, "Exclusive": true} {
-		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) {
-				o.RedeliversAll, o.Keeps, o.Queue, o.AckGroup = rewinds, false, 100, ledger.AckGroup{Size: 100, BySize: true}
-			}, func(x *x) {
-				for e := range int64(20_000) {
-					d, v := x.arrive(e)
-					require.Equal(t, ledger.Deliver, v)
-					if e%100 == 0 {
-						x.Nack(d, 10*time.Millisecond, nil, ledger.Failed)
-						time.Sleep(20 * time.Millisecond)
-						synctest.Wait()
-						_, v = x.deliver(message{id: id(e), payload: make([]byte, 10)})
-						require.Equal(t, ledger.Deliver, v)
-					}
-					x.ack(e)
-					time.Sleep(100 * time.Millisecond)
-					if e%20 == 0 {
-						x.Idle()
-					}
-				}
-				require.Less(t, x.Len(), 1000)
-			})
-		})
-	}
 }
 
 // After a Seek what is due is asked for, and what another consumer has is forgotten, though nothing was acknowledged since.

@@ -36,7 +36,7 @@ const (
 	waiting       // for its delay
 	due           // the broker is to send it, or is sending it
 	ready         // due and here; the application has not taken it yet
-	acked         // settled, remembered for the sake of its siblings or of copies
+	acked         // settled, known for the sake of its siblings
 )
 
 type flags uint8
@@ -47,13 +47,13 @@ const (
 	postponed                   // its next hand-over is not counted: the application has not had it yet
 	leaving                     // it is kept until it is published elsewhere
 	doubtful                    // it may be settled or another consumer's: only the broker can say
-	logged                      // of an entry: it is in its stream's log
+	adopted                     // of an entry: no delivery has said how many messages it has
 	repeated                    // of an entry: it was delivered more than once
 	refused                     // of an entry: an acknowledgement failed, which upstream does not send again
 )
 
 // ofEntry are the flags of an entry, which stay when its one message is settled or begins again.
-const ofEntry = logged | repeated | refused
+const ofEntry = adopted | repeated | refused
 
 func (f flags) has(flag flags) bool { return f&flag != 0 }
 
@@ -94,7 +94,7 @@ func (r *record) isStale(id pulsar.MessageID) bool {
 type entry struct {
 	record     // of the message, if the entry is no batch; its flags are the entry's as well
 	batch      *batch
-	prev, next uint32 // in the list of its stream's unsettled entries; of one that is logged, prev is its place in the log
+	prev, next uint32 // in the list of its stream's unsettled entries
 }
 
 // batch is what an entry has beside its messages. Those that are no batch share their stream's, which has no records.
@@ -106,7 +106,7 @@ type batch struct {
 	last        int32  // index of the last arrival
 	kept        int32  // messages of it that are kept
 	base        uint32 // the broker's count when it was first seen: later ones have the siblings' attempts in them
-	settled     uint64 // the settling of a sibling, as the stream counts them
+	settled     uint64 // how many rounds had passed when a sibling was settled
 	size        int64  // of the buffer that its payloads are slices of
 	times       []timing
 }
@@ -137,6 +137,14 @@ func (e *entry) isSettled() bool {
 		return e.batch.acked == e.batch.seen
 	}
 	return e.state == acked
+}
+
+// isWhole reports whether nothing more of a settled entry can come than copies.
+func (e *entry) isWhole() bool {
+	if e.isBatch() {
+		return e.batch.total > 0 && e.batch.acked >= e.batch.total
+	}
+	return !e.flags.has(adopted)
 }
 
 // grow makes room for a batch of size, and at least for index.

@@ -36,7 +36,7 @@ func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
 	case b.stream.current == ref.slot() && b.seen < e.size(): // more of it is arriving
 		return false
 	case l.o.IndexAcks:
-		return b.seen-b.acked == 1 && b.settled <= b.stream.log.sure
+		return b.seen-b.acked == 1 && (b.acked == 0 || b.stream.isSure(b.settled))
 	}
 	return e.batch.acked == 0 && !l.hasSiblingsAtWork(e, r)
 }

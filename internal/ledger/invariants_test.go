@@ -1,11 +1,13 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 
+	"github.com/RoaringBitmap/roaring/v2"
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
@@ -71,7 +73,6 @@ func (l *Ledger) broken() error {
 		}
 	}
 	slots := slices.Collect(maps.Keys(t.asked))
-	slots = slices.AppendSeq(slots, maps.Keys(t.acking))
 	for ref := range t.older {
 		slots = append(slots, ref.slot())
 	}
@@ -106,16 +107,25 @@ func (t *table) brokenStream(s *stream, in map[uint32]string) error {
 	if last != s.list.tail || unsettled != s.unsettled {
 		return fmt.Errorf("the list ends with %d, not %d; %d are unsettled, not %d", last, s.list.tail, unsettled, s.unsettled)
 	}
-	for i := range s.log.n {
-		if slot := s.log.at(i).slot; slot != none {
-			in[slot] += "log "
+	for _, p := range s.past.parts {
+		in[p.slot] += "partly "
+	}
+	for id, p := range s.past.pages {
+		all := roaring.New()
+		for _, b := range p.in {
+			switch {
+			case b == nil:
+			case b.IsEmpty():
+				return fmt.Errorf("an empty bitmap of %v is kept", id)
+			case all.Intersects(b):
+				return fmt.Errorf("an entry of %v is in two bitmaps", id)
+			default:
+				all.Or(b)
+			}
 		}
-	}
-	for _, slot := range s.partly {
-		in[slot] += "partly "
-	}
-	if len(s.partly) > maxPartly {
-		return fmt.Errorf("%d batches are remembered in part", len(s.partly))
+		if p.stream != s || p.id != id || !slices.Contains(t.pages, p) {
+			return fmt.Errorf("page %v is not where it belongs", id)
+		}
 	}
 	if s.current != none {
 		in[s.current] += "current "
@@ -131,7 +141,10 @@ func (t *table) brokenStream(s *stream, in map[uint32]string) error {
 // brokenEntry checks an entry that is in the lists named.
 func (t *table) brokenEntry(slot uint32, e *entry, lists string) error {
 	s, isIn := e.stream(), map[string]bool{}
-	for _, list := range []string{"list ", "log ", "partly ", "current "} {
+	if s.stage(t.entries.At(slot).Key) > unacked {
+		return errors.New("it is remembered as settled too")
+	}
+	for _, list := range []string{"list ", "partly ", "current "} {
 		isIn[list] = strings.Count(lists, list) == 1
 	}
 	seen, settled := int32(0), int32(0)
@@ -146,13 +159,11 @@ func (t *table) brokenEntry(slot uint32, e *entry, lists string) error {
 	switch {
 	case e.isBatch() && (seen != e.batch.seen || settled != e.batch.acked):
 		return fmt.Errorf("seen %d and settled %d, not %d and %d", seen, settled, e.batch.seen, e.batch.acked)
-	case e.flags.has(logged) != isIn["log "], isIn["log "] && (isIn["list "] || s.log.in(e.prev).slot != slot):
-		return fmt.Errorf("logged %t, or not only, or not in its place", e.flags.has(logged))
-	case isIn["partly "] != strings.Contains(lists, "partly "), isIn["partly "] && (!e.isBatch() || isIn["list "] || isIn["log "]):
-		return fmt.Errorf("it is no batch, there twice, or elsewhere too")
+	case isIn["partly "] != strings.Contains(lists, "partly "), isIn["partly "] && (e.isWhole() || isIn["list "]):
+		return fmt.Errorf("it is whole, there twice, or elsewhere too")
 	case isIn["current "] && !e.isBatch():
 		return fmt.Errorf("it is no batch")
-	case isIn["list "] || isIn["log "] || isIn["partly "], t.acking[slot] > 0:
+	case isIn["list "] || isIn["partly "]:
 	case s.gone && settled < seen: // it was being settled when its consumer went
 	case isIn["current "] && e.batch.seen < e.size():
 	default:

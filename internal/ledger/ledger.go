@@ -64,7 +64,7 @@ type Calls struct {
 	TimedOut func(Settling)                                  // that of any other; nil if nobody wants to know
 }
 
-// Ledger knows every message that was delivered and is not settled, and those of which copies may come. Any number of
+// Ledger knows every message that was delivered and is not settled, and which entries are. Any number of
 // goroutines may use it.
 type Ledger struct {
 	o        Options
@@ -75,18 +75,19 @@ type Ledger struct {
 
 	offersAgain atomic.Bool
 
-	mu       sync.Mutex // guards what follows; a tracker's own lock is taken after it
-	table    table
-	offer    *offer
-	young    young
-	outcomes outcomes
-	marker   marker
-	epoch    uint64 // how often everything was forgotten
-	at       moments
-	closed   bool
-	stats    Stats
-	receipts uint       // calls of Received
-	reports  []Settling // of timeouts
+	mu         sync.Mutex // guards what follows; a tracker's own lock is taken after it
+	table      table
+	offer      *offer
+	young      young
+	outcomes   outcomes
+	rounds     *time.Timer // ends the round; nil before the first
+	roundsLeft int         // until what was acknowledged is sure
+	epoch      uint64      // how often everything was forgotten
+	at         moments
+	closed     bool
+	stats      Stats
+	receipts   uint       // calls of Received
+	reports    []Settling // of timeouts
 }
 
 // moments are when something was so the last time.
@@ -117,7 +118,9 @@ func (l *Ledger) Close() {
 	l.Clear()
 	l.mu.Lock()
 	l.closed = true
-	l.marker.stop()
+	if l.rounds != nil {
+		l.rounds.Stop()
+	}
 	if l.young.timer != nil {
 		l.young.timer.Stop()
 	}
@@ -141,10 +144,9 @@ func (l *Ledger) Clear() {
 	}
 	lost := l.table.lost
 	l.table = newTable(&l.o)
-	l.table.lost, l.table.asking = lost, l.asking() // upstream sends after a Seek what it was asked for before
+	l.table.lost = lost
 	l.hasNext.Store(false)
 	l.offersAgain.Store(false)
-	l.marker.streams = nil
 	l.epoch++
 }
 
@@ -159,7 +161,7 @@ func (l *Ledger) Stats() Stats {
 	return s
 }
 
-// Len returns how many entries are known, those included of which copies may come.
+// Len returns how many entries are known beside those that are settled.
 func (l *Ledger) Len() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -109,44 +109,12 @@ func (x *x) verdict(want ledger.Verdict, entry int64) {
 	require.Equal(x, want, v)
 }
 
-// What was settled is forgotten when its acknowledgement is surely at the broker: no copy of it can be on its way, unless
-// something was sent again.
-func TestWhatIsSettledIsForgotten(t *testing.T) {
-	run(t, nil, func(x *x) {
-		x.verdict(ledger.Deliver, 1)
-		x.ack(1)
-		x.swallow(1)          // which tells that the broker sends everything again
-		time.Sleep(time.Hour) // and no clock tells when that is over
-		require.Equal(t, 1, x.Len())
-		x.others(10)
-		require.Less(t, x.Len(), 3)
-	})
-}
-
-// Nor is it forgotten while it is acknowledged once more, which may be in line behind many.
-func TestWhatIsAcknowledgedOnceMoreIsNotForgotten(t *testing.T) {
-	run(t, nil, func(x *x) {
-		x.verdict(ledger.Deliver, 1)
-		x.ack(1)
-		d, v := x.arrive(1)
-		require.Equal(t, ledger.AckDuplicate, v)
-		x.others(10)
-		x.swallow(1)
-		x.others(40)
-		x.AckedAgain(d.Ref, d.ID, nil, true)
-		x.swallow(1)
-		x.others(70)
-		require.Less(t, x.Len(), 3)
-		x.verdict(ledger.Deliver, 1)
-	})
-}
-
 // swallow has a copy of a settled message delivered.
 func (x *x) swallow(entry int64) {
 	x.Helper()
 	d, v := x.arrive(entry)
 	require.Equal(x, ledger.AckDuplicate, v)
-	x.AckedAgain(d.Ref, d.ID, nil, true)
+	x.AckedAgain(ledger.Name{ID: d.ID, Topic: "t"}, nil, true)
 }
 
 // others has other entries delivered and settled.
@@ -248,20 +216,17 @@ func BenchmarkLedger(b *testing.B) {
 	l := ledger.New(ledger.Options{Queue: 1000, AckGroup: ledger.AckGroup{Size: 1000}, SendDelay: time.Second, AskDelay: time.Second,
 		Calls: ledger.Calls{Wake: func() {}}})
 	defer l.Close()
-	ids := make([]pulsar.MessageID, 1<<16)
-	for i := range ids {
-		ids[i] = id(int64(i))
-	}
 	cm := pulsar.ConsumerMessage{Consumer: &consumer{}}
 	b.ReportAllocs()
 	for n := 0; b.Loop(); n++ {
-		cm.Message = &message{id: ids[n%len(ids)]}
+		id := id(int64(n))
+		cm.Message = &message{id: id}
 		var d ledger.Delivery
 		if v := l.Arrive(cm, ledger.Retry{}, &d); v != ledger.Deliver {
 			b.Fatal(v)
 		}
 		var s ledger.Settling
-		l.Settle(ledger.Name{ID: ids[n%len(ids)]}, &s)
+		l.Settle(ledger.Name{ID: id}, &s)
 		l.Settled(&s)
 	}
 }

@@ -44,7 +44,7 @@ type modelRun struct {
 	next     map[string]int64 // entry, of each topic
 	had      []Delivery
 	settling []*Settling
-	swallows []Delivery // whose AckedAgain has not been called
+	swallows []Name // whose AckedAgain has not been called
 }
 
 var modelTopics = []string{"a", "b"}
@@ -168,7 +168,7 @@ func (m *modelRun) deliver(t *rapid.T, topic string, id pulsar.MessageID) {
 	case Deliver:
 		m.had = append(m.had, d)
 	case AckDuplicate:
-		m.swallows = append(m.swallows, d)
+		m.swallows = append(m.swallows, Name{ID: d.ID, Topic: topic})
 	default: // kept, or not
 	}
 }
@@ -212,18 +212,18 @@ func (m *modelRun) endSettling(t *rapid.T) {
 	if rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
 		m.NotSettled(s)
 	} else if id := m.Settled(s); id != nil {
-		m.swallows = append(m.swallows, Delivery{Ref: s.Ref, ID: id})
+		m.swallows = append(m.swallows, Name{ID: id, Topic: s.Topic})
 	}
 }
 
 func (m *modelRun) again(t *rapid.T) {
-	if d, ok := take(t, &m.swallows, false); ok {
+	if n, ok := take(t, &m.swallows, false); ok {
 		var err error
 		if rapid.IntRange(0, 3).Draw(t, "refused") == 0 {
 			err = errors.New("refused")
 		}
-		if d.ID = m.AckedAgain(d.Ref, d.ID, err, rapid.Bool().Draw(t, "try again")); d.ID != nil {
-			m.swallows = append(m.swallows, d)
+		if n.ID = m.AckedAgain(n, err, rapid.Bool().Draw(t, "try again")); n.ID != nil {
+			m.swallows = append(m.swallows, n)
 		}
 	}
 }

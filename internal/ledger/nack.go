@@ -13,7 +13,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	defer l.mu.Unlock()
 	ref, e, r := l.find(n)
 	if r == nil {
-		return d, false, false
+		return d, false, l.table.isSettled(n)
 	}
 	return deliveryOf(ref, e, r), isWith(r, n), true
 }
@@ -28,7 +28,7 @@ func isWith(r *record, n Name) bool {
 func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uint32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if _, _, r := l.table.find(n); r != nil || l.closed {
+	if _, _, r := l.table.find(n); r != nil || l.closed || l.table.isSettled(n) {
 		return
 	}
 	s := l.streamOf(n)
@@ -40,7 +40,9 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 	}
 	ref, e := l.table.add(n.ID, s)
 	r := l.table.enter(ref, e, n.ID, count)
-	r.flags |= doubtful
+	if r.flags |= doubtful; e.batch.total == 0 {
+		e.flags |= adopted
+	}
 	if n.HasHand { // or a nack of that would be stale
 		r.hand, r.count = n.Hand, n.Count
 	}

@@ -51,6 +51,8 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 	ref, e, r := l.find(n)
 	standing := Unsettled
 	switch {
+	case r == nil && l.table.isSettled(n):
+		return Settled
 	case r == nil || e.stream().gone:
 		return Unknown
 	case r.state == acked:
@@ -117,14 +119,16 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		t.forget(ref, e, r)
 		return nil
 	}
-	if id := l.toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
+	if id := toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
 		again = id
-		t.acking[ref.slot()]++
 	}
 	if r.state == held {
 		l.outcome(s.Leaves)
 	}
 	l.settled(ref, e, r)
+	if again != nil && s.stream.stage(s.entry) > unacked {
+		t.restage(s.stream, s.entry, open)
+	}
 	return again
 }
 
@@ -159,51 +163,63 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 	return e, r
 }
 
-// AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered until the broker
-// has that, as if it were settled now: many acknowledgements may have been in line before it. If it could not be and is to be tried
-// again, AckedAgain returns what to acknowledge then, and must follow once more.
-func (l *Ledger) AckedAgain(ref Ref, id pulsar.MessageID, err error, try bool) (again pulsar.MessageID) {
+// AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered as if it were settled now: many
+// acknowledgements may have been in line before it. If it could not be and is to be tried again, AckedAgain returns what to acknowledge
+// then, and must follow once more.
+func (l *Ledger) AckedAgain(n Name, err error, try bool) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t, slot := &l.table, ref.slot()
-	if !l.isAcking(ref, id) {
+	if !l.isAcking(n) {
 		return nil // it was forgotten meanwhile
 	}
-	e := &t.entries.At(slot).Value
-	if err != nil {
+	t, s, id := &l.table, l.table.streams[n.Topic], entryOf(n.ID)
+	ref, e, r := t.find(n)
+	switch {
+	case err != nil && r != nil:
 		e.flags |= refused
-		if try && !e.stream().gone {
-			return l.toAck(e, id, e.batch.acked)
-		}
+	case err != nil:
+		t.restage(s, id, open)
+		n.ID = wholeOf(n.ID)
+	case r != nil:
+		l.startRounds()
+		t.settleEntry(ref.slot(), e)
+	case n.ID.BatchSize() <= 1: // else one of the whole entry follows
+		l.startRounds()
+		t.restage(s, id, recent)
 	}
-	if t.acking[slot]--; t.acking[slot] == 0 {
-		delete(t.acking, slot)
+	if err == nil || !try {
+		return nil
 	}
-	if s := e.stream(); e.isSettled() {
-		s.log.settled++
-		t.settleEntry(slot, e)
-		l.unsent(s)
-	}
-	return nil
+	return n.ID
 }
 
 // IsAcking reports whether AckedAgain has to follow still: not after everything was forgotten, or an operator has moved the cursor.
-func (l *Ledger) IsAcking(ref Ref, id pulsar.MessageID) bool {
+func (l *Ledger) IsAcking(n Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isAcking(ref, id)
+	return l.isAcking(n)
 }
 
-func (l *Ledger) isAcking(ref Ref, id pulsar.MessageID) bool {
-	return l.table.acking[ref.slot()] > 0 && l.table.entries.At(ref.slot()).Key == entryOf(id)
+func (l *Ledger) isAcking(n Name) bool {
+	if _, e, r := l.table.find(n); r != nil {
+		return r.state == acked && (n.ID.BatchIdx() >= 0 || !e.isBatch())
+	}
+	return l.table.isSettled(n)
 }
 
-// toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled, the whole entry. The broker may wait for
+// toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled then, the whole entry. The broker may wait for
 // just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
-// them. The caller holds mu.
-func (l *Ledger) toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
-	again := e.flags.has(refused) || e.flags.has(repeated) && (l.o.IndexAcks || l.o.RedeliversAll)
-	if !again || e.batch.total == 0 || acked < e.batch.total {
+// them.
+func toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
+	if e.flags&(refused|repeated) == 0 || e.batch.total == 0 || acked < e.batch.total {
+		return id
+	}
+	return wholeOf(id)
+}
+
+// wholeOf returns what to acknowledge an entry with of which everything is settled.
+func wholeOf(id pulsar.MessageID) pulsar.MessageID {
+	if id.BatchSize() <= 1 {
 		return id
 	}
 	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
@@ -240,12 +256,11 @@ func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	r.flags &= ofEntry
 	t.move(r, acked)
 	s.unsettled--
-	s.log.settled++
+	l.startRounds()
 	if e.isBatch() {
 		e.batch.acked++
-		e.batch.settled = s.log.settled
+		e.batch.settled = s.past.rounds
 	}
-	l.unsent(s)
 	if e.isSettled() {
 		t.unlink(s, e)
 		t.settleEntry(ref.slot(), e)

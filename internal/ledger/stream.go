@@ -17,11 +17,13 @@ type stream struct {
 	unsettled int     // messages
 	acks      int     // under way: requests may be in line behind them
 	list      list
-	partly    []uint32 // settled batches of which the broker waits for more
-	log       log
+	past      past
+	taken     uint64 // deliveries
+	largest   int32  // size of the largest batch
+	lost      bool   // its connection, or another's, and nothing was received since
+	again     uint64 // copies of what was settled of late may come until so many were taken, since a connection was lost
 	run       run
-	marking   bool   // it is in Ledger.marker
-	doubted   uint64 // log.taken when all its messages became doubtful
+	doubted   uint64 // taken when all its messages became doubtful
 	gone      bool   // its consumer is closed
 
 	// Of a Failover partition:
@@ -73,9 +75,9 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 func (t *table) streamNamed(topic string) *stream {
 	s := t.streams[topic]
 	if s == nil {
-		s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none}}
+		s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
+			past: past{pages: map[entryID]*page{}}}
 		s.single.stream = s
-		s.log.asking = t.asking
 		t.streams[topic] = s
 		if t.lost { // what comes of it was prefetched before, until something is received
 			t.disconnected(s, time.Now())
@@ -84,20 +86,66 @@ func (t *table) streamNamed(topic string) *stream {
 	return s
 }
 
+// queue is how many deliveries may be between the broker and the Ledger.
+func (t *table) queue(s *stream) uint64 { return uint64(t.o.Queue) + uint64(s.largest) }
+
+// disconnected notes that a connection was lost. The broker sends everything again that is not acknowledged, and what was
+// acknowledged of late.
+func (t *table) disconnected(s *stream, now time.Time) {
+	t.follow(s, none)
+	t.releaseParts(s, 0) // an operator may have moved the cursor back
+	t.comesAgain(s)
+	s.lost = true
+	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent}
+}
+
+// comesAgain notes that the broker sends everything again that it has no acknowledgement of.
+func (t *table) comesAgain(s *stream) {
+	s.lost = false
+	s.again = s.taken + 2*t.queue(s) + uint64(s.unsettled+s.unsure())
+}
+
+// received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
+// long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
+// be delivered.
+func (t *table) received(s *stream, id pulsar.MessageID, now time.Time) {
+	if s.stage(entryOf(id)) == sure {
+		defer s.forgetSure()
+	}
+	if s.lost && !s.inactive {
+		s.lost, s.run.heard, s.run.fresh = false, now, id
+		t.resends(s, id)
+	}
+}
+
+// idle notes that nothing came although somebody waited: nothing is on its way.
+func (t *table) idle(s *stream) {
+	if s.lost {
+		return
+	}
+	s.again = s.taken
+	s.run.again, s.run.fresh, s.run.resent = false, nil, 0
+	t.follow(s, none)
+	if !t.o.Signals {
+		s.forgetSure()
+	}
+}
+
 // isOld reports whether a message that arrives came by a connection that was lost.
 func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 	if s.run.fresh == id && id != nil {
 		s.run.fresh = nil
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
-	return s.log.lost || s.run.fresh != nil
+	return s.lost || s.run.fresh != nil
 }
 
 // resends notes that the broker sends again what it sent before, if the first message that it sends is one that is known: the oldest come
 // first.
 func (t *table) resends(s *stream, first pulsar.MessageID) {
-	if _, ok := t.entryAt(entryOf(first), s); ok && !s.run.answers {
-		s.run.resent = s.log.taken + 1 + uint64(s.unsettled+s.log.n)
+	id := entryOf(first)
+	if _, ok := t.entryAt(id, s); (ok || s.stage(id) > unacked) && !s.run.answers {
+		s.run.resent = s.taken + 1 + uint64(s.unsettled+s.unsure())
 	}
 }
 
@@ -134,10 +182,6 @@ func (t *table) isComing(ref Ref, e *entry) bool {
 }
 
 func (t *table) link(s *stream, slot uint32, e *entry) {
-	if e.flags.has(logged) {
-		s.log.strike(e.prev)
-		e.flags &^= logged
-	}
 	e.prev, e.next = s.list.tail, none
 	if s.list.tail == none {
 		s.list.head, s.list.unordered = slot, false
@@ -181,12 +225,8 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 	}
 	s.gone = true
 	t.follow(s, none)
-	for s.log.n > 0 {
-		t.pop(s)
-	}
-	for len(s.partly) > 0 {
-		t.releasePart(s)
-	}
+	t.releaseParts(s, 0)
+	s.past = past{}
 	s.consumer = nil // whoever has the stream still must not keep its consumer
 	if t.latest == s {
 		t.latest = nil

@@ -16,18 +16,17 @@ type table struct {
 	streams map[string]*stream
 	latest  *stream // the stream of the last arrival, usually that of the next
 	ledgers map[int64]*stream
-	shared  bool  // several topics have a ledger, as a shadow topic and its source have
-	lost    bool  // a connection: what comes of a new stream was prefetched before
-	asking  uint8 // marks until what was asked for before a Clear has surely been sent
+	shared  bool // several topics have a ledger, as a shadow topic and its source have
+	lost    bool // a connection: what comes of a new stream was prefetched before
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
 	memory  memory
+	pages   []*page // of all streams, the oldest first
 
 	// What few messages have at a time:
 	newer  map[Ref]pulsar.MessageID   // the newest delivery, where that is not what the record has
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
-	acking map[uint32]int             // acknowledgements of a settled entry that are under way once more
 	others map[Ref]int                // calls that settle a message beside the first
 	failed map[Ref]time.Duration      // when the application failed on it first, by Ledger.Now; where keys wait for that
 
@@ -44,7 +43,6 @@ func newTable(o *Options) table {
 		newer:   map[Ref]pulsar.MessageID{},
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
-		acking:  map[uint32]int{},
 		others:  map[Ref]int{},
 		failed:  map[Ref]time.Duration{},
 	}
@@ -95,7 +93,7 @@ func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	if s.newest.before(key) {
 		s.newest = key
 	} else if slot, ok = t.entryAt(key, s); ok {
-		s.notPartly(slot)
+		s.past.notPart(slot)
 	}
 	if !ok {
 		if s.ledger != key.ledger {
@@ -237,18 +235,13 @@ func (t *table) leave(ref Ref, e *entry, r *record) {
 // release lets go of an entry that has nothing unsettled.
 func (t *table) release(slot uint32, e *entry) {
 	s := e.stream()
-	if e.flags.has(logged) {
-		s.log.strike(e.prev)
-	}
 	switch {
 	case e.isBatch():
 		t.states[acked] -= int(e.batch.acked)
-		s.notPartly(slot)
 	case e.state == acked:
 		t.states[acked]--
 	}
 	delete(t.asked, slot)
-	delete(t.acking, slot)
 	if int(slot) < len(t.times) {
 		t.times[slot] = timing{}
 	}

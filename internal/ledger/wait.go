@@ -155,7 +155,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	}
 	switch {
 	case s.inactive: // the broker sends it to whoever it is for
-	case s.log.lost && time.Since(s.run.lostAt) < lostTime: // likewise
+	case s.lost && time.Since(s.run.lostAt) < lostTime: // likewise
 		l.nacks.TrackFor(uint64(ref), lostTime-time.Since(s.run.lostAt))
 		return a
 	case r.flags.has(doubtful) && l.isResending(s): // and its copy may be in the queue
@@ -182,11 +182,11 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		}
 		t.asked[ref.slot()] = request{at: now, tries: last.tries, more: last.tries > 1}
 		s.run.asked, s.run.to = request{at: now}, s.newest
-		s.run.answers = s.run.answers || s.log.lost
-		a = l.request(ref, e, r)
+		s.run.answers = s.run.answers || s.lost
+		a = ask{s.consumer, s.topic, t.newest(ref, r)}
 	}
 	wait := check + l.o.AskDelay
-	if s.log.lost && !s.inactive { // its topic may be away for long
+	if s.lost && !s.inactive { // its topic may be away for long
 		wait = max(wait, time.Since(s.run.lostAt)/4)
 	}
 	l.nacks.TrackFor(uint64(ref), wait)
@@ -215,12 +215,12 @@ const lostTime = 5 * time.Second
 // meanwhile is not forgotten.
 const awayTime = time.Hour
 
-func (s *stream) isAway() bool { return s.log.lost && time.Since(s.run.lostAt) < awayTime }
+func (s *stream) isAway() bool { return s.lost && time.Since(s.run.lostAt) < awayTime }
 
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return !s.log.lost && (s.log.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
+	return !s.lost && (s.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
@@ -237,22 +237,7 @@ func (l *Ledger) mayCome(s *stream, r *request) bool {
 	case time.Since(r.at) < l.patience():
 		return true
 	case r.taken == 0:
-		r.taken = s.log.taken + 2*l.table.queue(s) + uint64(s.unsettled)
+		r.taken = s.taken + 2*l.table.queue(s) + uint64(s.unsettled)
 	}
-	return s.log.taken < r.taken
-}
-
-// asking is how many marks there are until a request has surely been sent.
-func (l *Ledger) asking() uint8 { return uint8(min(255, 2+l.o.AskDelay/l.o.SendDelay)) }
-
-// request notes that copies may come. The caller holds mu.
-func (l *Ledger) request(ref Ref, e *entry, r *record) ask {
-	s := e.stream()
-	e.flags |= repeated
-	s.log.emptied = 0
-	if l.o.RedeliversAll || !l.o.Signals {
-		s.log.asking = l.asking()
-		l.unsent(s)
-	}
-	return ask{s.consumer, s.topic, l.table.newest(ref, r)}
+	return s.taken < r.taken
 }

@@ -70,12 +70,11 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		t.Logf("HeapInuse grew by %d KiB over 1,000,000 messages", grown>>10)
 		require.Less(t, grown, int64(5<<20))
 		time.Sleep(time.Minute)
-		require.LessOrEqual(t, known(c), 6000, "what copies may come of: the seconds until acknowledgements are sure, and a queue")
 		idle, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
 		_, err := c.Receive(idle)
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, known(c), "nothing is on its way")
+		require.Zero(t, known(c), "all is settled")
 		require.Zero(t, c.Stats().Waiting)
 	})
 }
