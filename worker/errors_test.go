@@ -30,21 +30,21 @@ func TestErrorsThatPanic(t *testing.T) {
 		panics bool // with the error, in place of returning it
 		option worker.Option
 		dead   string
-		state  worker.State
+		stats  worker.Stats
 	}{
-		"returned":             {err: path, dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
-		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", state: worker.State{Failed: 2, Panics: 2}},
-		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
-		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, state: worker.State{Failed: 2, Panics: 4}},
-		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", state: worker.State{Permanent: 1}},
-		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
-		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Permanent: 1}},
-		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
+		"returned":             {err: path, dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
+		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", stats: worker.Stats{Failed: 2, Panics: 2}},
+		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
+		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, stats: worker.Stats{Failed: 2, Panics: 4}},
+		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", stats: worker.Stats{Permanent: 1}},
+		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
+		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Permanent: 1}},
+		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
 		"of the classifier": {err: errTest, option: worker.WithClassifier(func(error) error { return path }),
-			dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+			dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 		"of a middleware": {err: errTest, option: worker.WithMiddleware(func(worker.Handler) worker.Handler {
 			return func(context.Context, pulsar.Message) error { return path }
-		}), dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+		}), dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(2), func(t *rig) {
@@ -62,7 +62,7 @@ func TestErrorsThatPanic(t *testing.T) {
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
 				require.Equal(t, []string{"tea: " + c.dead}, t.letters())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
 			}, redelivery.WithObserver(redelivery.Observer{Handled: func(e redelivery.Handled) { _ = e.Err.Error() }}))
 		})
@@ -73,11 +73,11 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 	var path *fs.PathError
 	for name, c := range map[string]struct {
 		err   error
-		state worker.State
+		stats worker.Stats
 	}{
-		"returned": {path, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
-		"hostile":  {hostile{errTest}, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
-		"of one":   {worker.BatchError{1: path}, worker.State{Failed: 1, Panics: 1, Succeeded: 2}},
+		"returned": {path, worker.Stats{Failed: 2, Panics: 1, Succeeded: 2}},
+		"hostile":  {hostile{errTest}, worker.Stats{Failed: 2, Panics: 1, Succeeded: 2}},
+		"of one":   {worker.BatchError{1: path}, worker.Stats{Failed: 1, Panics: 1, Succeeded: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -92,7 +92,7 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 				})
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 			})
 		})
 	}
@@ -118,7 +118,7 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil })
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.EqualValues(t, 2, w.State().Succeeded)
+		require.EqualValues(t, 2, w.Stats().Succeeded)
 	})
 }
 
@@ -137,15 +137,15 @@ func TestGoexitWhileSettling(t *testing.T) {
 		worker   []worker.Option
 		consumer []redelivery.Option
 		calls    []time.Duration
-		state    worker.State
+		stats    worker.Stats
 	}{
-		"classifier":   {errTest, []worker.Option{classify}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"in an outage": {errTest, []worker.Option{classify, pause}, nil, []time.Duration{0, time.Second}, worker.State{Succeeded: 1}},
-		"observer":     {nil, nil, []redelivery.Option{exit}, []time.Duration{0}, worker.State{Succeeded: 1}},
-		"of a failure": {errTest, nil, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"both":         {errTest, []worker.Option{classify}, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"of an outage": {errTest, []worker.Option{pause}, []redelivery.Option{pauses}, []time.Duration{0}, worker.State{Left: 1}},
+		"classifier":   {errTest, []worker.Option{classify}, nil, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, nil, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"in an outage": {errTest, []worker.Option{classify, pause}, nil, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
+		"observer":     {nil, nil, []redelivery.Option{exit}, []time.Duration{0}, worker.Stats{Succeeded: 1}},
+		"of a failure": {errTest, nil, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"both":         {errTest, []worker.Option{classify}, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"of an outage": {errTest, []worker.Option{pause}, []redelivery.Option{pauses}, []time.Duration{0}, worker.Stats{Left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -162,7 +162,7 @@ func TestGoexitWhileSettling(t *testing.T) {
 				t.sleep(30 * time.Minute)
 				require.NoError(t, stop())
 				require.Equal(t, c.calls, calls.times())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 			}, c.consumer...)
 		})
 	}

@@ -117,7 +117,7 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	_ = w.Run(ctx) // it may say that messages are left, whose callbacks did not return
 	assert.Less(t, time.Since(began), end+16*time.Second)
 	x.mu.Lock()
-	assert.True(t, handled || end < 2*time.Hour, "seed %d: nothing is handled any more: %+v", seed, w.State())
+	assert.True(t, handled || end < 2*time.Hour, "seed %d: nothing is handled any more: %+v", seed, w.Stats())
 	x.of = "" // Close calls interceptors too
 	x.mu.Unlock()
 	r.consumer.Close()

@@ -24,7 +24,7 @@ type crew struct {
 	kind          pulsar.SubscriptionType
 	concurrency   int
 	batch         worker.Batch // zero for a Handler
-	memoryLimit     int64
+	memoryLimit   int64
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
 	maxDeliveries uint32 // 0 for no dead letter topic
@@ -50,7 +50,7 @@ func drawCrew(t *rapid.T) crew {
 		concurrency: rapid.IntRange(1, 4).Draw(t, "concurrency"),
 		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3}, {MaxMessages: 5, MaxWait: 2 * time.Second}}).
 			Draw(t, "batch"),
-		memoryLimit:     rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "memoryLimit"),
+		memoryLimit:   rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "memoryLimit"),
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 6 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
 		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),

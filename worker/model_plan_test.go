@@ -17,7 +17,7 @@ type plan struct {
 	concurrency   int
 	batch         worker.Batch // zero for a Handler
 	keyOrder      bool
-	memoryLimit     int64         // of keyOrder
+	memoryLimit   int64         // of keyOrder
 	timeout       time.Duration // 0 for none
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
@@ -75,7 +75,7 @@ func drawPlan(t *rapid.T) plan {
 		batch: rapid.SampledFrom([]worker.Batch{{}, {}, {MaxMessages: 3, MaxWait: time.Second}, {MaxBytes: 4},
 			{MaxMessages: 2, MaxWait: 8 * time.Second}}).Draw(t, "batch"),
 		keyOrder:      rapid.Bool().Draw(t, "keyOrder"),
-		memoryLimit:     rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "memoryLimit"),
+		memoryLimit:   rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "memoryLimit"),
 		timeout:       rapid.SampledFrom([]time.Duration{0, 2 * time.Second, 20 * time.Second}).Draw(t, "timeout"),
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),

@@ -34,7 +34,7 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 		"pause until the end":  {0, nil, []string{"asked true", "asked false"}},
 		"outage":               {10 * time.Second, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))}, []string{"outage true", "outage false"}},
 		"outage until the end": {time.Hour, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))}, []string{"outage true", "outage false"}},
-		"memory limit":           {0, []worker.Option{worker.WithKeyOrder(), worker.WithMemoryLimit(1)}, []string{"memory_limit true", "memory_limit false"}},
+		"memory limit":         {0, []worker.Option{worker.WithKeyOrder(), worker.WithMemoryLimit(1)}, []string{"memory_limit true", "memory_limit false"}},
 		"memory limit until the end": {time.Hour, []worker.Option{worker.WithKeyOrder(), worker.WithMemoryLimit(1)},
 			[]string{"memory_limit true", "memory_limit false"}},
 	} {
@@ -59,7 +59,7 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 				require.NoError(t, stop())
 				w.Pause() // too late
 				w.Resume()
-				require.False(t, w.State().Paused)
+				require.False(t, w.Stats().Paused)
 				require.Equal(t, c.want, told)
 			}, observer, redelivery.WithNackRedeliveryDelay(time.Second))
 		})

@@ -21,7 +21,7 @@ type settings struct {
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
-	memoryLimit    int64 // of keyOrder
+	memoryLimit  int64 // of keyOrder
 	window       int   // of failures before a pause; 0 for none
 	ratio        float64
 	pause        backoff.RedeliveryBackoff
@@ -70,7 +70,7 @@ func WithConcurrency(n int) Option {
 // delivered again. d must be more than 0.
 //
 // A handler that does not return within five seconds after its context ended still counts toward WithConcurrency. It is logged,
-// and counted in State.
+// and counted in Stats.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -128,7 +128,7 @@ func WithKeyOrder() Option {
 
 // WithMemoryLimit (default: redelivery.DefaultMemoryLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
 // counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
-// State shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
+// Stats shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes <= 0 {

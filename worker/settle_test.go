@@ -31,9 +31,9 @@ func TestFailedAckIsTriedAgain(t *testing.T) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return nil })
 		t.publish("tea")
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{InFlight: 1, Unsettled: 4}, w.State()) // at 0, 100, 300, 700 ms
+		require.Equal(t, worker.Stats{InFlight: 1, Unsettled: 4}, w.Stats()) // at 0, 100, 300, 700 ms
 		t.sleep(time.Hour)
-		require.Equal(t, worker.State{Succeeded: 1, Unsettled: 4}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, Unsettled: 4}, w.Stats())
 		require.NoError(t, stop())
 		require.Len(t, calls.times(), 1)
 	})
@@ -48,7 +48,7 @@ func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
 		stopping := time.Now()
 		require.NoError(t, stop())
 		require.Equal(t, 10*time.Second, time.Since(stopping))
-		require.EqualValues(t, 1, w.State().Left)
+		require.EqualValues(t, 1, w.Stats().Left)
 		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
 		require.Len(t, t.broker.Unacked(), 1)
 	})
@@ -69,7 +69,7 @@ func TestFailedDeadLetterIsNacked(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, time.Minute}, calls.times())
-		require.Equal(t, worker.State{Failed: 1, Permanent: 1, Unsettled: 1}, w.State())
+		require.Equal(t, worker.Stats{Failed: 1, Permanent: 1, Unsettled: 1}, w.Stats())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 	})
 }
@@ -84,7 +84,7 @@ func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 		require.Empty(t, t.broker.Unacked())
-		require.Equal(t, worker.State{Permanent: 1, Unsettled: 5}, w.State())
+		require.Equal(t, worker.Stats{Permanent: 1, Unsettled: 5}, w.Stats())
 	})
 }
 
@@ -109,7 +109,7 @@ func TestLostConsumer(t *testing.T) {
 				err = <-returned
 				require.ErrorContains(t, err, "worker: the consumer is lost")
 				require.Equal(t, time.Second, time.Since(began).Truncate(100*time.Millisecond))
-				require.EqualValues(t, 1, w.State().Left)
+				require.EqualValues(t, 1, w.Stats().Left)
 			})
 		})
 	}
