@@ -2,12 +2,13 @@ package redelivery
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
@@ -77,48 +78,36 @@ type Settled struct {
 	Err      error         // why it is not settled; nil if it is
 }
 
-// Outcome says what became of a message.
-type Outcome uint8
+// Outcome says what became of a message. Its text is the one that package metrics and the log have.
+type Outcome string
 
 const (
-	Acked        Outcome = iota // acknowledged, in a transaction too
-	Nacked                      // it waits for its delay
-	TimedOut                    // its ack timeout is over
-	Reconsumed                  // published to the retry topic
-	DeadLettered                // published to the dead letter topic
+	Acked        Outcome = "acked"         // acknowledged, in a transaction too
+	Nacked       Outcome = "nacked"        // it waits for its delay
+	TimedOut     Outcome = "timed_out"     // its ack timeout is over
+	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
+	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic
 )
 
-// String returns the outcome as package metrics has it: "acked", "nacked", "timed_out", "reconsumed" or "dead_lettered".
-func (o Outcome) String() string {
-	return nameOfValue(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
-}
-
-// Cause says why a message came again.
-type Cause uint8
+// Cause says why a message came again; "" for a first delivery. Its text is the one that package metrics and the log have.
+type Cause string
 
 const (
-	CauseNack       Cause = iota + 1 // the application nacked its last delivery
-	CauseTimeout                     // the ack timeout of its last delivery was over
-	CauseRetryTopic                  // it came from the retry topic
-	CauseReconnect                   // the broker sent it again after a consumer or its connection was lost
+	CauseNack       Cause = "nack"        // the application nacked its last delivery
+	CauseTimeout    Cause = "timeout"     // the ack timeout of its last delivery was over
+	CauseRetryTopic Cause = "retry_topic" // it came from the retry topic
+	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.
-func (c Cause) String() string {
-	return nameOfValue(c, "", "nack", "timeout", "retry_topic", "reconnect")
-}
-
-// Reason says why a message became a dead letter.
-type Reason uint8
+// Reason says why a message became a dead letter: "max_deliveries", "permanent" or "explicit", as package metrics and the log
+// have it; "" if it did not.
+type Reason string
 
 const (
-	ReasonMaxDeliveries Reason = iota + 1 // it was delivered, or reconsumed, as often as it may be
-	ReasonPermanent                       // a Worker's handler returned Permanent, or the message was too old to be tried again
-	ReasonExplicit                        // DeadLetter was called
+	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // it was delivered, or reconsumed, as often as it may be
+	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old to be tried again
+	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 )
-
-// String returns the reason as package metrics has it: "max_deliveries", "permanent" or "explicit"; "" for 0.
-func (r Reason) String() string { return nameOfValue(r, "", "max_deliveries", "permanent", "explicit") }
 
 // Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
@@ -148,24 +137,13 @@ type Paused struct {
 }
 
 // Pause is a reason why a Worker takes no more messages.
-type Pause uint8
+type Pause string
 
 const (
-	PauseAsked       Pause = iota // Worker.Pause was called
-	PauseOutage                   // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit              // too many messages wait for others of their keys: WithKeyOrder
+	PauseAsked       Pause = "asked"        // Worker.Pause was called
+	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
+	PauseMemoryLimit Pause = "memory_limit" // too many messages wait for others of their keys: WithKeyOrder
 )
-
-// String returns "asked", "outage" or "memory_limit".
-func (p Pause) String() string { return nameOfValue(p, "asked", "outage", "memory_limit") }
-
-// nameOfValue returns the name of one of the values above.
-func nameOfValue[N ~uint8](n N, names ...string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("unknown(%d)", n)
-}
 
 // Observer returns an Observer that calls all observers given by WithObserver, and the one that logs decisions if the logger is at
 // Debug. A function that none of them has is nil. The method is for packages such as worker.
@@ -217,11 +195,11 @@ func (c *Consumer) decisions() Observer {
 	}
 	return Observer{
 		Delivered: func(e Delivered) {
-			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause.String(), "late", e.Lateness)
+			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause, "late", e.Lateness)
 		},
 		Settled: func(e Settled) {
 			if e.Outcome != DeadLettered || e.Err != nil {
-				log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
+				log(string(e.Outcome), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
 			}
 		},
 		Buffered:  func(e Event) { log("buffered", e) },

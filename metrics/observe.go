@@ -37,26 +37,26 @@ func (m *Metrics) Observe() redelivery.Option {
 		Handling: func(e redelivery.Handling) { m.consumer(e.Consumer).handlers.Add(1) },
 		Handled: func(e redelivery.Handled) {
 			m.consumer(e.Consumer).handlers.Add(-1)
-			m.handlers.WithLabelValues(m.series(e.Event).labels(e.Outcome.String())...).Observe(e.Duration.Seconds())
+			m.handlers.WithLabelValues(m.series(e.Event).labels(string(e.Outcome))...).Observe(e.Duration.Seconds())
 		},
 		Paused: func(e redelivery.Paused) {
+			n := int64(-1)
 			if e.Paused {
-				m.consumer(e.Consumer).paused[e.Why].Add(1)
-			} else {
-				m.consumer(e.Consumer).paused[e.Why].Add(-1)
+				n = 1
 			}
+			m.consumer(e.Consumer).pauses(e.Why).Add(n)
 		},
 	})
 }
 
 func (m *Metrics) delivered(e redelivery.Delivered) {
-	if e.Cause == 0 {
+	if e.Cause == "" {
 		return
 	}
 	s := m.series(e.Event)
-	m.redelivered.WithLabelValues(s.labels(e.Cause.String())...).Inc()
+	m.redelivered.WithLabelValues(s.labels(string(e.Cause))...).Inc()
 	if !e.Due.IsZero() {
-		m.lateness.WithLabelValues(s.labels(e.Cause.String())...).Observe(max(0, e.Lateness.Seconds()))
+		m.lateness.WithLabelValues(s.labels(string(e.Cause))...).Observe(max(0, e.Lateness.Seconds()))
 	}
 }
 
@@ -66,11 +66,11 @@ func (m *Metrics) settle(e redelivery.Settled) {
 		m.failures.WithLabelValues(s.labels(operation(e.Outcome))...).Inc()
 		return
 	}
-	o := &s.outcomes[e.Outcome]
+	o := s.outcomes[e.Outcome]
 	o.settled.Inc()
 	o.attempts.Observe(float64(e.Attempts))
 	if e.Outcome == redelivery.DeadLettered {
-		m.deadLetters.WithLabelValues(s.labels(e.Reason.String())...).Inc()
+		m.deadLetters.WithLabelValues(s.labels(string(e.Reason))...).Inc()
 	}
 }
 
@@ -93,10 +93,23 @@ type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
 	subscription string
-	handlers     atomic.Int64
-	paused       [redelivery.PauseMemoryLimit + 1]atomic.Int64
 	all          *series // without WithTopic
 	topics       sync.Map
+
+	handlers             atomic.Int64 // messages that Workers' handlers have
+	paused, outage, full atomic.Int64 // Workers that take no messages, by why
+}
+
+// pauses counts the Workers that are paused for a reason.
+func (c *consumer) pauses(why redelivery.Pause) *atomic.Int64 {
+	switch why {
+	case redelivery.PauseOutage:
+		return &c.outage
+	case redelivery.PauseMemoryLimit:
+		return &c.full
+	default: // asked
+		return &c.paused
+	}
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
@@ -137,7 +150,7 @@ func (c *consumer) series(topic string) *series {
 // series are the counters of a subscription, or of a topic of it.
 type series struct {
 	values             []string // of the labels that all have
-	outcomes           [redelivery.DeadLettered + 1]outcome
+	outcomes           map[redelivery.Outcome]outcome
 	swallowed, dropped prometheus.Counter
 }
 
@@ -146,21 +159,29 @@ type outcome struct {
 	attempts prometheus.Observer
 }
 
+// What series are made of before anything is told.
+var (
+	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
+	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
+	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit}
+)
+
 // newSeries makes those whose labels are known at 0, so that the first of them is an increase.
 func (m *Metrics) newSeries(values ...string) *series {
-	s := &series{values: values, swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
-	for o := range s.outcomes {
-		name := redelivery.Outcome(o).String()
-		s.outcomes[o] = outcome{m.settled.WithLabelValues(s.labels(name)...), m.attempts.WithLabelValues(s.labels(name)...)}
+	s := &series{values: values, outcomes: map[redelivery.Outcome]outcome{},
+		swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
+	for _, o := range outcomes {
+		labels := s.labels(string(o))
+		s.outcomes[o] = outcome{m.settled.WithLabelValues(labels...), m.attempts.WithLabelValues(labels...)}
 	}
-	for _, reason := range []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit} {
-		m.deadLetters.WithLabelValues(s.labels(reason.String())...)
+	for _, reason := range reasons {
+		m.deadLetters.WithLabelValues(s.labels(string(reason))...)
 	}
 	for _, operation := range []string{"ack", "reconsume", "dead_letter"} {
 		m.failures.WithLabelValues(s.labels(operation)...)
 	}
-	for c := redelivery.CauseNack; c <= redelivery.CauseReconnect; c++ {
-		m.redelivered.WithLabelValues(s.labels(c.String())...)
+	for _, cause := range causes {
+		m.redelivered.WithLabelValues(s.labels(string(cause))...)
 	}
 	return s
 }

@@ -66,8 +66,8 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
 			semconv.MessagingDestinationName(e.To), semconv.MessagingMessageID(e.ID.String())),
 	}
-	if e.Reason != 0 {
-		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", e.Reason.String())))
+	if e.Reason != "" {
+		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", string(e.Reason))))
 	}
 	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))

@@ -45,8 +45,8 @@ func (x *told) observer() redelivery.Observer {
 		},
 		Settled: func(e redelivery.Settled) {
 			what := fmt.Sprintf("%v after %d", e.Outcome, e.Attempts)
-			if e.Reason != 0 {
-				what += ": " + e.Reason.String() + ": " + e.Why.Error()
+			if e.Reason != "" {
+				what += ": " + string(e.Reason) + ": " + e.Why.Error()
 			}
 			if e.Err != nil {
 				what += " failed"
@@ -193,7 +193,7 @@ func TestObserver(t *testing.T) {
 				assert.NotNil(t, e.ID)
 				assert.NotNil(t, e.Message)
 				assert.GreaterOrEqual(t, e.Lateness, time.Duration(0))
-				assert.Equal(t, e.Cause == 0, e.Due.IsZero())
+				assert.Equal(t, e.Cause == "", e.Due.IsZero())
 			}
 			for _, e := range x.settled {
 				assert.Contains(t, e.Topic, topic)
