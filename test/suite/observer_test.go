@@ -173,17 +173,17 @@ func TestObserver(t *testing.T) {
 			consumer := b.subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
 			b.send(topic, max(1, c.n), false)
 			c.act(t, consumer)
-			// A retry that the broker sends early is held.
+			// A retry that the broker sends early is buffered.
 			x.mu.Lock()
-			held := 0
+			early := 0
 			for _, e := range x.events {
-				if e == "held" {
-					held++
+				if e == "buffered" {
+					early++
 				}
 			}
 			x.mu.Unlock()
-			for range held {
-				c.want = append(c.want, "held")
+			for range early {
+				c.want = append(c.want, "buffered")
 			}
 			x.are(t, c.want...)
 			for _, e := range x.delivered {
