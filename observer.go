@@ -11,13 +11,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
-// versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces.
+// Observer is a set of functions that a Consumer calls to tell what it does; WithObserver sets them. Nil functions are skipped.
+// Later versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces. What a
+// Worker tells is in worker.Observer.
 //
 // Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included.
-// Its panic is logged and counted in Stats. The goroutine that receives, settles or handles a message calls Delivered, Settled
-// and the functions of a Worker, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack
-// timeouts and for dead letters of last deliveries. A Seek or Close may skip calls that are still to be made.
+// Its panic is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and
+// waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last
+// deliveries. A Seek or Close may skip calls that are still to be made.
 type Observer struct {
 	Subscribed func(*Consumer) // the Consumer was made, and has no message yet
 	Closed     func(*Consumer) // Close has ended
@@ -31,10 +32,6 @@ type Observer struct {
 	Asked     func(Event) // the broker is asked for a message
 
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
-
-	Handling func(Handling) // a Worker's handler is called
-	Handled  func(Handled)  // a Worker's handler has returned
-	Paused   func(Paused)   // a Worker stopped taking messages, or resumed
 
 	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
 	// Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
@@ -117,38 +114,6 @@ type Failed struct {
 	Err          error     // what failed
 }
 
-// Handling tells that a Worker calls its handler for a message.
-type Handling struct{ Event }
-
-// Handled tells that a Worker's handler has returned. For a batch it is told once for each message.
-type Handled struct {
-	Event
-	Outcome  Outcome       // what the handler asked for: Acked, DeadLettered by Permanent, or Nacked; Settled tells what became of the message
-	Duration time.Duration // how long the handler took
-	Err      error         // what the handler returned
-}
-
-// Paused tells that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time.
-type Paused struct {
-	Consumer     *Consumer // of the Worker
-	Subscription string    // of the Consumer
-	Paused       bool      // false: resumed
-	Why          Pause     // the reason that began or ended
-}
-
-// Pause is a reason why a Worker takes no more messages.
-type Pause string
-
-const (
-	PauseAsked       Pause = "asked"        // Worker.Pause was called
-	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit Pause = "memory_limit" // too many messages wait for others of their keys: WithKeyOrder
-)
-
-// Observer returns an Observer that calls all observers given by WithObserver, and the one that logs decisions if the logger is at
-// Debug. A function that none of them has is nil. The method is for packages such as worker.
-func (c *Consumer) Observer() Observer { return c.observer.Observer }
-
 // observer is who is told, with no lock held.
 type observer struct {
 	Observer     // all of them
@@ -177,9 +142,6 @@ func (c *Consumer) observe(observers []Observer) {
 		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
 		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
 		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
-		Handling:   all(c, observers, func(o Observer) func(Handling) { return o.Handling }),
-		Handled:    all(c, observers, func(o Observer) func(Handled) { return o.Handled }),
-		Paused:     all(c, observers, func(o Observer) func(Paused) { return o.Paused }),
 	}
 }
 

@@ -10,9 +10,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all metrics but those of ObserveWorker. Any number
+// of Consumers may share it.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Untimed: true,
@@ -34,17 +36,33 @@ func (m *Metrics) Observe() redelivery.Option {
 			}
 			m.failures.WithLabelValues(labels...).Inc()
 		},
-		Handling: func(e redelivery.Handling) { m.consumer(e.Consumer).handlers.Add(1) },
-		Handled: func(e redelivery.Handled) {
-			m.consumer(e.Consumer).handlers.Add(-1)
-			m.handlers.WithLabelValues(m.series(e.Event).labels(string(e.Outcome))...).Observe(e.Duration.Seconds())
-		},
-		Paused: func(e redelivery.Paused) {
-			n := int64(-1)
-			if e.Paused {
-				n = 1
+	})
+}
+
+// ObserveWorker returns an option for worker.New and worker.NewBatch: the durations of handlers, and the gauges of Workers. Any
+// number of Workers may share it. The gauges are those of the Worker's Consumer: without Observe there are none, and none after
+// its Close.
+func (m *Metrics) ObserveWorker() worker.Option {
+	return worker.WithObserver(worker.Observer{
+		Handling: func(e worker.Handling) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.handlers.Add(1)
 			}
-			m.consumer(e.Consumer).pauses(e.Why).Add(n)
+		},
+		Handled: func(e worker.Handled) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.handlers.Add(-1)
+			}
+			labels := []string{e.Subscription}
+			if m.topic {
+				labels = append(labels, publishing.BaseTopic(e.Topic))
+			}
+			m.handlers.WithLabelValues(append(labels, string(e.Outcome))...).Observe(e.Duration.Seconds())
+		},
+		Paused: func(e worker.Paused) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.pause(e.Why, e.Paused)
+			}
 		},
 	})
 }
@@ -100,16 +118,20 @@ type consumer struct {
 	paused, outage, full atomic.Int64 // Workers that take no messages, by why
 }
 
-// pauses counts the Workers that are paused for a reason.
-func (c *consumer) pauses(why redelivery.Pause) *atomic.Int64 {
+// pause counts the Workers that are paused for a reason.
+func (c *consumer) pause(why worker.Pause, begins bool) {
+	gauge, n := &c.paused, int64(-1)
 	switch why {
-	case redelivery.PauseOutage:
-		return &c.outage
-	case redelivery.PauseMemoryLimit:
-		return &c.full
-	default: // asked
-		return &c.paused
+	case worker.PauseAsked:
+	case worker.PauseOutage:
+		gauge = &c.outage
+	case worker.PauseMemoryLimit:
+		gauge = &c.full
 	}
+	if begins {
+		n = 1
+	}
+	gauge.Add(n)
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
@@ -122,6 +144,14 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 
 // consumer returns what is kept for a Consumer. After its Close nothing is kept, but what ends then is counted still.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
+	if x := m.kept(c); x != nil {
+		return x
+	}
+	return m.newConsumer(c)
+}
+
+// kept returns nil of a Consumer that is closed, or was given no Observe.
+func (m *Metrics) kept(c *redelivery.Consumer) *consumer {
 	if x := m.last.Load(); x != nil && x.Consumer == c {
 		return x
 	}
@@ -129,7 +159,7 @@ func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 		m.last.Store(x.(*consumer))
 		return x.(*consumer)
 	}
-	return m.newConsumer(c)
+	return nil
 }
 
 func (m *Metrics) series(e redelivery.Event) *series { return m.consumer(e.Consumer).series(e.Topic) }

@@ -22,7 +22,8 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware. Any
+// number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{Delivered: t.delivered, Settled: t.settled})
 }

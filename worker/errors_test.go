@@ -11,7 +11,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -49,7 +48,7 @@ func TestErrorsThatPanic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(2), func(t *rig) {
 				t.publish("tea")
-				var options []worker.Option
+				options := []worker.Option{worker.WithObserver(worker.Observer{Handled: func(e worker.Handled) { _ = e.Err.Error() }})}
 				if c.option != nil {
 					options = append(options, c.option)
 				}
@@ -64,7 +63,7 @@ func TestErrorsThatPanic(t *testing.T) {
 				require.Equal(t, []string{"tea: " + c.dead}, t.letters())
 				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
-			}, redelivery.WithObserver(redelivery.Observer{Handled: func(e redelivery.Handled) { _ = e.Err.Error() }}))
+			})
 		})
 	}
 }
@@ -124,28 +123,27 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 
 // What ends its goroutine while a message is settled, as testing's FailNow does, does not have it handled again at once.
 func TestGoexitWhileSettling(t *testing.T) {
-	exit := redelivery.WithObserver(redelivery.Observer{Handled: func(redelivery.Handled) { runtime.Goexit() }})
+	exit := worker.WithObserver(worker.Observer{Handled: func(worker.Handled) { runtime.Goexit() }})
 	pause := worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))
-	pauses := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+	pauses := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		if p.Paused {
 			runtime.Goexit()
 		}
 	}})
 	classify := worker.WithClassifier(func(error) error { runtime.Goexit(); return nil })
 	for name, c := range map[string]struct {
-		err      error // of the first call
-		worker   []worker.Option
-		consumer []redelivery.Option
-		calls    []time.Duration
-		stats    worker.Stats
+		err     error // of the first call
+		options []worker.Option
+		calls   []time.Duration
+		stats   worker.Stats
 	}{
-		"classifier":   {errTest, []worker.Option{classify}, nil, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, nil, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"in an outage": {errTest, []worker.Option{classify, pause}, nil, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
-		"observer":     {nil, nil, []redelivery.Option{exit}, []time.Duration{0}, worker.Stats{Succeeded: 1}},
-		"of a failure": {errTest, nil, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"both":         {errTest, []worker.Option{classify}, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"of an outage": {errTest, []worker.Option{pause}, []redelivery.Option{pauses}, []time.Duration{0}, worker.Stats{Left: 1}},
+		"classifier":   {errTest, []worker.Option{classify}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"in an outage": {errTest, []worker.Option{classify, pause}, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
+		"observer":     {nil, []worker.Option{exit}, []time.Duration{0}, worker.Stats{Succeeded: 1}},
+		"of a failure": {errTest, []worker.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"both":         {errTest, []worker.Option{classify, exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"of an outage": {errTest, []worker.Option{pause, pauses}, []time.Duration{0}, worker.Stats{Left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -158,12 +156,12 @@ func TestGoexitWhileSettling(t *testing.T) {
 						time.Sleep(time.Hour)
 					}
 					return nil
-				}, append(c.worker, worker.WithConcurrency(1))...)
+				}, append(c.options, worker.WithConcurrency(1))...)
 				t.sleep(30 * time.Minute)
 				require.NoError(t, stop())
 				require.Equal(t, c.calls, calls.times())
 				require.Equal(t, c.stats, w.Stats())
-			}, c.consumer...)
+			})
 		})
 	}
 }

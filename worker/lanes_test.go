@@ -185,7 +185,7 @@ func TestKeyOrderMemoryLimitUntilHalfIsFree(t *testing.T) {
 // What fails and waits counts too.
 func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	var full atomic.Int32
-	observer := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		if p.Paused {
 			full.Add(1)
 		} else {
@@ -199,7 +199,7 @@ func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 				return errTest
 			}
 			return nil
-		}, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
+		}, observer, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
 		t.sleep(time.Second)
 		require.Equal(t, worker.Stats{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.Stats())
 		require.EqualValues(t, 1, full.Load())
@@ -207,7 +207,7 @@ func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, worker.Stats{Succeeded: 5, Failed: 5}, w.Stats())
 		require.Zero(t, full.Load())
-	}, observer)
+	})
 }
 
 func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {

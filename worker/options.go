@@ -12,7 +12,7 @@ import (
 )
 
 // Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
-// If an option is given twice, the last one counts; but WithMiddleware adds to the middleware given before.
+// If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to what was given before.
 type Option func(*settings) error
 
 type settings struct {
@@ -27,6 +27,7 @@ type settings struct {
 	pause        backoff.RedeliveryBackoff
 	middleware   []Middleware
 	classify     func(error) error // nil for none
+	observers    observers
 	logger       *slog.Logger
 }
 
@@ -185,6 +186,15 @@ func WithClassifier(classify func(error) error) Option {
 			return invalid("WithClassifier", "nil", "a func(error) error")
 		}
 		s.classify = classify
+		return nil
+	}
+}
+
+// WithObserver (default: none) calls the functions of o with what the Worker does. It may be given more than once: all observers
+// are called, in the order in which they are given.
+func WithObserver(o Observer) Option {
+	return func(s *settings) error {
+		s.observers.add(o)
 		return nil
 	}
 }

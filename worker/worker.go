@@ -75,7 +75,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
-		w.tellPaused(true, redelivery.PauseAsked)
+		w.tellPaused(true, PauseAsked)
 	}
 }
 
@@ -83,7 +83,7 @@ func (w *Worker) Pause() {
 func (w *Worker) Resume() {
 	if w.valve.open() {
 		w.logger.Info("worker: resumed", w.who()...)
-		w.tellPaused(false, redelivery.PauseAsked)
+		w.tellPaused(false, PauseAsked)
 	}
 }
 
