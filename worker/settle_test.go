@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -128,4 +129,33 @@ func TestLostConsumerWhileAcksFail(t *testing.T) {
 		t.broker.GiveUp(errTest)
 		require.ErrorIs(t, <-returned, redelivery.ErrClosed)
 	})
+}
+
+// A dead letter that cannot be published when the last delivery fails is published later, still with the handler's error: after
+// RetryAfter too, and if the message is too old.
+func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
+	for name, err := range map[string]error{"an error": errTest, "RetryAfter": worker.RetryAfter(time.Hour, errTest)} {
+		for _, old := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, old=%v", name, old), func(t *testing.T) {
+				virtually(t, withDeadLetters(1), func(t *rig) {
+					began := time.Now()
+					t.broker.Send = func(string) error {
+						if time.Since(began) < 10*time.Second {
+							return io.EOF
+						}
+						return nil
+					}
+					options, want := []worker.Option{worker.WithConcurrency(1)}, "tea: no luck"
+					if old {
+						options, want = append(options, worker.WithMaxAge(time.Nanosecond)), "tea: older than 1ns: no luck"
+					}
+					_, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return err }, options...)
+					t.publish("tea")
+					t.sleep(3 * time.Hour)
+					require.NoError(t, stop())
+					require.Equal(t, []string{want}, t.letters())
+				})
+			})
+		}
+	}
 }
