@@ -2,21 +2,23 @@ package redelivery
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Observer is a set of functions that a Consumer and its Worker call to tell what they do. Nil functions are skipped. Later
-// versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces.
+// Observer is a set of functions that a Consumer calls to tell what it does; WithObserver sets them. Nil functions are skipped.
+// Later versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces. What a
+// Worker tells is in worker.Observer.
 //
 // Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included.
-// Its panic is logged and counted in Stats. The goroutine that receives, settles or handles a message calls Delivered, Settled
-// and the functions of a Worker, and waits for them. Goroutines of the Consumer call the other functions, and Settled for ack
-// timeouts and for dead letters of last deliveries. A Seek or Close may skip calls that are still to be made.
+// Its panic is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and
+// waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last
+// deliveries. A Seek or Close may skip calls that are still to be made.
 type Observer struct {
 	Subscribed func(*Consumer) // the Consumer was made, and has no message yet
 	Closed     func(*Consumer) // Close has ended
@@ -30,10 +32,6 @@ type Observer struct {
 	Asked     func(Event) // the broker is asked for a message
 
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
-
-	Handling func(Handling) // a Worker's handler is called
-	Handled  func(Handled)  // a Worker's handler has returned
-	Paused   func(Paused)   // a Worker stopped taking messages, or resumed
 
 	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
 	// Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
@@ -77,48 +75,36 @@ type Settled struct {
 	Err      error         // why it is not settled; nil if it is
 }
 
-// Outcome says what became of a message.
-type Outcome uint8
+// Outcome says what became of a message. Its text is the one that package metrics and the log have.
+type Outcome string
 
 const (
-	Acked        Outcome = iota // acknowledged, in a transaction too
-	Nacked                      // it waits for its delay
-	TimedOut                    // its ack timeout is over
-	Reconsumed                  // published to the retry topic
-	DeadLettered                // published to the dead letter topic
+	Acked        Outcome = "acked"         // acknowledged, in a transaction too
+	Nacked       Outcome = "nacked"        // it waits for its delay
+	TimedOut     Outcome = "timed_out"     // its ack timeout is over
+	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
+	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic
 )
 
-// String returns the outcome as package metrics has it: "acked", "nacked", "timed_out", "reconsumed" or "dead_lettered".
-func (o Outcome) String() string {
-	return nameOfValue(o, "acked", "nacked", "timed_out", "reconsumed", "dead_lettered")
-}
-
-// Cause says why a message came again.
-type Cause uint8
+// Cause says why a message came again; "" for a first delivery. Its text is the one that package metrics and the log have.
+type Cause string
 
 const (
-	CauseNack       Cause = iota + 1 // the application nacked its last delivery
-	CauseTimeout                     // the ack timeout of its last delivery was over
-	CauseRetryTopic                  // it came from the retry topic
-	CauseReconnect                   // the broker sent it again after a consumer or its connection was lost
+	CauseNack       Cause = "nack"        // the application nacked its last delivery
+	CauseTimeout    Cause = "timeout"     // the ack timeout of its last delivery was over
+	CauseRetryTopic Cause = "retry_topic" // it came from the retry topic
+	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// String returns the cause as package metrics has it: "nack", "timeout", "retry_topic" or "reconnect"; "" for 0.
-func (c Cause) String() string {
-	return nameOfValue(c, "", "nack", "timeout", "retry_topic", "reconnect")
-}
-
-// Reason says why a message became a dead letter.
-type Reason uint8
+// Reason says why a message became a dead letter: "max_deliveries", "permanent" or "explicit", as package metrics and the log
+// have it; "" if it did not.
+type Reason string
 
 const (
-	ReasonMaxDeliveries Reason = iota + 1 // it was delivered, or reconsumed, as often as it may be
-	ReasonPermanent                       // a Worker's handler returned Permanent, or the message was too old to be tried again
-	ReasonExplicit                        // DeadLetter was called
+	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // it was delivered, or reconsumed, as often as it may be
+	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old to be tried again
+	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 )
-
-// String returns the reason as package metrics has it: "max_deliveries", "permanent" or "explicit"; "" for 0.
-func (r Reason) String() string { return nameOfValue(r, "", "max_deliveries", "permanent", "explicit") }
 
 // Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
@@ -127,49 +113,6 @@ type Failed struct {
 	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy" or "callback"
 	Err          error     // what failed
 }
-
-// Handling tells that a Worker calls its handler for a message.
-type Handling struct{ Event }
-
-// Handled tells that a Worker's handler has returned. For a batch it is told once for each message.
-type Handled struct {
-	Event
-	Outcome  Outcome       // what the handler asked for: Acked, DeadLettered by Permanent, or Nacked; Settled tells what became of the message
-	Duration time.Duration // how long the handler took
-	Err      error         // what the handler returned
-}
-
-// Paused tells that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time.
-type Paused struct {
-	Consumer     *Consumer // of the Worker
-	Subscription string    // of the Consumer
-	Paused       bool      // false: resumed
-	Why          Pause     // the reason that began or ended
-}
-
-// Pause is a reason why a Worker takes no more messages.
-type Pause uint8
-
-const (
-	PauseAsked       Pause = iota // Worker.Pause was called
-	PauseOutage                   // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit              // too many messages wait for others of their keys: WithKeyOrder
-)
-
-// String returns "asked", "outage" or "memory_limit".
-func (p Pause) String() string { return nameOfValue(p, "asked", "outage", "memory_limit") }
-
-// nameOfValue returns the name of one of the values above.
-func nameOfValue[N ~uint8](n N, names ...string) string {
-	if int(n) < len(names) {
-		return names[n]
-	}
-	return fmt.Sprintf("unknown(%d)", n)
-}
-
-// Observer returns an Observer that calls all observers given by WithObserver, and the one that logs decisions if the logger is at
-// Debug. A function that none of them has is nil. The method is for packages such as worker.
-func (c *Consumer) Observer() Observer { return c.observer.Observer }
 
 // observer is who is told, with no lock held.
 type observer struct {
@@ -199,9 +142,6 @@ func (c *Consumer) observe(observers []Observer) {
 		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
 		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
 		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
-		Handling:   all(c, observers, func(o Observer) func(Handling) { return o.Handling }),
-		Handled:    all(c, observers, func(o Observer) func(Handled) { return o.Handled }),
-		Paused:     all(c, observers, func(o Observer) func(Paused) { return o.Paused }),
 	}
 }
 
@@ -217,11 +157,11 @@ func (c *Consumer) decisions() Observer {
 	}
 	return Observer{
 		Delivered: func(e Delivered) {
-			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause.String(), "late", e.Lateness)
+			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause, "late", e.Lateness)
 		},
 		Settled: func(e Settled) {
 			if e.Outcome != DeadLettered || e.Err != nil {
-				log(e.Outcome.String(), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
+				log(string(e.Outcome), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
 			}
 		},
 		Buffered:  func(e Event) { log("buffered", e) },

@@ -160,7 +160,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
 				c.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
-					"reason", e.Reason.String(), "error_type", fmt.Sprintf("%T", e.Why)) // what it says may quote the payload
+					"reason", e.Reason, "error_type", fmt.Sprintf("%T", e.Why)) // what it says may quote the payload
 			}
 		}
 		if c.observer.Settled != nil {

@@ -1,10 +1,6 @@
 package metrics
 
-import (
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/pulsar-redelivery/redelivery"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
@@ -42,9 +38,9 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		s.buffered += float64(stats.BufferedBytes)
 		s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 		s.handlers += float64(c.handlers.Load())
-		s.paused += float64(c.paused[redelivery.PauseAsked].Load())
-		s.outage += float64(c.paused[redelivery.PauseOutage].Load())
-		s.full += float64(c.paused[redelivery.PauseMemoryLimit].Load())
+		s.paused += float64(c.paused.Load())
+		s.outage += float64(c.outage.Load())
+		s.full += float64(c.full.Load())
 		states[c.subscription] = s
 		return true
 	})

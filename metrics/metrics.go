@@ -1,6 +1,12 @@
 // Package metrics makes Prometheus metrics of what Consumers and Workers do. docs/observability.md explains each metric, the
 // alerts, and a dashboard.
 //
+//	m, err := metrics.New(prometheus.DefaultRegisterer)
+//	...
+//	consumer, err := redelivery.Subscribe(client, opts, m.Observe())
+//	...
+//	w, err := worker.New(consumer, handler, m.ObserveWorker())
+//
 // Every metric has the label subscription, and WithTopic adds the label topic. No label has a partition, or anything else whose
 // values grow with the number of consumers or messages.
 package metrics

@@ -111,7 +111,7 @@ func TestMetrics(t *testing.T) {
 					<-release
 				}
 				return nil
-			}, worker.WithConcurrency(2), worker.WithLogger(silent))
+			}, m.ObserveWorker(), worker.WithConcurrency(2), worker.WithLogger(silent))
 			require.NoError(t, err)
 			ctx, stop := context.WithCancel(context.Background())
 			done := make(chan error, 1)
@@ -172,6 +172,27 @@ func TestMetrics(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWorkerAlone has a Worker that is observed, of a Consumer that is not: nothing is told of the Consumer.
+func TestWorkerAlone(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := metrics.New(reg)
+	require.NoError(t, err)
+	client := newClient(t)
+	send(t, client, "orders", "good")
+	ctx, stop := context.WithTimeout(context.Background(), 10*time.Second)
+	w, err := worker.New(subscribe(t, client, "orders", "billing"), func(context.Context, pulsar.Message) error { stop(); return nil },
+		m.ObserveWorker(), worker.WithConcurrency(1), worker.WithLogger(silent))
+	require.NoError(t, err)
+	w.Pause()
+	w.Resume()
+	require.NoError(t, w.Run(ctx))
+	handled, _ := value(t, reg, "redelivery_handler_duration_seconds", "subscription=billing", "outcome=acked")
+	assert.EqualValues(t, 1, handled)
+	n, err := testutil.GatherAndCount(reg)
+	require.NoError(t, err)
+	assert.Equal(t, 1, n, "series")
 }
 
 // TestWaiting has the gauges of what waits, summed over two Consumers of a subscription.

@@ -9,9 +9,11 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all metrics but those of ObserveWorker. Any number
+// of Consumers may share it.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
 		Untimed: true,
@@ -33,29 +35,45 @@ func (m *Metrics) Observe() redelivery.Option {
 			}
 			m.failures.WithLabelValues(labels...).Inc()
 		},
-		Handling: func(e redelivery.Handling) { m.consumer(e.Consumer).handlers.Add(1) },
-		Handled: func(e redelivery.Handled) {
-			m.consumer(e.Consumer).handlers.Add(-1)
-			m.handlers.WithLabelValues(m.series(e.Event).labels(e.Outcome.String())...).Observe(e.Duration.Seconds())
+	})
+}
+
+// ObserveWorker returns an option for worker.New and worker.NewBatch: the durations of handlers, and the gauges of Workers. Any
+// number of Workers may share it. The gauges are those of the Worker's Consumer: without Observe there are none, and none after
+// its Close.
+func (m *Metrics) ObserveWorker() worker.Option {
+	return worker.WithObserver(worker.Observer{
+		Handling: func(e worker.Handling) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.handlers.Add(1)
+			}
 		},
-		Paused: func(e redelivery.Paused) {
-			if e.Paused {
-				m.consumer(e.Consumer).paused[e.Why].Add(1)
-			} else {
-				m.consumer(e.Consumer).paused[e.Why].Add(-1)
+		Handled: func(e worker.Handled) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.handlers.Add(-1)
+			}
+			labels := []string{e.Subscription}
+			if m.topic {
+				labels = append(labels, publishing.BaseTopic(e.Topic))
+			}
+			m.handlers.WithLabelValues(append(labels, string(e.Outcome))...).Observe(e.Duration.Seconds())
+		},
+		Paused: func(e worker.Paused) {
+			if c := m.kept(e.Consumer); c != nil {
+				c.pause(e.Why, e.Paused)
 			}
 		},
 	})
 }
 
 func (m *Metrics) delivered(e redelivery.Delivered) {
-	if e.Cause == 0 {
+	if e.Cause == "" {
 		return
 	}
 	s := m.series(e.Event)
-	m.redelivered.WithLabelValues(s.labels(e.Cause.String())...).Inc()
+	m.redelivered.WithLabelValues(s.labels(string(e.Cause))...).Inc()
 	if !e.Due.IsZero() {
-		m.lateness.WithLabelValues(s.labels(e.Cause.String())...).Observe(max(0, e.Lateness.Seconds()))
+		m.lateness.WithLabelValues(s.labels(string(e.Cause))...).Observe(max(0, e.Lateness.Seconds()))
 	}
 }
 
@@ -65,11 +83,11 @@ func (m *Metrics) settle(e redelivery.Settled) {
 		m.failures.WithLabelValues(s.labels(operation(e.Outcome))...).Inc()
 		return
 	}
-	o := &s.outcomes[e.Outcome]
+	o := s.outcomes[e.Outcome]
 	o.settled.Inc()
 	o.attempts.Observe(float64(e.Attempts))
 	if e.Outcome == redelivery.DeadLettered {
-		m.deadLetters.WithLabelValues(s.labels(e.Reason.String())...).Inc()
+		m.deadLetters.WithLabelValues(s.labels(string(e.Reason))...).Inc()
 	}
 }
 
@@ -92,10 +110,27 @@ type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
 	subscription string
-	handlers     atomic.Int64
-	paused       [redelivery.PauseMemoryLimit + 1]atomic.Int64
 	all          *series // without WithTopic
 	topics       sync.Map
+
+	handlers             atomic.Int64 // messages that Workers' handlers have
+	paused, outage, full atomic.Int64 // Workers that take no messages, by why
+}
+
+// pause counts the Workers that are paused for a reason.
+func (c *consumer) pause(why worker.Pause, begins bool) {
+	gauge, n := &c.paused, int64(-1)
+	switch why {
+	case worker.PauseAsked:
+	case worker.PauseOutage:
+		gauge = &c.outage
+	case worker.PauseMemoryLimit:
+		gauge = &c.full
+	}
+	if begins {
+		n = 1
+	}
+	gauge.Add(n)
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
@@ -108,6 +143,14 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 
 // consumer returns what is kept for a Consumer. After its Close nothing is kept, but what ends then is counted still.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
+	if x := m.kept(c); x != nil {
+		return x
+	}
+	return m.newConsumer(c)
+}
+
+// kept returns nil of a Consumer that is closed, or was given no Observe.
+func (m *Metrics) kept(c *redelivery.Consumer) *consumer {
 	if x := m.last.Load(); x != nil && x.Consumer == c {
 		return x
 	}
@@ -115,7 +158,7 @@ func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 		m.last.Store(x.(*consumer))
 		return x.(*consumer)
 	}
-	return m.newConsumer(c)
+	return nil
 }
 
 func (m *Metrics) series(e redelivery.Event) *series { return m.consumer(e.Consumer).series(e.Topic) }
@@ -136,7 +179,7 @@ func (c *consumer) series(topic string) *series {
 // series are the counters of a subscription, or of a topic of it.
 type series struct {
 	values             []string // of the labels that all have
-	outcomes           [redelivery.DeadLettered + 1]outcome
+	outcomes           map[redelivery.Outcome]outcome
 	swallowed, dropped prometheus.Counter
 }
 
@@ -145,21 +188,29 @@ type outcome struct {
 	attempts prometheus.Observer
 }
 
+// What series are made of before anything is told.
+var (
+	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
+	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
+	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit}
+)
+
 // newSeries makes those whose labels are known at 0, so that the first of them is an increase.
 func (m *Metrics) newSeries(values ...string) *series {
-	s := &series{values: values, swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
-	for o := range s.outcomes {
-		name := redelivery.Outcome(o).String()
-		s.outcomes[o] = outcome{m.settled.WithLabelValues(s.labels(name)...), m.attempts.WithLabelValues(s.labels(name)...)}
+	s := &series{values: values, outcomes: map[redelivery.Outcome]outcome{},
+		swallowed: m.swallowed.WithLabelValues(values...), dropped: m.dropped.WithLabelValues(values...)}
+	for _, o := range outcomes {
+		labels := s.labels(string(o))
+		s.outcomes[o] = outcome{m.settled.WithLabelValues(labels...), m.attempts.WithLabelValues(labels...)}
 	}
-	for _, reason := range []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit} {
-		m.deadLetters.WithLabelValues(s.labels(reason.String())...)
+	for _, reason := range reasons {
+		m.deadLetters.WithLabelValues(s.labels(string(reason))...)
 	}
 	for _, operation := range []string{"ack", "reconsume", "dead_letter"} {
 		m.failures.WithLabelValues(s.labels(operation)...)
 	}
-	for c := redelivery.CauseNack; c <= redelivery.CauseReconnect; c++ {
-		m.redelivered.WithLabelValues(s.labels(c.String())...)
+	for _, cause := range causes {
+		m.redelivered.WithLabelValues(s.labels(string(cause))...)
 	}
 	return s
 }

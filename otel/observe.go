@@ -20,7 +20,8 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for Subscribe, Prepare or Wrap. Any number of Consumers may share it.
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware. Any
+// number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{Delivered: t.delivered, Settled: t.settled})
 }
@@ -64,8 +65,8 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
 			semconv.MessagingDestinationName(e.To), semconv.MessagingMessageID(e.ID.String())),
 	}
-	if e.Reason != 0 {
-		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", e.Reason.String())))
+	if e.Reason != "" {
+		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", string(e.Reason))))
 	}
 	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))

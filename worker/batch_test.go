@@ -81,7 +81,7 @@ func TestBatchLimits(t *testing.T) {
 				require.NoError(t, stop())
 				require.Equal(t, c.want, got)
 				require.Equal(t, c.last, last)
-				require.Equal(t, worker.State{Succeeded: 5}, w.State())
+				require.Equal(t, worker.Stats{Succeeded: 5}, w.Stats())
 				require.Empty(t, t.broker.Unacked())
 			}, redelivery.WithAckTimeout(3*time.Second)) // which is renewed while a batch is collected
 		})
@@ -101,29 +101,29 @@ func TestBatchOutcomes(t *testing.T) {
 		panic bool
 		again []string // the batches that follow
 		dead  []string
-		state worker.State
+		stats worker.Stats
 	}{
-		"nil":              {nil, false, nil, nil, worker.State{Succeeded: 3}},
-		"an error":         {errTest, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"a permanent one":  {worker.Permanent(errTest), false, nil, []string{"a: no luck", "b: no luck", "c: no luck"}, worker.State{Permanent: 3}},
-		"a panic":          {errTest, true, []string{"a b c"}, nil, worker.State{Failed: 3, Panics: 1, Succeeded: 3}},
-		"of one":           {worker.BatchError{1: errTest}, false, []string{"b"}, nil, worker.State{Failed: 1, Succeeded: 3}},
-		"wrapped":          {fmt.Errorf("sql: %w", worker.BatchError{1: errTest}), false, []string{"b"}, nil, worker.State{Failed: 1, Succeeded: 3}},
-		"of each its own":  {worker.BatchError{0: worker.Permanent(errTest), 2: worker.RetryAfter(0, errTest)}, false, []string{"c"}, []string{"a: no luck"}, worker.State{Permanent: 1, Failed: 1, Succeeded: 2}},
-		"of none":          {worker.BatchError{}, false, nil, nil, worker.State{Succeeded: 3}},
-		"nil of one":       {worker.BatchError{1: nil}, false, nil, nil, worker.State{Succeeded: 3}},
-		"joined":           {errors.Join(worker.BatchError{0: errTest}, worker.BatchError{2: errTest}), false, []string{"a c"}, nil, worker.State{Failed: 2, Succeeded: 3}},
-		"joined, marked":   {worker.Permanent(errors.Join(worker.BatchError{0: errTest}, worker.BatchError{0: errTest, 2: errTest})), false, nil, []string{"a: no luck\nno luck", "c: no luck"}, worker.State{Permanent: 2, Succeeded: 1}},
-		"joined, nothing":  {none{}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"with another":     {errors.Join(worker.BatchError{1: errTest}, errors.New("rollback")), false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"wrapped with two": {fmt.Errorf("%w: %w", errTest, worker.BatchError{1: errTest}), false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"a panic with one": {worker.BatchError{1: errTest}, true, []string{"a b c"}, nil, worker.State{Failed: 3, Panics: 1, Succeeded: 3}},
-		"marked permanent": {fmt.Errorf("sql: %w", worker.Permanent(worker.BatchError{0: nil, 1: errTest})), false, nil, []string{"b: no luck"}, worker.State{Permanent: 1, Succeeded: 2}},
-		"marked twice":     {worker.RetryAfter(0, worker.BatchError{1: worker.Permanent(errTest)}), false, nil, []string{"b: no luck"}, worker.State{Permanent: 1, Succeeded: 2}},
-		"index too large":  {worker.BatchError{1: errTest, 3: errTest}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"index negative":   {worker.BatchError{-1: errTest}, false, []string{"a b c"}, nil, worker.State{Failed: 3, Succeeded: 3}},
-		"classified each":  {worker.BatchError{0: errors.New("fatal"), 2: errTest}, false, []string{"c"}, []string{"a: fatal"}, worker.State{Permanent: 1, Failed: 1, Succeeded: 2}},
-		"classified as ok": {worker.BatchError{0: errors.New("known")}, false, nil, nil, worker.State{Succeeded: 3}},
+		"nil":              {nil, false, nil, nil, worker.Stats{Succeeded: 3}},
+		"an error":         {errTest, false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"a permanent one":  {worker.Permanent(errTest), false, nil, []string{"a: no luck", "b: no luck", "c: no luck"}, worker.Stats{Permanent: 3}},
+		"a panic":          {errTest, true, []string{"a b c"}, nil, worker.Stats{Failed: 3, Panics: 1, Succeeded: 3}},
+		"of one":           {worker.BatchError{1: errTest}, false, []string{"b"}, nil, worker.Stats{Failed: 1, Succeeded: 3}},
+		"wrapped":          {fmt.Errorf("sql: %w", worker.BatchError{1: errTest}), false, []string{"b"}, nil, worker.Stats{Failed: 1, Succeeded: 3}},
+		"of each its own":  {worker.BatchError{0: worker.Permanent(errTest), 2: worker.RetryAfter(0, errTest)}, false, []string{"c"}, []string{"a: no luck"}, worker.Stats{Permanent: 1, Failed: 1, Succeeded: 2}},
+		"of none":          {worker.BatchError{}, false, nil, nil, worker.Stats{Succeeded: 3}},
+		"nil of one":       {worker.BatchError{1: nil}, false, nil, nil, worker.Stats{Succeeded: 3}},
+		"joined":           {errors.Join(worker.BatchError{0: errTest}, worker.BatchError{2: errTest}), false, []string{"a c"}, nil, worker.Stats{Failed: 2, Succeeded: 3}},
+		"joined, marked":   {worker.Permanent(errors.Join(worker.BatchError{0: errTest}, worker.BatchError{0: errTest, 2: errTest})), false, nil, []string{"a: no luck\nno luck", "c: no luck"}, worker.Stats{Permanent: 2, Succeeded: 1}},
+		"joined, nothing":  {none{}, false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"with another":     {errors.Join(worker.BatchError{1: errTest}, errors.New("rollback")), false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"wrapped with two": {fmt.Errorf("%w: %w", errTest, worker.BatchError{1: errTest}), false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"a panic with one": {worker.BatchError{1: errTest}, true, []string{"a b c"}, nil, worker.Stats{Failed: 3, Panics: 1, Succeeded: 3}},
+		"marked permanent": {fmt.Errorf("sql: %w", worker.Permanent(worker.BatchError{0: nil, 1: errTest})), false, nil, []string{"b: no luck"}, worker.Stats{Permanent: 1, Succeeded: 2}},
+		"marked twice":     {worker.RetryAfter(0, worker.BatchError{1: worker.Permanent(errTest)}), false, nil, []string{"b: no luck"}, worker.Stats{Permanent: 1, Succeeded: 2}},
+		"index too large":  {worker.BatchError{1: errTest, 3: errTest}, false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"index negative":   {worker.BatchError{-1: errTest}, false, []string{"a b c"}, nil, worker.Stats{Failed: 3, Succeeded: 3}},
+		"classified each":  {worker.BatchError{0: errors.New("fatal"), 2: errTest}, false, []string{"c"}, []string{"a: fatal"}, worker.Stats{Permanent: 1, Failed: 1, Succeeded: 2}},
+		"classified as ok": {worker.BatchError{0: errors.New("known")}, false, nil, nil, worker.Stats{Succeeded: 3}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(3), func(t *rig) {
@@ -153,7 +153,7 @@ func TestBatchOutcomes(t *testing.T) {
 				require.NoError(t, stop())
 				require.Equal(t, append([]string{"a b c"}, c.again...), got)
 				require.Equal(t, c.dead, t.letters())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
 				if strings.HasPrefix(name, "index") {
 					require.Contains(t, t.log.String(), "BatchError has index")
@@ -198,7 +198,7 @@ func TestBatchFailedAcks(t *testing.T) {
 		w, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(context.Context, []pulsar.Message) error { return nil })
 		t.sleep(time.Minute)
 		require.NoError(t, stop())
-		require.EqualValues(t, 3, w.State().Succeeded)
+		require.EqualValues(t, 3, w.Stats().Succeeded)
 		require.Equal(t, 3+5, tries)
 		require.Empty(t, t.broker.Unacked())
 	})
@@ -214,7 +214,7 @@ func TestBatchIsHandledBeforePauseAndDrain(t *testing.T) {
 		})
 		t.publish("a")
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{}, w.State()) // not in a slot yet
+		require.Equal(t, worker.Stats{}, w.Stats()) // not in a slot yet
 		w.Pause()
 		t.sleep(0)
 		require.Equal(t, []string{"a"}, got)

@@ -71,7 +71,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				}
 				options := []worker.Option{worker.WithConcurrency(3), worker.WithTimeout(time.Minute), worker.WithLogger(quiet)}
 				w, err := worker.New(c, handler, options...)
-				want := worker.State{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}
+				want := worker.Stats{Succeeded: 4, Failed: 9, Permanent: 1, Panics: 3}
 				if inBatches {
 					want.Panics = 0
 					w, err = worker.NewBatch(c, func(ctx context.Context, msgs []pulsar.Message) error {
@@ -87,13 +87,13 @@ func TestOutcomesAtABroker(t *testing.T) {
 				done := make(chan error, 1)
 				go func() { done <- w.Run(ctx) }()
 				s.publish(batched, rows...)
-				assert.Eventually(t, func() bool { return s.backlog() == 0 && w.State().InFlight == 0 },
+				assert.Eventually(t, func() bool { return s.backlog() == 0 && w.Stats().InFlight == 0 },
 					30*time.Second, 20*time.Millisecond)
 				cancel()
 				require.NoError(t, <-done)
 				require.Equal(t, wantCalls, calls)
 				require.Equal(t, []string{"always: no luck", "panics: panic: oops", "permanent: wrapped: no luck"}, s.letters())
-				require.Equal(t, want, w.State())
+				require.Equal(t, want, w.Stats())
 			})
 		}
 	}
@@ -238,7 +238,7 @@ func TestZeroQueueAtABroker(t *testing.T) {
 				ctx, cancel := context.WithCancel(context.Background())
 				done := make(chan error, 1)
 				go func() { done <- w.Run(ctx) }()
-				assert.Eventually(t, func() bool { return w.State().Succeeded == 6 }, 30*time.Second, 10*time.Millisecond)
+				assert.Eventually(t, func() bool { return w.Stats().Succeeded == 6 }, 30*time.Second, 10*time.Millisecond)
 				cancel()
 				require.NoError(t, <-done)
 				require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2, "d": 2, "e": 2, "f": 2}, calls)

@@ -31,7 +31,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 		began := time.Now()
 		require.NoError(t, stop())
 		require.Equal(t, 9*time.Second, time.Since(began))
-		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, Failed: 1}, w.Stats())
 		require.Contains(t, t.log.String(), "worker: draining\" consumer=virtual subscription=billing in_flight=2 timeout=30s")
 		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=2 left=0 stuck=0")
 	})
@@ -42,15 +42,15 @@ func TestDrainTimeout(t *testing.T) {
 	for name, c := range map[string]struct {
 		err    error
 		panics bool
-		state  worker.State
+		stats  worker.Stats
 		dead   []string
 		left   int
 	}{
-		"nil":         {nil, false, worker.State{Succeeded: 1}, nil, 0},
-		"permanent":   {worker.Permanent(errTest), false, worker.State{Permanent: 1}, []string{"tea: no luck"}, 0},
-		"an error":    {errTest, false, worker.State{Left: 1}, nil, 1},
-		"retry after": {worker.RetryAfter(0, errTest), false, worker.State{Left: 1}, nil, 1},
-		"a panic":     {errTest, true, worker.State{Left: 1, Panics: 1}, nil, 1},
+		"nil":         {nil, false, worker.Stats{Succeeded: 1}, nil, 0},
+		"permanent":   {worker.Permanent(errTest), false, worker.Stats{Permanent: 1}, []string{"tea: no luck"}, 0},
+		"an error":    {errTest, false, worker.Stats{Left: 1}, nil, 1},
+		"retry after": {worker.RetryAfter(0, errTest), false, worker.Stats{Left: 1}, nil, 1},
+		"a panic":     {errTest, true, worker.Stats{Left: 1, Panics: 1}, nil, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(1), func(t *rig) {
@@ -67,7 +67,7 @@ func TestDrainTimeout(t *testing.T) {
 				began := time.Now()
 				require.NoError(t, stop())
 				require.Equal(t, 10*time.Second, time.Since(began))
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 				require.Equal(t, c.dead, t.letters())
 				require.Len(t, t.broker.Unacked(), c.left)
 			})
@@ -76,7 +76,7 @@ func TestDrainTimeout(t *testing.T) {
 }
 
 // permanentAtTheEnd has a handler return a permanent error when the drain timeout ends, and returns what the Worker says then.
-func (r *rig) permanentAtTheEnd() worker.State {
+func (r *rig) permanentAtTheEnd() worker.Stats {
 	w, stop := r.start(func(ctx context.Context, msg pulsar.Message) error {
 		<-ctx.Done()
 		return worker.Permanent(errTest)
@@ -84,14 +84,14 @@ func (r *rig) permanentAtTheEnd() worker.State {
 	r.publish("tea")
 	r.sleep(time.Second)
 	require.NoError(r, stop())
-	return w.State()
+	return w.Stats()
 }
 
 // A dead letter or an acknowledgement that is under way when the drain timeout ends may still succeed.
 func TestDrainTimeoutWhileSettling(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
 		t.broker.Send = func(string) error { time.Sleep(4 * time.Second); return nil }
-		require.Equal(t, worker.State{Permanent: 1}, t.permanentAtTheEnd())
+		require.Equal(t, worker.Stats{Permanent: 1}, t.permanentAtTheEnd())
 		require.Equal(t, []string{"tea: no luck"}, t.letters())
 		require.Empty(t, t.broker.Unacked())
 	})
@@ -100,7 +100,7 @@ func TestDrainTimeoutWhileSettling(t *testing.T) {
 // If a dead letter cannot be published then, the message is left, and comes again: nothing was permanent.
 func TestDrainTimeoutWithoutDeadLetters(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
-		require.Equal(t, worker.State{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
+		require.Equal(t, worker.Stats{Left: 1, Unsettled: 1}, t.permanentAtTheEnd())
 	})
 }
 
@@ -120,12 +120,12 @@ func TestDrainNamesStuckHandlers(t *testing.T) {
 		err := stop()
 		require.Equal(t, 15*time.Second, time.Since(began))
 		require.EqualError(t, err, "worker: a handler did not return within 5s of the end of its context: message 1:1:0:0, for 16s")
-		require.Equal(t, worker.State{InFlight: 1, Stuck: 1, Succeeded: 1}, w.State())
+		require.Equal(t, worker.Stats{InFlight: 1, Stuck: 1, Succeeded: 1}, w.Stats())
 		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=0 left=0 stuck=1")
 
 		close(free) // what it did is done: it is acknowledged as long as the Consumer is open
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 		require.Empty(t, t.broker.Unacked())
 	})
 }
@@ -158,7 +158,7 @@ func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 		t.publish("stuck")
 		t.sleep(time.Second)
 		require.ErrorContains(t, stop(), "did not return within 5s")
-		require.Equal(t, worker.State{InFlight: 1, Stuck: 1, Left: 1}, w.State())
+		require.Equal(t, worker.Stats{InFlight: 1, Stuck: 1, Left: 1}, w.Stats())
 		t.consumer.Close()
 		close(free)
 		t.sleep(time.Hour)

@@ -11,7 +11,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -30,26 +29,26 @@ func TestErrorsThatPanic(t *testing.T) {
 		panics bool // with the error, in place of returning it
 		option worker.Option
 		dead   string
-		state  worker.State
+		stats  worker.Stats
 	}{
-		"returned":             {err: path, dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
-		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", state: worker.State{Failed: 2, Panics: 2}},
-		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
-		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, state: worker.State{Failed: 2, Panics: 4}},
-		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", state: worker.State{Permanent: 1}},
-		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
-		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Permanent: 1}},
-		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", state: worker.State{Failed: 2}},
+		"returned":             {err: path, dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
+		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", stats: worker.Stats{Failed: 2, Panics: 2}},
+		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
+		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, stats: worker.Stats{Failed: 2, Panics: 4}},
+		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", stats: worker.Stats{Permanent: 1}},
+		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
+		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Permanent: 1}},
+		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
 		"of the classifier": {err: errTest, option: worker.WithClassifier(func(error) error { return path }),
-			dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+			dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 		"of a middleware": {err: errTest, option: worker.WithMiddleware(func(worker.Handler) worker.Handler {
 			return func(context.Context, pulsar.Message) error { return path }
-		}), dead: "an error of type *fs.PathError" + panicked, state: worker.State{Failed: 2, Panics: 2}},
+		}), dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, withDeadLetters(2), func(t *rig) {
 				t.publish("tea")
-				var options []worker.Option
+				options := []worker.Option{worker.WithObserver(worker.Observer{Handled: func(e worker.Handled) { _ = e.Err.Error() }})}
 				if c.option != nil {
 					options = append(options, c.option)
 				}
@@ -62,9 +61,9 @@ func TestErrorsThatPanic(t *testing.T) {
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
 				require.Equal(t, []string{"tea: " + c.dead}, t.letters())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
-			}, redelivery.WithObserver(redelivery.Observer{Handled: func(e redelivery.Handled) { _ = e.Err.Error() }}))
+			})
 		})
 	}
 }
@@ -73,11 +72,11 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 	var path *fs.PathError
 	for name, c := range map[string]struct {
 		err   error
-		state worker.State
+		stats worker.Stats
 	}{
-		"returned": {path, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
-		"hostile":  {hostile{errTest}, worker.State{Failed: 2, Panics: 1, Succeeded: 2}},
-		"of one":   {worker.BatchError{1: path}, worker.State{Failed: 1, Panics: 1, Succeeded: 2}},
+		"returned": {path, worker.Stats{Failed: 2, Panics: 1, Succeeded: 2}},
+		"hostile":  {hostile{errTest}, worker.Stats{Failed: 2, Panics: 1, Succeeded: 2}},
+		"of one":   {worker.BatchError{1: path}, worker.Stats{Failed: 1, Panics: 1, Succeeded: 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -92,7 +91,7 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 				})
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 			})
 		})
 	}
@@ -118,34 +117,33 @@ func TestPanicWithAnErrorThatPanics(t *testing.T) {
 		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil })
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.EqualValues(t, 2, w.State().Succeeded)
+		require.EqualValues(t, 2, w.Stats().Succeeded)
 	})
 }
 
 // What ends its goroutine while a message is settled, as testing's FailNow does, does not have it handled again at once.
 func TestGoexitWhileSettling(t *testing.T) {
-	exit := redelivery.WithObserver(redelivery.Observer{Handled: func(redelivery.Handled) { runtime.Goexit() }})
+	exit := worker.WithObserver(worker.Observer{Handled: func(worker.Handled) { runtime.Goexit() }})
 	pause := worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))
-	pauses := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+	pauses := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		if p.Paused {
 			runtime.Goexit()
 		}
 	}})
 	classify := worker.WithClassifier(func(error) error { runtime.Goexit(); return nil })
 	for name, c := range map[string]struct {
-		err      error // of the first call
-		worker   []worker.Option
-		consumer []redelivery.Option
-		calls    []time.Duration
-		state    worker.State
+		err     error // of the first call
+		options []worker.Option
+		calls   []time.Duration
+		stats   worker.Stats
 	}{
-		"classifier":   {errTest, []worker.Option{classify}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, nil, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"in an outage": {errTest, []worker.Option{classify, pause}, nil, []time.Duration{0, time.Second}, worker.State{Succeeded: 1}},
-		"observer":     {nil, nil, []redelivery.Option{exit}, []time.Duration{0}, worker.State{Succeeded: 1}},
-		"of a failure": {errTest, nil, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"both":         {errTest, []worker.Option{classify}, []redelivery.Option{exit}, []time.Duration{0, time.Minute}, worker.State{Failed: 1, Succeeded: 1}},
-		"of an outage": {errTest, []worker.Option{pause}, []redelivery.Option{pauses}, []time.Duration{0}, worker.State{Left: 1}},
+		"classifier":   {errTest, []worker.Option{classify}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"in an outage": {errTest, []worker.Option{classify, pause}, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
+		"observer":     {nil, []worker.Option{exit}, []time.Duration{0}, worker.Stats{Succeeded: 1}},
+		"of a failure": {errTest, []worker.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"both":         {errTest, []worker.Option{classify, exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
+		"of an outage": {errTest, []worker.Option{pause, pauses}, []time.Duration{0}, worker.Stats{Left: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -158,12 +156,12 @@ func TestGoexitWhileSettling(t *testing.T) {
 						time.Sleep(time.Hour)
 					}
 					return nil
-				}, append(c.worker, worker.WithConcurrency(1))...)
+				}, append(c.options, worker.WithConcurrency(1))...)
 				t.sleep(30 * time.Minute)
 				require.NoError(t, stop())
 				require.Equal(t, c.calls, calls.times())
-				require.Equal(t, c.state, w.State())
-			}, c.consumer...)
+				require.Equal(t, c.stats, w.Stats())
+			})
 		})
 	}
 }

@@ -78,8 +78,8 @@ func ExampleNew() {
 		for _, letter := range broker.Messages("orders-billing-DLQ") {
 			fmt.Printf("dead: %s, %s\n", letter.Payload, letter.Properties["EXCEPTION_MESSAGE"])
 		}
-		state := w.State()
-		fmt.Println("succeeded", state.Succeeded, "failed", state.Failed, "permanent", state.Permanent)
+		stats := w.Stats()
+		fmt.Println("succeeded", stats.Succeeded, "failed", stats.Failed, "permanent", stats.Permanent)
 	})
 	// Output:
 	// tea 0
@@ -155,7 +155,7 @@ func ExampleWithPauseOnFailure() {
 		var w *worker.Worker
 		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
 			calls++
-			fmt.Printf("%s, outage: %v\n", msg.Payload(), w.State().Outage)
+			fmt.Printf("%s, outage: %v\n", msg.Payload(), w.Stats().Outage)
 			if calls == 7 {
 				cancel()
 			}

@@ -52,8 +52,13 @@ func (x *exiting) observer() redelivery.Observer {
 	return redelivery.Observer{
 		Delivered: func(redelivery.Delivered) { x.maybe("delivered") },
 		Settled:   func(redelivery.Settled) { x.maybe("settled") },
-		Handled:   func(redelivery.Handled) { x.maybe("handled") },
-		Paused:    func(redelivery.Paused) { x.maybe("paused") },
+	}
+}
+func (x *exiting) workerObserver() worker.Observer {
+	return worker.Observer{
+		Handling: func(worker.Handling) { x.maybe("handling") },
+		Handled:  func(worker.Handled) { x.maybe("handled") },
+		Paused:   func(worker.Paused) { x.maybe("paused") },
 	}
 }
 
@@ -61,7 +66,7 @@ func (x *exiting) observer() redelivery.Observer {
 // returns in time.
 func TestGoexitAnywhere(t *testing.T) {
 	const runs = 20
-	for _, who := range []string{"nack policy", "timeout policy", "pause policy", "delivered", "settled", "handled", "paused", "interceptor", "classifier"} {
+	for _, who := range []string{"nack policy", "timeout policy", "pause policy", "delivered", "settled", "handling", "handled", "paused", "interceptor", "classifier"} {
 		t.Run(who, func(t *testing.T) {
 			for seed := range uint64(runs) {
 				synctest.Test(t, func(t *testing.T) { goexitAnywhere(t, who, seed) })
@@ -78,7 +83,7 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	opts.Interceptors = pulsar.ConsumerInterceptors{x}
 	setup(r, opts, redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryBackoff(x.policy("nack policy")), redelivery.WithObserver(x.observer()),
 		redelivery.WithAckTimeout(20*time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(x.policy("timeout policy")))
-	options := []worker.Option{worker.WithLogger(quiet), worker.WithConcurrency(1 + rng.IntN(3)), worker.WithDrainTimeout(10 * time.Second),
+	options := []worker.Option{worker.WithLogger(quiet), worker.WithObserver(x.workerObserver()), worker.WithConcurrency(1 + rng.IntN(3)), worker.WithDrainTimeout(10 * time.Second),
 		worker.WithClassifier(func(err error) error {
 			x.maybe("classifier")
 			return err
@@ -117,7 +122,7 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	_ = w.Run(ctx) // it may say that messages are left, whose callbacks did not return
 	assert.Less(t, time.Since(began), end+16*time.Second)
 	x.mu.Lock()
-	assert.True(t, handled || end < 2*time.Hour, "seed %d: nothing is handled any more: %+v", seed, w.State())
+	assert.True(t, handled || end < 2*time.Hour, "seed %d: nothing is handled any more: %+v", seed, w.Stats())
 	x.of = "" // Close calls interceptors too
 	x.mu.Unlock()
 	r.consumer.Close()

@@ -39,7 +39,7 @@ func TestCallbacksCallBack(t *testing.T) {
 				call := func() {
 					if w != nil {
 						w.Resume()
-						_ = w.State()
+						_ = w.Stats()
 					}
 				}
 				r := &rig{T: t, log: &safeBuffer{}}
@@ -75,7 +75,7 @@ func TestCallbacksCallBack(t *testing.T) {
 				stop := r.run(w)
 				r.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.GreaterOrEqual(t, w.State().Succeeded, uint64(6)) // what is stuck comes again
+				require.GreaterOrEqual(t, w.Stats().Succeeded, uint64(6)) // what is stuck comes again
 				require.Contains(t, r.log.String(), "a handler is stuck")
 				require.Contains(t, r.log.String(), "most messages fail")
 				require.Empty(t, r.broker.Unacked())
@@ -113,7 +113,7 @@ func TestCallbacksPanic(t *testing.T) {
 				}, options...)
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
-				require.EqualValues(t, 2, w.State().Succeeded)
+				require.EqualValues(t, 2, w.Stats().Succeeded)
 				require.Len(t, calls.times(), 4)
 				require.Positive(t, calls.times()[3])
 				require.Zero(t, calls.times()[3]%time.Minute) // in place of what the policy does not say
@@ -159,16 +159,16 @@ func TestLostConsumerIsNoticed(t *testing.T) {
 func TestHandlersThatInterfere(t *testing.T) {
 	for name, c := range map[string]struct {
 		do    func(*redelivery.Consumer, pulsar.Message) error
-		state worker.State
+		stats worker.Stats
 		lost  bool
 	}{
-		"acknowledges": {func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }, worker.State{Succeeded: 2}, false},
+		"acknowledges": {func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }, worker.Stats{Succeeded: 2}, false},
 		"acknowledges, and fails": {func(c *redelivery.Consumer, msg pulsar.Message) error { _ = c.Ack(msg); return errTest },
-			worker.State{Failed: 2}, false},
+			worker.Stats{Failed: 2}, false},
 		"nacks, and succeeds": {func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil },
-			worker.State{Succeeded: 2}, false},
+			worker.Stats{Succeeded: 2}, false},
 		"closes the consumer": {func(c *redelivery.Consumer, msg pulsar.Message) error { c.Close(); return nil },
-			worker.State{Unsettled: 1, Left: 1}, true},
+			worker.Stats{Unsettled: 1, Left: 1}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
@@ -185,7 +185,7 @@ func TestHandlersThatInterfere(t *testing.T) {
 				} else {
 					require.NoError(t, err)
 				}
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 			})
 		})
 	}
@@ -199,7 +199,7 @@ func TestRunAfterTheEnd(t *testing.T) {
 		w, err := worker.New(t.consumer, func(context.Context, pulsar.Message) error { panic("called") }, worker.WithLogger(t.logger))
 		require.NoError(t, err)
 		require.NoError(t, w.Run(ctx))
-		require.Equal(t, worker.State{}, w.State())
+		require.Equal(t, worker.Stats{}, w.Stats())
 		require.ErrorContains(t, w.Run(context.Background()), "Run was called before")
 	})
 }

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
@@ -222,10 +220,10 @@ func (l *lanes) waits(t task, n int) (tell func()) {
 	case l.full == before:
 		return func() {}
 	case before:
-		return func() { l.tellPaused(false, redelivery.PauseMemoryLimit) }
+		return func() { l.tellPaused(false, PauseMemoryLimit) }
 	}
 	return func() {
-		l.tellPaused(true, redelivery.PauseMemoryLimit)
+		l.tellPaused(true, PauseMemoryLimit)
 		l.logger.Warn("worker: the memory limit is reached: no more messages are taken until half of it is free",
 			append(l.who(), "limit", l.memoryLimit)...)
 	}
@@ -255,7 +253,7 @@ func (l *lanes) abandon() {
 		t.beat.stop()
 	}
 	if full {
-		l.tellPaused(false, redelivery.PauseMemoryLimit)
+		l.tellPaused(false, PauseMemoryLimit)
 	}
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))

@@ -50,35 +50,35 @@ func TestKeyOrder(t *testing.T) {
 		concurrency int
 		want        []string
 		dead        []string
-		state       worker.State
+		stats       worker.Stats
 	}{
 		"a failed message keeps its key, and no other": {
 			[]string{"a1 fails twice", "a2", "b1", "a3", "b2"}, 1,
 			[]string{"0s a1 fails twice 0", "0s b1 0", "0s b2 0", "1s a1 fails twice 1", "3s a1 fails twice 2", "3s a2 0", "3s a3 0"},
-			nil, worker.State{Succeeded: 5, Failed: 2},
+			nil, worker.Stats{Succeeded: 5, Failed: 2},
 		},
 		"one of a key at a time": {
 			[]string{"a1 slow", "a2 slow", "b1 slow", "a3"}, 4,
 			[]string{"0s a1 slow 0", "0s b1 slow 0", "10s a2 slow 0", "20s a3 0"},
-			nil, worker.State{Succeeded: 4},
+			nil, worker.Stats{Succeeded: 4},
 		},
 		"the last delivery lets its key go on": {
 			[]string{"a1 fails", "a2"}, 2,
 			[]string{"0s a1 fails 0", "1s a1 fails 1", "3s a1 fails 2", "3s a2 0"},
-			[]string{"a1 fails: no luck"}, worker.State{Failed: 3, Succeeded: 1},
+			[]string{"a1 fails: no luck"}, worker.Stats{Failed: 3, Succeeded: 1},
 		},
 		"a permanent error lets its key go on": {
 			[]string{"a1 permanent", "a2"}, 2, []string{"0s a1 permanent 0", "0s a2 0"},
-			[]string{"a1 permanent: no luck"}, worker.State{Permanent: 1, Succeeded: 1},
+			[]string{"a1 permanent: no luck"}, worker.Stats{Permanent: 1, Succeeded: 1},
 		},
 		"retry after": {
 			[]string{"a1 later", "a2"}, 1, []string{"0s a1 later 0", "1m0s a1 later 1", "1m0s a2 0"},
-			nil, worker.State{Failed: 1, Succeeded: 2},
+			nil, worker.Stats{Failed: 1, Succeeded: 2},
 		},
 		"without a key": {
 			[]string{"-1 later", "-2", "-3 slow", "-4"}, 2,
 			[]string{"0s -1 later 0", "0s -2 0", "0s -3 slow 0", "0s -4 0", "1m0s -1 later 1"},
-			nil, worker.State{Failed: 1, Succeeded: 4},
+			nil, worker.Stats{Failed: 1, Succeeded: 4},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestKeyOrder(t *testing.T) {
 				if name == "the last delivery lets its key go on" {
 					require.Equal(t, "2", t.broker.Published(deadLetters)[0].Properties["REDELIVERY_COUNT"])
 				}
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 				require.Empty(t, t.broker.Unacked())
 			}, policy, redelivery.WithAckTimeout(5*time.Second))
 		})
@@ -150,13 +150,13 @@ func TestKeyOrderMemoryLimit(t *testing.T) {
 			return nil
 		}, worker.WithKeyOrder(), worker.WithConcurrency(3), worker.WithMemoryLimit(1000))
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 520}, w.State())
+		require.Equal(t, worker.Stats{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 520}, w.Stats())
 		require.Contains(t, t.log.String(), "the memory limit is reached")
 		require.Equal(t, []string{"0s a0 0"}, d.all())
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.ElementsMatch(t, []string{"0s a0 0", "1m0s a1 0", "1m0s a2 0", "1m0s a3 0", "1m0s b1 0"}, d.all())
-		require.Equal(t, worker.State{Succeeded: 5}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 5}, w.Stats())
 	})
 }
 
@@ -172,20 +172,20 @@ func TestKeyOrderMemoryLimitUntilHalfIsFree(t *testing.T) {
 		var waiting []int
 		for range 10 {
 			t.sleep(time.Second - 1)
-			waiting = append(waiting, w.State().Waiting)
+			waiting = append(waiting, w.Stats().Waiting)
 			t.sleep(1)
 		}
 		require.Equal(t, []int{1, 6, 5, 4, 6, 5, 4, 4, 3, 2}, waiting)
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.Equal(t, worker.State{Succeeded: 12}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 12}, w.Stats())
 	})
 }
 
 // What fails and waits counts too.
 func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 	var full atomic.Int32
-	observer := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		if p.Paused {
 			full.Add(1)
 		} else {
@@ -199,15 +199,15 @@ func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
 				return errTest
 			}
 			return nil
-		}, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
+		}, observer, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.State())
+		require.Equal(t, worker.Stats{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.Stats())
 		require.EqualValues(t, 1, full.Load())
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.Equal(t, worker.State{Succeeded: 5, Failed: 5}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 5, Failed: 5}, w.Stats())
 		require.Zero(t, full.Load())
-	}, observer)
+	})
 }
 
 func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {
@@ -223,12 +223,12 @@ func TestKeyOrderLeavesWhatWaitsAtADrain(t *testing.T) {
 			return nil
 		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
 		t.sleep(time.Second)
-		require.Equal(t, 4, w.State().Waiting)
+		require.Equal(t, 4, w.Stats().Waiting)
 		began := time.Now()
 		require.NoError(t, stop())
 		require.Equal(t, 9*time.Second, time.Since(began))
 		require.ElementsMatch(t, []string{"0s a1 0", "0s b1 0"}, d.all())
-		require.Equal(t, worker.State{Left: 4, Succeeded: 1, Failed: 1}, w.State())
+		require.Equal(t, worker.Stats{Left: 4, Succeeded: 1, Failed: 1}, w.Stats())
 		require.Len(t, t.broker.Unacked(), 4)
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
@@ -286,6 +286,6 @@ func TestKeyOrderOfWhatTookTooLong(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"0s a1 0", "10s a2 0"}, d.all())
-		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 	}, redelivery.WithAckTimeout(3*time.Second))
 }

@@ -88,8 +88,12 @@ func (w *Worker) broken(err error, value any) error {
 
 // panicked logs a panic and counts it.
 func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
-	err := &PanicError{value, debug.Stack()}
 	w.counts.panics.Add(1)
+	return w.logPanic(value, attrs...)
+}
+
+func (w *Worker) logPanic(value any, attrs ...slog.Attr) error {
+	err := &PanicError{value, debug.Stack()}
 	w.logger.LogAttrs(context.Background(), slog.LevelError, "worker: panic",
 		append(attrs, slog.Any("error", err), slog.String("stack", string(err.Stack)))...)
 	return err

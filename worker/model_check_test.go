@@ -73,7 +73,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 			paused = -1
 		}
 	}
-	if n := w.State().InFlight; n < active || n > active && m.batch == (worker.Batch{}) {
+	if n := w.Stats().InFlight; n < active || n > active && m.batch == (worker.Batch{}) {
 		m.errorf("%d in flight, %d handlers at work", n, active)
 	}
 }

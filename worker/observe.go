@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -8,7 +9,83 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// The methods here tell the observers of the Consumer what the Worker does.
+// Observer is a set of functions that a Worker calls to tell what it does; WithObserver sets them. Nil functions are skipped.
+// Later versions may add more. What becomes of the messages is told by the Consumer: see redelivery.Observer.
+//
+// Many goroutines call the functions at once, with no lock held, and wait for them: what a function takes delays its message. A
+// function may call any method of the Worker and of its Consumer, but must not settle the message. If it panics, the Worker logs
+// this and goes on; after runtime.Goexit it goes on too, but functions of later Observers may not be called.
+type Observer struct {
+	Handling func(Handling) // the handler is called next, in this goroutine
+	Handled  func(Handled)  // the handler has returned; the message is not settled yet
+	Paused   func(Paused)   // the Worker stopped taking messages, or resumed
+}
+
+// Handling tells that a Worker calls its handler for a message. For a batch it is told once for each message.
+// Message.RedeliveryCount is the count that the handler sees.
+type Handling struct{ redelivery.Event }
+
+// Handled tells that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is told once for each
+// message.
+type Handled struct {
+	redelivery.Event
+	Outcome  redelivery.Outcome // what the handler asked for: Acked, DeadLettered by Permanent, else Nacked; redelivery.Settled tells what became of the message
+	Duration time.Duration      // how long the handler took; in a batch, for all messages together
+	Err      error              // what the handler returned, or the classifier in its place; without the mark of Permanent or RetryAfter
+}
+
+// Paused tells that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time. The end
+// of Run ends each.
+type Paused struct {
+	Consumer     *redelivery.Consumer // of the Worker
+	Subscription string               // of the Consumer
+	Paused       bool                 // false: resumed
+	Why          Pause                // the reason that began or ended
+}
+
+// Pause is a reason why a Worker takes no more messages.
+type Pause string
+
+const (
+	PauseAsked       Pause = "asked"        // Worker.Pause was called
+	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
+	PauseMemoryLimit Pause = "memory_limit" // too many messages wait for others of their keys: WithKeyOrder
+)
+
+// observers are the functions of all Observers, in order.
+type observers struct {
+	handling []func(Handling)
+	handled  []func(Handled)
+	paused   []func(Paused)
+}
+
+func (all *observers) add(o Observer) {
+	if o.Handling != nil {
+		all.handling = append(all.handling, o.Handling)
+	}
+	if o.Handled != nil {
+		all.handled = append(all.handled, o.Handled)
+	}
+	if o.Paused != nil {
+		all.paused = append(all.paused, o.Paused)
+	}
+}
+
+// tell calls functions of observers. The panic of one does not keep the others from being called.
+func tell[E any](w *Worker, functions []func(E), event E) {
+	for _, f := range functions {
+		tellOne(w, f, event)
+	}
+}
+
+func tellOne[E any](w *Worker, f func(E), event E) {
+	defer func() {
+		if v := recover(); v != nil {
+			_ = w.logPanic(v, slog.String("in", "an observer"))
+		}
+	}()
+	f(event)
+}
 
 func (w *Worker) event(msg pulsar.Message) redelivery.Event {
 	return redelivery.Event{Consumer: w.consumer, Topic: msg.Topic(), Subscription: w.consumer.Subscription(), ID: msg.ID(), Message: msg}
@@ -16,17 +93,17 @@ func (w *Worker) event(msg pulsar.Message) redelivery.Event {
 
 // tellHandling tells that the handler is called.
 func (w *Worker) tellHandling(tasks []task) {
-	if tell := w.consumer.Observer().Handling; tell != nil {
-		for _, t := range tasks {
-			tell(redelivery.Handling{Event: w.event(t.counted())})
-		}
+	if len(w.observers.handling) == 0 {
+		return
+	}
+	for _, t := range tasks {
+		tell(w, w.observers.handling, Handling{w.event(t.counted())})
 	}
 }
 
 // tellHandled tells that the handler has returned.
 func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duration) {
-	tell := w.consumer.Observer().Handled
-	if tell == nil {
+	if len(w.observers.handled) == 0 {
 		return
 	}
 	for i, t := range tasks {
@@ -38,13 +115,11 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 			outcome = redelivery.DeadLettered
 		default: // it is to be tried again
 		}
-		tell(redelivery.Handled{Event: w.event(t.counted()), Outcome: outcome, Duration: took, Err: outcomes[i].err})
+		tell(w, w.observers.handled, Handled{w.event(t.counted()), outcome, took, outcomes[i].err})
 	}
 }
 
 // tellPaused tells that the Worker takes no more messages, or does again.
-func (w *Worker) tellPaused(paused bool, why redelivery.Pause) {
-	if tell := w.consumer.Observer().Paused; tell != nil {
-		tell(redelivery.Paused{Consumer: w.consumer, Subscription: w.consumer.Subscription(), Paused: paused, Why: why})
-	}
+func (w *Worker) tellPaused(paused bool, why Pause) {
+	tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
 }

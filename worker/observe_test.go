@@ -20,7 +20,7 @@ import (
 func TestObserversAreToldOfPauses(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
-	observer := redelivery.WithObserver(redelivery.Observer{Paused: func(p redelivery.Paused) {
+	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
 		mu.Lock()
 		defer mu.Unlock()
 		told = append(told, fmt.Sprint(p.Why, " ", p.Paused))
@@ -47,7 +47,7 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 						return errTest
 					}
 					return nil
-				}, append(c.options, worker.WithConcurrency(2))...)
+				}, append(c.options, observer, worker.WithConcurrency(2))...)
 				t.publishKeyed("a1", "a2")
 				t.sleep(30 * time.Second)
 				if strings.HasPrefix(name, "pause") {
@@ -59,33 +59,64 @@ func TestObserversAreToldOfPauses(t *testing.T) {
 				require.NoError(t, stop())
 				w.Pause() // too late
 				w.Resume()
-				require.False(t, w.State().Paused)
+				require.False(t, w.Stats().Paused)
 				require.Equal(t, c.want, told)
-			}, observer, redelivery.WithNackRedeliveryDelay(time.Second))
+			}, redelivery.WithNackRedeliveryDelay(time.Second))
 		})
 	}
 }
 
-// What the handler was given and what became of it is told too, by key and in batches.
+// What the handler was given and what it asked for is told, with the Worker's own tries.
 func TestObserversAreToldOfHandlers(t *testing.T) {
 	var told []string
-	observer := redelivery.WithObserver(redelivery.Observer{
-		Handling: func(e redelivery.Handling) {
+	handlers := worker.WithObserver(worker.Observer{
+		Handling: func(e worker.Handling) {
 			told = append(told, fmt.Sprintf("%s %d", e.Message.Payload(), e.Message.RedeliveryCount()))
 		},
-		Handled: func(e redelivery.Handled) {
+		Handled: func(e worker.Handled) {
 			told = append(told, fmt.Sprintf("%s %v after %v: %v", e.Message.Payload(), e.Outcome, e.Duration, e.Err))
 		},
-		Settled: func(e redelivery.Settled) {
-			told = append(told, fmt.Sprintf("%s is %v %v", e.Message.Payload(), e.Outcome, e.Reason))
-		},
 	})
+	settled := redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) {
+		told = append(told, fmt.Sprintf("%s is %v %v", e.Message.Payload(), e.Outcome, e.Reason))
+	}})
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publishKeyed("a1")
 		_, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return errTest },
-			worker.WithKeyOrder(), worker.WithConcurrency(1))
+			handlers, worker.WithKeyOrder(), worker.WithConcurrency(1))
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"a1 0", "a1 nacked after 1s: no luck", "a1 1", "a1 nacked after 1s: no luck", "a1 is dead_lettered max_deliveries"}, told)
-	}, observer)
+	}, settled)
+}
+
+// All observers are told, in order, of each message of a batch. The panic of one is logged, and is nothing to the others or the message.
+func TestObserversThatPanic(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publish("a")
+		t.publish("b")
+		var told []string
+		observer := func(name string) worker.Option {
+			note := func(what string) {
+				told = append(told, name+" "+what)
+				panic(name)
+			}
+			return worker.WithObserver(worker.Observer{
+				Handling: func(e worker.Handling) { note("handling " + string(e.Message.Payload())) },
+				Handled:  func(e worker.Handled) { note("handled " + string(e.Message.Payload()) + " " + string(e.Outcome)) },
+				Paused:   func(e worker.Paused) { note(string(e.Why)) },
+			})
+		}
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil },
+			observer("1st"), worker.WithObserver(worker.Observer{}), observer("2nd"), worker.WithConcurrency(1))
+		t.sleep(time.Minute)
+		w.Pause()
+		require.NoError(t, stop())
+		require.Equal(t, []string{"1st handling a", "2nd handling a", "1st handling b", "2nd handling b",
+			"1st handled a acked", "2nd handled a acked", "1st handled b acked", "2nd handled b acked",
+			"1st asked", "2nd asked", "1st asked", "2nd asked"}, told)
+		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
+		require.Equal(t, len(told), strings.Count(t.log.String(), `msg="worker: panic" in="an observer"`))
+		require.Zero(t, t.consumer.Stats().Failed)
+	})
 }

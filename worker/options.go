@@ -13,7 +13,7 @@ import (
 )
 
 // Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
-// If an option is given twice, the last one counts; but WithMiddleware adds to the middleware given before.
+// If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to what was given before.
 type Option func(*settings) error
 
 type settings struct {
@@ -28,6 +28,7 @@ type settings struct {
 	pause        backoff.RedeliveryBackoff
 	middleware   []Middleware
 	classify     func(error) error // nil for none
+	observers    observers
 	logger       *slog.Logger
 }
 
@@ -71,7 +72,7 @@ func WithConcurrency(n int) Option {
 // delivered again. d must be more than 0.
 //
 // A handler that does not return within five seconds after its context ended still counts toward WithConcurrency. It is logged,
-// and counted in State.
+// and counted in Stats.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -129,7 +130,7 @@ func WithKeyOrder() Option {
 
 // WithMemoryLimit (default: redelivery.DefaultMemoryLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
 // counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
-// State shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
+// Stats shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes <= 0 {
@@ -186,6 +187,15 @@ func WithClassifier(classify func(error) error) Option {
 			return invalid("WithClassifier", "nil", "a func(error) error")
 		}
 		s.classify = classify
+		return nil
+	}
+}
+
+// WithObserver (default: none) calls the functions of o with what the Worker does. It may be given more than once: all observers
+// are called, in the order in which they are given.
+func WithObserver(o Observer) Option {
+	return func(s *settings) error {
+		s.observers.add(o)
 		return nil
 	}
 }

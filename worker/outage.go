@@ -3,8 +3,6 @@ package worker
 import (
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // failures counts those among the last messages.
@@ -143,11 +141,11 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
-		o.tellPaused(true, redelivery.PauseOutage)
+		o.tellPaused(true, PauseOutage)
 		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
 			append(o.who(), "window", o.failures.window, "ratio", o.failures.ratio)...)
 	case after == nil && before != nil:
-		o.tellPaused(false, redelivery.PauseOutage)
+		o.tellPaused(false, PauseOutage)
 		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
@@ -163,6 +161,6 @@ func (o *outage) abandon() {
 	o.mu.Unlock()
 	if over != nil {
 		close(over)
-		o.tellPaused(false, redelivery.PauseOutage)
+		o.tellPaused(false, PauseOutage)
 	}
 }

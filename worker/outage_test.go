@@ -53,8 +53,8 @@ func TestOutage(t *testing.T) {
 			return nil
 		}, worker.WithPauseOnFailure(4, 0.75, backoff.Exponential{Min: time.Second, Max: 4 * time.Second}), worker.WithConcurrency(1))
 		t.sleep(5 * time.Second)
-		require.True(t, w.State().Outage)
-		require.Equal(t, 1, w.State().InFlight)
+		require.True(t, w.Stats().Outage)
+		require.Equal(t, 1, w.Stats().InFlight)
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, 0, 0, 0, time.Second, 3 * time.Second, 7 * time.Second, 11 * time.Second}, calls.times()[:8])
@@ -63,7 +63,7 @@ func TestOutage(t *testing.T) {
 			require.Equal(t, 11*time.Second, at)
 		}
 		require.Empty(t, t.letters())
-		require.Equal(t, worker.State{Succeeded: 20, Failed: 3}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 20, Failed: 3}, w.Stats())
 		require.Contains(t, t.log.String(), "most messages fail")
 		require.Contains(t, t.log.String(), "all go on\" consumer=virtual subscription=billing after=11s tries=4")
 	}, redelivery.WithAckTimeout(3*time.Second))
@@ -77,25 +77,25 @@ func TestOutageDetails(t *testing.T) {
 		takes       time.Duration
 		messages    int
 		calls       []time.Duration
-		state       worker.State
+		stats       worker.Stats
 	}{
 		"a ratio that is not reached": {
 			[]error{errTest, nil, nil, errTest, nil, nil}, 1, 0, 6,
-			[]time.Duration{0, 0, 0, 0, 0, 0, time.Minute, time.Minute}, worker.State{Succeeded: 6, Failed: 2},
+			[]time.Duration{0, 0, 0, 0, 0, 0, time.Minute, time.Minute}, worker.Stats{Succeeded: 6, Failed: 2},
 		},
 		"permanent errors do not count, nor end it": {
 			[]error{worker.Permanent(errTest), errTest, worker.Permanent(errTest), errTest, worker.Permanent(errTest)}, 1, 0, 6,
 			[]time.Duration{0, 0, 0, 0, time.Second, 2 * time.Second, 2 * time.Second, time.Minute},
-			worker.State{Succeeded: 3, Failed: 1, Permanent: 3},
+			worker.Stats{Succeeded: 3, Failed: 1, Permanent: 3},
 		},
 		"retry after makes the pause longer": {
 			[]error{errTest, worker.RetryAfter(later, errTest), worker.RetryAfter(later, errTest), nil}, 1, 0, 2,
-			[]time.Duration{0, 0, later, 2 * later, time.Minute}, worker.State{Succeeded: 2, Failed: 1},
+			[]time.Duration{0, 0, later, 2 * later, time.Minute}, worker.Stats{Succeeded: 2, Failed: 1},
 		},
 		"what is under way is kept too": {
 			[]error{errTest, errTest, errTest, errTest}, 4, 100 * time.Millisecond, 4,
 			[]time.Duration{0, 0, 0, 0, 1100 * time.Millisecond, 1200 * time.Millisecond, 1200 * time.Millisecond, time.Minute + 100*time.Millisecond},
-			worker.State{Succeeded: 4, Failed: 1},
+			worker.Stats{Succeeded: 4, Failed: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestOutageDetails(t *testing.T) {
 				t.sleep(time.Hour)
 				require.NoError(t, stop())
 				require.Equal(t, c.calls, calls.times())
-				require.Equal(t, c.state, w.State())
+				require.Equal(t, c.stats, w.Stats())
 			}, redelivery.WithAckTimeout(3*time.Second))
 		})
 	}
@@ -129,11 +129,11 @@ func TestOutageAtADrain(t *testing.T) {
 		w, stop := t.start(func(context.Context, pulsar.Message) error { return errTest },
 			worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Minute)), worker.WithConcurrency(2))
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{Outage: true, InFlight: 2}, w.State())
+		require.Equal(t, worker.Stats{Outage: true, InFlight: 2}, w.Stats())
 		began := time.Now()
 		require.NoError(t, stop())
 		require.Zero(t, time.Since(began))
-		require.EqualValues(t, 2, w.State().Left)
+		require.EqualValues(t, 2, w.Stats().Left)
 		require.Len(t, t.broker.Unacked(), 3)
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
@@ -251,7 +251,7 @@ func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
 		require.NoError(t, stop())
 		r.dead = len(t.letters())
 		require.Empty(t, t.broker.Unacked())
-		require.EqualValues(t, messages, int(w.State().Succeeded)+r.dead)
+		require.EqualValues(t, messages, int(w.Stats().Succeeded)+r.dead)
 	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
 		redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
 	return r

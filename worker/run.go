@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Why a handler's context ended, as context.Cause returns it.
@@ -83,7 +81,7 @@ func (r *run) run() error {
 		r.outage.abandon()
 	}
 	if r.valve.end() {
-		r.tellPaused(false, redelivery.PauseAsked)
+		r.tellPaused(false, PauseAsked)
 	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),

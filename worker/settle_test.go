@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -31,9 +32,9 @@ func TestFailedAckIsTriedAgain(t *testing.T) {
 		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error { calls.note(msg); return nil })
 		t.publish("tea")
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{InFlight: 1, Unsettled: 4}, w.State()) // at 0, 100, 300, 700 ms
+		require.Equal(t, worker.Stats{InFlight: 1, Unsettled: 4}, w.Stats()) // at 0, 100, 300, 700 ms
 		t.sleep(time.Hour)
-		require.Equal(t, worker.State{Succeeded: 1, Unsettled: 4}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, Unsettled: 4}, w.Stats())
 		require.NoError(t, stop())
 		require.Len(t, calls.times(), 1)
 	})
@@ -48,7 +49,7 @@ func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
 		stopping := time.Now()
 		require.NoError(t, stop())
 		require.Equal(t, 10*time.Second, time.Since(stopping))
-		require.EqualValues(t, 1, w.State().Left)
+		require.EqualValues(t, 1, w.Stats().Left)
 		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
 		require.Len(t, t.broker.Unacked(), 1)
 	})
@@ -69,7 +70,7 @@ func TestFailedDeadLetterIsNacked(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, time.Minute}, calls.times())
-		require.Equal(t, worker.State{Failed: 1, Permanent: 1, Unsettled: 1}, w.State())
+		require.Equal(t, worker.Stats{Failed: 1, Permanent: 1, Unsettled: 1}, w.Stats())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 	})
 }
@@ -84,7 +85,7 @@ func TestDeadLetterIsAcknowledgedLater(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"tea: EOF"}, t.letters())
 		require.Empty(t, t.broker.Unacked())
-		require.Equal(t, worker.State{Permanent: 1, Unsettled: 5}, w.State())
+		require.Equal(t, worker.Stats{Permanent: 1, Unsettled: 5}, w.Stats())
 	})
 }
 
@@ -109,7 +110,7 @@ func TestLostConsumer(t *testing.T) {
 				err = <-returned
 				require.ErrorContains(t, err, "worker: the consumer is lost")
 				require.Equal(t, time.Second, time.Since(began).Truncate(100*time.Millisecond))
-				require.EqualValues(t, 1, w.State().Left)
+				require.EqualValues(t, 1, w.Stats().Left)
 			})
 		})
 	}
@@ -128,4 +129,33 @@ func TestLostConsumerWhileAcksFail(t *testing.T) {
 		t.broker.GiveUp(errTest)
 		require.ErrorIs(t, <-returned, redelivery.ErrClosed)
 	})
+}
+
+// A dead letter that cannot be published when the last delivery fails is published later, still with the handler's error: after
+// RetryAfter too, and if the message is too old.
+func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
+	for name, err := range map[string]error{"an error": errTest, "RetryAfter": worker.RetryAfter(time.Hour, errTest)} {
+		for _, old := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, old=%v", name, old), func(t *testing.T) {
+				virtually(t, withDeadLetters(1), func(t *rig) {
+					began := time.Now()
+					t.broker.Send = func(string) error {
+						if time.Since(began) < 10*time.Second {
+							return io.EOF
+						}
+						return nil
+					}
+					options, want := []worker.Option{worker.WithConcurrency(1)}, "tea: no luck"
+					if old {
+						options, want = append(options, worker.WithMaxAge(time.Nanosecond)), "tea: older than 1ns: no luck"
+					}
+					_, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return err }, options...)
+					t.publish("tea")
+					t.sleep(3 * time.Hour)
+					require.NoError(t, stop())
+					require.Equal(t, []string{want}, t.letters())
+				})
+			})
+		}
+	}
 }

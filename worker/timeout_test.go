@@ -28,7 +28,7 @@ func TestConcurrencyBoundsWhatIsTaken(t *testing.T) {
 			return nil
 		}, worker.WithConcurrency(2))
 		t.sleep(time.Second)
-		require.Equal(t, 2, w.State().InFlight)
+		require.Equal(t, 2, w.Stats().InFlight)
 		t.sleep(time.Hour)
 		require.Equal(t, []time.Duration{0, 0, 3 * time.Second, 3 * time.Second, 6 * time.Second, 6 * time.Second}, calls.times())
 		require.NoError(t, stop())
@@ -51,7 +51,7 @@ func TestPauseAndResume(t *testing.T) {
 		t.publish("a")
 		t.sleep(time.Second)
 		require.Empty(t, calls.times())
-		require.True(t, w.State().Paused)
+		require.True(t, w.Stats().Paused)
 
 		w.Resume()
 		w.Resume()
@@ -60,7 +60,7 @@ func TestPauseAndResume(t *testing.T) {
 		w.Pause()
 		t.publish("b")
 		t.sleep(time.Minute) // a was finished, its ack timeout of 3 s renewed
-		require.Equal(t, worker.State{Paused: true, Succeeded: 1}, w.State())
+		require.Equal(t, worker.Stats{Paused: true, Succeeded: 1}, w.Stats())
 		w.Resume()
 		t.sleep(time.Minute)
 		require.Equal(t, []time.Duration{time.Second, 62 * time.Second}, calls.times())
@@ -87,7 +87,7 @@ func TestTimeoutRenewsTheAckTimeout(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, time.Minute + time.Second}, calls.times())
-		require.Equal(t, worker.State{Succeeded: 1, Failed: 1}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, Failed: 1}, w.Stats())
 	}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(time.Second))
 }
 
@@ -97,11 +97,11 @@ func TestLongestTimeout(t *testing.T) {
 			worker.WithTimeout(math.MaxInt64))
 		t.publish("tea")
 		t.sleep(time.Minute)
-		require.Equal(t, worker.State{InFlight: 1}, w.State())
+		require.Equal(t, worker.Stats{InFlight: 1}, w.Stats())
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.NotContains(t, t.log.String(), "a handler is stuck")
-		require.Equal(t, worker.State{Succeeded: 1}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1}, w.Stats())
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
@@ -133,16 +133,16 @@ func TestStuckHandlerKeepsItsSlot(t *testing.T) {
 		t.publish("tea")
 		t.publish("coffee")
 		t.sleep(6*time.Second - 1)
-		require.Zero(t, w.State().Stuck)
+		require.Zero(t, w.Stats().Stuck)
 		require.NotContains(t, t.log.String(), "stuck")
 		t.sleep(1)
-		require.Equal(t, worker.State{InFlight: 1, Stuck: 1}, w.State())
+		require.Equal(t, worker.Stats{InFlight: 1, Stuck: 1}, w.Stats())
 		require.Contains(t, t.log.String(), "a handler is stuck, and keeps its place")
 		t.sleep(time.Hour)
 		require.Len(t, calls.times(), 1)
 		close(free)
 		t.sleep(time.Second)
-		require.Equal(t, worker.State{Succeeded: 2}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 		require.NoError(t, stop())
 	})
 }
@@ -161,7 +161,7 @@ func TestStuckHandlersMessageComesBack(t *testing.T) {
 		t.publish("tea")
 		t.sleep(time.Hour)
 		require.Equal(t, []time.Duration{0, 12 * time.Second}, calls.times()) // renewed every second, at 9 s for the last time
-		require.Equal(t, worker.State{Succeeded: 1, InFlight: 1, Stuck: 1}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, InFlight: 1, Stuck: 1}, w.Stats())
 		close(free)
 		require.NoError(t, stop())
 	}, redelivery.WithAckTimeout(3*time.Second))

@@ -75,7 +75,7 @@ func (w *Worker) Run(ctx context.Context) error {
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
-		w.tellPaused(true, redelivery.PauseAsked)
+		w.tellPaused(true, PauseAsked)
 	}
 }
 
@@ -83,12 +83,12 @@ func (w *Worker) Pause() {
 func (w *Worker) Resume() {
 	if w.valve.open() {
 		w.logger.Info("worker: resumed", w.who()...)
-		w.tellPaused(false, redelivery.PauseAsked)
+		w.tellPaused(false, PauseAsked)
 	}
 }
 
-// State is the state of a Worker at one moment, with its counters since New.
-type State struct {
+// Stats are the counters of a Worker since New, and its current state.
+type Stats struct {
 	Paused bool // Pause was called, and Resume not yet, nor has Run returned
 	Outage bool // WithPauseOnFailure tries one message at a time
 
@@ -101,19 +101,19 @@ type State struct {
 	Failed    uint64 // errors, each time, except those under Permanent and those of an outage (WithPauseOnFailure)
 	Permanent uint64 // errors after which no retry follows: Permanent, and past WithMaxAge; without a dead letter they are nacked, and Failed
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
-	Panics    uint64 // of handlers; each is an error too
+	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
 }
 
-// counts are the figures of State that only grow.
+// counts are the figures of Stats that only grow.
 type counts struct {
 	succeeded, failed, permanent, expired, panics, unsettled, left atomic.Uint64
 }
 
-// State returns the Worker's state.
-func (w *Worker) State() State {
-	s := State{
+// Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
+func (w *Worker) Stats() Stats {
+	s := Stats{
 		Paused:    w.valve.isShut(),
 		Succeeded: w.counts.succeeded.Load(),
 		Failed:    w.counts.failed.Load(),

@@ -62,71 +62,71 @@ func TestOutcomes(t *testing.T) {
 		classify func(error) error
 		calls    []time.Duration
 		dead     []string
-		state    worker.State
+		stats    worker.Stats
 	}{
 		"nil": {
-			errs: []error{nil}, calls: []time.Duration{0}, state: worker.State{Succeeded: 1},
+			errs: []error{nil}, calls: []time.Duration{0}, stats: worker.Stats{Succeeded: 1},
 		},
 		"an error, then nil": {
 			errs: []error{errTest, errTest, nil}, calls: []time.Duration{0, time.Second, 3 * time.Second},
-			state: worker.State{Succeeded: 1, Failed: 2},
+			stats: worker.Stats{Succeeded: 1, Failed: 2},
 		},
 		"an error at each delivery": {
 			errs: []error{errTest}, calls: []time.Duration{0, time.Second, 3 * time.Second}, dead: []string{"tea: no luck"},
-			state: worker.State{Failed: 3},
+			stats: worker.Stats{Failed: 3},
 		},
 		"permanent": {
 			errs: []error{worker.Permanent(errTest)}, calls: []time.Duration{0}, dead: []string{"tea: no luck"},
-			state: worker.State{Permanent: 1},
+			stats: worker.Stats{Permanent: 1},
 		},
 		"permanent, wrapped": {
 			errs: []error{wrap(worker.Permanent(errTest))}, calls: []time.Duration{0}, dead: []string{"tea: order 7: no luck"},
-			state: worker.State{Permanent: 1},
+			stats: worker.Stats{Permanent: 1},
 		},
 		"permanent of nothing": {
 			errs: []error{worker.Permanent(nil)}, calls: []time.Duration{0}, dead: []string{"tea: no reason given"},
-			state: worker.State{Permanent: 1},
+			stats: worker.Stats{Permanent: 1},
 		},
 		"permanent without a dead letter topic": {
 			errs: []error{worker.Permanent(errTest), nil}, noDLQ: true, calls: []time.Duration{0, time.Second},
-			state: worker.State{Failed: 1, Succeeded: 1, Unsettled: 1},
+			stats: worker.Stats{Failed: 1, Succeeded: 1, Unsettled: 1},
 		},
 		"retry after": {
 			errs: []error{worker.RetryAfter(time.Minute, errTest), nil}, calls: []time.Duration{0, time.Minute},
-			state: worker.State{Failed: 1, Succeeded: 1},
+			stats: worker.Stats{Failed: 1, Succeeded: 1},
 		},
 		"retry after, wrapped, a negative delay": {
 			errs: []error{wrap(worker.RetryAfter(-time.Minute, errTest)), nil}, calls: []time.Duration{0, 0},
-			state: worker.State{Failed: 1, Succeeded: 1},
+			stats: worker.Stats{Failed: 1, Succeeded: 1},
 		},
 		"retry after counts as an attempt": {
 			errs:  []error{worker.RetryAfter(time.Minute, errTest)},
 			calls: []time.Duration{0, time.Minute, 2 * time.Minute}, dead: []string{"tea: no luck"},
-			state: worker.State{Failed: 3},
+			stats: worker.Stats{Failed: 3},
 		},
 		"permanent wins over retry after": {
 			errs:  []error{worker.RetryAfter(time.Minute, worker.Permanent(errTest))},
-			calls: []time.Duration{0}, dead: []string{"tea: no luck"}, state: worker.State{Permanent: 1},
+			calls: []time.Duration{0}, dead: []string{"tea: no luck"}, stats: worker.Stats{Permanent: 1},
 		},
 		"a panic": {
 			errs: []error{errTest}, panics: true, calls: []time.Duration{0, time.Second, 3 * time.Second},
-			dead: []string{"tea: panic: no luck"}, state: worker.State{Failed: 3, Panics: 3},
+			dead: []string{"tea: panic: no luck"}, stats: worker.Stats{Failed: 3, Panics: 3},
 		},
 		"a panic with a permanent error": {
 			errs: []error{worker.Permanent(errTest)}, panics: true, calls: []time.Duration{0},
-			dead: []string{"tea: panic: no luck"}, state: worker.State{Permanent: 1, Panics: 1},
+			dead: []string{"tea: panic: no luck"}, stats: worker.Stats{Permanent: 1, Panics: 1},
 		},
 		"classified as permanent": {
 			errs: []error{errTest}, classify: worker.Permanent, calls: []time.Duration{0}, dead: []string{"tea: no luck"},
-			state: worker.State{Permanent: 1},
+			stats: worker.Stats{Permanent: 1},
 		},
 		"classified as success": {
 			errs: []error{errTest}, classify: func(error) error { return nil }, calls: []time.Duration{0},
-			state: worker.State{Succeeded: 1},
+			stats: worker.Stats{Succeeded: 1},
 		},
 		"a classifier that panics": {
 			errs: []error{errTest, nil}, classify: func(error) error { panic("oops") }, calls: []time.Duration{0, time.Second},
-			state: worker.State{Failed: 1, Succeeded: 1, Panics: 1},
+			stats: worker.Stats{Failed: 1, Succeeded: 1, Panics: 1},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -150,11 +150,11 @@ func TestOutcomes(t *testing.T) {
 				}, options...)
 				t.publish("tea")
 				t.sleep(time.Hour)
-				state := w.State()
+				stats := w.Stats()
 				require.NoError(t, stop())
 				require.Equal(t, c.calls, calls.times())
 				require.Equal(t, c.dead, t.letters())
-				require.Equal(t, c.state, state)
+				require.Equal(t, c.stats, stats)
 				require.Empty(t, t.broker.Unacked())
 			}, redelivery.WithNackRedeliveryBackoff(policy))
 		})
@@ -180,7 +180,7 @@ func TestMaxAge(t *testing.T) {
 		require.Equal(t, []string{"early", "late", "late", "late", "late"}, calls.what)
 		require.Equal(t, []time.Duration{0, 0, time.Minute, 2 * time.Minute, 3 * time.Minute}, calls.times())
 		require.Equal(t, []string{"early: older than 2m30s: failure: no luck", "late: older than 2m30s: failure: no luck"}, t.letters())
-		require.Equal(t, worker.State{Failed: 3, Permanent: 2, Expired: 2}, w.State())
+		require.Equal(t, worker.Stats{Failed: 3, Permanent: 2, Expired: 2}, w.Stats())
 	})
 }
 
@@ -196,7 +196,7 @@ func TestMaxAgeWithoutDeadLetters(t *testing.T) {
 		t.publish("tea")
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.Equal(t, worker.State{Failed: 2, Succeeded: 1, Unsettled: 1}, w.State())
+		require.Equal(t, worker.Stats{Failed: 2, Succeeded: 1, Unsettled: 1}, w.Stats())
 	})
 }
 
@@ -218,7 +218,7 @@ func TestRunWithADoneContextTakesNothing(t *testing.T) {
 			worker.WithLogger(t.logger))
 		require.NoError(t, err)
 		require.NoError(t, w.Run(ctx))
-		require.Zero(t, w.State())
+		require.Zero(t, w.Stats())
 	})
 }
 
@@ -250,7 +250,7 @@ func TestMiddleware(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"outer", "inner", "inner saw panic: handler's", "outer saw panic: handler's"}, seen)
 		require.Equal(t, []string{"secret: panic: outer's own"}, t.letters())
-		require.EqualValues(t, 2, w.State().Panics)
+		require.EqualValues(t, 2, w.Stats().Panics)
 		require.Contains(t, t.log.String(), "message=1:0:0:0")
 		require.NotContains(t, t.log.String(), "secret")
 	})
@@ -294,6 +294,6 @@ func TestGoexit(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []time.Duration{0, time.Minute, 2 * time.Minute}, calls.times())
-		require.Equal(t, worker.State{Succeeded: 1, Failed: 2}, w.State())
+		require.Equal(t, worker.Stats{Succeeded: 1, Failed: 2}, w.Stats())
 	})
 }

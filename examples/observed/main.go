@@ -82,7 +82,7 @@ func run(ctx context.Context) error {
 	consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{
 		Topic: *topic, SubscriptionName: "shop", Type: pulsar.Shared, RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 4},
 	},
-		m.Observe(), // this is all
+		m.Observe(),
 		redelivery.WithLogger(slog.New(slog.DiscardHandler)),
 		redelivery.WithNackRedeliveryBackoff(backoff.WithJitter(backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute}, 0.2)),
 		redelivery.WithNackRetryTopic(time.Second),
@@ -91,7 +91,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer consumer.Close()
-	w, err := worker.New(consumer, serve, worker.WithConcurrency(4), worker.WithLogger(slog.New(slog.DiscardHandler)))
+	w, err := worker.New(consumer, serve, m.ObserveWorker(), worker.WithConcurrency(4), worker.WithLogger(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return err
 	}

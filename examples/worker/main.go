@@ -89,7 +89,7 @@ func run(ctx context.Context, stop func()) error {
 			return err
 		}
 		go func() {
-			for state := w.State(); state.Succeeded+state.Permanent < uint64(*guests); state = w.State() {
+			for stats := w.Stats(); stats.Succeeded+stats.Permanent < uint64(*guests); stats = w.Stats() {
 				time.Sleep(10 * time.Millisecond)
 			}
 			stop()

@@ -7,14 +7,11 @@ import (
 	"time"
 )
 
-// Reason says why a message became a dead letter. The values are those of redelivery.Reason.
-type Reason uint8
-
+// Why a message became a dead letter, as redelivery.Reason has it.
 const (
-	None Reason = iota
-	MaxDeliveries
-	Permanent
-	Explicit
+	MaxDeliveries = "max_deliveries"
+	Permanent     = "permanent"
+	Explicit      = "explicit"
 )
 
 // Note is written by the goroutine that publishes, and read once that is over. Methods of a nil Note do nothing.
@@ -22,7 +19,7 @@ type Note struct {
 	Topic  string        // that was published to
 	Delay  time.Duration // of a retry
 	Dead   bool          // it was a dead letter
-	Reason Reason        // of a dead letter
+	Reason string        // of a dead letter
 	Why    error         // likewise
 }
 
@@ -31,7 +28,7 @@ type noteKey struct{}
 // With returns a context with a Note for the publishing of one message. Its reason is that of Because, or Explicit.
 func With(ctx context.Context) (context.Context, *Note) {
 	n := &Note{Reason: Explicit}
-	if reason, ok := ctx.Value(reasonKey{}).(Reason); ok {
+	if reason, ok := ctx.Value(reasonKey{}).(string); ok {
 		n.Reason = reason
 	}
 	return context.WithValue(ctx, noteKey{}, n), n
@@ -49,12 +46,12 @@ func Of(ctx context.Context) *Note {
 type reasonKey struct{}
 
 // Because returns a context for a dead letter with a reason that its caller knows.
-func Because(ctx context.Context, reason Reason) context.Context {
+func Because(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
 }
 
 // For notes the reason of a dead letter.
-func (n *Note) For(reason Reason) *Note {
+func (n *Note) For(reason string) *Note {
 	if n != nil {
 		n.Reason = reason
 	}

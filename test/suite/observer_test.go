@@ -45,8 +45,8 @@ func (x *told) observer() redelivery.Observer {
 		},
 		Settled: func(e redelivery.Settled) {
 			what := fmt.Sprintf("%v after %d", e.Outcome, e.Attempts)
-			if e.Reason != 0 {
-				what += ": " + e.Reason.String() + ": " + e.Why.Error()
+			if e.Reason != "" {
+				what += ": " + string(e.Reason) + ": " + e.Why.Error()
 			}
 			if e.Err != nil {
 				what += " failed"
@@ -173,17 +173,17 @@ func TestObserver(t *testing.T) {
 			consumer := b.subscribe(opts, append(c.options, redelivery.WithNackRedeliveryDelay(delay), redelivery.WithObserver(x.observer()))...)
 			b.send(topic, max(1, c.n), false)
 			c.act(t, consumer)
-			// A retry that the broker sends early is held.
+			// A retry that the broker sends early is buffered.
 			x.mu.Lock()
-			held := 0
+			early := 0
 			for _, e := range x.events {
-				if e == "held" {
-					held++
+				if e == "buffered" {
+					early++
 				}
 			}
 			x.mu.Unlock()
-			for range held {
-				c.want = append(c.want, "held")
+			for range early {
+				c.want = append(c.want, "buffered")
 			}
 			x.are(t, c.want...)
 			for _, e := range x.delivered {
@@ -193,7 +193,7 @@ func TestObserver(t *testing.T) {
 				assert.NotNil(t, e.ID)
 				assert.NotNil(t, e.Message)
 				assert.GreaterOrEqual(t, e.Lateness, time.Duration(0))
-				assert.Equal(t, e.Cause == 0, e.Due.IsZero())
+				assert.Equal(t, e.Cause == "", e.Due.IsZero())
 			}
 			for _, e := range x.settled {
 				assert.Contains(t, e.Topic, topic)

@@ -53,8 +53,8 @@ func TestObserverPanics(t *testing.T) {
 		inner.deliver(1)
 		require.NoError(t, c.Ack(receive(t, c)))
 		synctest.Wait()
-		x.are(t, "delivered 0 ", "nacked after 1", "held", "delivered 1 nack", "acked after 2", "failed callback: panic: subscribed",
-			"failed callback: panic: delivered", "failed callback: panic: settled", "failed callback: panic: held",
+		x.are(t, "delivered 0 ", "nacked after 1", "buffered", "delivered 1 nack", "acked after 2", "failed callback: panic: subscribed",
+			"failed callback: panic: delivered", "failed callback: panic: settled", "failed callback: panic: buffered",
 			"failed callback: panic: delivered", "failed callback: panic: settled")
 		assert.EqualValues(t, 12, c.Stats().Failed, "six, and six of being told of them")
 		c.Close()
@@ -173,8 +173,8 @@ func TestObserverCopies(t *testing.T) {
 		limit int64
 		want  []string
 	}{
-		"held":    {redelivery.DefaultMemoryLimit, []string{"delivered 0 ", "nacked after 1", "held", "acked after 1", "swallowed"}},
-		"dropped": {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
+		"buffered": {redelivery.DefaultMemoryLimit, []string{"delivered 0 ", "nacked after 1", "buffered", "acked after 1", "swallowed"}},
+		"dropped":  {0, []string{"delivered 0 ", "nacked after 1", "dropped", "acked after 1", "swallowed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var x told

@@ -253,7 +253,7 @@ func (r *randomRun) subscribe(k int) *redelivery.Consumer {
 			return func(e redelivery.Event) { r.note(k, what, e.Message, e.ID) }
 		}
 		options = append(options, redelivery.WithObserver(redelivery.Observer{
-			Delivered: func(e redelivery.Delivered) { r.note(k, "delivered "+e.Cause.String(), e.Message, e.ID) },
+			Delivered: func(e redelivery.Delivered) { r.note(k, "delivered "+string(e.Cause), e.Message, e.ID) },
 			Settled: func(e redelivery.Settled) {
 				r.note(k, fmt.Sprint("settled ", e.Outcome, e.Delay, e.Err), e.Message, e.ID)
 			},

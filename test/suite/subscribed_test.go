@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // While Observer.Subscribed runs the Consumer works already: what the inner consumer tells is heard.
@@ -80,14 +79,4 @@ func TestLoggerPanics(t *testing.T) {
 	c.Nack(receive(t, c))
 	require.NoError(t, c.Ack((<-c.Chan()).Message))
 	require.Eventually(t, func() bool { return c.Stats().Failed >= 4 }, 10*time.Second, time.Millisecond, "each is counted")
-}
-
-// What the root and package publishing call the same is the same.
-func TestReasonsOfPublishing(t *testing.T) {
-	for root, published := range map[redelivery.Reason]publishing.Reason{
-		redelivery.ReasonMaxDeliveries: publishing.MaxDeliveries, redelivery.ReasonPermanent: publishing.Permanent,
-		redelivery.ReasonExplicit: publishing.Explicit,
-	} {
-		assert.EqualValues(t, root, published, root)
-	}
 }
