@@ -170,12 +170,9 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 }
 
 func (r *run) nack(t task, o outcome) {
-	if o.expired && t.isLast(r.consumer) { // it has no delay, and NackWithDelay would lose the reason of its dead letter
-		o.verb = nack
-	}
 	err := r.protect(func() error {
 		if o.verb == again {
-			return r.consumer.NackWithDelay(t.msg, o.delay)
+			return r.consumer.NackWithDelayAndReason(t.msg, o.delay, o.err)
 		}
 		return r.consumer.NackWithReason(t.msg, o.err)
 	})
