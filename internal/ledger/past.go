@@ -115,15 +115,16 @@ func bytesOf(b *roaring.Bitmap) int {
 	return 512 + int(b.GetSizeInBytes())
 }
 
-// isSettled reports whether a message is of an entry that is settled. Where topics share ledgers an id alone may be any topic's.
+// isSettled reports whether a message is of an entry that is settled. Where topics share ledgers an id alone may be any topic's, and does not
+// tell.
 func (t *table) isSettled(n Name) bool {
 	id := entryOf(n.ID)
 	isPast := func(s *stream) bool { return s != nil && s.stage(id) > unacked }
 	switch s := t.ledgers[id.ledger]; {
 	case n.Topic != "":
 		return isPast(t.streams[n.Topic])
-	case s != nil && !t.shared:
-		return isPast(s)
+	case s != nil || t.shared:
+		return isPast(s) && !t.shared
 	}
 	for _, s := range t.streams {
 		if isPast(s) {

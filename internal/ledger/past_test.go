@@ -191,6 +191,19 @@ func TestMessagesThatWereNackedByForeignIDs(t *testing.T) {
 	}
 }
 
+// Where topics share ledgers, what is settled of one is not of another.
+func TestAnIDOfTwoTopics(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+		x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: topicMessage{message{id: id(1)}, "other"}}, ledger.Retry{}, &ledger.Delivery{})
+		i := id(1) // not the one that was delivered
+		require.Equal(t, ledger.Unknown, x.Settle(ledger.Name{ID: i}, &ledger.Settling{}))
+		require.Equal(t, ledger.Settled, x.Settle(ledger.Name{ID: i, Topic: "t"}, &ledger.Settling{}))
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: i, Topic: "other"}, &ledger.Settling{}))
+	})
+}
+
 // Where nobody tells of lost connections, what comes long after it was settled could be an operator's cursor reset.
 func TestWhatIsSettledIsForgottenWhereNobodyTellsOfConnections(t *testing.T) {
 	silent := func(o *ledger.Options) { o.Signals = false }
