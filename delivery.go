@@ -26,8 +26,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if c.life.ended.Err() != nil {
 		return Delivery{}, ErrClosed
 	}
-	d, _, known := c.ledger.Find(n)
-	if !known || !n.HasHand {
+	d, _, _ := c.ledger.Find(n)
+	if d.ID == nil || !n.HasHand { // it is settled, or not known
 		d.Count = max(d.Count, countOf(msg))
 	}
 	return Delivery{
@@ -48,8 +48,8 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 		c.fail("count", "redelivery count", err)
 		return 0
 	}
-	if d, _, known := c.ledger.Find(n); known {
+	if d, _, _ := c.ledger.Find(n); d.ID != nil {
 		return d.Count
 	}
-	return countOf(msg)
+	return countOf(msg) // it is settled, or not known
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // Find returns the hand-over of a message that the application has, with the message if that is kept here; current is false if it
-// has another one or none, and known if the Ledger does not know the message.
+// has another one or none, and known is false if the Ledger does not know the message. Of one that is settled d may be empty.
 func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
