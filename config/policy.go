@@ -14,15 +14,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Factory makes a policy from its parameters, which are strings, int, float64, bool, nil, []any and map[string]any. Its error is
-// reported with the line of the policy in the file, and so is a policy that does not pass backoff.Validate. Load and Parse call
-// the Factory once for each policy of its type, in the caller's goroutine.
-type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
+// factory is a function as NewPolicy gets it.
+type factory = func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
-// Policy is a policy type of your own, for Load and Parse.
+// Policy is a policy type of your own, for Load and Parse. The zero value is an error there.
 type Policy struct {
 	name    string
-	factory Factory
+	factory factory
 }
 
 // NewPolicy returns a Policy, with which a file may use a policy type of your own in two forms:
@@ -31,8 +29,13 @@ type Policy struct {
 //	  short: {type: fibonacci, unit: 1s}
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
-// Both call factory with the parameters {"unit": "1s"}. The name must not be one of the built-in types or classes.
-func NewPolicy(name string, factory Factory) Policy { return Policy{name, factory} }
+// Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and map[string]any. An
+// error of factory is reported with the line of the policy in the file, and so is a policy that does not pass backoff.Validate. Load and
+// Parse call factory once for each policy of its type, in the caller's goroutine. They return an error if the name is empty or that of a
+// built-in type or class, or if factory is nil.
+func NewPolicy(name string, factory func(params map[string]any) (backoff.RedeliveryBackoff, error)) Policy {
+	return Policy{name, factory}
+}
 
 // What a file may say without any Policy.
 var (
@@ -46,8 +49,8 @@ var (
 // backoff.Exponential.
 const javaMin = 10 * backoff.DefaultMin
 
-func factoriesOf(policies []Policy) (map[string]Factory, error) {
-	factories := make(map[string]Factory, len(policies))
+func factoriesOf(policies []Policy) (map[string]factory, error) {
+	factories := make(map[string]factory, len(policies))
 	for _, p := range policies {
 		switch {
 		case p.name == "" || p.factory == nil:
@@ -198,8 +201,8 @@ func (d *decoder) params(n *node) *node {
 }
 
 // made is a policy of the user's own type.
-func (d *decoder) made(n *node, factory Factory, params map[string]any) backoff.RedeliveryBackoff {
-	b, err := factory(params)
+func (d *decoder) made(n *node, make factory, params map[string]any) backoff.RedeliveryBackoff {
+	b, err := make(params)
 	if err != nil {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 	}
