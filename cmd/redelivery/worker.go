@@ -20,7 +20,7 @@ type workerPlan struct {
 	DrainTimeout *seconds `json:"drainTimeout,omitempty"`
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
-	MemoryLimit    int64    `json:"memoryLimit,omitempty"`
+	MemoryLimit  int64    `json:"memoryLimit,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
