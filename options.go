@@ -137,6 +137,9 @@ type DeadLetterPolicy struct {
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
 	// that it deletes none unread. Default: none, and a warning.
 	InitialSubscriptionName string
+	// ProducerName is the name of the dead letter producer; only one at a time may have it. Default: made of the topic, the subscription
+	// and letters.
+	ProducerName string
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
 	ProducerOptions pulsar.ProducerOptions
 	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its dead letter. Default: false.

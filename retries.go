@@ -31,7 +31,8 @@ func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok b
 		}
 	case d != nil:
 		p = DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
-			RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName, ProducerOptions: d.ProducerOptions}
+			RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
+			ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
 	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		p.MaxReconsumes = reconsume.Unlimited
 	case opts.RetryEnable:
@@ -164,9 +165,6 @@ func (p *preparation) publishRetries() error {
 		Schema:       opts.Schema,
 		Decrypts:     opts.Decryption != nil,
 	}
-	if opts.DLQ != nil {
-		o.DeadLetterTopicProducerName = opts.DLQ.DeadLetterTopicProducerName
-	}
 	if o.Topic == "" || o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
 	}
@@ -198,6 +196,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	o.Backoff = s.reconsumeBackoff
 	o.ProducerOptions = policy.ProducerOptions
 	o.InitialSubscriptionName = policy.InitialSubscriptionName
+	o.DeadLetterTopicProducerName = policy.ProducerName
 	o.OmitCause = policy.OmitCause
 	r, err := reconsume.New(s.client, o)
 	if err != nil {

@@ -101,7 +101,7 @@ func TestBadInput(t *testing.T) {
 		params(`'{"minDelayMs": "a"}'`):                              `line 2: policies.p.params.minDelayMs is "a", want a whole number from 1`,
 		params(`'{"minDelayMs": 1, "minDelayMs": 2}'`):               "line 2: policies.p.params.minDelayMs is there twice",
 
-		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key, want one of concurrency, timeout, drainTimeout",
+		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key (did you mean concurrency?), want one of concurrency, timeout, drainTimeout",
 		worker + "{concurrency: 0}":           "line 3: workers.w.concurrency is 0, want a whole number from 1 to 2147483647",
 		worker + "{timeout: 0s}":              `line 3: workers.w.timeout is "0s", want more than 0`,
 		worker + "{drainTimeout: -1s}":        `line 3: workers.w.drainTimeout is "-1s", want 0 or more`,
@@ -119,24 +119,50 @@ func TestBadInput(t *testing.T) {
 		worker + "{pauseOnFailureWindow: 5}":  "line 3: workers.w.pauseOnFailureWindow is 5, want pauseOnFailureBackoff too",
 		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,
 		worker + "{pauseOnFailureBackoff: b}": `line 3: workers.w.pauseOnFailureBackoff is "b", want the name of a policy (a)`,
-		worker + "{batchMaxBytes: 1MiB}":      `line 3: workers.w.batchMaxBytes is "1MiB", want a whole number`,
+		worker + "{batchMaxBytes: 1MB}":       `line 3: workers.w.batchMaxBytes is "1MB", want bytes, 1 or more, such as 4096 or "16MiB"; units are KiB, MiB and GiB`,
+		worker + "{memoryLimit: 0}":           `line 3: workers.w.memoryLimit is 0, want bytes, 1 or more`,
 
-		"consumers: {c: {reconsumeBackoff: b}}":                          `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,
-		consumer + "{nack: 1s}":                                          "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",
-		consumer + "a":                                                   `line 3: consumers.c is "a", want a map`,
-		consumer + "{nackRedeliveryBackoff: b}":                          `line 3: consumers.c.nackRedeliveryBackoff is "b", want the name of a policy (a)`,
-		consumer + "{nackRedeliveryBackoff: }":                           "line 3: consumers.c.nackRedeliveryBackoff is empty, want a text",
-		consumer + "{nackRedeliveryBackoff: {type: fixed}}":              "line 3: consumers.c.nackRedeliveryBackoff is a map, want a text",
-		consumer + "{reconsumeBackoff: b}":                               `line 3: consumers.c.reconsumeBackoff is "b", want the name of a policy (a)`,
-		consumer + "{nackRedeliveryBackoff: a, nackRedeliveryDelay: 1s}": "line 3: consumers.c.nackRedeliveryDelay is set, and so is consumers.c.nackRedeliveryBackoff at line 3",
-		consumer + "{nackRedeliveryDelay: -1s}":                          `line 3: consumers.c.nackRedeliveryDelay is "-1s", want 0 or more`,
-		consumer + "{ackTimeout: 0s}":                                    `line 3: consumers.c.ackTimeout is "0s", want more than 0`,
-		consumer + "{ackTimeoutRedeliveryBackoff: a}":                    `line 3: consumers.c.ackTimeoutRedeliveryBackoff is "a", want ackTimeout too`,
-		consumer + "{maxDeliveries: 0}":                                  "line 3: consumers.c.maxDeliveries is 0, want a whole number from 1 to 4294967295",
-		consumer + "{maxDeliveries: 4294967296}":                         "line 3: consumers.c.maxDeliveries is 4294967296, want a whole number",
-		consumer + "{retryLetterTopic: r}":                               `line 3: consumers.c.retryLetterTopic is "r", want maxDeliveries too`,
-		consumer + "{deadLetterTopic: d}":                                `line 3: consumers.c.deadLetterTopic is "d", want maxDeliveries too`,
-		consumer + "{initialSubscriptionName: i}":                        `line 3: consumers.c.initialSubscriptionName is "i", want maxDeliveries too`,
+		"consumers: {c: {reconsumeBackoff: b}}":                                  `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,
+		consumer + "{nack: 1s}":                                                  "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",
+		consumer + "a":                                                           `line 3: consumers.c is "a", want a map`,
+		consumer + "{nackRedeliveryBackoff: b}":                                  `line 3: consumers.c.nackRedeliveryBackoff is "b", want the name of a policy (a)`,
+		consumer + "{nackRedeliveryBackoff: }":                                   "line 3: consumers.c.nackRedeliveryBackoff is empty, want a text",
+		consumer + "{nackRedeliveryBackoff: {type: fixed}}":                      "line 3: consumers.c.nackRedeliveryBackoff is a map, want a text",
+		consumer + "{reconsumeBackoff: b}":                                       `line 3: consumers.c.reconsumeBackoff is "b", want the name of a policy (a)`,
+		consumer + "{nackRedeliveryBackoff: a, nackRedeliveryDelay: 1s}":         "line 3: consumers.c.nackRedeliveryDelay is set, and so is consumers.c.nackRedeliveryBackoff at line 3",
+		consumer + "{nackRedeliveryDelay: -1s}":                                  `line 3: consumers.c.nackRedeliveryDelay is "-1s", want 0 or more`,
+		consumer + "{ackTimeout: 0s}":                                            `line 3: consumers.c.ackTimeout is "0s", want more than 0`,
+		consumer + "{ackTimeoutRedeliveryBackoff: a}":                            `line 3: consumers.c.ackTimeoutRedeliveryBackoff is "a", want ackTimeout too`,
+		consumer + "{maxDeliveries: 0}":                                          "line 3: consumers.c.maxDeliveries is 0, want a whole number from 1 to 4294967295",
+		consumer + "{maxDeliveries: 4294967296}":                                 "line 3: consumers.c.maxDeliveries is 4294967296, want a whole number",
+		consumer + "{maxReconsumes: 0, reconsumeBackoff: a}":                     "line 3: consumers.c.maxReconsumes is 0, want a whole number from 1 to 4294967295",
+		consumer + "{maxReconsumes: 2}":                                          "line 3: consumers.c.maxReconsumes is 2, want reconsumeBackoff too",
+		consumer + "{nackRetryTopic: 0s, reconsumeBackoff: a}":                   `line 3: consumers.c.nackRetryTopic is "0s", want more than 0`,
+		consumer + "{nackRetryTopic: 1m}":                                        `line 3: consumers.c.nackRetryTopic is "1m", want reconsumeBackoff too`,
+		consumer + "{retryTopic: [r]}":                                           "line 3: consumers.c.retryTopic is a list, want a text",
+		consumer + "{retryTopic: r, maxDeliveries: 1}":                           `line 3: consumers.c.retryTopic is "r", want reconsumeBackoff too`,
+		consumer + "{retryLetterTopic: r}":                                       `line 3: consumers.c.retryLetterTopic is "r", want reconsumeBackoff too`,
+		consumer + "{retryTopic: r, retryLetterTopic: r}":                        "line 3: consumers.c.retryLetterTopic is set, and so is consumers.c.retryTopic at line 3, want one of them",
+		consumer + "{deadLetterTopic: d}":                                        `line 3: consumers.c.deadLetterTopic is "d", want maxDeliveries or maxRedeliverCount or reconsumeBackoff too`,
+		consumer + "{initialSubscriptionName: i}":                                `line 3: consumers.c.initialSubscriptionName is "i", want maxDeliveries or`,
+		consumer + "{maxDeliveries: 1, deadLetterTopic: non-persistent://a/b/c}": `line 3: consumers.c.deadLetterTopic is "non-persistent://a/b/c", want a persistent topic`,
+		consumer + "{omitCause: true}":                                           `line 3: consumers.c.omitCause is true, want maxDeliveries or`,
+		consumer + "{omitCause: maybe, maxDeliveries: 1}":                        `line 3: consumers.c.omitCause is "maybe", want true or false`,
+		consumer + "{maxRedeliverCount: 0}":                                      "line 3: consumers.c.maxRedeliverCount is 0, want a whole number from 1 to 2147483647",
+		consumer + "{maxRedeliverCount: 2147483648}":                             "line 3: consumers.c.maxRedeliverCount is 2147483648, want a whole number",
+		consumer + "{maxRedeliverCount: 1, maxDeliveries: 2}":                    "line 3: consumers.c.maxRedeliverCount is set, and so is consumers.c.maxDeliveries at line 3, want one of them",
+		consumer + "{memoryLimit: -1}":                                           `line 3: consumers.c.memoryLimit is -1, want bytes, 0 or more, such as 4096 or "16MiB"; units are KiB, MiB and GiB`,
+		consumer + "{memoryLimit: 1.5MiB}":                                       `line 3: consumers.c.memoryLimit is "1.5MiB", want bytes, 0 or more`,
+		consumer + "{memoryLimit: 16 MiB}":                                       `line 3: consumers.c.memoryLimit is "16 MiB", want bytes, 0 or more`,
+		consumer + "{memoryLimit: MiB}":                                          `line 3: consumers.c.memoryLimit is "MiB", want bytes, 0 or more`,
+		consumer + "{memoryLimit: }":                                             `line 3: consumers.c.memoryLimit is empty, want bytes, 0 or more`,
+		consumer + "{memoryLimit: [1]}":                                          `line 3: consumers.c.memoryLimit is a list, want bytes, 0 or more`,
+		consumer + "{memoryLimit: 8589934592GiB}":                                `line 3: consumers.c.memoryLimit is "8589934592GiB", want bytes, 0 or more`,
+		consumer + "{redeliveryFrom: disk}":                                      `line 3: consumers.c.redeliveryFrom is "disk", want one of auto, memory, broker`,
+		consumer + "{redeliveryFrom: }":                                          "line 3: consumers.c.redeliveryFrom is empty, want a text",
+		consumer + "{redeliveryFrom: [auto]}":                                    "line 3: consumers.c.redeliveryFrom is a list, want a text",
+		consumer + "{resolution: 0s}":                                            `line 3: consumers.c.resolution is "0s", want at least 1ms`,
+		consumer + "{resolution: 61s}":                                           `line 3: consumers.c.resolution is "61s", want at most 1m0s`,
 	} {
 		c, err := Parse([]byte(in))
 		if assert.Error(t, err, "%q", in) {
@@ -152,6 +178,44 @@ func params(p string) string {
 	return fmt.Sprintf("policies:\n  p: {className: MultiplierRedeliveryBackoff, params: %s}", p)
 }
 
+// An unknown key that is nearly a known one, or Java's for the same thing.
+func TestHints(t *testing.T) {
+	for key, want := range map[string]string{
+		"maxDelivery":                      " (did you mean maxDeliveries?), want one of nack",
+		"maxdeliveries":                    " (did you mean maxDeliveries?), want one of nack",
+		"max_deliveries":                   " (did you mean maxDeliveries?)",
+		"maxReconsume":                     " (did you mean maxReconsumes?)",
+		"deadletterTopic":                  " (did you mean deadLetterTopic?)",
+		"intialSubscriptionName":           " (did you mean initialSubscriptionName?)",
+		"memorylimits":                     " (did you mean memoryLimit?)",
+		"redeliverFrom":                    " (did you mean redeliveryFrom?)",
+		"nackBackoff":                      ", want one of nack",
+		"ü":                                ", want one of nack",
+		"negativeAckRedeliveryBackoff":     " (here it is nackRedeliveryBackoff, with the name of a policy), want one of nack",
+		"negativeAckRedeliveryDelayMicros": ` (here it is nackRedeliveryDelay, with a unit, such as "60s")`,
+		"ackTimeoutMillis":                 ` (here it is ackTimeout, with a unit, such as "30s")`,
+		"retryEnable":                      " (here reconsumeBackoff subscribes to the retry topic)",
+		"deadLetterPolicy":                 " (here its fields are keys of the consumer)",
+	} {
+		_, err := Parse([]byte("consumers:\n  c:\n    " + key + ": 1"))
+		assert.ErrorContains(t, err, "line 3: consumers.c."+join("", key)+" is an unknown key"+want)
+	}
+	_, err := Parse([]byte("workers: {w: {ackTimeoutMillis: 1}}"))
+	assert.ErrorContains(t, err, "ackTimeoutMillis is an unknown key, want one of concurrency", "a worker has none")
+	_, err = Parse([]byte("consumer: {w: {ackTimeout: 1s}}"))
+	assert.ErrorContains(t, err, "line 1: consumer is an unknown key (did you mean consumers?), want one of")
+}
+
+func TestDistance(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		want int
+	}{{"", "", 0}, {"a", "", 1}, {"abc", "abc", 0}, {"abc", "abd", 1}, {"abc", "bc", 1}, {"kitten", "sitting", 3}, {"ab", "ba", 2}, {"a", "abcdefghijk", 8}} {
+		assert.Equal(t, c.want, distance(c.a, c.b, 7), c)
+		assert.Equal(t, c.want, distance(c.b, c.a, 7), c)
+	}
+}
+
 func TestAllErrorsAtOnceWithFileAndLine(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(`policies:
@@ -165,7 +229,7 @@ consumers:
 	_, err := Load(path)
 	assert.EqualError(t, err, strings.ReplaceAll(`FILE:3: policies.gentle is there twice, want it once: first at FILE:2
 FILE:2: policies.gentle.min is 10, want a duration with its unit, such as "30s"
-FILE:7: consumers.billing.ackTimeot is an unknown key, want one of `+strings.Join(consumerKeys, ", ")+`
+FILE:7: consumers.billing.ackTimeot is an unknown key (did you mean ackTimeout?), want one of `+strings.Join(consumerKeys, ", ")+`
 FILE:6: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)`, "FILE", path))
 }
 

@@ -10,11 +10,17 @@
 //	    nackRedeliveryBackoff: gentle       # or nackRedeliveryDelay: 30s
 //	    ackTimeout: 10s
 //	    ackTimeoutRedeliveryBackoff: java
-//	    reconsumeBackoff: ladder
+//	    reconsumeBackoff: ladder            # also subscribes to the retry topic
+//	    retryTopic: orders-retry
+//	    nackRetryTopic: 10m                 # nacks with this delay or a longer one go there too
 //	    maxDeliveries: 5                    # then to the dead letter topic
-//	    retryLetterTopic: orders-retry
+//	    maxReconsumes: 8
 //	    deadLetterTopic: orders-dead
 //	    initialSubscriptionName: inspect
+//	    omitCause: true
+//	    memoryLimit: 64MiB
+//	    redeliveryFrom: memory              # or broker, or auto
+//	    resolution: 20ms
 //	workers:
 //	  billing:
 //	    concurrency: 8
@@ -22,12 +28,17 @@
 //	    drainTimeout: 1m
 //	    maxAge: 1d
 //	    keyOrder: true
+//	    memoryLimit: 4MiB                   # of messages that wait for their keys
 //	    pauseOnFailureWindow: 100           # of the last 100 messages
 //	    pauseOnFailureRatio: 0.5            # half failed: one at a time, after growing pauses
 //	    pauseOnFailureBackoff: gentle
-//	    batchMaxMessages: 100               # for worker.NewBatch, with batchMaxBytes and batchMaxWait
+//	  reports:
+//	    batchMaxMessages: 100               # any of the three makes it a worker of batches
+//	    batchMaxBytes: 1MiB
+//	    batchMaxWait: 100ms
 //
-// [Config.Subscribe] subscribes with what the file says about a consumer, and [Config.WorkerOptions] returns what it says about a worker.
+// [Config.Subscribe] subscribes with what the file says about a consumer, and [Config.NewWorker] makes a worker of what it says about
+// one. A file replaces a program's setting only if it mentions it. [Consumer] and [Worker] tell what each key means.
 //
 // # Policies
 //
@@ -41,8 +52,14 @@
 //   - a type or class of your own: [NewPolicy]
 //
 // The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations are
-// whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. An anchor (&name) and its aliases
-// (*name) work; merge keys (<<) do not.
+// whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. Bytes are a whole number, alone or
+// with a unit: KiB, MiB or GiB. An anchor (&name) and its aliases (*name) work; merge keys (<<) do not.
+//
+// # Names of the Java client
+//
+// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the
+// same, retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the
+// first delivery. Both names of a setting are an error. For Java's other names the error says what they are here.
 //
 // # Environment
 //
@@ -62,6 +79,7 @@
 // joined as by [errors.Join]. Each is one line with file, line, path, value and what is allowed:
 //
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
+//	redelivery.yaml:7: consumers.billing.maxDelivery is an unknown key (did you mean maxDeliveries?), want one of …
 //
 // A file may have at most 1 MiB, 32 levels, and 100,000 values after its aliases are expanded.
 package config
@@ -75,22 +93,20 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. The zero value has no policy,
-// consumer or worker.
+// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an error if the file
+// does not name the consumer or the worker. The zero value has no policy, consumer or worker.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
 	Consumers map[string]Consumer                  // by name
 	Workers   map[string]Worker                    // by name
 }
 
-// Load reads a file, and applies the environment variables that override it. Errors begin with the path of the file and the line.
-// If the file cannot be read, the error is os.Open's.
+// Load reads a file, and applies the environment variables that override it. policies are types of your own that the file may use.
+// Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that of package os. Load may be
+// called concurrently.
 func Load(path string, policies ...Policy) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {
@@ -154,37 +170,6 @@ func (d *decoder) config(root *node, c *Config) {
 			c.Workers[f.name] = d.worker(f.value, c.Policies)
 		}
 	}
-}
-
-// Options returns what the file says about a consumer, as options for redelivery.Subscribe, SubscribeWith or Wrap. It returns an error if the
-// file does not name the consumer. maxDeliveries, retryLetterTopic, deadLetterTopic and initialSubscriptionName are not among the
-// options: without ConsumerOptions they have no effect, and a message that always fails is delivered for ever. Subscribe of Config does both.
-func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
-	found, err := c.consumer(consumer)
-	if err != nil {
-		return nil, err
-	}
-	return found.options(), nil
-}
-
-// ConsumerOptions returns a copy of opts with the file's maxDeliveries, retryLetterTopic, deadLetterTopic and initialSubscriptionName in
-// DLQ, and RetryEnable if there is a retryLetterTopic. Fields that the file does not set stay as in opts. ConsumerOptions does not
-// change opts or what it points to. It returns an error if the file does not name the consumer.
-func (c *Config) ConsumerOptions(consumer string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, error) {
-	found, err := c.consumer(consumer)
-	if err != nil {
-		return pulsar.ConsumerOptions{}, err
-	}
-	return found.apply(opts), nil
-}
-
-func (c *Config) consumer(name string) (Consumer, error) {
-	found, ok := c.Consumers[name]
-	if !ok {
-		return Consumer{}, fmt.Errorf("config: consumer is %q, want one of the file's (%s)", name,
-			namesOf(c.Consumers))
-	}
-	return found, nil
 }
 
 // namesOf lists what the file names, for an error: of many the first.

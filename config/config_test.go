@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
@@ -19,6 +20,8 @@ const (
 	s = time.Second
 	m = time.Minute
 )
+
+func ptr[T any](v T) *T { return &v }
 
 func TestLoad(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
@@ -39,7 +42,10 @@ func TestLoad(t *testing.T) {
 		},
 		map[string]Consumer{
 			"billing": {NackRedeliveryBackoff: gentle, AckTimeout: 10 * s, AckTimeoutRedeliveryBackoff: java,
-				MaxDeliveries: 5, RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect"},
+				ReconsumeBackoff: backoff.DelayLevels{s, 5 * s, 24 * 60 * m}, NackRetryTopic: 10 * m, MaxDeliveries: 5, MaxReconsumes: 8,
+				RetryTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect", OmitCause: true,
+				MemoryLimit: ptr(int64(64 << 20)), RedeliveryFrom: ptr(redelivery.FromMemory), Resolution: 20 * time.Millisecond},
+			"java-too":    {MaxDeliveries: 4, MaxReconsumes: 3, ReconsumeBackoff: java, RetryTopic: "orders-retry"},
 			"shipping-eu": {NackRedeliveryDelay: &none},
 			"plain":       {},
 		},
@@ -132,32 +138,13 @@ func TestNewPolicy(t *testing.T) {
 	}
 }
 
-func TestConsumerOptions(t *testing.T) {
-	c, err := Load("testdata/redelivery.yaml")
-	require.NoError(t, err)
-	before := &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "before", InitialSubscriptionName: "keeper", DeadLetterTopicProducerName: "kept"}
-	opts, err := c.ConsumerOptions("billing", pulsar.ConsumerOptions{Topic: "orders", DLQ: before})
-	require.NoError(t, err)
-	assert.Equal(t, pulsar.ConsumerOptions{Topic: "orders", RetryEnable: true, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5,
-		RetryLetterTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect",
-		DeadLetterTopicProducerName: "kept"}}, opts)
-	assert.EqualValues(t, 2, before.MaxDeliveries, "the caller's own is not changed")
-
-	opts, err = c.ConsumerOptions("plain", pulsar.ConsumerOptions{Topic: "orders", DLQ: before})
-	require.NoError(t, err)
-	assert.Equal(t, pulsar.ConsumerOptions{Topic: "orders", DLQ: before}, opts, "what the file does not say stays")
-	opts, err = c.ConsumerOptions("plain", pulsar.ConsumerOptions{})
-	require.NoError(t, err)
-	assert.Nil(t, opts.DLQ)
-}
-
 func TestConsumerNobodyDefined(t *testing.T) {
 	c, err := Load("testdata/redelivery.yaml")
 	require.NoError(t, err)
-	want := `config: consumer is "biling", want one of the file's (billing, plain, shipping-eu)`
+	want := `config: consumer is "biling", want one of the file's (billing, java-too, plain, shipping-eu)`
 	_, err = c.Options("biling")
 	assert.EqualError(t, err, want)
-	_, err = c.ConsumerOptions("biling", pulsar.ConsumerOptions{})
+	_, _, err = c.ConsumerOptions("biling", pulsar.ConsumerOptions{})
 	assert.EqualError(t, err, want)
 	_, err = new(Config).Options("")
 	assert.EqualError(t, err, `config: consumer is "", want one of the file's (the file has none)`)

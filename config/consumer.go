@@ -2,22 +2,23 @@ package config
 
 import (
 	"math"
+	"strings"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Consumer is what a file says about one consumer. A zero field is not set in the file: the default holds, or what the program
-// says. In the file, each name begins with a small letter.
+// Consumer is what a file says about one consumer: an option of package redelivery for each key, which says more about it. A zero field
+// is not set in the file: the default holds, or what the program says. In the file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
 	NackRedeliveryBackoff backoff.RedeliveryBackoff
 	// NackRedeliveryDelay is one delay for all negatively acknowledged messages; 0 in the file means at once. It cannot be
 	// combined with NackRedeliveryBackoff.
 	NackRedeliveryDelay *time.Duration
+	// NackRetryTopic moves nacked messages with this delay or a longer one to the retry topic. It needs ReconsumeBackoff.
+	NackRetryTopic time.Duration
 	// AckTimeout is how long the application may take to settle a message.
 	AckTimeout time.Duration
 	// AckTimeoutRedeliveryBackoff is a delay that is added to AckTimeout (PIP-130). It needs AckTimeout. The file has the name of
@@ -26,45 +27,120 @@ type Consumer struct {
 	// ReconsumeBackoff delays messages that are reconsumed (PIP-94); with it the consumer subscribes to the retry topic too.
 	// The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
-	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic; for a message that is
-	// reconsumed, the number of retries. Default: no limit.
+
+	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. In the file, maxRedeliverCount, which
+	// is Java's, may stand for it with one less; it is MaxReconsumes too then. Default: no limit.
 	MaxDeliveries uint32
-	// RetryLetterTopic is the topic of messages that are reconsumed. It needs MaxDeliveries.
-	RetryLetterTopic string
-	// DeadLetterTopic is the topic of messages that were delivered MaxDeliveries times. It needs MaxDeliveries. Default:
-	// <topic>-<subscription>-DLQ.
+	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It needs
+	// ReconsumeBackoff. Default: MaxDeliveries.
+	MaxReconsumes uint32
+	// DeadLetterTopic is the topic of dead letters. Default: <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
 	// InitialSubscriptionName is a subscription that the broker makes with the dead letter topic: it deletes dead letters that nobody has
-	// subscribed to. It needs MaxDeliveries. Default: none.
+	// subscribed to. Default: none, and a warning.
 	InitialSubscriptionName string
+	// OmitCause leaves the text of the error that a message failed with out of its dead letter. DeadLetterTopic, InitialSubscriptionName
+	// and OmitCause need MaxDeliveries or ReconsumeBackoff. Default: false.
+	OmitCause bool
+	// RetryTopic is the topic of messages that are reconsumed. In the file, retryLetterTopic, which is Java's, may stand for it. It needs
+	// ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	RetryTopic string
+
+	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
+	MemoryLimit *int64
+	// RedeliveryFrom is where nacked messages wait. The file has auto, memory or broker. Default: auto.
+	RedeliveryFrom *redelivery.Source
+	// Resolution is how often the broker is asked for messages, from 1 ms to 1 minute. Default: that of
+	// redelivery.WithRedeliveryResolution.
+	Resolution time.Duration
 }
 
-var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "ackTimeout", "ackTimeoutRedeliveryBackoff",
-	"reconsumeBackoff", "maxDeliveries", "retryLetterTopic", "deadLetterTopic", "initialSubscriptionName"}
+var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
+	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "retryTopic",
+	"memoryLimit", "redeliveryFrom", "resolution", "maxRedeliverCount", "retryLetterTopic"}
 
 // consumer reads what is said about a consumer.
 func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackoff) Consumer {
 	v := d.fields(n, consumerKeys...)
 	c := Consumer{
 		NackRedeliveryBackoff:       d.reference(v["nackRedeliveryBackoff"], policies),
+		NackRetryTopic:              d.duration(v["nackRetryTopic"], 1),
 		AckTimeout:                  d.duration(v["ackTimeout"], 1),
 		AckTimeoutRedeliveryBackoff: d.reference(v["ackTimeoutRedeliveryBackoff"], policies),
 		ReconsumeBackoff:            d.reference(v["reconsumeBackoff"], policies),
 		MaxDeliveries:               uint32(d.whole(v["maxDeliveries"], 1, math.MaxUint32)),
-		RetryLetterTopic:            d.text(v["retryLetterTopic"]),
-		DeadLetterTopic:             d.text(v["deadLetterTopic"]),
+		MaxReconsumes:               uint32(d.whole(v["maxReconsumes"], 1, math.MaxUint32)),
+		DeadLetterTopic:             d.topic(v["deadLetterTopic"]),
 		InitialSubscriptionName:     d.text(v["initialSubscriptionName"]),
+		OmitCause:                   d.boolean(v["omitCause"]),
+		RetryTopic:                  d.topic(v["retryTopic"]),
+		RedeliveryFrom:              d.source(v["redeliveryFrom"]),
+		Resolution:                  d.resolution(v["resolution"]),
 	}
 	if n := v["nackRedeliveryDelay"]; n != nil {
 		delay := d.duration(n, 0)
 		c.NackRedeliveryDelay = &delay
 		d.exclude(n, v["nackRedeliveryBackoff"])
 	}
-	d.need(v["ackTimeoutRedeliveryBackoff"], v["ackTimeout"], "ackTimeout")
-	d.need(v["retryLetterTopic"], v["maxDeliveries"], "maxDeliveries")
-	d.need(v["deadLetterTopic"], v["maxDeliveries"], "maxDeliveries")
-	d.need(v["initialSubscriptionName"], v["maxDeliveries"], "maxDeliveries")
+	if n := v["memoryLimit"]; n != nil {
+		limit := d.bytes(n, 0)
+		c.MemoryLimit = &limit
+	}
+	d.java(v, &c)
+	d.need(v, "ackTimeoutRedeliveryBackoff", "ackTimeout")
+	for _, key := range []string{"nackRetryTopic", "maxReconsumes", "retryTopic", "retryLetterTopic"} {
+		d.need(v, key, "reconsumeBackoff")
+	}
+	for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "omitCause"} {
+		d.need(v, key, "maxDeliveries", "maxRedeliverCount", "reconsumeBackoff")
+	}
 	return c
+}
+
+// java reads the fields of Java's DeadLetterPolicy that have another name here. Java counts redeliveries, and so not the first delivery.
+func (d *decoder) java(v map[string]*node, c *Consumer) {
+	if n := v["maxRedeliverCount"]; n != nil {
+		count := uint32(d.whole(n, 1, math.MaxInt32))
+		c.MaxDeliveries = count + 1
+		d.exclude(n, v["maxDeliveries"])
+		if v["maxReconsumes"] == nil {
+			c.MaxReconsumes = count
+		}
+	}
+	if n := v["retryLetterTopic"]; n != nil {
+		c.RetryTopic = d.topic(n)
+		d.exclude(n, v["retryTopic"])
+	}
+}
+
+// topic reads a topic of dead letters or retries.
+func (d *decoder) topic(n *node) string {
+	topic := d.text(n)
+	if strings.HasPrefix(topic, "non-persistent://") {
+		d.fail(n, "a persistent topic")
+	}
+	return topic
+}
+
+func (d *decoder) source(n *node) *redelivery.Source {
+	source, found := map[string]redelivery.Source{"auto": redelivery.FromAuto, "memory": redelivery.FromMemory,
+		"broker": redelivery.FromBroker}[d.text(n)]
+	if !found {
+		if n != nil && n.text != "" {
+			d.fail(n, "one of auto, memory, broker")
+		}
+		return nil
+	}
+	return &source
+}
+
+func (d *decoder) resolution(n *node) time.Duration {
+	v := d.duration(n, time.Millisecond)
+	if v > time.Minute {
+		d.fail(n, "at most %v", time.Minute)
+		return 0
+	}
+	return v
 }
 
 // reference reads the name of a policy. A policy that was found wrong before is there, but nil.
@@ -83,52 +159,15 @@ func (d *decoder) exclude(n, other *node) {
 	}
 }
 
-func (d *decoder) need(n, other *node, name string) {
-	if n != nil && other == nil {
-		d.fail(n, "%s too", name)
+// need notes that a key is there without any of others.
+func (d *decoder) need(v map[string]*node, key string, others ...string) {
+	if v[key] == nil {
+		return
 	}
-}
-
-func (c Consumer) options() []redelivery.Option {
-	var options []redelivery.Option
-	if c.NackRedeliveryBackoff != nil {
-		options = append(options, redelivery.WithNackRedeliveryBackoff(c.NackRedeliveryBackoff))
+	for _, other := range others {
+		if v[other] != nil {
+			return
+		}
 	}
-	if c.NackRedeliveryDelay != nil {
-		options = append(options, redelivery.WithNackRedeliveryDelay(*c.NackRedeliveryDelay))
-	}
-	if c.AckTimeout != 0 {
-		options = append(options, redelivery.WithAckTimeout(c.AckTimeout))
-	}
-	if c.AckTimeoutRedeliveryBackoff != nil {
-		options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(c.AckTimeoutRedeliveryBackoff))
-	}
-	if c.ReconsumeBackoff != nil {
-		options = append(options, redelivery.WithReconsumeBackoff(c.ReconsumeBackoff))
-	}
-	return options
-}
-
-// apply sets what belongs into pulsar.ConsumerOptions; the DLQPolicy is a copy.
-func (c Consumer) apply(opts pulsar.ConsumerOptions) pulsar.ConsumerOptions {
-	if c.MaxDeliveries == 0 {
-		return opts
-	}
-	dlq := pulsar.DLQPolicy{}
-	if opts.DLQ != nil {
-		dlq = *opts.DLQ
-	}
-	dlq.MaxDeliveries = c.MaxDeliveries
-	if c.RetryLetterTopic != "" {
-		dlq.RetryLetterTopic = c.RetryLetterTopic
-		opts.RetryEnable = true
-	}
-	if c.DeadLetterTopic != "" {
-		dlq.DeadLetterTopic = c.DeadLetterTopic
-	}
-	if c.InitialSubscriptionName != "" {
-		dlq.InitialSubscriptionName = c.InitialSubscriptionName
-	}
-	opts.DLQ = &dlq
-	return opts
+	d.fail(v[key], "%s too", strings.Join(others, " or "))
 }

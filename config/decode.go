@@ -45,7 +45,8 @@ func (d *decoder) fields(n *node, known ...string) map[string]*node {
 	values := make(map[string]*node, len(n.fields))
 	for _, f := range n.fields {
 		if len(known) > 0 && !slices.Contains(known, f.name) {
-			d.errs = append(d.errs, wrong(f.at, f.value.path(), "is an unknown key, want one of %s", strings.Join(known, ", ")))
+			d.errs = append(d.errs, wrong(f.at, f.value.path(), "is an unknown key%s, want one of %s",
+				hint(f.name, known), strings.Join(known, ", ")))
 		}
 		values[f.name] = f.value
 	}
@@ -113,6 +114,23 @@ func (d *decoder) whole(n *node, least, most int64) int64 {
 		return 0
 	}
 	return v
+}
+
+var byteUnits = map[string]int64{"": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+
+// bytes reads a number of bytes, such as 4096 or 16MiB.
+func (d *decoder) bytes(n *node, least int64) int64 {
+	if n == nil {
+		return 0
+	}
+	digits := strings.TrimRight(n.text, "KMGiB")
+	unit := byteUnits[n.text[len(digits):]]
+	v, err := strconv.ParseInt(digits, 10, 64)
+	if n.kind != yaml.ScalarNode || unit == 0 || err != nil || v < least || v > math.MaxInt64/unit {
+		d.fail(n, `bytes, %d or more, such as 4096 or "16MiB"; units are KiB, MiB and GiB`, least)
+		return 0
+	}
+	return v * unit
 }
 
 func (d *decoder) boolean(n *node) bool {

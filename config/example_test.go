@@ -1,12 +1,103 @@
 package config_test
 
 import (
+	"context"
 	"fmt"
+	"log"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
+
+// What a program has. A program would read its file with config.Load.
+var (
+	client  pulsar.Client
+	orders  = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared}
+	file, _ = config.Parse([]byte(`
+policies: {gentle: {type: exponential, min: 1s, max: 10m}}
+consumers: {billing: {nackRedeliveryBackoff: gentle, maxDeliveries: 5, initialSubscriptionName: inspect}}
+workers:
+  billing: {concurrency: 8, timeout: 30s}
+  reports: {batchMaxMessages: 100, batchMaxWait: 1s}
+`))
+)
+
+func charge(context.Context, pulsar.Message) error { return nil }
+
+func ExampleLoad() {
+	file, err := config.Load("testdata/redelivery.yaml")
+	if err != nil {
+		log.Fatal(err)
+	}
+	billing := file.Consumers["billing"]
+	fmt.Println(billing.NackRedeliveryBackoff.Next(3), billing.MaxDeliveries)
+	// Output: 8s 5
+}
+
+func ExampleConfig_Subscribe() {
+	consumer, err := file.Subscribe(client, "billing", orders)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer consumer.Close()
+	// Output: redelivery: client is nil, want a pulsar.Client
+}
+
+// A program adds options of its own.
+func ExampleConfig_ConsumerOptions() {
+	opts, options, err := file.ConsumerOptions("billing", orders)
+	if err != nil {
+		log.Fatal(err)
+	}
+	options = append(options, redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { fmt.Println(s.Outcome) }}))
+	consumer, err := redelivery.Subscribe(client, opts, options...)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer consumer.Close()
+	// Output: redelivery: client is nil, want a pulsar.Client
+}
+
+func ExampleConfig_Options() {
+	options, err := file.Options("billing") // nackRedeliveryBackoff, and all that is said about dead letters
+	fmt.Println(len(options), err)
+	_, err = file.Options("shipping")
+	fmt.Println(err)
+	// Output:
+	// 2 <nil>
+	// config: consumer is "shipping", want one of the file's (billing)
+}
+
+func ExampleConfig_NewWorker() {
+	run := func(ctx context.Context, consumer *redelivery.Consumer) error {
+		w, err := file.NewWorker("billing", consumer, charge, worker.WithMiddleware(worker.Logging(nil)))
+		if err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	}
+	fmt.Println(run(context.Background(), nil) != nil)
+	// Output: true
+}
+
+func ExampleConfig_NewBatchWorker() {
+	run := func(ctx context.Context, consumer *redelivery.Consumer) error {
+		w, err := file.NewBatchWorker("reports", consumer, func(context.Context, []pulsar.Message) error { return nil })
+		if err != nil {
+			return err
+		}
+		return w.Run(ctx)
+	}
+	fmt.Println(run(context.Background(), nil) != nil)
+	// Output: true
+}
 
 func ExampleParse() {
 	c, err := config.Parse([]byte(`
@@ -19,8 +110,7 @@ consumers:
 		fmt.Println(err)
 		return
 	}
-	options, err := c.Options("billing") // for redelivery.Subscribe
-	fmt.Println(len(options), err)
+	fmt.Println(c.Consumers["billing"].AckTimeout)
 
 	_, err = config.Parse([]byte(`
 policies:
@@ -30,7 +120,7 @@ consumers:
 `))
 	fmt.Println(err)
 	// Output:
-	// 2 <nil>
+	// 10s
 	// line 3: policies.gentle.min is 1, want a duration with its unit, such as "30s"
 	// line 5: consumers.billing.nackRedeliveryBackoff is "gentel", want the name of a policy (gentle)
 }

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"context"
 	"errors"
 	"os"
 	"testing"
@@ -25,6 +24,8 @@ func FuzzParse(f *testing.F) {
 		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
 		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, memoryLimit: 1, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
+		"policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {reconsumeBackoff: p, nackRetryTopic: 1m, maxReconsumes: 2, retryTopic: r, " +
+			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m}, d: {maxRedeliverCount: 3, deadLetterTopic: d}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
 	} {
 		f.Add([]byte(seed))
@@ -50,28 +51,22 @@ func FuzzParse(f *testing.F) {
 				}
 			}
 		}
-		for name, consumer := range c.Consumers {
-			if consumer.ReconsumeBackoff != nil { // for Subscribe, not for Prepare
-				continue
-			}
-			options, err := c.Options(name)
-			require.NoError(t, err)
-			opts, err := c.ConsumerOptions(name, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
-			require.NoError(t, err)
+		for name := range c.Consumers {
 			refused := errors.New("refused")
-			_, err = redelivery.SubscribeWith(func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }, opts,
-				append(options, redelivery.WithClient(noClient{}))...)
-			if !errors.Is(err, refused) {
-				t.Errorf("consumer %q: %v", name, err)
+			subscribe := func(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, refused }
+			for _, dlq := range []*pulsar.DLQPolicy{nil, {MaxDeliveries: 1}} {
+				opts, options, err := c.ConsumerOptions(name, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: dlq})
+				require.NoError(t, err)
+				_, err = redelivery.SubscribeWith(subscribe, opts, append(options, redelivery.WithClient(noClient{}))...)
+				if !errors.Is(err, refused) {
+					t.Errorf("consumer %q: %v", name, err)
+				}
 			}
 		}
-		for name := range c.Workers {
-			options, err := c.WorkerOptions(name)
-			require.NoError(t, err)
-			batch, err := c.Batch(name)
-			require.NoError(t, err)
-			if _, err := worker.NewBatch(new(redelivery.Consumer), func(context.Context, []pulsar.Message) error { return nil },
-				batch, options...); err != nil {
+		for name, w := range c.Workers {
+			_, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
+			require.NoError(t, err, "worker %q", name)
+			if _, err := c.NewWorker(name, new(redelivery.Consumer), handle); (err != nil) != (w.batch() != worker.Batch{}) {
 				t.Errorf("worker %q: %v", name, err)
 			}
 		}

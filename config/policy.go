@@ -20,7 +20,7 @@ import (
 // Factory once for each policy of its type, in the caller's goroutine.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
-// Policy is a policy type of your own, for Load and Parse.
+// Policy is a policy type of your own, for Load and Parse. The zero value is an error there.
 type Policy struct {
 	name    string
 	factory Factory
@@ -32,8 +32,13 @@ type Policy struct {
 //	  short: {type: fibonacci, unit: 1s}
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
-// Both call factory with the parameters {"unit": "1s"}. The name must not be one of the built-in types or classes.
-func NewPolicy(name string, factory Factory) Policy { return Policy{name, factory} }
+// Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and map[string]any. An
+// error of factory is reported with the line of the policy in the file, and so is a policy that has a method Validate() error that returns one. Load and
+// Parse call factory once for each policy of its type, in the caller's goroutine. They return an error if the name is empty or that of a
+// built-in type or class, or if factory is nil.
+func NewPolicy(name string, factory Factory) Policy {
+	return Policy{name, factory}
+}
 
 // What a file may say without any Policy.
 var (
@@ -199,8 +204,8 @@ func (d *decoder) params(n *node) *node {
 }
 
 // made is a policy of the user's own type.
-func (d *decoder) made(n *node, factory Factory, params map[string]any) backoff.RedeliveryBackoff {
-	b, err := factory(params)
+func (d *decoder) made(n *node, make Factory, params map[string]any) backoff.RedeliveryBackoff {
+	b, err := make(params)
 	if err != nil {
 		d.errs = append(d.errs, wrong(n.at, n.path(), "is wrong: %w", err))
 	}

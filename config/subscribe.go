@@ -1,18 +1,118 @@
 package config
 
 import (
+	"cmp"
+	"fmt"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Subscribe calls redelivery.Subscribe with all that the file says about a consumer: with ConsumerOptions of opts, and with Options,
-// which options follow. It changes neither opts nor what it points to. It returns an error if the file does not name the consumer.
-func (c *Config) Subscribe(client pulsar.Client, consumer string, opts pulsar.ConsumerOptions, options ...redelivery.Option) (
+// Subscribe calls redelivery.Subscribe with all that the file says about a consumer: with what ConsumerOptions returns for opts.
+// options follow, and win.
+func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.ConsumerOptions, options ...redelivery.Option) (
 	*redelivery.Consumer, error) {
+	opts, ofFile, err := c.ConsumerOptions(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return redelivery.Subscribe(client, opts, append(ofFile, options...)...)
+}
+
+// ConsumerOptions returns what to subscribe with, for redelivery.Subscribe with more options, or SubscribeWith: opts, and Options of the
+// consumer. Only if the file says something about dead letters and opts have a DLQ, the two differ from that: DLQ is nil, and what the
+// file does not set of redelivery.DeadLetterPolicy is that of DLQ. ConsumerOptions does not change what opts points to.
+func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
+	found, err := c.consumer(name)
+	if err != nil {
+		return pulsar.ConsumerOptions{}, nil, err
+	}
+	if opts.DLQ == nil || !found.saysDeadLetters() {
+		return opts, found.options(nil), nil
+	}
+	options := found.options(opts.DLQ)
+	opts.DLQ = nil
+	return opts, options, nil
+}
+
+// Options returns all that the file says about a consumer, as options for redelivery.Subscribe, SubscribeWith or Wrap. With
+// reconsumeBackoff, or if the file says something about dead letters, they need a client: that of Subscribe or redelivery.WithClient; and
+// in the second case DLQ of pulsar.ConsumerOptions has to be nil: see ConsumerOptions.
+func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {
 		return nil, err
 	}
-	return redelivery.Subscribe(client, found.apply(opts), append(found.options(), options...)...)
+	return found.options(nil), nil
+}
+
+func (c *Config) consumer(name string) (Consumer, error) {
+	found, ok := c.Consumers[name]
+	if !ok {
+		return Consumer{}, fmt.Errorf("config: consumer is %q, want one of the file's (%s)", name,
+			namesOf(c.Consumers))
+	}
+	return found, nil
+}
+
+// options are what the file says. dlq, if it is not nil, is what the program says about dead letters.
+func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
+	var options []redelivery.Option
+	if c.NackRedeliveryBackoff != nil {
+		options = append(options, redelivery.WithNackRedeliveryBackoff(c.NackRedeliveryBackoff))
+	}
+	if c.NackRedeliveryDelay != nil {
+		options = append(options, redelivery.WithNackRedeliveryDelay(*c.NackRedeliveryDelay))
+	}
+	if c.NackRetryTopic != 0 {
+		options = append(options, redelivery.WithNackRetryTopic(c.NackRetryTopic))
+	}
+	if c.AckTimeout != 0 {
+		options = append(options, redelivery.WithAckTimeout(c.AckTimeout))
+	}
+	if c.AckTimeoutRedeliveryBackoff != nil {
+		options = append(options, redelivery.WithAckTimeoutRedeliveryBackoff(c.AckTimeoutRedeliveryBackoff))
+	}
+	if c.ReconsumeBackoff != nil {
+		options = append(options, redelivery.WithReconsumeBackoff(c.ReconsumeBackoff))
+	}
+	if c.saysDeadLetters() {
+		options = append(options, redelivery.WithDeadLetterPolicy(c.deadLetters(dlq)))
+	}
+	if c.MemoryLimit != nil {
+		options = append(options, redelivery.WithMemoryLimit(*c.MemoryLimit))
+	}
+	if c.RedeliveryFrom != nil {
+		options = append(options, redelivery.WithRedeliveryFrom(*c.RedeliveryFrom))
+	}
+	if c.Resolution != 0 {
+		options = append(options, redelivery.WithRedeliveryResolution(c.Resolution))
+	}
+	return options
+}
+
+// saysDeadLetters reports whether the file says something that belongs into a redelivery.DeadLetterPolicy.
+func (c Consumer) saysDeadLetters() bool {
+	return c.MaxDeliveries > 0 || c.MaxReconsumes > 0 || c.DeadLetterTopic != "" || c.InitialSubscriptionName != "" || c.OmitCause ||
+		c.RetryTopic != ""
+}
+
+// deadLetters is what the file says about dead letters, over what the program says.
+func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy {
+	var p redelivery.DeadLetterPolicy
+	if dlq != nil {
+		p = redelivery.DeadLetterPolicy{MaxDeliveries: dlq.MaxDeliveries, MaxReconsumes: dlq.MaxDeliveries, Topic: dlq.DeadLetterTopic,
+			RetryTopic: dlq.RetryLetterTopic, InitialSubscriptionName: dlq.InitialSubscriptionName, ProducerOptions: dlq.ProducerOptions,
+			ProducerName: dlq.DeadLetterTopicProducerName}
+	}
+	if c.MaxDeliveries > 0 {
+		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // as many, unless the file says more
+	}
+	p.MaxReconsumes = cmp.Or(c.MaxReconsumes, p.MaxReconsumes)
+	p.Topic = cmp.Or(c.DeadLetterTopic, p.Topic)
+	p.RetryTopic = cmp.Or(c.RetryTopic, p.RetryTopic)
+	p.InitialSubscriptionName = cmp.Or(c.InitialSubscriptionName, p.InitialSubscriptionName)
+	p.OmitCause = c.OmitCause
+	return p
 }

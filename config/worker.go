@@ -5,26 +5,27 @@ import (
 	"math"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker is what a file says about one worker. A zero field is not set in the file: the default of package worker holds. In the
-// file, each name begins with a small letter.
+// Worker is what a file says about one worker: an option of package worker for each key. A zero field is not set in the file: the
+// default of package worker holds. In the file, each name begins with a small letter.
 type Worker struct {
 	Concurrency  int            // worker.WithConcurrency
 	Timeout      time.Duration  // worker.WithTimeout
 	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
-	MemoryLimit  int64          // worker.WithMemoryLimit, which needs KeyOrder
+	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
 	PauseOnFailureRatio   float64                   // its ratio
 	PauseOnFailureBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
 
-	// For worker.NewBatch.
+	// Any of these makes it a worker of batches: NewBatchWorker.
 	BatchMaxMessages int           // worker.Batch's MaxMessages
 	BatchMaxBytes    int64         // worker.Batch's MaxBytes
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
@@ -33,21 +34,30 @@ type Worker struct {
 var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
-// WorkerOptions returns what the file says about a worker, as options for worker.New and worker.NewBatch. It returns an error if
-// the file does not name the worker.
-func (c *Config) WorkerOptions(name string) ([]worker.Option, error) {
+// NewWorker calls worker.New with all that the file says about a worker; options follow, and win. If the file limits its batches, the
+// error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
+func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler, options ...worker.Option) (
+	*worker.Worker, error) {
 	found, err := c.worker(name)
 	if err != nil {
 		return nil, err
 	}
-	return found.options(), nil
+	if found.batch() != (worker.Batch{}) {
+		return nil, fmt.Errorf("%w: config: worker %q has batchMaxMessages, batchMaxBytes or batchMaxWait, want NewBatchWorker",
+			redelivery.ErrInvalidOption, name)
+	}
+	return worker.New(consumer, handler, append(found.options(), options...)...)
 }
 
-// Batch returns what the file says about the batches of a worker, for worker.NewBatch. It returns an error if the file does not
-// name the worker.
-func (c *Config) Batch(name string) (worker.Batch, error) {
+// NewBatchWorker calls worker.NewBatch with all that the file says about a worker; options follow, and win. Limits of a batch that the
+// file does not set have the defaults of worker.Batch.
+func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler, options ...worker.Option) (
+	*worker.Worker, error) {
 	found, err := c.worker(name)
-	return worker.Batch{MaxMessages: found.BatchMaxMessages, MaxBytes: found.BatchMaxBytes, MaxWait: found.BatchMaxWait}, err
+	if err != nil {
+		return nil, err
+	}
+	return worker.NewBatch(consumer, handler, found.batch(), append(found.options(), options...)...)
 }
 
 func (c *Config) worker(name string) (Worker, error) {
@@ -67,12 +77,12 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		Timeout:               d.duration(v["timeout"], 1),
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
-		MemoryLimit:           d.whole(v["memoryLimit"], 1, math.MaxInt64),
+		MemoryLimit:           d.bytes(v["memoryLimit"], 1),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
 		BatchMaxMessages:      int(d.whole(v["batchMaxMessages"], 1, math.MaxInt32)),
-		BatchMaxBytes:         d.whole(v["batchMaxBytes"], 1, math.MaxInt64),
+		BatchMaxBytes:         d.bytes(v["batchMaxBytes"], 1),
 		BatchMaxWait:          d.duration(v["batchMaxWait"], 1),
 	}
 	if n := v["drainTimeout"]; n != nil {
@@ -83,10 +93,14 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		d.fail(n, "keyOrder: true too")
 	}
 	const window, ratio, pause = "pauseOnFailureWindow", "pauseOnFailureRatio", "pauseOnFailureBackoff"
-	d.need(v[window], v[pause], pause)
-	d.need(v[ratio], v[window], window)
-	d.need(v[pause], v[ratio], ratio)
+	d.need(v, window, pause)
+	d.need(v, ratio, window)
+	d.need(v, pause, ratio)
 	return w
+}
+
+func (w Worker) batch() worker.Batch {
+	return worker.Batch{MaxMessages: w.BatchMaxMessages, MaxBytes: w.BatchMaxBytes, MaxWait: w.BatchMaxWait}
 }
 
 func (w Worker) options() []worker.Option {

@@ -19,13 +19,14 @@ policies: {calm: {type: fixed, delay: 30s}}
 workers:
   billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true, memoryLimit: 1000000,
     pauseOnFailureWindow: 100, pauseOnFailureRatio: 0.5, pauseOnFailureBackoff: calm,
-    batchMaxMessages: 50, batchMaxBytes: 4096, batchMaxWait: 1s}
+    batchMaxMessages: 50, batchMaxBytes: 4KiB, batchMaxWait: 1s}
   plain:
 `
 
 func TestWorkers(t *testing.T) {
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_DRAIN_TIMEOUT", "10s")
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_KEY_ORDER", "true")
+	t.Setenv("REDELIVERY_WORKERS_PLAIN_MEMORY_LIMIT", "2MiB")
 	c, err := Parse([]byte(workers))
 	require.NoError(t, err)
 	var none time.Duration
@@ -34,17 +35,44 @@ func TestWorkers(t *testing.T) {
 		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true, MemoryLimit: 1_000_000,
 			PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
 			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s},
-		"plain": {DrainTimeout: &ten, KeyOrder: true},
+		"plain": {DrainTimeout: &ten, KeyOrder: true, MemoryLimit: 2 << 20},
 	}, c.Workers)
-	batch, err := c.Batch("billing")
+	for name, n := range map[string]int{"billing": 7, "plain": 3} {
+		assert.Len(t, c.Workers[name].options(), n)
+		w, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
+		require.NoError(t, err)
+		assert.NotNil(t, w)
+	}
+	w, err := c.NewWorker("plain", new(redelivery.Consumer), handle)
 	require.NoError(t, err)
-	assert.Equal(t, worker.Batch{MaxMessages: 50, MaxBytes: 4096, MaxWait: s}, batch)
-	for name, n := range map[string]int{"billing": 7, "plain": 2} {
-		options, err := c.WorkerOptions(name)
-		require.NoError(t, err)
-		assert.Len(t, options, n)
-		_, err = worker.New(new(redelivery.Consumer), func(context.Context, pulsar.Message) error { return nil }, options...)
-		require.NoError(t, err)
+	assert.NotNil(t, w)
+	w, err = c.NewWorker("billing", new(redelivery.Consumer), handle)
+	assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	assert.ErrorContains(t, err, `worker "billing" has batchMaxMessages, batchMaxBytes or batchMaxWait, want NewBatchWorker`)
+	assert.Nil(t, w)
+}
+
+func handle(context.Context, pulsar.Message) error { return nil }
+
+func handleAll(context.Context, []pulsar.Message) error { return nil }
+
+// What a program adds counts, and what package worker refuses is refused.
+func TestWorkerWithOptions(t *testing.T) {
+	c, err := Parse([]byte("workers: {w: {concurrency: 2}}"))
+	require.NoError(t, err)
+	consumer := new(redelivery.Consumer)
+	for want, make := range map[string]func() (*worker.Worker, error){
+		"WithConcurrency is 0": func() (*worker.Worker, error) { return c.NewWorker("w", consumer, handle, worker.WithConcurrency(0)) },
+		"WithTimeout is 0s": func() (*worker.Worker, error) {
+			return c.NewBatchWorker("w", consumer, handleAll, worker.WithTimeout(0))
+		},
+		"handler is nil":  func() (*worker.Worker, error) { return c.NewWorker("w", consumer, nil) },
+		"consumer is nil": func() (*worker.Worker, error) { return c.NewBatchWorker("w", nil, handleAll) },
+	} {
+		w, err := make()
+		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		assert.ErrorContains(t, err, want)
+		assert.Nil(t, w)
 	}
 }
 
@@ -52,10 +80,10 @@ func TestWorkerNobodyDefined(t *testing.T) {
 	c, err := Parse([]byte(workers))
 	require.NoError(t, err)
 	want := `config: worker is "biling", want one of the file's (billing, plain)`
-	_, err = c.WorkerOptions("biling")
+	_, err = c.NewWorker("biling", new(redelivery.Consumer), handle)
 	assert.EqualError(t, err, want)
-	_, err = c.Batch("biling")
+	_, err = c.NewBatchWorker("biling", new(redelivery.Consumer), handleAll)
 	assert.EqualError(t, err, want)
-	_, err = new(Config).WorkerOptions("biling")
+	_, err = new(Config).NewWorker("biling", new(redelivery.Consumer), handle)
 	assert.EqualError(t, err, `config: worker is "biling", want one of the file's (the file has none)`)
 }

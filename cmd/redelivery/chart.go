@@ -68,7 +68,7 @@ func (p plan) write(b *strings.Builder) {
 		}
 		b.WriteString(strings.TrimRight(lines[i+1]+"  "+bar(r, longest, room), " ") + "\n")
 	}
-	if p.MaxDeliveries == 0 {
+	if p.deliveries() == 0 {
 		return
 	}
 	if p.Of == reconsumed {
@@ -80,12 +80,15 @@ func (p plan) write(b *strings.Builder) {
 		fmt.Fprintf(b, ", %s after the first", formatDelay(p.Dead.Total))
 	}
 	b.WriteString(".\n")
+	if p.Warning != "" {
+		fmt.Fprintf(b, "Warning: %s.\n", p.Warning)
+	}
 }
 
-// deliveries is how often the message is handed out before it is dead.
+// deliveries is how often the message is handed out before it is dead; 0 if it never is.
 func (p plan) deliveries() uint64 {
-	if p.Of == reconsumed {
-		return p.MaxDeliveries + 1
+	if p.MaxReconsumes > 0 {
+		return p.MaxReconsumes + 1
 	}
 	return p.MaxDeliveries
 }

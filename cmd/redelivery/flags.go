@@ -183,8 +183,8 @@ func (f *planFlags) plans() ([]plan, []workerPlan, error) {
 	plans := make([]plan, len(cases))
 	for i, c := range cases {
 		redeliveries := f.redeliveries
-		if !f.given["redeliveries"] && c.maxDeliveries > 0 && c.maxDeliveries <= 100 {
-			redeliveries = int(c.maxDeliveries) // until it is dead
+		if !f.given["redeliveries"] && c.limit > 0 && c.limit <= 100 {
+			redeliveries = int(c.limit) // until it is dead
 		}
 		plans[i] = newPlan(c, redeliveries)
 	}
@@ -214,7 +214,7 @@ func (f *planFlags) failures() ([]failure, error) {
 	if err := policies.Validate(policy); err != nil {
 		return nil, err
 	}
-	c := failure{of: nacked, policy: policy, maxDeliveries: uint64(f.maxDeliveries)}
+	c := failure{of: nacked, policy: policy, limit: uint64(f.maxDeliveries)}
 	if f.ackTimeout > 0 {
 		c.of, c.timeout = timedOut, f.ackTimeout
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -22,35 +23,45 @@ const (
 
 // failure is a message on which a consumer keeps failing in one way.
 type failure struct {
-	name          string // of the consumer or the policy, if there is one
-	of            string
-	timeout       time.Duration
-	policy        backoff.RedeliveryBackoff
-	maxDeliveries uint64 // 0 for no limit
+	name    string // of the consumer or the policy, if there is one
+	of      string
+	timeout time.Duration
+	policy  backoff.RedeliveryBackoff
+	limit   uint64 // of deliveries or, if it is reconsumed, of retries; 0 for none
+	unread  bool   // the file names no subscription for dead letters
 }
 
 // ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the consumer has an
 // ack timeout alone.
 func ofConsumer(name string, c config.Consumer) []failure {
 	var cases []failure
-	limit := uint64(c.MaxDeliveries)
+	fails := func(of string, timeout time.Duration, policy backoff.RedeliveryBackoff) {
+		limit := c.MaxDeliveries
+		if of == reconsumed {
+			limit = cmp.Or(c.MaxReconsumes, c.MaxDeliveries)
+		}
+		cases = append(cases, failure{name, of, timeout, policy, uint64(limit), c.InitialSubscriptionName == ""})
+	}
 	if c.NackRedeliveryBackoff != nil {
-		cases = append(cases, failure{name, nacked, 0, c.NackRedeliveryBackoff, limit})
+		fails(nacked, 0, c.NackRedeliveryBackoff)
 	}
 	if c.NackRedeliveryDelay != nil {
-		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(*c.NackRedeliveryDelay), limit})
+		fails(nacked, 0, backoff.Fixed(*c.NackRedeliveryDelay))
 	}
 	if len(cases) == 0 && (c.AckTimeout == 0 || c.ReconsumeBackoff != nil) {
-		cases = append(cases, failure{name, nacked, 0, backoff.Fixed(nack.DefaultDelay), limit})
+		fails(nacked, 0, backoff.Fixed(nack.DefaultDelay))
 	}
 	if c.AckTimeout > 0 {
-		cases = append(cases, failure{name, timedOut, c.AckTimeout, c.AckTimeoutRedeliveryBackoff, limit})
+		fails(timedOut, c.AckTimeout, c.AckTimeoutRedeliveryBackoff)
 	}
 	if c.ReconsumeBackoff != nil {
-		cases = append(cases, failure{name, reconsumed, 0, c.ReconsumeBackoff, limit})
+		fails(reconsumed, 0, c.ReconsumeBackoff)
 	}
 	return cases
 }
+
+// unread warns of dead letters that nobody has subscribed to: the broker deletes them.
+const unread = "no initialSubscriptionName: the broker may delete dead letters"
 
 // plan is what becomes of the message. Its JSON is in seconds.
 type plan struct {
@@ -59,7 +70,9 @@ type plan struct {
 	AckTimeout    seconds      `json:"ackTimeout,omitempty"`
 	Redeliveries  []redelivery `json:"redeliveries"`
 	MaxDeliveries uint64       `json:"maxDeliveries,omitempty"`
+	MaxReconsumes uint64       `json:"maxReconsumes,omitempty"`
 	Dead          *redelivery  `json:"dead,omitempty"` // what comes in place of the next redelivery
+	Warning       string       `json:"warning,omitempty"`
 }
 
 type redelivery struct {
@@ -77,7 +90,15 @@ func (s seconds) MarshalJSON() ([]byte, error) { return []byte(formatFloat(time.
 // newPlan looks at most the given number of redeliveries ahead. The last delivery's nack is a dead letter at once, its timeout when
 // it is over; a reconsumed message is one when it is reconsumed once more, at once.
 func newPlan(c failure, redeliveries int) plan {
-	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}, MaxDeliveries: c.maxDeliveries}
+	p := plan{Name: c.name, Of: c.of, AckTimeout: seconds(c.timeout), Redeliveries: []redelivery{}}
+	if c.of == reconsumed {
+		p.MaxReconsumes = c.limit
+	} else {
+		p.MaxDeliveries = c.limit
+	}
+	if c.unread && c.limit > 0 {
+		p.Warning = unread
+	}
 	var total time.Duration
 	next := func(n int) redelivery {
 		shortest, longest := policies.Bounds(c.policy, uint32(n))
@@ -87,7 +108,7 @@ func newPlan(c failure, redeliveries int) plan {
 	}
 	for n := range maxRedeliveries {
 		switch r := (redelivery{}); {
-		case c.maxDeliveries > 0 && uint64(n)+1 == p.deliveries():
+		case c.limit > 0 && uint64(n)+1 == p.deliveries():
 			if c.of == timedOut {
 				r = next(n)
 				r.Redelivery = 0
@@ -98,7 +119,7 @@ func newPlan(c failure, redeliveries int) plan {
 			return p
 		case n < redeliveries:
 			p.Redeliveries = append(p.Redeliveries, next(n))
-		case c.maxDeliveries == 0:
+		case c.limit == 0:
 			return p
 		default:
 			next(n) // for the total

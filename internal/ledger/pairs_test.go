@@ -190,3 +190,19 @@ func TestABatchOfWhichOneMessageIsAskedFor(t *testing.T) {
 		}
 	})
 }
+
+// The last delivery is nacked with a delay of nothing, and is ready before its dead letter is begun; nobody is in Receive.
+func TestALastNackWithoutADelay(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.MaxDeliveries = 1 }, func(x *x) {
+		d, _ := x.arrive(1)
+		_, _, kept := x.Nack(d, 0, d.Message, ledger.Leaving)
+		require.True(t, kept)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		var s ledger.Settling
+		require.True(t, x.SettleWaiting(d, &s))
+		require.False(t, x.Next(&ledger.Delivery{}), "it is being published")
+		x.NotSettled(&s)
+		require.True(t, x.Next(&ledger.Delivery{}), "that failed")
+	})
+}

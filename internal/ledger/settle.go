@@ -66,12 +66,12 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 	return standing
 }
 
-// SettleWaiting begins to settle a message that waits here since hand-over d; ok is false for any other.
+// SettleWaiting begins to settle a message that waits here since hand-over d, be it ready by now; ok is false for any other.
 func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
-	if r == nil || r.state != waiting || r.hand != d.Hand || !r.isKept() || r.flags.has(busy) || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
+	if r == nil || r.state != waiting && r.state != ready || r.hand != d.Hand || !r.isKept() || r.flags.has(busy) || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
 		return false
 	}
 	l.begin(d.Ref, e, r, s)

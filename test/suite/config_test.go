@@ -92,15 +92,13 @@ consumers:
   billing:
     reconsumeBackoff: ladder
     maxDeliveries: 2
-    retryLetterTopic: ` + topic + `-again
+    retryTopic: ` + topic + `-again
     deadLetterTopic: ` + topic + `-dead
 `))
 	require.NoError(t, err)
-	opts, err := file.ConsumerOptions("billing", b.options(topic, pulsar.Shared))
+	c, err := file.Subscribe(b.client, "billing", b.options(topic, pulsar.Shared))
 	require.NoError(t, err)
-	options, err := file.Options("billing")
-	require.NoError(t, err)
-	c := b.subscribe(opts, options...)
+	defer c.Close()
 	dead, err := b.client.Subscribe(b.options(topic+"-dead", pulsar.Exclusive))
 	require.NoError(t, err)
 	defer dead.Close()

@@ -1,0 +1,62 @@
+package config
+
+import (
+	"slices"
+	"strings"
+)
+
+// javaKeys are settings of Java's ConsumerConfigurationData and ConsumerBuilder that are not keys here: the key in their place, and what to
+// tell about it.
+var javaKeys = map[string]struct{ key, text string }{
+	"negativeAckRedeliveryBackoff":     {"nackRedeliveryBackoff", "here it is nackRedeliveryBackoff, with the name of a policy"},
+	"negativeAckRedeliveryDelay":       {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
+	"negativeAckRedeliveryDelayMicros": {"nackRedeliveryDelay", `here it is nackRedeliveryDelay, with a unit, such as "60s"`},
+	"ackTimeoutMillis":                 {"ackTimeout", `here it is ackTimeout, with a unit, such as "30s"`},
+	"retryEnable":                      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
+	"enableRetry":                      {"reconsumeBackoff", "here reconsumeBackoff subscribes to the retry topic"},
+	"deadLetterPolicy":                 {"maxRedeliverCount", "here its fields are keys of the consumer"},
+}
+
+// hint says what somebody may have meant by a key that is not known; "" if there is nothing like it.
+func hint(name string, known []string) string {
+	if java, found := javaKeys[name]; found && slices.Contains(known, java.key) {
+		return " (" + java.text + ")"
+	}
+	name = strings.ToLower(name)
+	nearest, least := "", 0
+	for _, key := range known {
+		most := len(key) / 3
+		if d := distance(name, strings.ToLower(key), most); d <= most && (nearest == "" || d < least) {
+			nearest, least = key, d
+		}
+	}
+	if nearest == "" {
+		return ""
+	}
+	return " (did you mean " + nearest + "?)"
+}
+
+// distance is how many bytes have to be added, removed or changed to make b of a (Levenshtein); of very different lengths just more than
+// most.
+func distance(a, b string, most int) int {
+	if max(len(a)-len(b), len(b)-len(a)) > most {
+		return most + 1
+	}
+	row := make([]int, len(b)+1) // from a's first i bytes to each beginning of b
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := i
+		row[0] = i + 1
+		for j := range len(b) {
+			change := diagonal
+			if a[i] != b[j] {
+				change++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(change, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
