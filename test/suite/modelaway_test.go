@@ -2,6 +2,8 @@ package suite
 
 import (
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // away is the topic that has no broker, nil if each has one.
@@ -32,6 +34,9 @@ func (r *modelRun) comeBack(limit time.Duration) {
 	p := r.away()
 	if p == nil {
 		return
+	}
+	if r.panics.Load() > 0 { // of a policy, perhaps: the delay is the default one then
+		limit += nack.DefaultDelay
 	}
 	if !r.w.run(limit, func() bool { return len(r.missing(1)) == 0 }) {
 		r.w.fail("while %v is away, after %v of nothing but Receive and Ack messages of other topics are missing: %v, %+v", p.sub.name, limit,
