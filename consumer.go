@@ -48,7 +48,7 @@ type Consumer struct {
 // tally is what has happened.
 type tally struct {
 	swallowed, failed atomic.Uint64
-	warned            bool // of many unacknowledged messages; for whoever has the turn
+	blocked           bool // by many unacknowledged messages; for whoever has the turn
 }
 
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.

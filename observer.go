@@ -31,6 +31,8 @@ type Observer struct {
 	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
 	Asked     func(Event) // the broker is asked for a message
 
+	Blocked func(Blocked) // the broker may have stopped sending: so many messages are unacknowledged
+
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
 
 	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
@@ -106,6 +108,15 @@ const (
 	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 )
 
+// Blocked tells that nothing came for a second although somebody waited, and that 45,000 messages or more of a partition are
+// unacknowledged: by default the broker stops sending at 50,000 (maxUnackedMessagesPerConsumer), on Shared and Key_Shared. Messages that wait
+// for redelivery count. It is told again when it comes to that again.
+type Blocked struct {
+	Consumer       *Consumer // that gets nothing
+	Subscription   string    // of the Consumer
+	Unacknowledged int       // messages of the partition that has most
+}
+
 // Failed tells of a failure that no method could return as an error. Stats counts it.
 type Failed struct {
 	Consumer     *Consumer // where it failed
@@ -141,6 +152,7 @@ func (c *Consumer) observe(observers []Observer) {
 		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
 		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
 		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
+		Blocked:    all(c, observers, func(o Observer) func(Blocked) { return o.Blocked }),
 		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
 	}
 }

@@ -222,11 +222,16 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 
 // idle acts where nothing came for a second although somebody waited.
 func (c *Consumer) idle() {
-	if unsettled := c.ledger.Idle(); unsettled >= nearLimit && !c.hooks.redeliversAll && !c.tally.warned {
-		c.tally.warned = true
+	unsettled := c.ledger.Idle()
+	blocked := unsettled >= nearLimit && !c.hooks.redeliversAll
+	if blocked && !c.tally.blocked {
 		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
-			"wait for redelivery count too", "unacknowledged", nearLimit)
+			"wait for redelivery count too", "unacknowledged", unsettled)
+		if c.observer.Blocked != nil {
+			c.tell(func() { c.observer.Blocked(Blocked{c, c.observer.subscription, unsettled}) })
+		}
 	}
+	c.tally.blocked = blocked
 }
 
 // nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a

@@ -1,0 +1,47 @@
+package suite
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// Who waits in vain beside very many messages that are unacknowledged is told, once each time.
+func TestBlockedIsTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 45_000
+		blocked := make(chan redelivery.Blocked, 10)
+		c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(0),
+			redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
+		var last pulsar.Message
+		waits := func(d time.Duration) {
+			ctx, cancel := context.WithTimeout(context.Background(), d)
+			defer cancel()
+			_, err := c.Receive(ctx)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			synctest.Wait()
+		}
+		for i := range int64(many) {
+			inner.deliver(i)
+			last = receive(t, c)
+			c.Nack(last)
+		}
+		waits(time.Minute)
+		require.Len(t, blocked, 1)
+		b := <-blocked
+		require.Equal(t, many, b.Unacknowledged)
+		require.Same(t, c, b.Consumer)
+		require.NoError(t, c.Ack(last))
+		waits(10 * time.Second)
+		inner.deliver(many)
+		c.Nack(receive(t, c))
+		waits(10 * time.Second)
+		require.Len(t, blocked, 1, "it came to that again")
+	})
+}
