@@ -29,7 +29,7 @@ func (c *Consumer) shut() bool {
 	}
 	defer close(c.life.closed) // even if an interceptor panics
 	c.calls.Shut()             // what upstream is asked for after it has closed can hang
-	c.crew.Shut()
+	c.goroutines.Shut()
 	c.life.end()
 	c.ledger.Close()
 	c.intake.Close()
@@ -39,7 +39,7 @@ func (c *Consumer) shut() bool {
 	c.calls.Wait(patience)
 	c.hooks.flush()
 	c.inner.Close()
-	c.crew.Wait(math.MaxInt64)
+	c.goroutines.Wait(math.MaxInt64)
 	return true
 }
 

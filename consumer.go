@@ -33,16 +33,16 @@ type Consumer struct {
 	outlet    outlet     // the channel that Chan returns
 	observer  observer
 
-	calls *gate.Gate // calls of the inner consumer
-	crew  *gate.Gate // goroutines
-	life  *life
-	pause *pause // of receiving
-	tally tally
+	calls      *gate.Gate // calls of the inner consumer
+	goroutines *gate.Gate // of the Consumer
+	life       *life
+	pause      *pause // of receiving
+	tally      tally
 
 	// What goroutines that must not wait have others do:
-	swallows chores // copies of settled messages
-	asides   chores // what policies are asked for messages that the application does not get
-	requests chores // what interceptors are told of requests
+	swallows  chores // copies of settled messages
+	callbacks chores // what policies are asked for messages that the application does not get
+	requests  chores // what interceptors are told of requests
 }
 
 // tally is what has happened.
@@ -54,14 +54,14 @@ type tally struct {
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
 func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *preparation) *Consumer {
 	c := &Consumer{
-		inner:     inner,
-		settings:  s,
-		hooks:     &hooks{},
-		publisher: publisher,
-		calls:     gate.New(),
-		crew:      gate.New(),
-		life:      newLife(),
-		pause:     newPause(),
+		inner:      inner,
+		settings:   s,
+		hooks:      &hooks{},
+		publisher:  publisher,
+		calls:      gate.New(),
+		goroutines: gate.New(),
+		life:       newLife(),
+		pause:      newPause(),
 	}
 	c.observe(s.observers)
 	messages := chanOf(inner)

@@ -129,10 +129,10 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 				what += " to one of the topics"
 			}
 			outer.fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
-			if last && outer.crew.Enter() {
+			if last && outer.goroutines.Enter() {
 				outer.life.end()
 				go func() {
-					defer outer.crew.Leave()
+					defer outer.goroutines.Leave()
 					outer.inner.Close()
 				}()
 			}

@@ -65,5 +65,5 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 			grouped, o.AckGroup.BySize = defaultAckTime, true
 		}
 	}
-	o.SendDelay, o.AskDelay, o.Signals = sendSlack+grouped, time.Second+p.hooks.tick, true
+	o.SendDelay, o.AskDelay, o.ReconnectEvents = sendSlack+grouped, time.Second+p.hooks.tick, true
 }

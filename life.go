@@ -16,16 +16,16 @@ type life struct {
 	cut     context.Context // what is still being published is given up: when ended is, but Close waits for a while
 	endCut  context.CancelFunc
 
-	mu    sync.Mutex
-	era   context.Context // ended by a Seek too: what was received before it is forgotten
-	endIt context.CancelFunc
+	mu      sync.Mutex
+	session context.Context // ended by a Seek too: what was received before it is forgotten
+	endIt   context.CancelFunc
 }
 
 func newLife() *life {
 	l := &life{closed: make(chan struct{})}
 	l.ended, l.end = context.WithCancel(context.Background())
 	l.cut, l.endCut = context.WithCancel(context.Background())
-	l.era, l.endIt = context.WithCancel(l.cut)
+	l.session, l.endIt = context.WithCancel(l.cut)
 	context.AfterFunc(l.ended, func() {
 		if !l.closing.Load() {
 			l.endCut()
@@ -34,19 +34,19 @@ func newLife() *life {
 	return l
 }
 
-// now is the present era.
+// now is the present session.
 func (l *life) now() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.era
+	return l.session
 }
 
-// next begins another era.
+// next begins another session.
 func (l *life) next() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.endIt()
-	l.era, l.endIt = context.WithCancel(l.cut)
+	l.session, l.endIt = context.WithCancel(l.cut)
 }
 
 // chores are done by a goroutine that lives while there are any: what may wait for the broker must not hold up whoever
@@ -58,8 +58,8 @@ type chores struct {
 }
 
 type chore struct {
-	era context.Context
-	do  func(context.Context)
+	session context.Context
+	do      func(context.Context)
 }
 
 // start adds a chore.
@@ -67,9 +67,9 @@ func (c *Consumer) start(ch *chores, do func(context.Context)) {
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
 	ch.todo = append(ch.todo, chore{c.life.now(), do})
-	if !ch.busy && c.crew.Enter() {
+	if !ch.busy && c.goroutines.Enter() {
 		ch.busy = true
-		go c.crewed(func() bool { return c.drain(ch) })
+		go c.work(func() bool { return c.drain(ch) })
 	}
 }
 
@@ -79,26 +79,26 @@ func (c *Consumer) drain(ch *chores) (more bool) {
 	if len(ch.todo) == 0 || c.life.ended.Err() != nil {
 		ch.todo, ch.busy = nil, false
 		ch.mu.Unlock()
-		c.crew.Leave()
+		c.goroutines.Leave()
 		return false
 	}
 	next := ch.todo[0]
 	ch.todo = ch.todo[1:]
 	ch.mu.Unlock()
-	return next.era.Err() != nil || c.outside(func() { c.safely(func() { next.do(next.era) }) })
+	return next.session.Err() != nil || c.outside(func() { c.safely(func() { next.do(next.session) }) })
 }
 
-// crewed takes one step after the other, as a goroutine of the crew, until one reports that there are no more. Code that is not ours may
+// work takes one step after the other, as a goroutine of the Consumer, until one reports that there are no more. Code that is not ours may
 // call runtime.Goexit: another goroutine goes on then.
-func (c *Consumer) crewed(step func() bool) {
+func (c *Consumer) work(step func() bool) {
 	exited := true
 	defer func() {
 		if !exited {
 			return
 		}
 		c.fail("callback", "a callback", errExited)
-		if c.crew.Enter() {
-			go c.crewed(step)
+		if c.goroutines.Enter() {
+			go c.work(step)
 		}
 	}()
 	for step() {
@@ -109,10 +109,10 @@ func (c *Consumer) crewed(step func() bool) {
 
 var errExited = errors.New("runtime.Goexit was called")
 
-// outside calls what is not our code from a goroutine of the crew, which leaves meanwhile: it may call Close, which waits for
-// the crew. outside reports false if the Consumer was closed, so that the goroutine must end.
+// outside calls what is not our code from a goroutine of the Consumer, which leaves meanwhile: it may call Close, which waits for
+// them. outside reports false if the Consumer was closed, so that the goroutine must end.
 func (c *Consumer) outside(call func()) bool {
-	c.crew.Leave()
+	c.goroutines.Leave()
 	call()
-	return c.crew.Enter()
+	return c.goroutines.Enter()
 }

@@ -84,7 +84,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 
 // giveUpAside is giveUp for callers that a policy must not call back to, as one that calls Close or Seek does.
 func (c *Consumer) giveUpAside(d ledger.Delivery, why ledger.Why) {
-	c.start(&c.asides, func(context.Context) { c.giveUp(d, why, nil) })
+	c.start(&c.callbacks, func(context.Context) { c.giveUp(d, why, nil) })
 }
 
 // givenUp is a message that is to be published as a dead letter, with the reason that somebody gave.
@@ -109,10 +109,10 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 		return
 	}
 	d.Message = nil // it is kept by the ledger, which counts it
-	c.start(ch, func(era context.Context) {
+	c.start(ch, func(session context.Context) {
 		select {
 		case c.publisher.underway <- struct{}{}:
-		case <-era.Done():
+		case <-session.Done():
 			return
 		}
 		leave := func() { <-c.publisher.underway }
@@ -130,7 +130,7 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 				}
 			})
 		}()
-		finish = c.publish(era, s, original(s.Message), start)
+		finish = c.publish(session, s, original(s.Message), start)
 	})
 }
 

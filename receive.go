@@ -32,11 +32,11 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	msg := messageOf(&d)
 	c.intercept(d, msg)
 	if !c.observer.any {
-		c.hold(d)
+		c.startTimeout(d)
 		return msg, nil
 	}
 	told := c.deliveredEvent(d, msg)
-	c.hold(d)
+	c.startTimeout(d)
 	c.delivered(told)
 	return msg, nil
 }
@@ -74,17 +74,17 @@ func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 }
 
 func (c *Consumer) startFeeder() {
-	if c.outlet.fed.CompareAndSwap(false, true) && c.crew.Enter() {
-		go c.crewed(c.feed)
+	if c.outlet.fed.CompareAndSwap(false, true) && c.goroutines.Enter() {
+		go c.work(c.feed)
 	}
 }
 
 // feed sends the next message on the channel, and reports false once the Consumer is closed.
 func (c *Consumer) feed() (more bool) {
-	era := c.life.now()
+	session := c.life.now()
 	var d ledger.Delivery
 	if err := c.next(c.life.ended, &d); err != nil {
-		c.crew.Leave()
+		c.goroutines.Leave()
 		return false
 	}
 	msg := messageOf(&d)
@@ -92,11 +92,11 @@ func (c *Consumer) feed() (more bool) {
 		return false
 	}
 	told := c.deliveredEvent(d, msg)
-	return !c.offer(era, d, msg) || c.outside(func() { c.hold(d); c.delivered(told) })
+	return !c.offer(session, d, msg) || c.outside(func() { c.startTimeout(d); c.delivered(told) })
 }
 
 // offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
-func (c *Consumer) offer(era context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
+func (c *Consumer) offer(session context.Context, d ledger.Delivery, msg pulsar.Message) (sent bool) {
 	var withdrawn <-chan struct{}
 	if d.ID != nil {
 		var ok bool
@@ -114,7 +114,7 @@ func (c *Consumer) offer(era context.Context, d ledger.Delivery, msg pulsar.Mess
 		return true
 	case <-withdrawn:
 	case <-paused:
-	case <-era.Done():
+	case <-session.Done():
 	}
 	return false
 }
@@ -188,7 +188,7 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err
 		}
 		if c.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
 			undecryptable := *d
-			c.start(&c.asides, func(context.Context) {
+			c.start(&c.callbacks, func(context.Context) {
 				c.ledger.Nack(undecryptable, c.nackDelay(undecryptable.Count), nil, ledger.Unreadable)
 			})
 			continue
@@ -269,11 +269,11 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
 func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
 
-// hold starts the ack timeout of a message that the application has now.
-func (c *Consumer) hold(d ledger.Delivery) {
+// startTimeout starts the ack timeout of a message that the application has now.
+func (c *Consumer) startTimeout(d ledger.Delivery) {
 	if c.settings.ackTimeout != nil && d.ID != nil {
 		timeout := nack.DefaultDelay // if the policy does not return
-		defer func() { c.ledger.Hold(d, timeout) }()
+		defer func() { c.ledger.StartTimeout(d, timeout) }()
 		timeout = c.delay(c.settings.ackTimeout, d.Count)
 	}
 }

@@ -64,7 +64,7 @@ func (c *Consumer) delivered(e Delivered) {
 func (c *Consumer) arrived(cm pulsar.ConsumerMessage, v ledger.Verdict) {
 	var tell func(Event)
 	switch v {
-	case ledger.Hold:
+	case ledger.Keep:
 		tell = c.observer.Buffered
 	case ledger.Drop:
 		tell = c.observer.Dropped

@@ -30,7 +30,7 @@ type Verdict uint8
 
 const (
 	Deliver      Verdict = iota // hand it to the application, which has it from now on
-	Hold                        // nothing: it is kept until it is due
+	Keep                        // nothing: it is kept until it is due
 	Drop                        // nothing: it could not be kept, and is asked for when due
 	Skip                        // nothing: the application gets another copy of it
 	AckDuplicate                // acknowledge it again by d.ID, silently: the application settled it; AckedAgain must follow
@@ -39,7 +39,7 @@ const (
 // Retry is what a message of the retry topic says of itself.
 type Retry struct {
 	Count uint32        // what was counted before it was published again
-	Wait  time.Duration // how long it is to be held back still
+	Wait  time.Duration // how long it is to wait here still
 }
 
 // Arrive takes a message that the inner consumer delivered. It fills d if that is to be delivered or swallowed.
@@ -141,7 +141,7 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 	r.flags |= postponed
 	l.waitsFor(ref, e, retry.Wait, NoCause)
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
-	return l.held(!a.old && t.keep(ref, e, r, a.msg, a.size, false))
+	return l.buffered(!a.old && t.keep(ref, e, r, a.msg, a.size, false))
 }
 
 // copy takes another delivery of a message that is not settled.
@@ -168,9 +168,9 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	case ready: // it waits for the application already
 		t.newer[ref] = a.id
 		return Skip
-	case held:
+	case inFlight:
 		t.newer[ref] = a.id
-		return l.held(r.isKept())
+		return l.buffered(r.isKept())
 	default: // it waits
 	}
 	kept := !a.old && t.keep(ref, e, r, a.msg, a.size, r.flags.has(leaving))
@@ -178,14 +178,14 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 		t.drop(e, r)
 		t.name(ref, r, a.id)
 	}
-	return l.held(kept)
+	return l.buffered(kept)
 }
 
-// held counts an early copy.
-func (l *Ledger) held(kept bool) Verdict {
+// buffered counts an early copy.
+func (l *Ledger) buffered(kept bool) Verdict {
 	if kept {
 		l.stats.Buffered++
-		return Hold
+		return Keep
 	}
 	l.stats.Dropped++
 	return Drop

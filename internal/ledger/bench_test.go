@@ -22,7 +22,7 @@ type topicMessage struct {
 func (m topicMessage) Topic() string { return m.topic }
 
 func newLedger(queue int) *ledger.Ledger {
-	return ledger.New(ledger.Options{Signals: true, Queue: queue, AckGroup: ledger.AckGroup{Size: 1000}, SendDelay: time.Hour, AskDelay: time.Second, Calls: ledger.Calls{
+	return ledger.New(ledger.Options{ReconnectEvents: true, Queue: queue, AckGroup: ledger.AckGroup{Size: 1000}, SendDelay: time.Hour, AskDelay: time.Second, Calls: ledger.Calls{
 		Ask: func(pulsar.Consumer, string, pulsar.MessageID) {}, Wake: func() {}, GiveUp: func(ledger.Delivery) {}}})
 }
 

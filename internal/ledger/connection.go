@@ -54,7 +54,7 @@ func (l *Ledger) doubt(s *stream) {
 		for i := range e.size() {
 			r := e.at(i)
 			r.flags |= doubtful
-			if r.state == held || !r.isKept() {
+			if r.state == inFlight || !r.isKept() {
 				continue
 			}
 			l.table.drop(e, r)

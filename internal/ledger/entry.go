@@ -31,18 +31,18 @@ const none = math.MaxUint32 // no slot
 type state uint8
 
 const (
-	unseen  state = iota
-	held          // the application has it
-	waiting       // for its delay
-	due           // the broker is to send it, or is sending it
-	ready         // due and here; the application has not taken it yet
-	acked         // settled, known for the sake of its siblings
+	unseen   state = iota
+	inFlight       // the application has it
+	waiting        // for its delay
+	due            // the broker is to send it, or is sending it
+	ready          // due and here; the application has not taken it yet
+	acked          // settled, known for the sake of its siblings
 )
 
 type flags uint8
 
 const (
-	timed     flags = 1 << iota // held: its ack timeout runs
+	timed     flags = 1 << iota // in flight: its ack timeout runs
 	busy                        // it is being acknowledged, or published elsewhere: not handed out meanwhile
 	postponed                   // its next hand-over is not counted: the application has not had it yet
 	leaving                     // it is kept until it is published elsewhere

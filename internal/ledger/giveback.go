@@ -44,7 +44,7 @@ func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
 // hasSiblingsAtWork reports whether another message of a batch is with the application, or on its way elsewhere. The caller holds mu.
 func (l *Ledger) hasSiblingsAtWork(e *entry, r *record) bool {
 	for i := range e.size() {
-		if x := e.seen(i); x != nil && x != r && (x.state == held || x.flags.has(busy) || x.flags.has(leaving)) {
+		if x := e.seen(i); x != nil && x != r && (x.state == inFlight || x.flags.has(busy) || x.flags.has(leaving)) {
 			return true
 		}
 	}

@@ -42,8 +42,8 @@ type Options struct {
 	// MaxDeliveries is after how many deliveries a message is given up; 0 for never.
 	MaxDeliveries uint32
 
-	// Signals tells that Disconnected and Received are called.
-	Signals bool
+	// ReconnectEvents tells that Disconnected and Received are called.
+	ReconnectEvents bool
 	// Observed tells that it is to be known since when and for what messages wait, Timed that it is to be known since when the
 	// application has them.
 	Observed, Timed bool
@@ -173,7 +173,7 @@ func (l *Ledger) untrack(ref Ref, r *record) {
 	switch r.state {
 	case waiting, due, ready:
 		l.nacks.Untrack(uint64(ref))
-	case held:
+	case inFlight:
 		if r.flags.has(timed) {
 			l.timeouts.Untrack(uint64(ref))
 		}

@@ -52,7 +52,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		y := &x{T: t, child: &consumer{}}
-		o := ledger.Options{RedeliversAll: true, Keeps: true, Signals: true, MemoryLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
+		o := ledger.Options{RedeliversAll: true, Keeps: true, ReconnectEvents: true, MemoryLimit: 1 << 20, Queue: 3, AckGroup: ledger.AckGroup{Size: 3},
 			SendDelay: time.Second, AskDelay: time.Second, Calls: ledger.Calls{
 				Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
 					y.mu.Lock()

@@ -65,7 +65,7 @@ func (t *table) room(r *record, leaves bool) int64 {
 		return math.MaxInt64
 	case leaves:
 		return max(t.memory.limit, minLeaving)
-	case r.state == held && !t.o.isLast(r.count):
+	case r.state == inFlight && !t.o.isLast(r.count):
 		return t.memory.limit / 2
 	}
 	return t.memory.limit

@@ -20,7 +20,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 
 // isWith reports whether the application has a message by the hand-over that n names.
 func isWith(r *record, n Name) bool {
-	return r.state == held && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
+	return r.state == inFlight && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
 }
 
 // Adopt enters a message that the application has although the Ledger does not know it. It waits at the broker, which alone
@@ -50,7 +50,7 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 
 // isCurrent reports whether the application has a message by hand-over d.
 func (l *Ledger) isCurrent(r *record, d Delivery) bool {
-	return r != nil && r.state == held && r.id() == d.ID && r.hand == d.Hand && !l.closed
+	return r != nil && r.state == inFlight && r.id() == d.ID && r.hand == d.Hand && !l.closed
 }
 
 // Why says why a message waits.

@@ -143,7 +143,7 @@ func (l *Ledger) oldest() (longest time.Duration) {
 		return 0
 	}
 	if t.states[waiting]+t.states[due]+t.states[ready] == 0 {
-		if t.states[held] == 0 {
+		if t.states[inFlight] == 0 {
 			t.times = nil // so that it is no larger than need be for ever
 		}
 		return 0

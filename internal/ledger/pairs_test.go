@@ -90,8 +90,8 @@ func TestAnAckTimeoutWhileASiblingIsAtWork(t *testing.T) {
 			d, _ := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
 			ds = append(ds, d)
 		}
-		x.Hold(ds[0], 10*time.Second)
-		x.Hold(ds[1], 60*time.Second)
+		x.StartTimeout(ds[0], 10*time.Second)
+		x.StartTimeout(ds[1], 60*time.Second)
 		time.Sleep(20 * time.Second)
 		require.Empty(t, x.requests(), "the broker would send the whole batch")
 	})
@@ -131,7 +131,7 @@ func TestTheLastTimeoutDuringAnAckThatFails(t *testing.T) {
 	gaveUp := 0
 	run(t, func(o *ledger.Options) { o.MaxDeliveries = 1; o.Calls.GiveUp = func(ledger.Delivery) { gaveUp++ } }, func(x *x) {
 		d, _ := x.arrive(1)
-		x.Hold(d, time.Second)
+		x.StartTimeout(d, time.Second)
 		var s ledger.Settling
 		x.Settle(ledger.Name{ID: d.ID}, &s)
 		time.Sleep(2 * time.Second)

@@ -68,7 +68,7 @@ func TestABatchThatTwoConsumersHave(t *testing.T) {
 
 // Where nobody tells of lost connections a part is forgotten like anything else: it could be an operator who brings it back.
 func TestAPartWhereNobodyTellsOfConnections(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.RedeliversAll, o.Signals = false, false }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.ReconnectEvents = false, false }, func(x *x) {
 		x.part(1)
 		x.verdict(ledger.Deliver, 2)
 		x.ack(2)

@@ -75,7 +75,7 @@ func (t *table) remember(s *stream, id entryID, at stage) {
 // restage notes that the acknowledgement of a settled entry is at another stage. What the broker has it has, though a copy comes late, unless
 // nobody tells of a connection that was lost.
 func (t *table) restage(s *stream, id entryID, to stage) {
-	if t.o.Signals && s.stage(id) == sure {
+	if t.o.ReconnectEvents && s.stage(id) == sure {
 		return
 	}
 	key, low := pageOf(id)
@@ -189,7 +189,7 @@ func (t *table) goFurther(s *stream) {
 	}
 	s.past.rounds++
 	s.past.since = 0
-	if !t.o.Signals { // nobody tells of a connection that was lost, nor of an operator: by now all copies have come
+	if !t.o.ReconnectEvents { // nobody tells of a connection that was lost, nor of an operator: by now all copies have come
 		s.forgetSure()
 		t.comesAgain(s)
 	}
@@ -245,7 +245,7 @@ const maxParts = 16
 // releaseParts lets go of parts that are sure, those that are there for longest, until so many are left. What was acknowledged of a batch may
 // not have reached the broker, which waits for the rest; it comes again then, with the next connection at the latest, which has to be told.
 func (t *table) releaseParts(s *stream, left int) {
-	if !t.o.Signals {
+	if !t.o.ReconnectEvents {
 		left = 0
 	}
 	for len(s.past.parts) > left && (s.gone || s.isSure(s.past.parts[0].rounds)) {

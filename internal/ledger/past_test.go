@@ -206,7 +206,7 @@ func TestAnIDOfTwoTopics(t *testing.T) {
 
 // Where nobody tells of lost connections, what comes long after it was settled could be an operator's cursor reset.
 func TestWhatIsSettledIsForgottenWhereNobodyTellsOfConnections(t *testing.T) {
-	silent := func(o *ledger.Options) { o.Signals = false }
+	silent := func(o *ledger.Options) { o.ReconnectEvents = false }
 	t.Run("idle", func(t *testing.T) {
 		run(t, silent, func(x *x) {
 			x.verdict(ledger.Deliver, 1)

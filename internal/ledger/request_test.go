@@ -91,7 +91,7 @@ func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 				if !late {
 					x.Disconnected()
 				}
-				x.Hold(d, time.Hour)
+				x.StartTimeout(d, time.Hour)
 				_, _, kept := x.Nack(d, 10*time.Second, d.Message, ledger.Leaving)
 				require.False(t, kept, "another consumer may have it")
 				time.Sleep(20 * time.Second)

@@ -122,7 +122,7 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 	if id := toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
 		again = id
 	}
-	if r.state == held {
+	if r.state == inFlight {
 		l.outcome(s.Leaves)
 	}
 	l.settled(ref, e, r)
@@ -243,7 +243,7 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
 		l.makeReady(ref, r)
 	case (r.state == due || r.state == waiting) && !l.nacks.Tracks(key):
 		l.nacks.TrackFor(key, 0)
-	case r.state == held && r.flags.has(timed) && !l.timeouts.Tracks(key):
+	case r.state == inFlight && r.flags.has(timed) && !l.timeouts.Tracks(key):
 		l.timeouts.TrackFor(key, 0)
 	}
 }

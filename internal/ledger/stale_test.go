@@ -22,7 +22,7 @@ type child struct{ pulsar.Consumer }
 // A key that came due before its message was settled names, in a slot that is used again, another message.
 func TestStaleKey(t *testing.T) {
 	asked := make(chan pulsar.MessageID, 10)
-	l := New(Options{Signals: true, SendDelay: time.Hour, AskDelay: time.Second, Calls: Calls{
+	l := New(Options{ReconnectEvents: true, SendDelay: time.Hour, AskDelay: time.Second, Calls: Calls{
 		Ask: func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { asked <- id }, Wake: func() {}, GiveUp: func(Delivery) {}}})
 	defer l.Close()
 	first, second := pulsar.NewMessageID(1, 1, 0, 0), pulsar.NewMessageID(1, 2, 0, 0)

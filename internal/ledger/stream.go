@@ -126,7 +126,7 @@ func (t *table) idle(s *stream) {
 	s.again = s.taken
 	s.run.again, s.run.fresh, s.run.resent = false, nil, 0
 	t.follow(s, none)
-	if !t.o.Signals {
+	if !t.o.ReconnectEvents {
 		s.forgetSure()
 	}
 }

@@ -159,7 +159,7 @@ func (t *table) move(r *record, to state) {
 // hand gives a message to the application.
 func (t *table) hand(r *record) {
 	r.flags &^= timed | doubtful
-	t.move(r, held)
+	t.move(r, inFlight)
 }
 
 // name notes the delivery by which a message is known that is not kept.

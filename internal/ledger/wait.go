@@ -94,7 +94,7 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 			continue
 		}
 		switch {
-		case r.state != held || r.flags.has(busy): // it moved on since, or unsettle looks whether its time is over
+		case r.state != inFlight || r.flags.has(busy): // it moved on since, or unsettle looks whether its time is over
 		case r.isKept() && !r.flags.has(doubtful) && l.IsLast(r.count):
 			r.flags &^= timed
 			last = append(last, deliveryOf(ref, e, r))

@@ -27,8 +27,8 @@ const (
 	maxYoung  = 1 << 14
 )
 
-// Hold starts the ack timeout of a message that the application has taken, unless it settled it already.
-func (l *Ledger) Hold(d Delivery, timeout time.Duration) {
+// StartTimeout starts the ack timeout of a message that the application has taken, unless it settled it already.
+func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
