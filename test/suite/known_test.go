@@ -9,5 +9,5 @@ import (
 
 // known returns how many entries the Consumer's ledger knows, which the Consumer has no reason to tell anybody else.
 func known(c *redelivery.Consumer) int {
-	return (*ledger.Ledger)(reflect.ValueOf(c).Elem().FieldByName("driver").Elem().FieldByName("ledger").UnsafePointer()).Len()
+	return (*ledger.Ledger)(reflect.ValueOf(c).Elem().FieldByName("ledger").UnsafePointer()).Len()
 }
