@@ -97,7 +97,7 @@ func (c *Consumer) timedOut() func(ledger.Settling) {
 // settledEvent begins what is told of a message that the application had until then.
 func (c *Consumer) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome Outcome, until time.Duration) Settled {
 	e := Settled{Event: c.event(s.Topic, s.ID, msg), Outcome: outcome, Attempts: s.Attempts}
-	if s.Since != ledger.NotHad {
+	if e.Duration = s.Had; s.Since != ledger.NotHad {
 		e.Duration = max(0, until-s.Since) // it may have been taken while its acknowledgement waited
 	}
 	return e

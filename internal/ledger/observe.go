@@ -103,16 +103,16 @@ func (l *Ledger) timesOut(ref Ref, e *entry, timeout time.Duration) {
 	x.due = l.Now() + x.timeout
 }
 
-// since returns since when the application has a message, which may not have it any more. The caller holds mu.
-func (l *Ledger) since(ref Ref, e *entry) time.Duration {
+// since returns since when the application has a message, or for how long it had it. The caller holds mu.
+func (l *Ledger) since(ref Ref, e *entry) (since, had time.Duration) {
 	x := l.table.timing(ref, e)
 	switch {
 	case x == nil || !x.known:
-		return NotHad
+		return NotHad, 0
 	case x.waiting:
-		return l.Now() - x.had
+		return NotHad, x.had
 	}
-	return x.had
+	return x.had, 0
 }
 
 // attempts returns how often the application had a message.

@@ -15,7 +15,8 @@ type Settling struct {
 	Count    uint32           // how often the application had it before
 	Attempts uint32           // how often it had it, this time included if it has it
 	Topic    string
-	Since    time.Duration // when the application got it, by Ledger.Now; less by what it waited since
+	Since    time.Duration // when the application got it, by Ledger.Now, if it has it still; else NotHad
+	Had      time.Duration // for how long the application had it, if that is known and it waits
 
 	// Undecided tells that the acknowledgement may be taken back, as by a transaction that is aborted. The message is
 	// forgotten by Settled, and is a new one if it comes again.
@@ -98,7 +99,7 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.ID, s.Message = l.table.newest(ref, r), r.msg()
 	s.Count, s.Attempts = r.count, attempts(r)
 	s.Topic = e.stream().topic
-	s.Since = l.since(ref, e)
+	s.Since, s.Had = l.since(ref, e)
 }
 
 // Settled ends what Settle began, if the message was acknowledged. It returns an id if that is to be acknowledged as well: of a
