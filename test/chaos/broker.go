@@ -60,6 +60,17 @@ func (b *broker) rest(ctx context.Context, method, path string, body, answer any
 	return admin.Call(ctx, b.admin, method, path, body, answer)
 }
 
+// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a while.
+func patiently(ctx context.Context, do func() error) (err error) {
+	for range 20 {
+		if err = do(); err == nil || ctx.Err() != nil {
+			return err
+		}
+		sleep(ctx, time.Second)
+	}
+	return err
+}
+
 // state is what the broker says about the subscriptions of a topic.
 type state struct {
 	backlog int // messages that are not acknowledged

@@ -28,13 +28,30 @@ type work struct {
 	AckWithResponse bool
 	NackAll         bool // every message fails once, by a nack; else some in every way there is, up to three times
 	Reconsume       bool // some go through the retry topic
+	Partitions      int  // 0 for a topic without; message n is in partition n%Partitions
+	Chan            bool // from Chan in place of Receive
+	Wrap            bool // the handler has messages of its own
+	Cumulative      bool // one goroutine, of which no message fails, acknowledges every tenth with what is before it
 }
+
+// topics are the topic's partitions, or the topic that has none.
+func (w work) topics() []string {
+	names := []string{w.Topic}
+	for i := range w.Partitions {
+		names = append(names[:i], fmt.Sprintf("%s-partition-%d", w.Topic, i))
+	}
+	return names
+}
+
+// apart is how far the numbers of a partition's messages are apart.
+func (w work) apart() int { return max(1, w.Partitions) }
 
 const (
 	subscription   = "chaos"
 	ackTimeout     = 3 * time.Second
 	reconsumeDelay = 2 * time.Second
 	keepAlive      = 5 * time.Second
+	pace           = 10 * time.Millisecond // of each message that cannot fail, so that there is work while the fault is made
 )
 
 func (w work) policy() backoff.RedeliveryBackoff {
@@ -46,12 +63,14 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		Topic: w.Topic, SubscriptionName: subscription, Type: w.Type, ReceiverQueueSize: w.Queue,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, AckWithResponse: w.AckWithResponse,
 		RetryEnable: w.Reconsume,
+		// Else a batch goes from one to the other until one of them has acknowledged all of it, which takes minutes.
+		EnableBatchIndexAcknowledgment: w.Processes > 0,
 	}
 	if w.Reconsume {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(w.policy()), redelivery.WithLogger(quiet)}
-	if !w.NackAll {
+	if !w.NackAll && !w.Cumulative {
 		options = append(options, redelivery.WithAckTimeout(ackTimeout),
 			redelivery.WithAckTimeoutRedeliveryBackoff(w.policy()))
 	}
@@ -99,10 +118,14 @@ func startConsumer(client pulsar.Client, w work, tell func(event)) (*consumer, e
 		tell(e)
 	}}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
+	if w.Cumulative {
+		c.wg.Go(c.cumulate)
+		return c, nil
+	}
 	for range 4 {
 		c.wg.Go(func() {
 			for {
-				msg, err := c.Receive(c.ctx)
+				msg, err := c.next(c.ctx)
 				if err != nil {
 					return
 				}
@@ -113,6 +136,67 @@ func startConsumer(client pulsar.Client, w work, tell func(event)) (*consumer, e
 	return c, nil
 }
 
+// own is a message as an application may have it: decoded, and with what was received inside.
+type own struct{ pulsar.Message }
+
+func (m own) Payload() []byte { return append(m.Message.Payload()[:6:6], " decoded"...) }
+
+// next takes a message in the way that the work asks for.
+func (c *consumer) next(ctx context.Context) (msg pulsar.Message, err error) {
+	if c.work.Chan {
+		select {
+		case msg = <-c.Chan():
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	} else if msg, err = c.Receive(ctx); err != nil {
+		return nil, err
+	}
+	if c.work.Wrap {
+		msg = own{msg}
+	}
+	return msg, nil
+}
+
+func number(payload []byte) int {
+	n, err := strconv.Atoi(string(payload[:6]))
+	if err != nil {
+		panic(fmt.Sprintf("a message that nobody sent: %q", payload))
+	}
+	return n
+}
+
+// cumulate acknowledges every tenth message of a partition and, when nothing has come for a while, the last one. Only those that it was
+// handed out are told as settled, so that one that an acknowledgement covered and nobody got counts as lost.
+func (c *consumer) cumulate() {
+	open := make([][]pulsar.Message, c.work.apart()) // of each partition
+	ack := func(partition int) {
+		if len(open[partition]) > 0 {
+			c.settle(c.AckCumulative, open[partition]...)
+		}
+		open[partition] = nil
+	}
+	for c.ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(c.ctx, time.Second)
+		msg, err := c.next(ctx)
+		cancel()
+		if err != nil {
+			for partition := range open {
+				ack(partition)
+			}
+			continue
+		}
+		n := number(msg.Payload())
+		c.tell(event{What: delivered, Message: n, At: time.Now()})
+		sleep(c.ctx, pace)
+		partition := n % c.work.apart()
+		open[partition] = append(open[partition], msg)
+		if n/c.work.apart()%10 == 4 { // in the middle of a batch
+			ack(partition)
+		}
+	}
+}
+
 func (c *consumer) close() {
 	c.cancel()
 	c.wg.Wait()
@@ -120,11 +204,7 @@ func (c *consumer) close() {
 }
 
 func (c *consumer) handle(msg pulsar.Message) {
-	now := time.Now()
-	n, err := strconv.Atoi(string(msg.Payload()[:6]))
-	if err != nil {
-		panic(fmt.Sprintf("a message that nobody sent: %q", msg.Payload()))
-	}
+	now, n := time.Now(), number(msg.Payload())
 	id := msg.ID().String()
 	c.mu.Lock()
 	due := c.due[id]
@@ -132,9 +212,13 @@ func (c *consumer) handle(msg pulsar.Message) {
 	if delay, ok := publishing.DelayTime(msg); ok && due.IsZero() {
 		due = msg.PublishTime().Add(delay) // a retry may be published twice, so what was asked for does not tell
 	}
-	fails := c.failures[n] < n%4
+	failures := c.failures[n]
+	if c.work.Processes > 0 { // the others' count too, else the last messages take minutes
+		failures = max(failures, int(c.RedeliveryCount(msg)))
+	}
+	fails := failures < n%4
 	if c.work.NackAll {
-		fails = c.failures[n] == 0
+		fails = failures == 0
 	}
 	if fails {
 		c.failures[n]++
@@ -148,7 +232,7 @@ func (c *consumer) handle(msg pulsar.Message) {
 	if fails {
 		c.fail(msg, n)
 	} else {
-		c.settle(msg, n)
+		c.settle(c.Ack, msg)
 	}
 }
 
@@ -187,12 +271,17 @@ func (c *consumer) fail(msg pulsar.Message, n int) {
 	}
 }
 
-func (c *consumer) settle(msg pulsar.Message, n int) {
-	c.tell(event{What: settling, Message: n})
-	for c.Ack(msg) != nil {
+// settle acknowledges messages, all by the last.
+func (c *consumer) settle(ack func(pulsar.Message) error, msgs ...pulsar.Message) {
+	for _, msg := range msgs {
+		c.tell(event{What: settling, Message: number(msg.Payload())})
+	}
+	for ack(msgs[len(msgs)-1]) != nil {
 		if sleep(c.ctx, 100*time.Millisecond); c.ctx.Err() != nil {
 			return
 		}
 	}
-	c.tell(event{What: settled, Message: n})
+	for _, msg := range msgs {
+		c.tell(event{What: settled, Message: number(msg.Payload())})
+	}
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"os"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -14,8 +15,9 @@ type fault struct {
 	name, what string
 	types      []pulsar.SubscriptionType
 	work       work
-	short      bool // takes a few seconds
-	inProcess  bool // on pulsartest: a real broker cannot be made to do it
+	also       [][]string // the whole run makes it with these variants too, where they fit
+	short      bool       // takes a few seconds
+	inProcess  bool       // on pulsartest: a real broker cannot be made to do it
 	make       func(context.Context, *trial) error
 }
 
@@ -27,7 +29,22 @@ var (
 	mixed    = work{Messages: 1000, Min: time.Second}
 	waiting  = work{Messages: 1000, Min: 5 * time.Second, NackAll: true}
 	retrying = work{Messages: 1000, Min: time.Second, Reconsume: true}
+	away     = work{Messages: 1000, Min: time.Second, Partitions: 3}
 )
+
+// variants are the ways to do the same work that are drawn at random. Not all fit each work.
+var variants = []struct {
+	name string
+	fits func(work) bool
+	set  func(*work)
+}{
+	{"chan", func(w work) bool { return !w.Chan }, func(w *work) { w.Chan = true }},
+	{"wrap", func(w work) bool { return !w.Wrap }, func(w *work) { w.Wrap = true }},
+	{"partitions", func(w work) bool { return w.Partitions == 0 }, func(w *work) { w.Partitions = 3 }},
+	{"cumulative", func(w work) bool {
+		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Cumulative
+	}, func(w *work) { w.Cumulative = true }},
+}
 
 var faults = []fault{
 	{name: "broker killed", what: "SIGKILL of the broker with all messages waiting for a nack; it starts again on the same data",
@@ -39,9 +56,10 @@ var faults = []fault{
 			return err
 		})},
 	{name: "connections cut", what: "all connections are cut every 200 ms, for 10 s",
-		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, cut)},
+		types: allTypes, work: mixed, short: true, make: repeat(50, 200*time.Millisecond, cut),
+		also: [][]string{{"chan", "wrap", "partitions"}, {"cumulative"}, {"cumulative", "chan", "wrap"}}},
 	{name: "retries cut", what: "the same, with reconsumes",
-		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, cut)},
+		types: shared, work: retrying, make: repeat(50, 200*time.Millisecond, cut), also: [][]string{{"wrap"}}},
 	{name: "stalled", what: "nothing passes for three keep-alive intervals, and then all of it",
 		types: allTypes, work: mixed, make: func(ctx context.Context, t *trial) error {
 			sleep(ctx, time.Second)
@@ -60,24 +78,29 @@ var faults = []fault{
 		}},
 	{name: "unloads", what: "the topic is unloaded every second, ten times",
 		types: allTypes, work: mixed, short: true, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
-			return patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", t.work.Topic+"/unload", nil, nil) })
-		})},
+			return eachTopic(ctx, t, "PUT", "/unload")
+		}), also: [][]string{{"cumulative", "partitions"}}},
+	{name: "one partition away", what: "one of three partitions cannot be looked up for 20 s or more, until all messages of the others are settled",
+		types: allTypes, work: away, make: hideOne, also: [][]string{{"cumulative"}}},
 	{name: "terminated", what: "the topic is terminated with all messages waiting for a nack",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
-			return t.broker.rest(ctx, "POST", t.work.Topic+"/terminate", nil, nil)
+			return eachTopic(ctx, t, "POST", "/terminate")
 		})},
 	{name: "subscription deleted", what: "it is deleted by force with all messages waiting for a nack, and made again by the consumer",
 		types: allTypes, work: waiting, make: onceAllWait(func(ctx context.Context, t *trial) error {
-			return t.broker.rest(ctx, "DELETE", t.work.Topic+"/subscription/"+subscription+"?force=true", nil, nil)
+			return eachTopic(ctx, t, "DELETE", "/subscription/"+subscription+"?force=true")
 		})},
 	{name: "retry topic full", what: "the retry topic's backlog quota, producer_exception, is exceeded while messages are reconsumed",
 		types: shared, work: retrying, make: fillRetryTopic},
 	{name: "one of two dies", what: "SIGKILL of one of two consumers; another takes its place, three times",
 		types: shared, work: processes(2), short: true, make: repeat(3, 2*time.Second, replace)},
 	{name: "three of five die", what: "SIGKILL of three of five consumers, one after the other",
-		types: shared, work: processes(5), make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.kill() })},
+		types: shared, work: processes(5), make: repeat(3, 2*time.Second, func(_ context.Context, t *trial) error { return t.end(os.Kill) })},
 	{name: "active one dies", what: "SIGKILL of the older of two consumers; another takes its place, three times",
-		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace)},
+		types: []pulsar.SubscriptionType{pulsar.Failover}, work: processes(2), make: repeat(3, 2*time.Second, replace),
+		also: [][]string{{"cumulative"}}},
+	{name: "joins", what: "a consumer joins every 2 s, six times; with every other one the oldest is closed or, in turn, killed",
+		types: allTypes[:3], work: processes(1), make: join, also: [][]string{{"cumulative"}}},
 	{name: "ack responses lost", what: "the broker acknowledges but its answer is lost, for 5 of them; in process",
 		types: only, inProcess: true, short: true, work: work{Messages: 200, Min: 200 * time.Millisecond, AckWithResponse: true},
 		make: func(_ context.Context, t *trial) error {
@@ -129,10 +152,55 @@ func cut(_ context.Context, t *trial) error {
 }
 
 func replace(_ context.Context, t *trial) error {
-	if err := t.kill(); err != nil {
+	if err := t.end(os.Kill); err != nil {
 		return err
 	}
 	return t.startProcess()
+}
+
+// eachTopic calls the admin API for the topic or each of its partitions.
+func eachTopic(ctx context.Context, t *trial, method, path string) error {
+	for _, topic := range t.work.topics() {
+		if err := patiently(ctx, func() error { return t.broker.rest(ctx, method, topic+path, nil, nil) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hideOne has one partition move to where it cannot be found. The others must not wait for it.
+func hideOne(ctx context.Context, t *trial) error {
+	const hidden = 1
+	sleep(ctx, time.Second)
+	topic := t.work.topics()[hidden]
+	t.proxy.hide(topic)
+	defer t.proxy.hide("")
+	err := patiently(ctx, func() error { return t.broker.rest(ctx, "PUT", topic+"/unload", nil, nil) })
+	if err != nil {
+		return err
+	}
+	begin, others := time.Now(), t.work.Messages-(t.work.Messages+t.work.Partitions-1-hidden)/t.work.Partitions
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	return t.until(ctx, "until all of the other partitions are settled", func(counts) bool {
+		return time.Since(begin) >= 20*time.Second && t.model.settledBeside(hidden) == others
+	})
+}
+
+func join(ctx context.Context, t *trial) error {
+	for i := range 6 {
+		sleep(ctx, 2*time.Second)
+		t.show("%d of 6", i+1)
+		if err := t.startProcess(); err != nil {
+			return err
+		}
+		if i%2 == 1 {
+			if err := t.end([]os.Signal{os.Interrupt, os.Kill}[i/2%2]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // fillRetryTopic gives the topics' namespace a quota that the retries exceed, until some of them failed for it.

@@ -7,10 +7,11 @@
 //	go run ./test/chaos                   every fault on each subscription type it is made for
 //	go run ./test/chaos -short            the quick ones
 //	go run ./test/chaos -fault unloads    one; -list has their names
-//	go run ./test/chaos -for 1h           faults chosen at random, for an hour
+//	go run ./test/chaos -for 1h           faults and variants of the work chosen at random, for an hour
 //
 // "stuck" are messages that the broker did not send although a consumer wanted them, and that came when another consumer took its
-// place: plain consumers meet that as often. The exit status is 1 if a message was lost, or came early through one Consumer.
+// place: plain consumers meet that as often. "disorder" counts, where messages are acknowledged cumulatively, those first delivered
+// before the one published before them. The exit status is 1 if a message was lost, out of order, or came early through one Consumer.
 package main
 
 import (
@@ -41,6 +42,7 @@ func run(ctx context.Context) error {
 	fault := flag.String("fault", "", "only this `name`; -list shows them")
 	kind := flag.String("type", "", "only this subscription `type`: Shared, Key_Shared, Failover or Exclusive")
 	messages := flag.Int("messages", 0, "`number` of messages in place of each fault's own")
+	with := flag.String("with", "", "only with these `variants`, as in chan,wrap,partitions,cumulative, as far as they fit")
 	short := flag.Bool("short", false, "only the faults that take a few seconds")
 	soak := flag.Duration("for", 0, "choose faults at random for so `long`")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of -for")
@@ -73,7 +75,21 @@ func run(ctx context.Context) error {
 			if *messages > 0 {
 				w.Messages = *messages
 			}
-			chosen = append(chosen, &trial{fault: f, work: w})
+			sets := append([][]string{nil}, f.also...)
+			if *with != "" {
+				sets = [][]string{strings.Split(*with, ",")}
+			} else if *short || *soak > 0 {
+				sets = sets[:1]
+			}
+			for _, names := range sets {
+				t := &trial{fault: f, work: w}
+				for _, name := range names {
+					t.add(name)
+				}
+				if len(t.with) == len(names) || *with != "" && len(t.with) > 0 {
+					chosen = append(chosen, t)
+				}
+			}
 		}
 	}
 	switch {
@@ -96,6 +112,11 @@ func run(ctx context.Context) error {
 			return nil
 		}
 		t := *chosen[random.IntN(len(chosen))]
+		for _, v := range variants {
+			if random.IntN(2) == 0 {
+				t.add(v.name)
+			}
+		}
 		return &t
 	})
 }
@@ -106,8 +127,8 @@ func try(ctx context.Context, next func(i int) *trial) error {
 	if err != nil {
 		return err
 	}
-	fmt.Println("| fault | subscription | sent | processed | duplicates | stuck | lost | early | longest stall | took |")
-	fmt.Println("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	fmt.Println("| fault | subscription | sent | processed | duplicates | stuck | lost | early | disorder | longest stall | took |")
+	fmt.Println("|---|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	var failed []string
 	for i := 0; ctx.Err() == nil; i++ {
 		t := next(i)
@@ -119,18 +140,18 @@ func try(ctx context.Context, next func(i int) *trial) error {
 		if ctx.Err() != nil {
 			break
 		}
-		fmt.Printf("| %-22s | %-10s | %6d | %6d | %5d | %3d | %d | %d | %6.1f s | %3.0f s |\n", t.fault.name, typeNames[t.work.Type],
-			t.work.Messages, r.processed, r.duplicates, r.stuck, r.lost, r.early, r.stall.Seconds(), time.Since(begin).Seconds())
-		if err == nil && r.lost+r.early > 0 {
-			err = fmt.Errorf("%d lost, %d early by up to %v, such as %s", r.lost, r.early, r.earliest, strings.Join(r.examples, ", "))
+		fmt.Printf("| %-22s | %-10s | %6d | %6d | %5d | %3d | %d | %d | %d | %6.1f s | %3.0f s |\n", t.name(), typeNames[t.work.Type],
+			t.work.Messages, r.processed, r.duplicates, r.stuck, r.lost, r.early, r.disorder, r.stall.Seconds(), time.Since(begin).Seconds())
+		if err == nil && r.lost+r.early+r.disorder > 0 {
+			err = fmt.Errorf("%d lost, %d early by up to %v, %d out of order, such as %s", r.lost, r.early, r.earliest, r.disorder, strings.Join(r.examples, ", "))
 		}
 		if err != nil {
-			failed = append(failed, fmt.Sprintf("%s on %s: %v", t.fault.name, typeNames[t.work.Type], err))
+			failed = append(failed, fmt.Sprintf("%s on %s: %v", t.name(), typeNames[t.work.Type], err))
 			fmt.Fprintln(os.Stderr, failed[len(failed)-1])
 		}
 	}
 	if len(failed) > 0 {
-		return errors.New("nothing may be lost or early:\n" + strings.Join(failed, "\n"))
+		return errors.New("nothing may be lost, early or out of order:\n" + strings.Join(failed, "\n"))
 	}
 	return ctx.Err()
 }

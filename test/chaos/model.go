@@ -10,6 +10,7 @@ import (
 type event struct {
 	What    string
 	Message int
+	At      time.Time     // delivered by one that acknowledges cumulatively: when
 	Late    time.Duration // redelivered: after it was due; negative if it was early
 	Delay   time.Duration // failed: until it is due
 }
@@ -26,6 +27,7 @@ const (
 // result is what became of all messages of a trial.
 type result struct {
 	processed, duplicates, lost, early int
+	disorder                           int // first deliveries before that of the message published before
 	stuck                              int // came only with another consumer, since the broker did not send them
 	earliest, stall                    time.Duration
 	examples                           []string
@@ -39,6 +41,7 @@ func (r *result) example(text string) {
 
 type life struct {
 	deliveries        int
+	first             time.Time // event.At
 	due               time.Time // by what the last Consumer that failed on it was told
 	settling, settled bool
 }
@@ -47,6 +50,7 @@ type life struct {
 type model struct {
 	mu     sync.Mutex
 	lives  []life
+	apart  int       // work.apart
 	healed time.Time // when the fault was over; zero before
 	counts counts
 	result result
@@ -70,6 +74,9 @@ func (m *model) note(e event) {
 	case delivered, redelivered:
 		if l.deliveries++; l.deliveries == 1 {
 			m.counts.delivered++
+		}
+		if l.first.IsZero() || e.At.Before(l.first) { // events of several Consumers do not come in order
+			l.first = e.At
 		}
 		if l.settled {
 			m.result.duplicates++
@@ -119,6 +126,18 @@ func (m *model) progress() counts {
 	return m.counts
 }
 
+// settledBeside counts the settled messages of all partitions but one.
+func (m *model) settledBeside(partition int) (n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, l := range m.lives {
+		if l.settled && i%m.apart != partition {
+			n++
+		}
+	}
+	return n
+}
+
 // finish counts once the broker has nothing left. A consumer that was killed may have acknowledged what it could not tell
 // of any more.
 func (m *model) finish() result {
@@ -132,6 +151,10 @@ func (m *model) finish() result {
 		default:
 			r.lost++
 			r.example(fmt.Sprintf("message %d lost after %d deliveries", i, l.deliveries))
+		}
+		if before := i - m.apart; before >= 0 && !l.first.IsZero() && l.first.Before(m.lives[before].first) {
+			r.disorder++
+			r.example(fmt.Sprintf("message %d %v before message %d", i, m.lives[before].first.Sub(l.first), before))
 		}
 	}
 	return r

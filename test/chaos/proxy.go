@@ -27,6 +27,7 @@ type proxy struct {
 	gate  chan struct{} // closed when data may pass
 	delay time.Duration // of every piece of data
 	rate  int           // bytes a second; 0 for all there is
+	away  string        // the topic that cannot be looked up
 }
 
 type link struct {
@@ -54,6 +55,11 @@ func newProxy(brokerURL, adminURL string) (*proxy, error) {
 	direct := lookups.Director
 	lookups.Director = func(req *http.Request) {
 		direct(req)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.away != "" && strings.HasSuffix(req.URL.Path, p.away) {
+			req.URL.Host = "" // fails
+		}
 		req.Header.Del("Accept-Encoding") // so that the answer can be read
 	}
 	lookups.ModifyResponse = p.redirect
@@ -162,6 +168,13 @@ func (p *proxy) slow(delay time.Duration, rate int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay, p.rate = delay, rate
+}
+
+// hide makes the lookups of a topic fail; "" ends that.
+func (p *proxy) hide(topic string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = topic[strings.LastIndex(topic, "/")+1:]
 }
 
 func (p *proxy) close() {

@@ -10,6 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"runtime/pprof"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -21,11 +23,31 @@ import (
 type trial struct {
 	fault  *fault
 	work   work
+	with   []string // the variants
 	broker *broker
 	proxy  *proxy
 	model  *model
 	local  *consumer
-	others []*exec.Cmd
+	others []process
+}
+
+// process is a consumer in a process of its own.
+type process struct {
+	*exec.Cmd
+	told chan struct{} // closed when all its events are noted
+}
+
+// name is the fault's and those of the variants.
+func (t *trial) name() string { return strings.Join(append([]string{t.fault.name}, t.with...), " +") }
+
+// add makes the named variant, if it fits.
+func (t *trial) add(name string) {
+	for _, v := range variants {
+		if v.name == name && v.fits(t.work) {
+			v.set(&t.work)
+			t.with = append(slices.Clip(t.with), name)
+		}
+	}
 }
 
 // run makes the fault and follows every message to its end.
@@ -45,12 +67,17 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		return result{}, err
 	}
 	defer t.proxy.close()
-	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages)}
+	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages), apart: t.work.apart()}
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
 	}
 	err = patiently(ctx, func() error {
 		t.work.Topic = fmt.Sprintf("persistent://public/default/chaos-%08x", rand.Uint32())
+		if t.work.Partitions > 0 {
+			if err := b.rest(ctx, "PUT", t.work.Topic+"/partitions", t.work.Partitions, nil); err != nil {
+				return err
+			}
+		}
 		return t.send(ctx)
 	})
 	if err != nil {
@@ -69,7 +96,7 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	if errors.As(err, &stuck) { // whether they are lost another consumer shows
 		t.model.stuck(stuck.backlog)
 		t.stop()
-		t.local, t.others = nil, nil
+		t.local = nil
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
 		}
@@ -77,17 +104,24 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	return t.model.finish(), err
 }
 
-// send publishes the messages, every other hundred in batches of ten, and knows that the broker has them.
+// send publishes the messages, every other hundred in batches of ten, in this order, and knows that the broker has them.
 func (t *trial) send(ctx context.Context) error {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: t.broker.url, Logger: silent})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	builder := pulsar.DefaultBatchBuilder
+	if t.work.Type == pulsar.KeyShared {
+		builder = pulsar.KeyBasedBatchBuilder
+	}
 	var producers [2]pulsar.Producer
 	for i := range producers {
 		producers[i], err = client.CreateProducer(pulsar.ProducerOptions{
-			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+			Topic: t.work.Topic, DisableBatching: i == 0, BatchingMaxMessages: 10, BatcherBuilderType: builder,
+			MessageRouter: func(msg *pulsar.ProducerMessage, _ pulsar.TopicMetadata) int {
+				return number(msg.Payload) % t.work.apart()
+			},
 		})
 		if err != nil {
 			return err
@@ -96,12 +130,12 @@ func (t *trial) send(ctx context.Context) error {
 	}
 	lost := make(chan error, t.work.Messages)
 	for n := range t.work.Messages {
-		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n % 10)}
+		msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%06d%100s", n, ""), Key: fmt.Sprint(n / 10 % 10)} // one key in a batch
 		producers[n/100%2].SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { lost <- err })
-	}
-	for _, p := range producers {
-		if err := p.FlushWithCtx(ctx); err != nil {
-			return err
+		if n%100 == 99 || n == t.work.Messages-1 { // the two producers would not publish in order
+			if err := producers[n/100%2].FlushWithCtx(ctx); err != nil {
+				return err
+			}
 		}
 	}
 	for range t.work.Messages {
@@ -110,17 +144,6 @@ func (t *trial) send(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// patiently makes or unloads a topic. A broker that was killed and started again refuses that now and then, for a while.
-func patiently(ctx context.Context, do func() error) (err error) {
-	for range 20 {
-		if err = do(); err == nil || ctx.Err() != nil {
-			return err
-		}
-		sleep(ctx, time.Second)
-	}
-	return err
 }
 
 // start starts the consumers.
@@ -161,8 +184,10 @@ func (t *trial) startProcess() error {
 	if err := cmd.Start(); err != nil {
 		return err
 	}
-	t.others = append(t.others, cmd)
+	told := make(chan struct{})
+	t.others = append(t.others, process{cmd, told})
 	go func() {
+		defer close(told)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
 			var e event
 			if json.Unmarshal(lines.Bytes(), &e) == nil {
@@ -173,15 +198,14 @@ func (t *trial) startProcess() error {
 	return nil
 }
 
-// kill ends the oldest consumer that has a process of its own, as a crash does.
-func (t *trial) kill() error {
-	victim := t.others[0]
+// end ends the oldest consumer that has a process of its own: by os.Kill as a crash does, by os.Interrupt in order.
+func (t *trial) end(by os.Signal) error {
+	oldest := t.others[0]
 	t.others = t.others[1:]
-	if err := victim.Process.Kill(); err != nil {
-		return err
-	}
-	_ = victim.Wait()
-	return nil
+	err := oldest.Process.Signal(by)
+	<-oldest.told // Wait would discard the rest
+	_ = oldest.Wait()
+	return err
 }
 
 func (t *trial) stop() {
@@ -189,9 +213,8 @@ func (t *trial) stop() {
 		t.local.close()
 		t.local.client.Close()
 	}
-	for _, cmd := range t.others {
-		_ = cmd.Process.Signal(os.Interrupt)
-		_ = cmd.Wait()
+	for len(t.others) > 0 {
+		_ = t.end(os.Interrupt)
 	}
 }
 
@@ -221,7 +244,7 @@ const patience = 30 * time.Second
 
 // drain waits until the broker has nothing left, and then for what might come twice.
 func (t *trial) drain(ctx context.Context) error {
-	topics := []string{t.work.Topic}
+	topics := t.work.topics()
 	if t.work.Reconsume {
 		topics = append(topics, t.work.Topic+"-"+subscription+pulsar.RetryTopicSuffix)
 	}
@@ -270,6 +293,6 @@ var terminal = func() bool {
 // show replaces the line of progress, on a terminal.
 func (t *trial) show(format string, args ...any) {
 	if terminal {
-		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.fault.name, typeNames[t.work.Type], fmt.Sprintf(format, args...))
+		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.name(), typeNames[t.work.Type], fmt.Sprintf(format, args...))
 	}
 }
