@@ -41,7 +41,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 // RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
 // is the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive,
 // Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
-// delivery on.
+// delivery on. A retry of the ReconsumeLater methods is a new message, whose count begins at 0; the count of a nack that was moved to the
+// retry topic goes on.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {

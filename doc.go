@@ -23,7 +23,7 @@
 //
 // [Consumer.ReconsumeLaterNext], ReconsumeLaterLevel and ReconsumeLaterAfter publish a message to a retry topic and then
 // acknowledge it (PIP-94). The broker delivers it from there after the delay, even if the process has restarted. A message that
-// was delivered too often (DLQPolicy.MaxDeliveries), or that the application gives up with [Consumer.DeadLetter], goes to the
+// was delivered too often ([WithDeadLetterPolicy], or DLQ of pulsar.ConsumerOptions), or that the application gives up with [Consumer.DeadLetter], goes to the
 // dead letter topic. Package reconsume does the publishing and can be used on its own.
 //
 // # Subscription types

@@ -14,7 +14,7 @@ import (
 )
 
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its redelivery
-// count (PIP-106). On the last delivery by DLQPolicy.MaxDeliveries the message becomes a dead letter at once. A second nack
+// count (PIP-106). On the last delivery by MaxDeliveries (WithDeadLetterPolicy, or DLQ) the message becomes a dead letter at once. A second nack
 // changes nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A
 // message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
@@ -40,8 +40,8 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
-// out, or has settled, starts at redelivery count 0. If the message did not fit the memory limit when it was handed out, the Consumer asks
-// the broker for it when it is due, on the last delivery too.
+// out, or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the
+// broker when it is due; if that was its last delivery, it is delivered once more, since there is nothing to publish.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
 	if err == nil {
@@ -118,7 +118,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 const maxForeignIndex = 1 << 16
 
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does
-// nothing. It returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
+// nothing and returns nil. Else it returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was closed or gave up
 // reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)

@@ -53,7 +53,7 @@ type Event struct {
 type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
-	Cause    Cause         // why it came again; 0 for a first delivery
+	Cause    Cause         // why it came again; "" for a first delivery
 	Due      time.Time     // when it was due; zero if the Consumer did not wait for it
 	Lateness time.Duration // how long after Due it came
 }

@@ -96,8 +96,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 //
 // It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
 // the retry cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an
-// Ack after the Nack returns nil, and the retry comes. It keeps its count: with DLQPolicy.MaxDeliveries 5 the fifth failed delivery makes it a
-// dead letter, whether nacks were moved or not. A Worker with WithKeyOrder moves none, since they would lose their order.
+// Ack after the Nack returns nil, and the retry comes. It keeps its redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it
+// a dead letter, whether nacks were moved or not; MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves none, since they would lose their order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
@@ -123,16 +123,17 @@ func WithClient(client pulsar.Client) Option {
 // DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. Zero fields have the
 // defaults that are said here.
 type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. What was
-	// delivered before a nack moved the message to the retry topic (WithNackRetryTopic) counts. 0 means no limit.
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter.
+	// Deliveries before a nack was moved to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not. 0 means no
+	// limit.
 	MaxDeliveries uint32
-	// MaxReconsumes is how often a message is published to the retry topic by the ReconsumeLater methods: the next time it becomes a dead
-	// letter. 0 means MaxDeliveries or, if that is 0, no limit.
+	// MaxReconsumes is how often a message may be published to the retry topic: a ReconsumeLater method after that publishes a dead letter.
+	// 0 means MaxDeliveries or, if that is 0, no limit. It needs a retry topic: RetryEnable or WithReconsumeBackoff.
 	MaxReconsumes uint32
 
 	// Topic is where dead letters go. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
 	Topic string
-	// RetryTopic is where retries go. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go; it needs a retry topic as MaxReconsumes does. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
 	// that it deletes none unread. Default: none, and a warning.
@@ -146,9 +147,15 @@ type DeadLetterPolicy struct {
 	OmitCause bool
 }
 
+// needsRetries reports whether the policy says what has no effect without a retry topic.
+func (p *DeadLetterPolicy) needsRetries() bool {
+	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
+}
+
 // WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it was delivered or
-// reconsumed too often. It takes the place of DLQ, which cannot tell deliveries and reconsumes apart; both are an error. The option needs
-// a client: that of Subscribe or WithClient. With WithReconsumer only MaxDeliveries counts, and topics have to be the Reconsumer's.
+// reconsumed too often. It takes the place of DLQ, which cannot tell deliveries and reconsumes apart; giving both is an error. The option
+// needs a client: that of Subscribe or WithClient. Beside WithReconsumer only MaxDeliveries has an effect, and a Topic that is set must be the
+// Reconsumer's.
 func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	return func(s *settings) error {
 		s.deadLetters = &policy
@@ -191,7 +198,7 @@ type Source uint8
 const (
 	// FromAuto keeps messages in memory. On Shared and Key_Shared it gives a message back to the broker when it is due if another
 	// consumer may do better with it: if at least eighteen of the last twenty messages failed here, before the last delivery by
-	// DLQPolicy.MaxDeliveries, after an ack timeout, and if nobody has received it for 30 seconds since it was due. On Key_Shared a
+	// MaxDeliveries, after an ack timeout, and if nobody has received it for 30 seconds since it was due. On Key_Shared a
 	// message is also given back from five seconds after its first failure, since the broker does not move its key to a consumer that
 	// joins before that. A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or
 	// if nothing of the batch is settled or with the application. A subscription that is not durable gives nothing back: the broker

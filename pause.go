@@ -67,5 +67,6 @@ func (c *Consumer) Pause() {
 func (c *Consumer) Resume() { c.pause.set(false) }
 
 // Done returns a channel that is closed when the Consumer is closed, or gave up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive returns its error then. Any number of goroutines may wait for it.
+// MaxReconnectToBroker attempts, and Receive returns its error then. If somebody else closes the client or the wrapped consumer, the next
+// Receive notices that. Any number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.life.ended.Done() }

@@ -21,12 +21,12 @@ type ReconsumeOption = reconsume.LaterOption
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
-// delivers it from there after the next delay of the reconsume policy. After DLQPolicy.MaxDeliveries retries the message goes to
+// delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries (WithDeadLetterPolicy; MaxDeliveries of DLQ) the message goes to
 // the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After
 // reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight
-// nothing was published; ErrNotInFlight means that the message was settled before or is not one of this Consumer's. If ctx ends or
+// nothing was published. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
@@ -101,8 +101,8 @@ func (c *Consumer) retry(how publishing.Retry, options []ReconsumeOption) public
 	}
 }
 
-// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs a DLQ policy or
-// a retry topic. Its errors are those of ReconsumeLaterNext.
+// DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs WithDeadLetterPolicy,
+// DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
 	_, err := c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(), func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 		return c.publisher.StartDeadLetter(ctx, cm, reason)

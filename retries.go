@@ -71,6 +71,9 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 	switch {
 	case retries && opts.EnableZeroQueueConsumer:
 		return invalid("ConsumerOptions.EnableZeroQueueConsumer", true, "false with a retry topic")
+	case !retries && s.reconsumer == nil && s.deadLetters.needsRetries():
+		return fmt.Errorf("%w: WithDeadLetterPolicy has RetryTopic, or MaxReconsumes without MaxDeliveries, want RetryEnable or "+
+			"WithReconsumeBackoff too", ErrInvalidOption)
 	case !retries && s.reconsumer == nil && s.retryFrom > 0:
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want RetryEnable, WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 	case delays(opts.Type), s.reconsumeBackoff == nil && s.retryFrom == 0:
@@ -122,31 +125,36 @@ func typeName(t pulsar.SubscriptionType) string {
 // publisherOf returns what publishes retries and dead letters of a consumer that Wrap got.
 func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	policy, ok := s.limits(pulsar.ConsumerOptions{})
-	if s.reconsumer != nil || !ok {
+	if s.reconsumer != nil || s.client == nil {
 		return newPublisher(s, policy), nil
+	}
+	if !ok {
+		policy.MaxReconsumes = reconsume.DefaultMaxDeliveries // as RetryEnable has it
 	}
 	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
 	if err != nil {
 		return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
 	}
 	o := reconsume.Options{Subscription: consumer.Subscription()}
-	isRead := false // the retry topic
+	retryTopic := "" // that it is subscribed to
 	for _, id := range ids {
 		topic := publishing.BaseTopic(fullTopic(id.Topic()))
 		switch {
-		case strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix) || policy.RetryTopic != "" && topic == fullTopic(policy.RetryTopic):
-			isRead = true
-			policy.RetryTopic = cmp.Or(policy.RetryTopic, topic)
+		case policy.RetryTopic != "" && topic == fullTopic(policy.RetryTopic),
+			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
+			retryTopic = topic
 		case o.Topic == "":
 			o.Topic = topic
 		case o.Topic != topic && policy.Topic == "":
-			return nil, invalid("the wrapped consumer", "of "+o.Topic+" and "+topic, "Topic and RetryTopic in WithDeadLetterPolicy for several topics")
+			return nil, invalid("the wrapped consumer", "of "+o.Topic+" and "+topic, "Topic in WithDeadLetterPolicy for several topics")
 		}
 	}
-	if s.reconsumeBackoff != nil && !isRead {
-		return nil, invalid("WithReconsumeBackoff", s.reconsumeBackoff, "a wrapped consumer that is subscribed to its retry topic, as by RetryEnable, or SubscribeWith")
+	if retryTopic == "" && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()) {
+		return nil, invalid("the wrapped consumer", "not subscribed to its retry topic", "one that is, as by RetryEnable, or SubscribeWith, "+
+			"with WithReconsumeBackoff, RetryTopic or MaxReconsumes without MaxDeliveries")
 	}
-	return open(s, policy, o, isRead)
+	policy.RetryTopic = cmp.Or(policy.RetryTopic, retryTopic)
+	return open(s, policy, o, retryTopic != "")
 }
 
 // publishRetries makes what publishes retries and dead letters, and chooses the topics.

@@ -21,25 +21,27 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
 	}
-	return subscribe(client, client.Subscribe, opts, options)
+	return subscribed(client, client.Subscribe, opts, options)
 }
 
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe once, with options made of opts, and drives the consumer
-// that subscribe returns. subscribe may wrap that consumer, if Chan is still the consumer's own.
+// that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still the consumer's own; but it
+// must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ and RetryEnable, nor NackRedeliveryDelay and
+// NackPrecisionBit, by which the Consumer asks the broker: messages would come late, or be lost to another consumer.
 //
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without
 // WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is
-// returned as it is.
-func SubscribeWith(subscribeWith func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
+// returned as it is; a consumer that is not that of the options is closed. A panic of subscribe reaches the caller.
+func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options ...Option) (*Consumer, error) {
-	if subscribeWith == nil {
+	if subscribe == nil {
 		return nil, errors.New("redelivery: subscribe is nil, want a function such as client.Subscribe")
 	}
-	return subscribe(nil, subscribeWith, opts, options)
+	return subscribed(nil, subscribe, opts, options)
 }
 
-// subscribe makes a Consumer of the consumer that with returns. client is what publishes, unless an option names another.
-func subscribe(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
+// subscribed makes a Consumer of the consumer that with returns. client is what publishes, unless an option names another.
+func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options []Option) (*Consumer, error) {
 	s, err := newSettings(client, options)
 	if err != nil {
@@ -52,9 +54,9 @@ func subscribe(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.C
 	if err := p.open(); err != nil {
 		return nil, err
 	}
-	subscribed := false
+	done := false
 	defer func() {
-		if !subscribed {
+		if !done {
 			p.publisher.close()
 		}
 	}()
@@ -66,7 +68,7 @@ func subscribe(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.C
 	if err := isOf(inner, prepared); err != nil {
 		return nil, err
 	}
-	subscribed = true
+	done = true
 	return newConsumer(inner, s, p.publisher, p), nil
 }
 
@@ -95,11 +97,12 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // consumers of a subscription may both handle what waited; SubscribeWith has neither limit. Messages of non-persistent topics pass
 // through, since the broker cannot redeliver them.
 //
-// With WithClient there are retries and dead letters. Wrap asks the broker for the consumer's topics then, to name theirs. It does not
-// subscribe to the retry topic: consumer has to be subscribed to it, as with RetryEnable.
+// With WithClient there are dead letters, and retries if consumer is subscribed to its retry topic, as by RetryEnable: Wrap does not
+// subscribe to it. To name these topics Wrap asks the broker for those of the consumer; of several topics it has to be told the Topic of
+// WithDeadLetterPolicy.
 //
-// Wrap refuses a *Consumer, and options that need a subscription of its own, with an error that satisfies errors.Is(err,
-// ErrInvalidOption).
+// Wrap refuses a *Consumer, WithRedeliveryResolution, and options for retries if consumer is not subscribed to its retry topic. Such an error
+// satisfies errors.Is(err, ErrInvalidOption). After an error consumer is open, and still the caller's.
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")

@@ -36,9 +36,12 @@ type Tracker[K comparable] struct {
 }
 
 // New returns a Tracker with the timeouts of Backoff(timeout, b). It calls due with the keys whose timeout is over, in order of
-// time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due may use the Tracker, but must not
-// close it. A negative timeout counts as 0. Close ends the goroutine.
+// time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due must not be nil or panic. It may
+// use the Tracker, but must not close it. A negative timeout counts as 0. Close ends the goroutine.
 func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
+	if due == nil {
+		panic("acktimeout: due is nil, want a function")
+	}
 	return &Tracker[K]{Backoff(max(0, timeout), b), delayqueue.New(due, true)}
 }
 

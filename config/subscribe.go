@@ -10,7 +10,7 @@ import (
 )
 
 // Subscribe calls redelivery.Subscribe with all that the file says about a consumer: with what ConsumerOptions returns for opts.
-// options follow, and win.
+// options follow those of the file; one that excludes a key of the file, as WithNackRedeliveryDelay does nackRedeliveryBackoff, is an error.
 func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.ConsumerOptions, options ...redelivery.Option) (
 	*redelivery.Consumer, error) {
 	opts, ofFile, err := c.ConsumerOptions(name, opts)
@@ -31,7 +31,11 @@ func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (puls
 	if opts.DLQ == nil || !found.saysDeadLetters() {
 		return opts, found.options(nil), nil
 	}
-	options := found.options(opts.DLQ)
+	dlq := *opts.DLQ
+	if !opts.RetryEnable && found.ReconsumeBackoff == nil { // it has no effect, which is an error in a policy
+		dlq.RetryLetterTopic = ""
+	}
+	options := found.options(&dlq)
 	opts.DLQ = nil
 	return opts, options, nil
 }

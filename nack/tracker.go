@@ -23,9 +23,12 @@ type Tracker[K comparable] struct {
 }
 
 // New returns a Tracker that delays by b, or by DefaultDelay if b is nil. It calls due with the keys whose delay is over, in
-// order of time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due may use the Tracker, but
-// must not close it. Close ends the goroutine.
+// order of time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due must not be nil or panic. It may use the
+// Tracker, but must not close it. Close ends the goroutine.
 func New[K comparable](b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
+	if due == nil {
+		panic("nack: due is nil, want a function")
+	}
 	if b == nil {
 		b = backoff.Fixed(DefaultDelay)
 	}

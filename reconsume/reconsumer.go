@@ -204,7 +204,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries {
+	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
 		why := how.Cause
 		if why == nil {
 			why = fmt.Errorf("reconsumed %d times", n)

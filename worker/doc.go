@@ -22,7 +22,7 @@
 //
 // Too late means after the drain timeout has ended the handler's context (see Time); Permanent makes a dead letter even then.
 //
-// Errors may be wrapped. On the last delivery by MaxDeliveries of pulsar.DLQPolicy, every error makes a dead letter, with the
+// Errors may be wrapped. On the last delivery by MaxDeliveries (redelivery.WithDeadLetterPolicy, or DLQ), every error makes a dead letter, with the
 // error as the reason. Without a dead letter topic, or if the dead letter cannot be published, Permanent nacks. Use
 // [WithClassifier] to turn errors of other packages into Permanent or RetryAfter.
 //

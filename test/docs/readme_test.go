@@ -52,8 +52,8 @@ func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error
 func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.ConsumerOptions) error {
 	// README: retry topic
 	opts.RetryEnable = true // delay levels 1s 5s 10s 30s 1m … 2h, or those of WithReconsumeBackoff
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}
-	consumer, err := redelivery.Subscribe(client, opts)
+	consumer, err := redelivery.Subscribe(client, opts,
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
 	if err != nil {
 		return err
 	}

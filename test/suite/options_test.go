@@ -59,6 +59,10 @@ func TestInvalidOptions(t *testing.T) {
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3})}, []string{"DLQ and WithDeadLetterPolicy"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{}),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "dead"})}, []string{"the dead letter topic is dead", "WithReconsumer"}},
+		{opts{}, []redelivery.Option{redelivery.WithClient(noClient{}), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3})},
+			[]string{"MaxReconsumes without MaxDeliveries", "RetryEnable"}},
+		{opts{}, []redelivery.Option{redelivery.WithClient(noClient{}), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{
+			MaxDeliveries: 3, RetryTopic: "retries"})}, []string{"RetryTopic", "RetryEnable"}},
 		{opts{}, []redelivery.Option{redelivery.WithClient(nil)}, []string{"WithClient is nil"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
 		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy), redelivery.WithClient(noClient{})},

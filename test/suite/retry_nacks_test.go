@@ -162,3 +162,23 @@ func TestRetriesOutliveTheProcess(t *testing.T) {
 	}
 	nothing(t, c, ms(500))
 }
+
+// Nacks that are moved to the retry topic are limited by MaxDeliveries alone, and the reason of the last one is in the dead letter.
+func TestMovedNacksAreNotReconsumes(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(ms(1))),
+		redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithNackRetryTopic(ms(10)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4, MaxReconsumes: 1, InitialSubscriptionName: "inspect"}))
+	b.send(topic, 1, false)
+	for i := range 4 {
+		msg := receive(t, c)
+		d, err := c.Delivery(msg)
+		require.NoError(t, err)
+		require.EqualValues(t, i, d.RedeliveryCount)
+		require.Equal(t, i == 3, d.Last)
+		require.NoError(t, c.NackWithReason(msg, fmt.Errorf("failure %d", i+1)))
+	}
+	require.Equal(t, "failure 4", b.deadLetter(topic+"-"+sub+"-DLQ", "inspect").Properties()["EXCEPTION_MESSAGE"])
+}

@@ -130,7 +130,29 @@ func TestWrapWithClient(t *testing.T) {
 		defer inner.Close()
 		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-		require.ErrorContains(t, err, "subscribed to its retry topic")
+		require.ErrorContains(t, err, "not subscribed to its retry topic")
+	})
+	t.Run("another retry topic", func(t *testing.T) {
+		opts := b.options(b.topic(0), pulsar.Shared)
+		opts.RetryEnable = true
+		inner, err := b.client.Subscribe(opts)
+		require.NoError(t, err)
+		defer inner.Close()
+		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{RetryTopic: "nobody-reads-it"}))
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	})
+	t.Run("a client alone", func(t *testing.T) {
+		opts := b.options(b.topic(0), pulsar.Shared)
+		opts.RetryEnable = true
+		inner, err := b.client.Subscribe(opts)
+		require.NoError(t, err)
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client))
+		require.NoError(t, err)
+		defer c.Close()
+		b.send(opts.Topic, 1, false)
+		require.NoError(t, c.ReconsumeLaterAfter(context.Background(), receive(t, c), 0, nil))
+		require.NoError(t, c.DeadLetter(context.Background(), receive(t, c), errors.New("no")))
 	})
 	t.Run("several topics", func(t *testing.T) {
 		opts := b.options("", pulsar.Shared)
