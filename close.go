@@ -12,9 +12,10 @@ const patience = 500 * time.Millisecond
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. For messages that are
 // being published to the retry or dead letter topic it waits half a second at most; those that have no answer by then may come twice.
-// When Close returns, the Consumer's goroutines have ended, but for two kinds: those that wait for pulsar-client-go to make a producer of
-// the retry or dead letter topic, and those that are in a callback, for instance one that calls Close. A second call waits until
-// the Consumer is closed. While an interceptor runs, it waits for a second at most, since the interceptor may be the caller.
+//
+// When Close returns, the Consumer's goroutines have ended, except one that is in a callback, for instance in one that calls Close, and one
+// that waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
+// be what calls it, it waits for a second at most.
 func (c *Consumer) Close() {
 	if c.shut() && c.observer.Closed != nil {
 		c.observer.Closed(c)

@@ -12,13 +12,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-const (
-	// DefaultMemoryLimit is the default of WithMemoryLimit in bytes: 16 MiB.
-	DefaultMemoryLimit = 16 << 20
-	// DefaultResolution is the default of WithRedeliveryResolution for up to 20 partitions if messages come back through the
-	// broker: 10 ms.
-	DefaultResolution = 10 * time.Millisecond
-)
+// DefaultMemoryLimit is the default of WithMemoryLimit in bytes: 16 MiB.
+const DefaultMemoryLimit = 16 << 20
 
 // Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies errors.Is with
 // ErrInvalidOption. If an option is given twice, the last one counts.
@@ -178,10 +173,12 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // WithRedeliveryResolution (default: see below) sets how often the Consumer sends its requests for redelivery to the broker. A
 // message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
 //
-// The default is 10 ms up to 20 partitions, and half a millisecond more for each further one. If messages wait in memory only
-// (WithRedeliveryFrom), as they do by default on Exclusive and Failover, and there is no ack timeout, requests are rare: the default
-// is then 100 ms up to two partitions, and 50 ms more for each further one. Each partition has a ticker of a little less than this
-// period. That is the cost of an idle Consumer.
+// The default depends on how often messages come back through the broker:
+//   - where all wait in memory (Exclusive and Failover, or FromMemory) and there is no ack timeout: 100 ms up to two partitions, and 50 ms
+//     more for each further one;
+//   - else 10 ms up to 20 partitions, and half a millisecond more for each further one.
+//
+// Each partition has a ticker of a little less than this period. That is the cost of an idle Consumer.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -196,13 +193,17 @@ func WithRedeliveryResolution(d time.Duration) Option {
 type Source uint8
 
 const (
-	// FromAuto keeps messages in memory. On Shared and Key_Shared it gives a message back to the broker when it is due if another
-	// consumer may do better with it: if at least eighteen of the last twenty messages failed here, before the last delivery by
-	// MaxDeliveries, after an ack timeout, and if nobody has received it for 30 seconds since it was due. On Key_Shared a
-	// message is also given back from five seconds after its first failure, since the broker does not move its key to a consumer that
-	// joins before that. A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or
-	// if nothing of the batch is settled or with the application. A subscription that is not durable gives nothing back: the broker
-	// forgets it with the connection.
+	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may do better with a message that fails here, so
+	// that the Consumer gives it back to the broker when it is due
+	//   - if at least eighteen of the last twenty messages failed here,
+	//   - before the last delivery by MaxDeliveries,
+	//   - after an ack timeout,
+	//   - if nobody has received it for 30 seconds since it was due,
+	//   - and on Key_Shared from five seconds after its first failure, since its key cannot move to a consumer that joins before that.
+	//
+	// A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or if nothing of the
+	// batch is settled or with the application. A subscription that is not durable gives nothing back: the broker forgets it with the
+	// connection.
 	FromAuto Source = iota
 	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
 	FromMemory

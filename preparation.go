@@ -156,7 +156,7 @@ func (p *preparation) setResolution(partitions int) {
 	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):
 		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
-		s.resolution = min(maxResolution, max(DefaultResolution, n*time.Millisecond/2))
+		s.resolution = min(maxResolution, max(fastResolution, n*time.Millisecond/2))
 	}
 }
 
@@ -165,6 +165,7 @@ const (
 	minResolution = time.Millisecond
 	maxResolution = time.Minute
 
+	fastResolution = 10 * time.Millisecond  // where messages come back through the broker, up to 20 partitions
 	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
 )
 

@@ -36,7 +36,7 @@ func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok b
 	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		p.MaxReconsumes = reconsume.Unlimited
 	case opts.RetryEnable:
-		p.MaxDeliveries, p.MaxReconsumes = reconsume.DefaultMaxDeliveries, reconsume.DefaultMaxDeliveries
+		p.MaxDeliveries, p.MaxReconsumes = publishing.MaxReconsumes, publishing.MaxReconsumes
 	default:
 		return p, false
 	}
@@ -129,7 +129,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		return newPublisher(s, policy), nil
 	}
 	if !ok {
-		policy.MaxReconsumes = reconsume.DefaultMaxDeliveries // as RetryEnable has it
+		policy.MaxReconsumes = publishing.MaxReconsumes // as RetryEnable has it
 	}
 	ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
 	if err != nil {

@@ -20,9 +20,9 @@ func (c *Config) Subscribe(client pulsar.Client, name string, opts pulsar.Consum
 	return redelivery.Subscribe(client, opts, append(ofFile, options...)...)
 }
 
-// ConsumerOptions returns what to subscribe with, for redelivery.Subscribe with more options, or SubscribeWith: opts, and Options of the
-// consumer. Only if the file says something about dead letters and opts have a DLQ, the two differ from that: DLQ is nil, and what the
-// file does not set of redelivery.DeadLetterPolicy is that of DLQ. ConsumerOptions does not change what opts points to.
+// ConsumerOptions returns what to subscribe with, for redelivery.Subscribe with more options, or for SubscribeWith: opts, and what Options
+// returns. If the file says something about dead letters and opts have a DLQ, the DLQ is moved into the options: its fields fill what the
+// file leaves open, and the returned DLQ is nil. ConsumerOptions does not change what opts points to.
 func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (pulsar.ConsumerOptions, []redelivery.Option, error) {
 	found, err := c.consumer(name)
 	if err != nil {
@@ -40,9 +40,9 @@ func (c *Config) ConsumerOptions(name string, opts pulsar.ConsumerOptions) (puls
 	return opts, options, nil
 }
 
-// Options returns all that the file says about a consumer, as options for redelivery.Subscribe, SubscribeWith or Wrap. With
-// reconsumeBackoff, or if the file says something about dead letters, they need a client: that of Subscribe or redelivery.WithClient; and
-// in the second case DLQ of pulsar.ConsumerOptions has to be nil: see ConsumerOptions.
+// Options returns all that the file says about a consumer, as options for redelivery.Subscribe, SubscribeWith or Wrap. If the file says
+// something about retries or dead letters, they need a client: that of Subscribe or redelivery.WithClient. If it says something about dead
+// letters, pulsar.ConsumerOptions must not have a DLQ: ConsumerOptions moves it.
 func (c *Config) Options(consumer string) ([]redelivery.Option, error) {
 	found, err := c.consumer(consumer)
 	if err != nil {

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// DefaultMaxDeliveries is the default of Options.MaxDeliveries: 16, as in all clients.
-	DefaultMaxDeliveries = 16
 	// Unlimited is a value of Options.MaxDeliveries: a message may be reconsumed any number of times. With delay levels the last
 	// level repeats, as PIP-94 proposes. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
@@ -94,7 +92,7 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of pulsar-client-go",
 			o.InitialSubscriptionName)
 	}
-	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, DefaultMaxDeliveries)
+	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, publishing.MaxReconsumes)
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 30*time.Second)
 	if o.Backoff == nil {
 		o.Backoff, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)

@@ -25,6 +25,9 @@ type Publisher interface {
 // PublisherOf returns the Publisher of a *reconsume.Reconsumer. Package reconsume sets it.
 var PublisherOf func(reconsumer any) Publisher
 
+// MaxReconsumes is how often a message is reconsumed where nobody says how often, as in all clients.
+const MaxReconsumes = 16
+
 // Retry is how a message is reconsumed.
 type Retry struct {
 	Delay      time.Duration

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -55,7 +56,7 @@ func TestRetryEnableHasDeadLetters(t *testing.T) {
 	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
 	dead := b.deadLetters(topic)
 	b.send(topic, 1, false)
-	for n := range uint32(reconsume.DefaultMaxDeliveries) {
+	for n := range uint32(publishing.MaxReconsumes) {
 		msg := receive(t, c)
 		require.Equal(t, n, c.RedeliveryCount(msg))
 		c.Nack(msg)
