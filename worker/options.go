@@ -142,10 +142,14 @@ func WithMemoryLimit(bytes int64) Option {
 }
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
-// ratio of the last window messages failed. The Worker then keeps the messages that it has and tries one at a time, after a pause
-// of pause.Next(0), Next(1) and so on, or of RetryAfter if that is longer. The outage ends when a message succeeds. During an
-// outage the ack timeouts are renewed, and a failure is not a nack: it makes no dead letter, and only one message is tried for
-// each pause. A drain leaves the messages to the broker.
+// ratio of the last window messages failed; a message that fails again counts once. The Worker then keeps the messages that it has
+// and tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on, or of RetryAfter if that is
+// longer. The outage ends when a message succeeds. During an outage the ack timeouts are renewed. A drain leaves the messages to the
+// broker.
+//
+// The first two failures of a message that is tried in an outage are not attempts. From the third on each is: the message is nacked, or
+// becomes a dead letter, and makes room for another. So messages that always fail do not stop the Worker. In an outage that lasts,
+// it costs attempts of one message for each pause.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.

@@ -3,35 +3,63 @@ package worker
 import (
 	"sync"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// failures counts those among the last messages.
+// failures counts those among the last messages, each message once.
 type failures struct {
 	window int
 	ratio  float64
-	recent []bool // whether each failed; a ring once there are window
-	next   int    // in the ring
-	failed int
+	recent []name        // of those that failed, else no name; a ring once there are window
+	next   int           // in the ring
+	failed map[name]bool // in the ring
 }
 
-// note adds a message, and reports whether too many failed.
-func (f *failures) note(failed bool) bool {
+// note adds a message, and reports whether too many failed. One that fails again is not another one.
+func (f *failures) note(of name, failed bool) bool {
+	if failed && f.failed[of] {
+		return false
+	}
+	if !failed {
+		of = name{}
+	}
 	if len(f.recent) < f.window {
-		f.recent = append(f.recent, failed)
+		f.recent = append(f.recent, of)
 	} else {
-		if f.recent[f.next] {
-			f.failed--
-		}
-		f.recent[f.next] = failed
+		delete(f.failed, f.recent[f.next])
+		f.recent[f.next] = of
 		f.next = (f.next + 1) % f.window
 	}
 	if failed {
-		f.failed++
+		f.failed[of] = true
 	}
-	return len(f.recent) == f.window && float64(f.failed) >= f.ratio*float64(f.window)
+	return len(f.recent) == f.window && float64(len(f.failed)) >= f.ratio*float64(f.window)
 }
 
-func (f *failures) clear() { f.recent, f.next, f.failed = f.recent[:0], 0, 0 }
+func (f *failures) clear() {
+	f.recent, f.next = f.recent[:0], 0
+	clear(f.failed)
+}
+
+// name tells a message from others, at each of its deliveries.
+type name struct {
+	topic         string
+	ledger, entry int64
+	index         int32
+	origin        string // of one from the retry topic, which is another message each time
+}
+
+func nameOf(msg pulsar.Message) name {
+	if origin := msg.Properties()[pulsar.PropertyOriginMessageID]; origin != "" {
+		return name{origin: origin}
+	}
+	id := msg.ID()
+	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
+}
+
+// freeProbes is how often a message may fail as a probe before a failure counts as an attempt, so that messages that always fail make room.
+const freeProbes = 2
 
 // outage begins when too many messages fail. As long as it lasts the slots try theirs one at a time.
 type outage struct {
@@ -43,13 +71,15 @@ type outage struct {
 	over     chan struct{} // closed when the outage is over; nil while there is none
 	began    time.Time
 	tries    uint32
+	tried    map[name]int  // how often each message failed as a probe
 	asked    time.Duration // by the RetryAfter of the last try
 
 	abandoned bool // since Run ended
 }
 
 func newOutage(r *run) *outage {
-	return &outage{run: r, probing: make(chan struct{}, 1), failures: failures{window: r.window, ratio: r.ratio}}
+	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
+		failures: failures{window: r.window, ratio: r.ratio, failed: map[name]bool{}}}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -112,29 +142,26 @@ func (o *outage) waitToTry() error {
 	return err
 }
 
-// report notes how the handler did, and lets the next slot try if the caller did. It reports whether there is an outage, so that
-// what failed is to be tried again.
-func (o *outage) report(probe bool, outcomes []outcome) bool {
+// report notes how the handler did, and lets the next slot try if the caller did. It reports whether what failed is to be tried again
+// without being nacked: there is an outage, and it is no probe that failed too often.
+func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	if probe {
 		defer func() { <-o.probing }()
 	}
 	o.mu.Lock()
-	before, began := o.over, o.began
-	for _, out := range outcomes {
+	before, began, keep := o.over, o.began, true
+	for i, out := range outcomes {
 		switch failed := out.retries(); {
 		case out.verb == dead, o.abandoned:
 		case o.over == nil:
-			if o.failures.note(failed) {
-				o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, out.delay
-				o.failures.clear()
+			if o.failures.note(nameOf(tasks[i].msg), failed) {
+				o.begin(out)
 			}
 		case !probe: // it was called before the outage began
 		case failed:
-			o.tries++
-			o.asked = out.delay
+			keep = o.failedAgain(nameOf(tasks[i].msg), out)
 		default:
-			close(o.over)
-			o.over = nil
+			o.end()
 		}
 	}
 	after, tries := o.over, o.tries
@@ -150,7 +177,28 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
-	return after != nil
+	return keep && after != nil
+}
+
+// begin begins an outage. The caller holds mu.
+func (o *outage) begin(last outcome) {
+	o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, last.delay
+	o.failures.clear()
+	clear(o.tried)
+}
+
+// failedAgain notes a probe that failed, and reports whether its message is to be kept. The caller holds mu.
+func (o *outage) failedAgain(of name, out outcome) (keep bool) {
+	o.tries++
+	o.asked = out.delay
+	o.tried[of]++
+	return o.tried[of] <= freeProbes
+}
+
+// end ends an outage. The caller holds mu.
+func (o *outage) end() {
+	close(o.over)
+	o.over = nil
 }
 
 // abandon ends an outage that nobody tries to end any more.

@@ -161,7 +161,7 @@ func (s *slot) decide() {
 
 // settleAll settles what has an outcome, or keeps it if there is an outage.
 func (s *slot) settleAll(probe bool) {
-	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
+	hold := s.outage != nil && s.outage.report(probe, s.tasks, s.outcomes) && s.working.Err() == nil
 	for i, o := range s.outcomes {
 		if hold && o.retries() {
 			s.outcomes[i].verb = held
