@@ -25,6 +25,10 @@ type Batch struct {
 
 // BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError settles each message
 // by its own error, and any other error fails all. What the documentation of Handler says holds here too.
+//
+// If one error fails all of a batch with a message that failed before, or that has its last delivery, the batch is not nacked: it is
+// halved, and the handler is called again at once with each half, until the messages that fail are alone. RetryAfter and
+// Permanent do not halve a batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
@@ -63,12 +67,12 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 		return nil, fmt.Errorf("%w: worker: WithMiddleware is given to NewBatch, want it with New", redelivery.ErrInvalidOption)
 	}
 	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20), cmp.Or(batch.MaxWait, 100*time.Millisecond)}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) {
+	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i, t := range tasks {
 			msgs[i] = t.counted()
 		}
-		w.spread(w.handleBatch(ctx, handler, msgs), errs)
+		return w.spread(w.handleBatch(ctx, handler, msgs), errs)
 	}
 	return w, nil
 }
@@ -82,8 +86,8 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread makes an error for each message of what a BatchHandler returned.
-func (w *Worker) spread(err error, errs []error) {
+// spread makes an error for each message of what a BatchHandler returned, and reports whether it is one for all.
+func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
@@ -97,6 +101,7 @@ func (w *Worker) spread(err error, errs []error) {
 			errs[i] = each[i]
 		}
 	}
+	return whole != nil
 }
 
 // split returns the BatchError in err, or what err is to the whole batch.

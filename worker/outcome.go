@@ -23,7 +23,7 @@ const (
 	acked // with others, already
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
-	held  // by the slot, in an outage
+	held  // by the slot, in an outage or of a halved batch
 	done  // settled
 )
 

@@ -58,7 +58,7 @@ func TestOnePoisonIsNoOutage(t *testing.T) {
 			worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
 		t.sleep(time.Hour)
 		require.Equal(t, []string{"bad: no luck"}, t.letters())
-		require.NotContains(t, t.log.String(), "most messages fail")
+		require.False(t, strings.Contains(t.log.String(), "most messages fail"))
 		require.NoError(t, stop())
 		require.EqualValues(t, 40, w.Stats().Failed)
 	})
@@ -85,4 +85,56 @@ func TestProbesInTurn(t *testing.T) {
 		require.EqualValues(t, 2, w.Stats().Failed)
 		require.NoError(t, stop())
 	}, redelivery.WithNackRedeliveryDelay(time.Hour))
+}
+
+// Of 1,000 rows that are written 100 at a time one is bad, and fails its whole batch: it becomes a dead letter, alone.
+func TestOneBadRow(t *testing.T) {
+	pause := worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
+	for name, options := range map[string][]worker.Option{"plain": nil, "with a pause": {pause}, "by key": {pause, worker.WithKeyOrder()}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				for n := range 1000 {
+					payload := fmt.Sprint("row", n)
+					if n == 20 {
+						payload = "bad"
+					}
+					t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload})
+				}
+				calls := newCalls()
+				w, stop := t.startBatch(worker.Batch{}, func(ctx context.Context, msgs []pulsar.Message) error {
+					calls.note(msgs[0])
+					for _, msg := range msgs {
+						if err := failBad(ctx, msg); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, append(options, worker.WithConcurrency(4))...)
+				t.sleep(time.Hour)
+				require.EqualValues(t, 999, w.Stats().Succeeded)
+				require.Equal(t, []string{"bad: no luck"}, t.letters())
+				require.False(t, strings.Contains(t.log.String(), "most messages fail"))
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+				require.LessOrEqual(t, len(calls.what), 40)
+			}, redelivery.WithAckTimeout(30*time.Second))
+		})
+	}
+}
+
+// In an outage each message of a batch is tried in turn.
+func TestOutageTriesAllOfABatch(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		for _, payload := range []string{"bad", "a", "b"} {
+			t.publish(payload)
+		}
+		var got []string
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(ctx context.Context, msgs []pulsar.Message) error {
+			got = append(got, text(msgs))
+			return failBad(ctx, msgs[0])
+		}, worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(1))
+		t.sleep(10 * time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"bad a b", "bad", "a", "b bad"}, got[:4])
+	})
 }
