@@ -145,7 +145,8 @@ func WithMemoryLimit(bytes int64) Option {
 // ratio of the last window messages failed; a message that fails again counts once, and so does a batch that
 // fails with one error. The Worker then keeps the messages that it has
 // and tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on, or of RetryAfter if that is
-// longer. The outage ends when a message succeeds. During an outage the ack timeouts are renewed. A drain leaves the messages to the
+// longer. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep another from being
+// tried beside it. The outage ends when a message succeeds. During an outage the ack timeouts are renewed. A drain leaves the messages to the
 // broker.
 //
 // The first two failures of a message that is tried in an outage are not attempts. From the third on each is: the message is nacked, or

@@ -61,6 +61,9 @@ func nameOf(msg pulsar.Message) name {
 // freeProbes is how often a message may fail as a probe before a failure counts as an attempt, so that messages that always fail make room.
 const freeProbes = 2
 
+// probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
+const probeLimit = 30 * time.Second
+
 // outage begins when too many messages fail. As long as it lasts the slots try theirs one at a time.
 type outage struct {
 	*run
@@ -89,8 +92,8 @@ func (o *outage) current() chan struct{} {
 	return o.over
 }
 
-// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then report must follow. Its error
-// says that nothing is to be tried any more.
+// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller receives from probing
+// when the next slot may try. Its error says that nothing is to be tried any more.
 func (o *outage) wait() (probe bool, err error) {
 	for {
 		over := o.current()
@@ -142,12 +145,9 @@ func (o *outage) waitToTry() error {
 	return err
 }
 
-// report notes how the handler did, and lets the next slot try if the caller did. It reports whether what failed is to be tried again
+// report notes how the handler did. It reports whether what failed is to be tried again
 // without being nacked: there is an outage, and it is no probe that failed too often.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
-	if probe {
-		defer func() { <-o.probing }()
-	}
 	o.mu.Lock()
 	before, began, keep := o.over, o.began, true
 	for i, out := range outcomes {
@@ -193,6 +193,14 @@ func (o *outage) failedAgain(of name, out outcome) (keep bool) {
 	o.asked = out.delay
 	o.tried[of]++
 	return o.tried[of] <= freeProbes
+}
+
+// takesLong notes a probe that keeps others from being tried.
+func (o *outage) takesLong() {
+	o.mu.Lock()
+	o.tries++
+	o.mu.Unlock()
+	o.logger.Warn("worker: a message that is tried takes long: others are tried beside it", o.who()...)
 }
 
 // end ends an outage. The caller holds mu.

@@ -138,3 +138,39 @@ func TestOutageTriesAllOfABatch(t *testing.T) {
 		require.Equal(t, []string{"bad a b", "bad", "a", "b bad"}, got[:4])
 	})
 }
+
+// A probe that does not return, whatever its context says, does not keep others from being tried.
+func TestProbeThatDoesNotReturn(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []worker.Option
+		next    time.Duration // after the one that is stuck
+	}{
+		"without a timeout": {nil, 30 * time.Second},
+		"with a timeout":    {[]worker.Option{worker.WithTimeout(time.Second)}, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				t.publish("a")
+				release := make(chan struct{})
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					switch n := calls.note(msg); {
+					case string(msg.Payload()) == "stuck":
+						<-release
+					case n <= 2:
+						return errTest
+					}
+					return nil
+				}, append(c.options, worker.WithConcurrency(2), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))...)
+				t.sleep(time.Millisecond)
+				t.publish("stuck")
+				t.sleep(time.Hour)
+				defer func() { require.NoError(t, stop()) }()
+				defer close(release)
+				require.Equal(t, []string{"a", "a", "stuck", "a"}, calls.what)
+				require.Equal(t, 2*time.Second+c.next+time.Second, calls.times()[3])
+				require.False(t, w.Stats().Outage)
+			})
+		})
+	}
+}

@@ -19,6 +19,7 @@ type slot struct {
 	errs     []error   // what the handler returned for each task
 	outcomes []outcome // what becomes of it
 	whole    bool      // the handler failed all of a batch with one error
+	yield    func()    // lets the next slot try, in an outage; only once
 	size     int       // how many of a halved batch the handler gets next; 0 for all
 
 	mu    sync.Mutex // guards what follows, which only the slot changes
@@ -66,6 +67,7 @@ func (s *slot) turn() bool {
 	switch {
 	case probe:
 		n = 1
+		defer s.limitProbe().Stop()
 	case s.size > 0:
 		n = min(n, s.size)
 	}
@@ -73,6 +75,18 @@ func (s *slot) turn() bool {
 	defer s.end(n, probe)
 	s.call(tasks[:n])
 	return true
+}
+
+// limitProbe lets another slot try if this one takes long.
+func (s *slot) limitProbe() *time.Timer {
+	limit, yield := probeLimit, s.yield
+	if s.timeout > 0 {
+		limit = min(limit, s.overdue())
+	}
+	return time.AfterFunc(limit, func() {
+		defer yield()
+		s.outage.takesLong()
+	})
 }
 
 // waitToGoOn waits until the slot may go on with what it has. In an outage it is its turn to try then, with one message. If nothing is to
@@ -104,11 +118,14 @@ func (s *slot) waitForTurn() (probe bool, err error) {
 		return false, err
 	}
 	returned := false
-	defer func() {
-		if probe && !returned { // the policy that Delivery asks called runtime.Goexit: another slot may try
-			<-s.outage.probing
-		}
-	}()
+	if probe {
+		s.yield = sync.OnceFunc(func() { <-s.outage.probing })
+		defer func() {
+			if !returned { // the policy that Delivery asks called runtime.Goexit: another slot may try
+				s.yield()
+			}
+		}()
+	}
 	if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
 		s.lose(err)
 	} else {
@@ -180,6 +197,9 @@ func (s *slot) decide() {
 
 // keeps reports whether what failed is kept, to be tried again without being nacked.
 func (s *slot) keeps(probe bool) bool {
+	if probe {
+		defer s.yield()
+	}
 	outcomes := s.outcomes
 	if s.whole {
 		outcomes = outcomes[:1] // one error, however many messages
