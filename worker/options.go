@@ -144,8 +144,9 @@ func WithMemoryLimit(bytes int64) Option {
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
 // ratio of the last window messages failed; a message that fails again counts once, and so does a batch that
 // fails with one error. The Worker then keeps the messages that it has
-// and tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on, or of RetryAfter if that is
-// longer. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep another from being
+// and tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on, or of RetryAfter up to the
+// longest that pause may return then. A message with a longer RetryAfter is nacked with it, which is an attempt, and others are tried
+// meanwhile. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep another from being
 // tried beside it. The outage ends when a message succeeds. During an outage the ack timeouts are renewed. A drain leaves the messages to the
 // broker.
 //

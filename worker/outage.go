@@ -1,10 +1,13 @@
 package worker
 
 import (
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // failures counts those among the last messages, each message once.
@@ -180,9 +183,28 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	return keep && after != nil
 }
 
+// sendAway marks what asks for a longer delay than the pause that is next may have: it is not kept, nor do others wait for it.
+func (o *outage) sendAway(outcomes []outcome) {
+	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
+		return
+	}
+	o.mu.Lock()
+	tries := o.tries
+	if o.over == nil { // one may begin
+		tries = 0
+	}
+	o.mu.Unlock()
+	var longest time.Duration
+	_ = o.protect(func() error { _, longest = policies.Bounds(o.pause, tries); return nil })
+	for i := range outcomes {
+		outcomes[i].away = outcomes[i].delay > longest
+	}
+}
+
 // begin begins an outage. The caller holds mu.
 func (o *outage) begin(last outcome) {
-	o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, last.delay
+	o.over, o.began, o.tries = make(chan struct{}), time.Now(), 0
+	o.ask(last)
 	o.failures.clear()
 	clear(o.tried)
 }
@@ -190,9 +212,16 @@ func (o *outage) begin(last outcome) {
 // failedAgain notes a probe that failed, and reports whether its message is to be kept. The caller holds mu.
 func (o *outage) failedAgain(of name, out outcome) (keep bool) {
 	o.tries++
-	o.asked = out.delay
+	o.ask(out)
 	o.tried[of]++
 	return o.tried[of] <= freeProbes
+}
+
+// ask has the next pause be as long as a message that is kept asks for. The caller holds mu.
+func (o *outage) ask(out outcome) {
+	if o.asked = out.delay; out.away {
+		o.asked = 0
+	}
 }
 
 // takesLong notes a probe that keeps others from being tried.

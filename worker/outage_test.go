@@ -88,9 +88,9 @@ func TestOutageDetails(t *testing.T) {
 			[]time.Duration{0, 0, 0, 0, time.Second, 2 * time.Second, 2 * time.Second, time.Minute},
 			worker.Stats{Succeeded: 3, Failed: 1, Permanent: 3},
 		},
-		"retry after makes the pause longer": {
+		"a longer retry after is an attempt": {
 			[]error{errTest, worker.RetryAfter(later, errTest), worker.RetryAfter(later, errTest), nil}, 1, 0, 2,
-			[]time.Duration{0, 0, later, 2 * later, time.Minute}, worker.Stats{Succeeded: 2, Failed: 1},
+			[]time.Duration{0, 0, later + time.Second, 2*later + time.Second, 2*later + time.Second}, worker.Stats{Succeeded: 2, Failed: 3},
 		},
 		"what is under way is kept too": {
 			[]error{errTest, errTest, errTest, errTest}, 4, 100 * time.Millisecond, 4,

@@ -174,3 +174,36 @@ func TestProbeThatDoesNotReturn(t *testing.T) {
 		})
 	}
 }
+
+// RetryAfter delays its message. The pause before others are tried is the policy's.
+func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
+	for _, c := range []struct {
+		after       time.Duration
+		concurrency int
+		back        time.Duration // when that message is handled again
+	}{
+		{24 * time.Hour, 1, 24 * time.Hour},
+		{24 * time.Hour, 2, 24 * time.Hour},
+		{30 * time.Second, 1, 30 * time.Second},
+	} {
+		t.Run(fmt.Sprint(c.after, c.concurrency), func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				t.publish("later")
+				calls := newCalls()
+				_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					if calls.note(msg) == 1 {
+						return worker.RetryAfter(c.after, errTest)
+					}
+					return nil
+				}, worker.WithConcurrency(c.concurrency), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))
+				t.sleep(100 * time.Millisecond)
+				t.publish("good")
+				t.sleep(25 * time.Hour)
+				require.NoError(t, stop())
+				require.Equal(t, []string{"later", "good", "later"}, calls.what)
+				require.LessOrEqual(t, calls.times()[1], 1100*time.Millisecond)
+				require.Equal(t, c.back, calls.times()[2])
+			}, redelivery.WithAckTimeout(30*time.Second))
+		})
+	}
+}

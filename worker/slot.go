@@ -204,6 +204,9 @@ func (s *slot) keeps(probe bool) bool {
 	if s.whole {
 		outcomes = outcomes[:1] // one error, however many messages
 	}
+	if s.outage != nil {
+		s.outage.sendAway(s.outcomes)
+	}
 	if s.outage != nil && s.outage.report(probe, s.tasks, outcomes) {
 		s.size = 0
 		return s.working.Err() == nil
@@ -228,7 +231,7 @@ func (s *slot) mayHalve() bool {
 func (s *slot) settleAll(probe bool) {
 	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
-		if keep && o.retries() {
+		if keep && o.retries() && !o.away {
 			s.outcomes[i].verb = held
 		} else {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
