@@ -118,7 +118,8 @@ func WithMaxAge(d time.Duration) Option {
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
 // do not survive a restart.
 //
-// The key is the ordering key, or else the key. Messages without a key are handled as if there were no WithKeyOrder. On
+// The key is the ordering key, or else the key, of a topic: the same key of another topic does not wait, and all partitions of a topic
+// are one. Messages without a key are handled as if there were no WithKeyOrder. On
 // Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
 // than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
 func WithKeyOrder() Option {
