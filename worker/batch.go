@@ -20,7 +20,7 @@ import (
 type Batch struct {
 	MaxMessages int           // that a handler gets at once
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
-	MaxWait     time.Duration // after the first message
+	MaxWait     time.Duration // after the first message; what is there already is taken in any case
 }
 
 // BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError settles each message
@@ -171,7 +171,8 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
+	began := time.Now()
+	inTime, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
 	defer cancel()
 	for bytes := int64(0); ; {
 		if t.beat == nil && (len(into) == 0 || into[0].beat != nil) { // a Consumer has ack timeouts or not
@@ -182,10 +183,23 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 		if len(into) >= r.batch.MaxMessages || bytes >= r.batch.MaxBytes {
 			return into, nil
 		}
-		if t, err = r.next(ctx); err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
+		if t, err = r.next(inTime); err != nil && time.Since(began) < takingTime {
+			t, err = r.nextAtOnce(ctx)
+		}
+		if err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
 			return into, nil
 		}
 	}
+}
+
+// takingTime is how long it may take to take what is there already, however short MaxWait is.
+const takingTime = 10 * time.Millisecond
+
+// nextAtOnce takes a message if one is there.
+func (r *run) nextAtOnce(ctx context.Context) (task, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
+	defer cancel()
+	return r.next(ctx)
 }
 
 // ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.
