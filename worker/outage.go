@@ -10,40 +10,33 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// failures counts those among the last messages, each message once.
+// failures counts those among the last messages.
 type failures struct {
 	window int
 	ratio  float64
-	recent []name        // of those that failed, else no name; a ring once there are window
-	next   int           // in the ring
-	failed map[name]bool // in the ring
+	recent []bool // whether each failed; a ring once there are window
+	next   int    // in the ring
+	failed int
 }
 
-// note adds a message, and reports whether too many failed. One that fails again is not another one.
-func (f *failures) note(of name, failed bool) bool {
-	if failed && f.failed[of] {
-		return false
-	}
-	if !failed {
-		of = name{}
-	}
+// note adds a message, and reports whether too many failed.
+func (f *failures) note(failed bool) bool {
 	if len(f.recent) < f.window {
-		f.recent = append(f.recent, of)
+		f.recent = append(f.recent, failed)
 	} else {
-		delete(f.failed, f.recent[f.next])
-		f.recent[f.next] = of
+		if f.recent[f.next] {
+			f.failed--
+		}
+		f.recent[f.next] = failed
 		f.next = (f.next + 1) % f.window
 	}
 	if failed {
-		f.failed[of] = true
+		f.failed++
 	}
-	return len(f.recent) == f.window && float64(len(f.failed)) >= f.ratio*float64(f.window)
+	return len(f.recent) == f.window && float64(f.failed) >= f.ratio*float64(f.window)
 }
 
-func (f *failures) clear() {
-	f.recent, f.next = f.recent[:0], 0
-	clear(f.failed)
-}
+func (f *failures) clear() { f.recent, f.next, f.failed = f.recent[:0], 0, 0 }
 
 // name tells a message from others, at each of its deliveries.
 type name struct {
@@ -85,7 +78,7 @@ type outage struct {
 
 func newOutage(r *run) *outage {
 	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
-		failures: failures{window: r.window, ratio: r.ratio, failed: map[name]bool{}}}
+		failures: failures{window: r.window, ratio: r.ratio}}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -157,14 +150,16 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 		switch failed := out.retries(); {
 		case out.verb == dead, o.abandoned:
 		case o.over == nil:
-			if o.failures.note(nameOf(tasks[i].msg), failed) {
+			if failed && tasks[i].counted().RedeliveryCount() > 0 {
+				break // it says more about the message than about what handlers need
+			}
+			if o.failures.note(failed) {
 				o.begin(out)
 			}
-		case !probe: // it was called before the outage began
-		case failed:
-			keep = o.failedAgain(nameOf(tasks[i].msg), out)
-		default:
+		case !failed:
 			o.end()
+		case probe: // else it was called before the outage began
+			keep = o.failedAgain(nameOf(tasks[i].msg), out)
 		}
 	}
 	after, tries := o.over, o.tries

@@ -187,7 +187,7 @@ func TestOutageWhilePaused(t *testing.T) {
 func TestTwoMinutesDown(t *testing.T) {
 	const pause = 10 * time.Second
 	plain := runDowntime(t)
-	paused := runDowntime(t, worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: pause}))
+	paused := runDowntime(t, worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: pause}))
 	for name, r := range map[string]downtimeResult{"plain nacks": plain, "with a pause": paused} {
 		t.Logf("%s: %d calls while it was down, %d dead letters, the next success %v after it was up again, all done %v after",
 			name, r.down, r.dead, r.back, r.done)
