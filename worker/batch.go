@@ -20,11 +20,15 @@ import (
 type Batch struct {
 	MaxMessages int           // that a handler gets at once
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
-	MaxWait     time.Duration // after the first message
+	MaxWait     time.Duration // after the first message; what is there already is taken in any case
 }
 
 // BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError settles each message
 // by its own error, and any other error fails all. What the documentation of Handler says holds here too.
+//
+// If one error fails all of a batch with a message that failed before, or that has its last delivery, the batch is not nacked: it is
+// halved, and the handler is called again at once with each half, until the messages that fail are alone. RetryAfter and
+// Permanent do not halve a batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
@@ -63,12 +67,12 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 		return nil, fmt.Errorf("%w: worker: WithMiddleware is given to NewBatch, want it with New", redelivery.ErrInvalidOption)
 	}
 	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20), cmp.Or(batch.MaxWait, 100*time.Millisecond)}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) {
+	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
 		msgs := make([]pulsar.Message, len(tasks))
 		for i, t := range tasks {
 			msgs[i] = t.counted()
 		}
-		w.spread(w.handleBatch(ctx, handler, msgs), errs)
+		return w.spread(w.handleBatch(ctx, handler, msgs), errs)
 	}
 	return w, nil
 }
@@ -82,8 +86,8 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread makes an error for each message of what a BatchHandler returned.
-func (w *Worker) spread(err error, errs []error) {
+// spread makes an error for each message of what a BatchHandler returned, and reports whether it is one for all.
+func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
 		if i < 0 || i >= len(errs) {
@@ -97,6 +101,7 @@ func (w *Worker) spread(err error, errs []error) {
 			errs[i] = each[i]
 		}
 	}
+	return whole != nil
 }
 
 // split returns the BatchError in err, or what err is to the whole batch.
@@ -166,7 +171,8 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
+	began := time.Now()
+	inTime, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
 	defer cancel()
 	for bytes := int64(0); ; {
 		if t.beat == nil && (len(into) == 0 || into[0].beat != nil) { // a Consumer has ack timeouts or not
@@ -177,10 +183,23 @@ func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
 		if len(into) >= r.batch.MaxMessages || bytes >= r.batch.MaxBytes {
 			return into, nil
 		}
-		if t, err = r.next(ctx); err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
+		if t, err = r.next(inTime); err != nil && time.Since(began) < takingTime {
+			t, err = r.nextAtOnce(ctx)
+		}
+		if err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
 			return into, nil
 		}
 	}
+}
+
+// takingTime is how long it may take to take what is there already, however short MaxWait is.
+const takingTime = 10 * time.Millisecond
+
+// nextAtOnce takes a message if one is there.
+func (r *run) nextAtOnce(ctx context.Context) (task, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
+	defer cancel()
+	return r.next(ctx)
 }
 
 // ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.

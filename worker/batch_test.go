@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -178,7 +179,7 @@ func TestBatchRetryAfter(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"a", "b"}, calls.what)
-		require.Equal(t, []time.Duration{0, time.Second + 1}, calls.times())
+		require.Equal(t, []time.Duration{0, time.Second + 100*time.Microsecond + 1}, calls.times())
 	})
 }
 
@@ -229,4 +230,24 @@ func TestBatchIsHandledBeforePauseAndDrain(t *testing.T) {
 func TestBatchError(t *testing.T) {
 	require.EqualError(t, worker.BatchError{7: errTest, 3: errors.New("first"), 1: nil}, "2 of the batch failed, first message 3: first")
 	require.EqualError(t, worker.BatchError{}, "none of the batch failed")
+}
+
+// What is there already goes into a batch without waiting, however short MaxWait is. It takes time to take it, so this is in real time.
+func TestBatchTakesWhatIsThere(t *testing.T) {
+	r := &rig{T: t, log: &safeBuffer{}, logger: quiet}
+	opts := orders
+	opts.ReceiverQueueSize = 1000
+	setup(r, opts, redelivery.WithLogger(quiet))
+	defer r.consumer.Close()
+	for range 1000 {
+		r.publish("row")
+	}
+	var batches atomic.Int32
+	w, stop := r.startBatch(worker.Batch{MaxMessages: 1000, MaxWait: 1}, func(context.Context, []pulsar.Message) error {
+		batches.Add(1)
+		return nil
+	}, worker.WithConcurrency(1))
+	require.Eventually(t, func() bool { return w.Stats().Succeeded == 1000 }, 10*time.Second, time.Millisecond)
+	require.NoError(t, stop())
+	require.LessOrEqual(t, batches.Load(), int32(100))
 }

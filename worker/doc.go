@@ -27,7 +27,8 @@
 // [WithClassifier] to turn errors of other packages into Permanent or RetryAfter.
 //
 // The Worker settles a message after its handler has returned, even if the handler's context has ended. If an acknowledgement
-// fails, the Worker tries it again until the drain ends. If the message comes again all the same, it is handled again. A handler
+// fails, the Worker tries it again for a minute, or until the drain ends, and then leaves the message to the broker: it comes again
+// when the Consumer is closed. If the message comes again all the same, it is handled again. A handler
 // must not settle the message itself.
 //
 // # Order, batches, outages

@@ -51,7 +51,7 @@ func snippetOfBatches(consumer *redelivery.Consumer, insert worker.BatchHandler)
 
 func snippetOfOutages(consumer *redelivery.Consumer, handler worker.Handler) (*worker.Worker, error) {
 	w, err := worker.New(consumer, handler,
-		worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+		worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
 	return w, err
 }
 

@@ -147,7 +147,7 @@ func ExampleWithKeyOrder() {
 	// anna: cake, 0
 }
 
-// While the kitchen is closed one order at a time is tried. That makes no dead letters, however long it takes.
+// While the kitchen is closed one order at a time is tried. The first two tries of an order are not attempts.
 func ExampleWithPauseOnFailure() {
 	withOrders([]string{"soup", "cake", "tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, cancel := context.WithCancel(context.Background())

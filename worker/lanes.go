@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
@@ -16,7 +18,7 @@ type lanes struct {
 	*run
 
 	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
-	byKey   map[string]*lane
+	byKey   map[laneKey]*lane
 	ready   []task             // whose turn it is
 	scale   scale              // of the messages that wait, ready ones too
 	count   int                // of them
@@ -30,14 +32,17 @@ type lanes struct {
 
 // lane is a key of which there are messages.
 type lane struct {
-	key   string
+	key   laneKey
 	queue []task
 	again *time.Timer // after which the one that failed is tried again; nil if none waits for that
 	tried task        // the one that failed
 }
 
+// laneKey is a key of a topic. Its partitions are one topic: whoever changes their number moves keys from one to another.
+type laneKey struct{ topic, key string }
+
 func newLanes(r *run) *lanes {
-	return &lanes{run: r, byKey: map[string]*lane{}, wake: make(chan struct{}, 1)}
+	return &lanes{run: r, byKey: map[laneKey]*lane{}, wake: make(chan struct{}, 1)}
 }
 
 // keyOf returns the key that Key_Shared goes by; "" for none.
@@ -122,8 +127,8 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 
 // enter puts a message into its lane, and reports whether it is the first there. The caller holds mu.
 func (l *lanes) enter(t *task) bool {
-	key := keyOf(t.msg)
-	if key == "" {
+	key := laneKey{publishing.BaseTopic(t.msg.Topic()), keyOf(t.msg)}
+	if key.key == "" {
 		return true
 	}
 	t.size = sizeOf(t.msg)

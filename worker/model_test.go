@@ -30,6 +30,7 @@ type attempt struct {
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
 	does       step          // of all messages of a batch together
 	reason     string        // that a dead letter is to have
+	halved     bool          // it is no attempt, but of a batch that is halved
 	afterDrain bool          // its context had ended by the drain timeout when it returned
 }
 
@@ -84,8 +85,9 @@ func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v", m.active, m.now()))
 	}
 	var all step
-	reason := ""
+	reason, again := "", m.maxDeliveries == 1
 	for _, msg := range msgs {
+		again = again || msg.RedeliveryCount() > 0
 		var n, before int
 		_, _ = fmt.Sscan(string(msg.Payload()), &n)
 		for _, a := range m.attempts {
@@ -108,7 +110,7 @@ func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	for _, a := range of {
 		a.does.takes, a.does.stuck, a.does.heeds = all.takes, all.stuck, all.heeds
 		if all.returns >= panics {
-			a.does.returns, a.reason = all.returns, reason
+			a.does.returns, a.reason, a.halved = all.returns, reason, again && len(of) > 1
 		}
 	}
 	return of

@@ -118,7 +118,8 @@ func WithMaxAge(d time.Duration) Option {
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
 // do not survive a restart.
 //
-// The key is the ordering key, or else the key. Messages without a key are handled as if there were no WithKeyOrder. On
+// The key is the ordering key, or else the key, of a topic: the same key of another topic does not wait, and all partitions of a topic
+// are one. Messages without a key are handled as if there were no WithKeyOrder. On
 // Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
 // than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
 func WithKeyOrder() Option {
@@ -142,10 +143,18 @@ func WithMemoryLimit(bytes int64) Option {
 }
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
-// ratio of the last window messages failed. The Worker then keeps the messages that it has and tries one at a time, after a pause
-// of pause.Next(0), Next(1) and so on, or of RetryAfter if that is longer. The outage ends when a message succeeds. During an
-// outage the ack timeouts are renewed, and a failure is not a nack: it makes no dead letter, and only one message is tried for
-// each pause. A drain leaves the messages to the broker.
+// ratio of the last window messages failed. Of a message that fails again only the first failure counts, and a batch that fails with
+// one error is one failure. The Worker then keeps the messages that it has and tries one at a time, each time another one, after a
+// pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep
+// another message from being tried. The outage ends when any message succeeds. During an outage the ack timeouts are renewed. A drain
+// leaves the messages to the broker.
+//
+// The first two failures of a message that is tried in an outage are not attempts. From the third on each is one: the message is
+// nacked, or becomes a dead letter, and makes room for another, so that messages that always fail do not stop the Worker. An outage
+// that lasts costs one attempt of a message for each pause. A message with a RetryAfter longer than the pause is nacked with it, which
+// is an attempt, and others are tried meanwhile.
+//
+// If some messages fail and others succeed, plain nacks are better: choose a ratio near 1, such as 0.9, so that this is no outage.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.

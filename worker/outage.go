@@ -1,8 +1,13 @@
 package worker
 
 import (
+	"slices"
 	"sync"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
 // failures counts those among the last messages.
@@ -33,6 +38,28 @@ func (f *failures) note(failed bool) bool {
 
 func (f *failures) clear() { f.recent, f.next, f.failed = f.recent[:0], 0, 0 }
 
+// name tells a message from others, at each of its deliveries.
+type name struct {
+	topic         string
+	ledger, entry int64
+	index         int32
+	origin        string // of one from the retry topic, which is another message each time
+}
+
+func nameOf(msg pulsar.Message) name {
+	if origin := msg.Properties()[pulsar.PropertyOriginMessageID]; origin != "" {
+		return name{origin: origin}
+	}
+	id := msg.ID()
+	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
+}
+
+// freeProbes is how often a message may fail as a probe before a failure counts as an attempt, so that messages that always fail make room.
+const freeProbes = 2
+
+// probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
+const probeLimit = 30 * time.Second
+
 // outage begins when too many messages fail. As long as it lasts the slots try theirs one at a time.
 type outage struct {
 	*run
@@ -43,13 +70,15 @@ type outage struct {
 	over     chan struct{} // closed when the outage is over; nil while there is none
 	began    time.Time
 	tries    uint32
+	tried    map[name]int  // how often each message failed as a probe
 	asked    time.Duration // by the RetryAfter of the last try
 
 	abandoned bool // since Run ended
 }
 
 func newOutage(r *run) *outage {
-	return &outage{run: r, probing: make(chan struct{}, 1), failures: failures{window: r.window, ratio: r.ratio}}
+	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
+		failures: failures{window: r.window, ratio: r.ratio}}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -59,8 +88,8 @@ func (o *outage) current() chan struct{} {
 	return o.over
 }
 
-// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then report must follow. Its error
-// says that nothing is to be tried any more.
+// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller receives from probing
+// when the next slot may try. Its error says that nothing is to be tried any more.
 func (o *outage) wait() (probe bool, err error) {
 	for {
 		over := o.current()
@@ -112,29 +141,25 @@ func (o *outage) waitToTry() error {
 	return err
 }
 
-// report notes how the handler did, and lets the next slot try if the caller did. It reports whether there is an outage, so that
-// what failed is to be tried again.
-func (o *outage) report(probe bool, outcomes []outcome) bool {
-	if probe {
-		defer func() { <-o.probing }()
-	}
+// report notes how the handler did. It reports whether what failed is to be tried again
+// without being nacked: there is an outage, and it is no probe that failed too often.
+func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
-	before, began := o.over, o.began
-	for _, out := range outcomes {
+	before, began, keep := o.over, o.began, true
+	for i, out := range outcomes {
 		switch failed := out.retries(); {
 		case out.verb == dead, o.abandoned:
 		case o.over == nil:
-			if o.failures.note(failed) {
-				o.over, o.began, o.tries, o.asked = make(chan struct{}), time.Now(), 0, out.delay
-				o.failures.clear()
+			if failed && tasks[i].counted().RedeliveryCount() > 0 {
+				break // it says more about the message than about what handlers need
 			}
-		case !probe: // it was called before the outage began
-		case failed:
-			o.tries++
-			o.asked = out.delay
-		default:
-			close(o.over)
-			o.over = nil
+			if o.failures.note(failed) {
+				o.begin(out)
+			}
+		case !failed:
+			o.end()
+		case probe: // else it was called before the outage began
+			keep = o.failedAgain(nameOf(tasks[i].msg), out)
 		}
 	}
 	after, tries := o.over, o.tries
@@ -150,7 +175,62 @@ func (o *outage) report(probe bool, outcomes []outcome) bool {
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
-	return after != nil
+	return keep && after != nil
+}
+
+// sendAway marks what asks for a longer delay than the pause that is next may have: it is not kept, nor do others wait for it.
+func (o *outage) sendAway(outcomes []outcome) {
+	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
+		return
+	}
+	o.mu.Lock()
+	tries := o.tries
+	if o.over == nil { // one may begin
+		tries = 0
+	}
+	o.mu.Unlock()
+	var longest time.Duration
+	_ = o.protect(func() error { _, longest = policies.Bounds(o.pause, tries); return nil })
+	for i := range outcomes {
+		outcomes[i].away = outcomes[i].delay > longest
+	}
+}
+
+// begin begins an outage. The caller holds mu.
+func (o *outage) begin(last outcome) {
+	o.over, o.began, o.tries = make(chan struct{}), time.Now(), 0
+	o.ask(last)
+	o.failures.clear()
+	clear(o.tried)
+}
+
+// failedAgain notes a probe that failed, and reports whether its message is to be kept. The caller holds mu.
+func (o *outage) failedAgain(of name, out outcome) (keep bool) {
+	o.tries++
+	o.ask(out)
+	o.tried[of]++
+	return o.tried[of] <= freeProbes
+}
+
+// ask has the next pause be as long as a message that is kept asks for. The caller holds mu.
+func (o *outage) ask(out outcome) {
+	if o.asked = out.delay; out.away {
+		o.asked = 0
+	}
+}
+
+// takesLong notes a probe that keeps others from being tried.
+func (o *outage) takesLong() {
+	o.mu.Lock()
+	o.tries++
+	o.mu.Unlock()
+	o.logger.Warn("worker: a message that is tried takes long: others are tried beside it", o.who()...)
+}
+
+// end ends an outage. The caller holds mu.
+func (o *outage) end() {
+	close(o.over)
+	o.over = nil
 }
 
 // abandon ends an outage that nobody tries to end any more.

@@ -225,6 +225,16 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 			failures[q.msg]++
 		}
 	}
+	for _, o := range m.outages { // and the third of a message in an outage
+		tried := map[int]int{}
+		for _, q := range m.queries {
+			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
+				if tried[q.msg]++; tried[q.msg] > 2 {
+					failures[q.msg]++
+				}
+			}
+		}
+	}
 	acked := broker.Acked("orders")
 	for n, msg := range m.messages {
 		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && failures[n] < int(m.maxDeliveries) {

@@ -10,6 +10,7 @@ type outcome struct {
 	verb    verb
 	or      verb          // in place of dead, if no dead letter can be published
 	delay   time.Duration // of again
+	away    bool          // the delay is longer than the pause of an outage
 	err     error         // the handler's; nil for ack
 	expired bool          // dead because the message is past WithMaxAge
 }
@@ -23,7 +24,7 @@ const (
 	acked // with others, already
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
-	held  // by the slot, in an outage
+	held  // by the slot, in an outage or of a halved batch
 	done  // settled
 )
 

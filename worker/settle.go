@@ -16,6 +16,9 @@ import (
 // ackPause is the pause before an acknowledgement that failed is tried again.
 var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Second}
 
+// ackTimeout is how long an acknowledgement that fails is tried again. A broker restarts within that.
+const ackTimeout = time.Minute
+
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
@@ -113,15 +116,16 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again until the drain ends.
+// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends.
 func (r *run) ack(t task) bool {
+	began := time.Now()
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
 		r.unsettled(t, "acknowledging", err)
-		if !r.mayRetry(t, ackPause.Next(n)) {
+		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
 			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
 			return false
 		}

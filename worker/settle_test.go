@@ -45,7 +45,7 @@ func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
 		t.broker.Ack = failing(time.Now().Add(time.Hour))
 		w, stop := t.start(succeed, worker.WithDrainTimeout(10*time.Second))
 		t.publish("tea")
-		t.sleep(time.Minute)
+		t.sleep(30 * time.Second)
 		stopping := time.Now()
 		require.NoError(t, stop())
 		require.Equal(t, 10*time.Second, time.Since(stopping))

@@ -2,13 +2,10 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
@@ -17,6 +14,9 @@ type slot struct {
 	*run
 	errs     []error   // what the handler returned for each task
 	outcomes []outcome // what becomes of it
+	whole    bool      // the handler failed all of a batch with one error
+	yield    func()    // lets the next slot try, in an outage; only once
+	size     int       // how many of a halved batch the handler gets next; 0 for all
 
 	mu    sync.Mutex // guards what follows, which only the slot changes
 	tasks []task     // none while the slot waits for some
@@ -44,7 +44,7 @@ func (s *slot) loop() {
 	exited = false
 }
 
-// turn handles what the slot kept in an outage, or gets next. It reports false if there is to be no more.
+// turn handles what the slot kept, of an outage or a halved batch, or gets next. It reports false if there is to be no more.
 func (s *slot) turn() bool {
 	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
 	var err error
@@ -53,50 +53,24 @@ func (s *slot) turn() bool {
 			return false
 		}
 	}
-	if s.outage != nil && (kept || s.outage.current() != nil) {
+	if kept || s.outage != nil && s.outage.current() != nil {
 		s.set(tasks, waiting)
-		if probe, err = s.waitForOutage(); err != nil {
+		if probe, err = s.waitToGoOn(); err != nil {
 			return false
 		}
 	}
 	n := len(tasks)
-	if probe {
+	switch {
+	case probe:
 		n = 1
+		defer s.limitProbe().Stop()
+	case s.size > 0:
+		n = min(n, s.size)
 	}
 	s.set(tasks, handling)
 	defer s.end(n, probe)
 	s.call(tasks[:n])
 	return true
-}
-
-// waitForOutage waits until the slot may go on. If it is its turn to try, then with one message. If nothing is to be tried any more,
-// it leaves its messages to the broker, and returns an error. In an outage nobody may be receiving, who would be told of a lost Consumer.
-func (s *slot) waitForOutage() (probe bool, err error) {
-	for i := range s.tasks {
-		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
-	}
-	if probe, err = s.outage.wait(); probe {
-		returned := false
-		defer func() {
-			if !returned { // the policy that Delivery asks called runtime.Goexit: another slot may try
-				<-s.outage.probing
-			}
-		}()
-		if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
-			s.lose(err)
-		} else {
-			err = nil
-		}
-		returned = true
-	}
-	if err != nil {
-		for _, t := range s.tasks {
-			s.leave(t, "an outage lasted until the end", nil)
-			s.forget(t)
-		}
-		s.set(s.tasks[:0], waiting)
-	}
-	return probe, err
 }
 
 func (s *slot) set(tasks []task, stage stage) {
@@ -109,7 +83,7 @@ func (s *slot) set(tasks []task, stage stage) {
 
 // call calls the handler.
 func (s *slot) call(tasks []task) {
-	s.errs = s.errs[:0]
+	s.errs, s.whole = s.errs[:0], true
 	for range tasks {
 		s.errs = append(s.errs, errExited)
 	}
@@ -133,7 +107,7 @@ func (s *slot) call(tasks []task) {
 		}
 	}
 	s.tellHandling(tasks)
-	s.handle(ctx, tasks, s.errs)
+	s.whole = s.handle(ctx, tasks, s.errs)
 }
 
 // end settles the first n tasks, with which the handler was called. Its steps are deferred, so that the others are done if the
@@ -145,7 +119,7 @@ func (s *slot) end(n int, probe bool) {
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
 	}
-	defer s.release()
+	defer s.release(probe)
 	defer s.settleAll(probe)
 	defer s.tellHandled(s.tasks[:n], s.outcomes, took)
 	defer s.decide()
@@ -159,11 +133,11 @@ func (s *slot) decide() {
 	}
 }
 
-// settleAll settles what has an outcome, or keeps it if there is an outage.
+// settleAll settles what has an outcome, or keeps it.
 func (s *slot) settleAll(probe bool) {
-	hold := s.outage != nil && s.outage.report(probe, s.outcomes) && s.working.Err() == nil
+	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
-		if hold && o.retries() {
+		if keep && o.retries() && !o.away {
 			s.outcomes[i].verb = held
 		} else {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
@@ -189,8 +163,8 @@ func (s *slot) settleAll(probe bool) {
 	}
 }
 
-// release keeps what the slot is to try again, and makes room for what it takes next.
-func (s *slot) release() {
+// release keeps what the slot is to try again, and makes room for what it takes next. After a probe another message is the first.
+func (s *slot) release(probe bool) {
 	for i, o := range s.outcomes {
 		if t := s.tasks[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
 			t.beat.stop()
@@ -199,14 +173,20 @@ func (s *slot) release() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	rest := s.tasks[:0]
+	kept := s.tasks[:0]
 	for i, t := range s.tasks {
 		if i >= len(s.outcomes) || s.outcomes[i].verb == held {
-			rest = append(rest, t)
+			kept = append(kept, t)
 		}
 	}
-	clear(s.tasks[len(rest):])
-	s.tasks, s.stage = rest, waiting
+	clear(s.tasks[len(kept):])
+	if probe && len(kept) == len(s.tasks) { // it failed
+		kept = append(kept[1:], kept[0])
+	}
+	if len(kept) == 0 {
+		s.size = 0
+	}
+	s.tasks, s.stage = kept, waiting
 }
 
 // names says which messages they are. The caller holds mu.

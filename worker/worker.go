@@ -13,8 +13,8 @@ import (
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
-	handle   func(ctx context.Context, tasks []task, errs []error) // calls the handler, and puts what it returns into errs
-	batch    Batch                                                 // zero for a Handler
+	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
+	batch    Batch                                               // zero for a Handler
 	valve    valve
 	counts   counts
 	run      atomic.Pointer[run] // nil until Run
@@ -36,7 +36,10 @@ func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Wo
 	if err != nil {
 		return nil, err
 	}
-	w.handle = func(ctx context.Context, tasks []task, errs []error) { errs[0] = chained(ctx, tasks[0].counted()) }
+	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
+		errs[0] = chained(ctx, tasks[0].counted())
+		return false
+	}
 	return w, nil
 }
 
@@ -98,7 +101,7 @@ type Stats struct {
 	WaitingBytes int64 // what the waiting messages count towards WithMemoryLimit
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors, each time, except those under Permanent and those of an outage (WithPauseOnFailure)
+	Failed    uint64 // errors, each time, except those under Permanent, those that are no attempts in an outage (WithPauseOnFailure), and of a batch that is halved
 	Permanent uint64 // errors after which no retry follows: Permanent, and past WithMaxAge; without a dead letter they are nacked, and Failed
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers

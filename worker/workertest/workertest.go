@@ -28,6 +28,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -186,6 +187,11 @@ func (r *recorder) middleware(next worker.Handler) worker.Handler {
 		}
 		err = errExited
 		defer func() {
+			v := recover() // of a middleware; the Worker has recovered the handler's
+			if v != nil {
+				err = &worker.PanicError{Value: v, Stack: debug.Stack()}
+				defer panic(v) // the Worker counts it
+			}
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			a.Err, a.Took = err, time.Since(began)

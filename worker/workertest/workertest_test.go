@@ -158,3 +158,18 @@ func TestRunOfASlowHandler(t *testing.T) {
 	}, &pulsar.ProducerMessage{Payload: []byte("x")})
 	require.Equal(t, []string{"slow: back 15s before it returned", "acked"}, got[0].Strings())
 }
+
+// A middleware that panics is said to, as a handler is.
+func TestRunWithMiddlewareThatPanics(t *testing.T) {
+	setup := workertest.Setup{
+		Consumer: pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1}},
+		Worker: []worker.Option{worker.WithMiddleware(func(worker.Handler) worker.Handler {
+			return func(context.Context, pulsar.Message) error { panic("no header") }
+		})},
+	}
+	got := setup.Run(t, handle, &pulsar.ProducerMessage{Payload: []byte("good")})
+	require.Equal(t, []string{"panic: no header: dead letter: panic: no header"}, got[0].Strings())
+	var panicked *worker.PanicError
+	require.ErrorAs(t, got[0][0].Err, &panicked)
+	require.Contains(t, string(panicked.Stack), "TestRunWithMiddlewareThatPanics")
+}

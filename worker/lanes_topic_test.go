@@ -1,0 +1,32 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A key of one topic does not wait for the same key of another. The partitions of a topic are one topic.
+func TestKeyOrderIsPerTopic(t *testing.T) {
+	opts := orders
+	opts.Topic, opts.Topics = "", []string{"orders-partition-0", "orders-partition-1", "payments"}
+	virtually(t, opts, func(t *rig) {
+		var d = diary{began: time.Now()}
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			d.note(msg)
+			time.Sleep(time.Second)
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
+		for topic, payload := range map[string]string{"orders-partition-0": "order", "orders-partition-1": "order", "payments": "payment"} {
+			t.broker.Publish(topic, &pulsar.ProducerMessage{Payload: []byte(payload), Key: "7"})
+		}
+		t.sleep(time.Minute)
+		require.NoError(t, stop())
+		require.ElementsMatch(t, []string{"0s order 0", "0s payment 0", "1s order 0"}, d.all())
+	})
+}

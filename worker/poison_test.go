@@ -1,0 +1,209 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// failBad fails messages whose payload begins with bad.
+func failBad(_ context.Context, msg pulsar.Message) error {
+	if strings.HasPrefix(string(msg.Payload()), "bad") {
+		return errTest
+	}
+	return nil
+}
+
+// Messages that always fail and fill the window, and all slots, become dead letters. Those behind them are reached.
+func TestPoisonFillsTheWindow(t *testing.T) {
+	for _, concurrency := range []int{1, 8} {
+		t.Run(fmt.Sprint(concurrency), func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				for n := range 30 {
+					t.publish(fmt.Sprint("bad", n))
+				}
+				for n := range 600 {
+					t.publish(fmt.Sprint("good", n))
+				}
+				w, stop := t.start(failBad, worker.WithConcurrency(concurrency),
+					worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+				t.sleep(10 * time.Minute)
+				require.EqualValues(t, 600, w.Stats().Succeeded)
+				t.sleep(50 * time.Minute)
+				require.Len(t, t.letters(), 30)
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithAckTimeout(30*time.Second))
+		})
+	}
+}
+
+// On a topic where little happens one message that fails again and again is no outage.
+func TestOnePoisonIsNoOutage(t *testing.T) {
+	virtually(t, withDeadLetters(40), func(t *rig) {
+		for n := range 20 {
+			t.publish(fmt.Sprint("good", n))
+		}
+		t.publish("bad")
+		w, stop := t.start(failBad, worker.WithConcurrency(1),
+			worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+		t.sleep(time.Hour)
+		require.Equal(t, []string{"bad: no luck"}, t.letters())
+		require.False(t, strings.Contains(t.log.String(), "most messages fail"))
+		require.NoError(t, stop())
+		require.EqualValues(t, 40, w.Stats().Failed)
+	})
+}
+
+// Each probe is of another message in turn. The third of a message counts as an attempt, and then a new one is tried.
+func TestProbesInTurn(t *testing.T) {
+	virtually(t, withDeadLetters(9), func(t *rig) {
+		for _, payload := range []string{"a", "b", "c"} {
+			t.publish(payload)
+		}
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(time.Millisecond)
+			return errTest
+		}, worker.WithConcurrency(2), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))
+		t.sleep(7500 * time.Millisecond)
+		require.ElementsMatch(t, []string{"a", "b"}, calls.what[:2])
+		for n := 2; n < 8; n += 2 {
+			require.ElementsMatch(t, []string{"a", "b"}, calls.what[n:n+2])
+		}
+		require.Equal(t, "c", calls.what[8])
+		require.EqualValues(t, 2, w.Stats().Failed)
+		require.NoError(t, stop())
+	}, redelivery.WithNackRedeliveryDelay(time.Hour))
+}
+
+// Of 1,000 rows that are written 100 at a time one is bad, and fails its whole batch: it becomes a dead letter, alone.
+func TestOneBadRow(t *testing.T) {
+	pause := worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Min: time.Second, Max: 10 * time.Second})
+	for name, options := range map[string][]worker.Option{"plain": nil, "with a pause": {pause}, "by key": {pause, worker.WithKeyOrder()}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				for n := range 1000 {
+					payload := fmt.Sprint("row", n)
+					if n == 20 {
+						payload = "bad"
+					}
+					t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload), Key: payload})
+				}
+				calls := newCalls()
+				w, stop := t.startBatch(worker.Batch{}, func(ctx context.Context, msgs []pulsar.Message) error {
+					calls.note(msgs[0])
+					for _, msg := range msgs {
+						if err := failBad(ctx, msg); err != nil {
+							return err
+						}
+					}
+					return nil
+				}, append(options, worker.WithConcurrency(4))...)
+				t.sleep(time.Hour)
+				require.EqualValues(t, 999, w.Stats().Succeeded)
+				require.Equal(t, []string{"bad: no luck"}, t.letters())
+				require.False(t, strings.Contains(t.log.String(), "most messages fail"))
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+				require.LessOrEqual(t, len(calls.what), 40)
+			}, redelivery.WithAckTimeout(30*time.Second))
+		})
+	}
+}
+
+// In an outage each message of a batch is tried in turn.
+func TestOutageTriesAllOfABatch(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		for _, payload := range []string{"bad", "a", "b"} {
+			t.publish(payload)
+		}
+		var got []string
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(ctx context.Context, msgs []pulsar.Message) error {
+			got = append(got, text(msgs))
+			return failBad(ctx, msgs[0])
+		}, worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(1))
+		t.sleep(10 * time.Second)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"bad a b", "bad", "a", "b bad"}, got[:4])
+	})
+}
+
+// A probe that does not return, whatever its context says, does not keep others from being tried.
+func TestProbeThatDoesNotReturn(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []worker.Option
+		next    time.Duration // after the one that is stuck
+	}{
+		"without a timeout": {nil, 30 * time.Second},
+		"with a timeout":    {[]worker.Option{worker.WithTimeout(time.Second)}, 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				t.publish("a")
+				release := make(chan struct{})
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					switch n := calls.note(msg); {
+					case string(msg.Payload()) == "stuck":
+						<-release
+					case n <= 2:
+						return errTest
+					}
+					return nil
+				}, append(c.options, worker.WithConcurrency(2), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))...)
+				t.sleep(time.Millisecond)
+				t.publish("stuck")
+				t.sleep(time.Hour)
+				defer func() { require.NoError(t, stop()) }()
+				defer close(release)
+				require.Equal(t, []string{"a", "a", "stuck", "a"}, calls.what)
+				require.Equal(t, 2*time.Second+c.next+time.Second, calls.times()[3])
+				require.False(t, w.Stats().Outage)
+			})
+		})
+	}
+}
+
+// RetryAfter delays its message. The pause before others are tried is the policy's.
+func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
+	for _, c := range []struct {
+		after       time.Duration
+		concurrency int
+		back        time.Duration // when that message is handled again
+	}{
+		{24 * time.Hour, 1, 24 * time.Hour},
+		{24 * time.Hour, 2, 24 * time.Hour},
+		{30 * time.Second, 1, 30 * time.Second},
+	} {
+		t.Run(fmt.Sprint(c.after, c.concurrency), func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				t.publish("later")
+				calls := newCalls()
+				_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					if calls.note(msg) == 1 {
+						return worker.RetryAfter(c.after, errTest)
+					}
+					return nil
+				}, worker.WithConcurrency(c.concurrency), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)))
+				t.sleep(100 * time.Millisecond)
+				t.publish("good")
+				t.sleep(25 * time.Hour)
+				require.NoError(t, stop())
+				require.Equal(t, []string{"later", "good", "later"}, calls.what)
+				require.LessOrEqual(t, calls.times()[1], 1100*time.Millisecond)
+				require.Equal(t, c.back, calls.times()[2])
+			}, redelivery.WithAckTimeout(30*time.Second))
+		})
+	}
+}
