@@ -145,7 +145,7 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.withReaderStopped(func() error { return c.inner.SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and gets no more: close it then.
 func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.inner.Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.

@@ -6,7 +6,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Delivery is what a Consumer knows about a message that the application has.
+// Delivery is what a Consumer knows about a message that the application has. Of one that is settled, or that waits, the fields say what they
+// would be if the application had it now; AckDeadline is zero.
 type Delivery struct {
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter

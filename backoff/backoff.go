@@ -17,7 +17,8 @@ import (
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
 // pulsar.NackBackoffPolicy, so each policy here also serves as one.
 //
-// Next must be safe for concurrent use. A negative delay counts as 0.
+// Next must be safe for concurrent use. A negative delay counts as 0. If Next panics, a Consumer logs that, counts it in Stats, and delays
+// by a minute.
 //
 // Options that take a policy refuse nil, and a policy with a method Validate() error that returns an error.
 type RedeliveryBackoff interface {
@@ -51,7 +52,7 @@ func (f fixed) Validate() error {
 }
 
 // Schedule yields what b does to a message that keeps failing: the redelivery counts 0 … redeliveries-1, each with its delay. It
-// does not wait for the delays. It yields a negative delay as 0.
+// does not wait for the delays. It yields a negative delay as 0, and nothing for a nil policy.
 func Schedule(b RedeliveryBackoff, redeliveries int) iter.Seq2[uint32, time.Duration] {
 	return func(yield func(uint32, time.Duration) bool) {
 		if b == nil {

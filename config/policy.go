@@ -33,9 +33,10 @@ type Policy struct {
 //	  long:  {className: fibonacci, params: {unit: 1s}}
 //
 // Both call factory with the parameters {"unit": "1s"}. Parameters are strings, int, float64, bool, nil, []any and map[string]any. An
-// error of factory is reported with the line of the policy in the file, and so is a policy that has a method Validate() error that returns one. Load and
-// Parse call factory once for each policy of its type, in the caller's goroutine. They return an error if the name is empty or that of a
-// built-in type or class, or if factory is nil.
+// error of factory is reported with the line of the policy in the file, and so is that of a method Validate() error of the policy. Load and
+// Parse call factory once for each policy of its type, in the caller's goroutine; a panic of it reaches the caller. They return an error if
+// the name is empty or that of a built-in type or class, or if factory is nil. The class name is the plain name, without a package. The
+// command redelivery plan does not know such policies, and refuses the file.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }

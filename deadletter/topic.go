@@ -37,7 +37,7 @@ var (
 	ErrNoTopic = errors.New("deadletter: no such topic")
 	// ErrBusy means that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
-	// ErrUnfinished means that an earlier Replay with other options is not finished.
+	// ErrUnfinished means that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")

@@ -39,8 +39,8 @@ func (m *Metrics) Observe() redelivery.Option {
 }
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch: the durations of handlers, and the gauges of Workers. Any
-// number of Workers may share it. The gauges are those of the Worker's Consumer: without Observe there are none, and none after
-// its Close.
+// number of Workers may share it. Gauges of a Worker need Observe for its Consumer as well, and end when that is
+// closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {

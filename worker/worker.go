@@ -55,8 +55,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
-// MaxReconnectToBroker attempts. Then it takes no more messages and drains: running handlers go on until the drain timeout, and
-// then their contexts end. If a handler returns nil or Permanent after that, its message is still settled. After any other error
+// MaxReconnectToBroker attempts; while the Worker is paused nobody notices the latter. Then it takes no more messages and drains: running handlers go on until the drain timeout, and
+// then their contexts end. A handler that returns nil or Permanent after its context ended still has its message settled. After any other error
 // the message is left, and the broker delivers it again when the Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer

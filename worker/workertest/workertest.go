@@ -46,7 +46,7 @@ import (
 // Setup has the options of the Consumer and the Worker that call a handler. The zero value has the defaults of
 // redelivery.Subscribe and worker.New.
 type Setup struct {
-	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty
+	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
 	Attempts   int // a message that still fails after so many is acknowledged without calling the handler; 0 means 10
