@@ -265,6 +265,14 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 	return opts.Topics
 }
 
+// fullName is fullTopic, or "" if there is no topic.
+func fullName(topic string) string {
+	if topic == "" {
+		return ""
+	}
+	return fullTopic(topic)
+}
+
 // fullTopic returns the whole name of a topic.
 func fullTopic(topic string) string {
 	switch {

@@ -2,7 +2,6 @@ package redelivery
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"strings"
 	"time"
@@ -155,12 +154,12 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	ctx, note := publishing.With(ctx)
 	return ctx, func(err error) {
 		e := c.settledEvent(&s, msg, Reconsumed, began)
-		e.Delay, e.To, e.Err, e.Took = note.Delay, note.Topic, err, c.ledger.Now()-began
+		e.Delay, e.To, e.Err, e.Took = note.Delay, fullName(note.Topic), err, c.ledger.Now()-began
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
 				c.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
-					"reason", e.Reason, "error_type", fmt.Sprintf("%T", e.Why)) // what it says may quote the payload
+					"reason", e.Reason, "error_type", publishing.TypeName(e.Why)) // what it says may quote the payload
 			}
 		}
 		if c.observer.Settled != nil {

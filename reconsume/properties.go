@@ -1,11 +1,8 @@
 package reconsume
 
 import (
-	"errors"
 	"fmt"
-	"go/token"
 	"maps"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -99,7 +96,7 @@ const maxReason = 1024
 func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error) map[string]string {
 	props := o.properties(msg, custom)
 	if reason != nil {
-		props[PropertyExceptionType] = typeName(reason)
+		props[PropertyExceptionType] = publishing.TypeName(reason)
 	}
 	if reason != nil && !o.OmitCause {
 		text := textOf(reason)
@@ -122,32 +119,4 @@ func textOf(err error) (text string) {
 		}
 	}()
 	return err.Error()
-}
-
-// typeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
-// nothing, or else of the last one. A chain ends where a method panics.
-func typeName(err error) (name string) {
-	defer func() {
-		if recover() != nil {
-			name = fmt.Sprintf("%T", err)
-		}
-	}()
-	for {
-		t := reflect.TypeOf(err)
-		short := t.Name()
-		if t.Kind() == reflect.Pointer {
-			short = t.Elem().Name()
-		}
-		if token.IsExported(short) {
-			return t.String()
-		}
-		inner := errors.Unwrap(err)
-		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
-			inner = joined.Unwrap()[0]
-		}
-		if inner == nil {
-			return t.String()
-		}
-		err = inner
-	}
 }

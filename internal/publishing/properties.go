@@ -2,7 +2,10 @@ package publishing
 
 import (
 	"errors"
+	"fmt"
+	"go/token"
 	"math"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -55,4 +58,32 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 		return 0 // of an earlier retry, or somebody else's
 	}
 	return uint32(n)
+}
+
+// TypeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
+// nothing, or else of the last one. A chain ends where a method panics.
+func TypeName(err error) (name string) {
+	defer func() {
+		if recover() != nil {
+			name = fmt.Sprintf("%T", err)
+		}
+	}()
+	for {
+		t := reflect.TypeOf(err)
+		short := t.Name()
+		if t.Kind() == reflect.Pointer {
+			short = t.Elem().Name()
+		}
+		if token.IsExported(short) {
+			return t.String()
+		}
+		inner := errors.Unwrap(err)
+		if joined, ok := err.(interface{ Unwrap() []error }); ok && len(joined.Unwrap()) > 0 {
+			inner = joined.Unwrap()[0]
+		}
+		if inner == nil {
+			return t.String()
+		}
+		err = inner
+	}
 }
