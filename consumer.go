@@ -19,9 +19,9 @@ import (
 // SubscribeWith and Wrap make a Consumer. It is safe for concurrent use.
 //
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
-// or on a foreign one, which did not come from pulsar-client-go: the method returns an error. A message of another Consumer of the same
-// topics may be acknowledged with this one; a nack of it changes nothing. If it has no error to return, it
-// logs a warning and counts the failure in Stats.
+// or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it returns none, logs a warning
+// and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one; a nack of it
+// changes nothing.
 type Consumer struct {
 	inner     pulsar.Consumer
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers

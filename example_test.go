@@ -194,16 +194,7 @@ func ExampleConsumer_DeadLetter() {
 		if err := consumer.DeadLetter(ctx, msg, errors.New("out of coffee")); err != nil {
 			return err
 		}
-		clerk, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "dead-orders", SubscriptionName: "clerk"})
-		if err != nil {
-			return err
-		}
-		defer clerk.Close()
-		if msg, err = clerk.Receive(ctx); err != nil {
-			return err
-		}
-		fmt.Printf("%s: %s\n", msg.Payload(), msg.Properties()["EXCEPTION_MESSAGE"])
-		return clerk.Ack(msg)
+		return letter(ctx, client, "dead-orders", "clerk")
 	})
 	// Output: one coffee: out of coffee
 }

@@ -11,10 +11,14 @@ type pause struct {
 
 	mu    sync.Mutex
 	begun chan struct{} // closed when a pause begins
-	over  chan struct{} // closed when it ends
+	over  chan struct{} // closed while there is none
 }
 
-func newPause() *pause { return &pause{begun: make(chan struct{}), over: make(chan struct{})} }
+func newPause() *pause {
+	p := &pause{begun: make(chan struct{}), over: make(chan struct{})}
+	close(p.over)
+	return p
+}
 
 // set begins or ends a pause, and reports whether that changed anything.
 func (p *pause) set(on bool) (changed bool) {
@@ -40,16 +44,10 @@ func (p *pause) next() <-chan struct{} {
 	return p.begun
 }
 
-// end returns what is closed when the pause is over, or nil if there is none.
+// end returns what is closed when there is no pause.
 func (p *pause) end() <-chan struct{} {
-	if !p.on.Load() {
-		return nil
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.on.Load() {
-		return nil
-	}
 	return p.over
 }
 

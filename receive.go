@@ -140,12 +140,11 @@ func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
 
 // unpaused waits until the Consumer is not paused.
 func (c *Consumer) unpaused(ctx context.Context) error {
-	over := c.pause.end()
-	if over == nil {
+	if !c.pause.on.Load() {
 		return nil
 	}
 	select {
-	case <-over:
+	case <-c.pause.end():
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

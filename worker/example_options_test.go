@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -38,22 +39,15 @@ func serve(orders []string, handler worker.Handler, options ...worker.Option) {
 }
 
 func ExampleWithConcurrency() {
-	var together meeting
+	var both sync.WaitGroup
+	both.Add(2)
 	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error {
-		together.wait(2) // each waits for the other
+		both.Done()
+		both.Wait() // each waits for the other
 		return nil
 	}, worker.WithConcurrency(2))
 	fmt.Println("both were handled at the same time")
 	// Output: both were handled at the same time
-}
-
-// meeting has several goroutines wait for each other.
-type meeting struct{ n atomic.Int64 }
-
-func (m *meeting) wait(n int64) {
-	for m.n.Add(1); m.n.Load() < n; {
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func ExampleWithTimeout() {

@@ -180,5 +180,5 @@ func TestMovedNacksAreNotReconsumes(t *testing.T) {
 		require.Equal(t, i == 3, d.Last)
 		require.NoError(t, c.NackWithReason(msg, fmt.Errorf("failure %d", i+1)))
 	}
-	require.Equal(t, "failure 4", b.deadLetter(topic+"-"+sub+"-DLQ", "inspect").Properties()["EXCEPTION_MESSAGE"])
+	require.Equal(t, "failure 4", b.deadLetter(deadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
 }

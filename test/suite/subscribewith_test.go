@@ -50,7 +50,7 @@ func TestSubscribeWith(t *testing.T) {
 			require.Equal(t, retried.Payload(), second.Payload())
 			require.NoError(t, c.Ack(second))
 			require.NoError(t, c.NackWithReason(first, errors.New("why")))
-			require.Equal(t, "why", b.deadLetter(topic+"-"+sub+"-DLQ", "inspect").Properties()["EXCEPTION_MESSAGE"])
+			require.Equal(t, "why", b.deadLetter(deadLetterTopic(topic), "inspect").Properties()["EXCEPTION_MESSAGE"])
 		})
 	}
 }
@@ -61,11 +61,7 @@ func (b *broker) deadLetter(topic, subscription string) pulsar.Message {
 	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription})
 	require.NoError(b.t, err)
 	defer c.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	msg, err := c.Receive(ctx)
-	require.NoError(b.t, err)
-	return msg
+	return next(b.t, c, 20*time.Second)
 }
 
 func TestSubscribeWithRefuses(t *testing.T) {
@@ -120,7 +116,7 @@ func TestWrapWithClient(t *testing.T) {
 			require.Equal(t, topic+"-"+sub+"-RETRY", msg.Topic())
 			c.Nack(msg)
 			require.NoError(t, c.NackWithReason(receive(t, c), errors.New("a secret")))
-			letter := b.deadLetter(topic+"-"+sub+"-DLQ", "inspect")
+			letter := b.deadLetter(deadLetterTopic(topic), "inspect")
 			require.Empty(t, letter.Properties()["EXCEPTION_MESSAGE"])
 		})
 	}
