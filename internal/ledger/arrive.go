@@ -66,7 +66,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if t.o.RedeliversAll {
 		s.run.arrive(key, indexOf(id))
 	}
-	if !s.newest.before(key) && s.stage(key) > unacked {
+	if !s.newest.before(key) && !t.isArriving(s, key) && s.stage(key) > unacked {
 		t.follow(s, none)
 		t.restage(s, key, open)
 		d.Consumer, d.ID = cm.Consumer, wholeOf(id)

@@ -164,6 +164,11 @@ func (t *table) follow(s *stream, slot uint32) {
 	}
 }
 
+// isArriving reports whether the messages of a batch are arriving now.
+func (t *table) isArriving(s *stream, id entryID) bool {
+	return s.current != none && t.entries.At(s.current).Key == id
+}
+
 // arrive notes a delivery. Deliveries come in order, so one that is not after the last begins another run.
 func (r *run) arrive(id entryID, index int32) {
 	if !r.last.before(id) && (r.last != id || index <= r.index) {

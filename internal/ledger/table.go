@@ -92,6 +92,8 @@ func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	slot, ok := uint32(0), false
 	if s.newest.before(key) {
 		s.newest = key
+	} else if t.isArriving(s, key) {
+		slot, ok = s.current, true
 	} else if slot, ok = t.entryAt(key, s); ok {
 		s.past.notPart(slot)
 	}

@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
-)
+import "time"
 
 // young are the messages whose ack timeout began a moment ago. Most are settled before that is over, so that the tracker, which costs as
 // much as all the rest, never hears of them.
@@ -13,10 +9,11 @@ type young struct {
 	timer  *time.Timer // nil before the first
 }
 
-// handed is a hand-over, and since when its ack timeout runs, by Ledger.Now.
+// handed is a hand-over, and since when its ack timeout runs, by Ledger.Now. It has no pointers: what is settled is not kept alive, nor
+// looked at by the garbage collector.
 type handed struct {
 	ref     Ref
-	id      pulsar.MessageID
+	entry   entryID
 	since   time.Duration
 	timeout time.Duration
 	hand    uint8
@@ -42,7 +39,7 @@ func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 		return
 	}
 	y := &l.young
-	y.handed = append(y.handed, handed{d.Ref, d.ID, l.Now(), timeout, d.Hand})
+	y.handed = append(y.handed, handed{d.Ref, l.table.entries.At(d.Ref.slot()).Key, l.Now(), timeout, d.Hand})
 	switch len(y.handed) {
 	case 1:
 		if y.timer == nil {
@@ -65,11 +62,11 @@ func (l *Ledger) ripe() {
 // ripen tells the tracker of the messages that the application has still. The caller holds mu.
 func (l *Ledger) ripen() {
 	for _, h := range l.young.handed {
-		if _, r := l.table.at(h.ref); l.isCurrent(r, Delivery{ID: h.id, Hand: h.hand}) {
+		_, r := l.table.at(h.ref)
+		if r != nil && r.state == inFlight && r.hand == h.hand && l.table.entries.At(h.ref.slot()).Key == h.entry {
 			r.flags |= timed
 			l.timeouts.TrackSince(uint64(h.ref), h.timeout, l.Now()-h.since)
 		}
 	}
-	clear(l.young.handed)
 	l.young.handed = l.young.handed[:0]
 }

@@ -24,14 +24,26 @@ func (e *endlessConsumer) Chan() <-chan pulsar.ConsumerMessage { return e.ch }
 func (e *endlessConsumer) Close()                              {}
 func (e *endlessConsumer) AckID(pulsar.MessageID) error        { return nil }
 
+// idOf returns the id of message n of a topic whose entries are batches of that size, or single messages.
+func idOf(n int, batch int32) pulsar.MessageID {
+	if batch == 0 {
+		return pulsar.NewMessageID(1, int64(n), 0, 0)
+	}
+	return &batchID{pulsar.NewMessageID(1, int64(n)/int64(batch), int32(n)%batch, 0), batch}
+}
+
 // BenchmarkConsumer has what this library adds to receiving and acknowledging a message.
 func BenchmarkConsumer(b *testing.B) {
-	for name, options := range map[string][]redelivery.Option{
-		"defaults": nil, "ack timeout": {redelivery.WithAckTimeout(time.Minute)},
+	for name, of := range map[string]struct {
+		batch   int32
+		options []redelivery.Option
+	}{
+		"defaults": {}, "ack timeout": {options: []redelivery.Option{redelivery.WithAckTimeout(time.Minute)}},
+		"batches": {batch: 100}, "batches, ack timeout": {100, []redelivery.Option{redelivery.WithAckTimeout(time.Minute)}},
 	} {
 		b.Run(name, func(b *testing.B) {
 			inner := &endlessConsumer{ch: make(chan pulsar.ConsumerMessage, 1000)}
-			c, err := redelivery.Wrap(inner, append(options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
+			c, err := redelivery.Wrap(inner, append(of.options, redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
 			require.NoError(b, err)
 			msgs := make([]pulsar.ConsumerMessage, 1000)
 			b.ReportAllocs()
@@ -40,7 +52,7 @@ func BenchmarkConsumer(b *testing.B) {
 				if n%1000 == 0 {
 					b.StopTimer()
 					for i := range msgs {
-						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, int64(n+i), 0, 0)}}
+						inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: idOf(n+i, of.batch)}}
 					}
 					b.StartTimer()
 				}
