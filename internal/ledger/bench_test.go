@@ -3,6 +3,7 @@ package ledger_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -94,3 +95,37 @@ func BenchmarkSwallow(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkWaiting prints what a message takes that waits and is not kept, beyond its id.
+func BenchmarkWaiting(b *testing.B) {
+	for what, size := range map[string]int32{"single": 1, "batches of 100": 100} {
+		b.Run(what, func(b *testing.B) {
+			const messages = 1 << 20
+			ids := make([]pulsar.MessageID, messages)
+			for i := range ids {
+				ids[i] = sizedID{id(int64(i / int(size))), int32(i) % size, size}
+			}
+			for b.Loop() {
+				before := heap()
+				l := newLedger(1000)
+				for _, id := range ids {
+					var d ledger.Delivery
+					l.Arrive(pulsar.ConsumerMessage{Consumer: &consumer{}, Message: message{id: id}}, ledger.Retry{}, &d)
+					l.Nack(d, time.Hour, d.Message, ledger.Failed)
+				}
+				b.ReportMetric(float64(heap()-before)/messages, "bytes/message")
+				l.Close()
+			}
+			runtime.KeepAlive(ids)
+		})
+	}
+}
+
+// sizedID is the id of a message of a batch, or of a single one.
+type sizedID struct {
+	pulsar.MessageID
+	index, size int32
+}
+
+func (id sizedID) BatchIdx() int32  { return id.index }
+func (id sizedID) BatchSize() int32 { return id.size }
