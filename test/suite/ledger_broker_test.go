@@ -56,9 +56,7 @@ func TestRewindSparesWhatASlowApplicationAcknowledged(t *testing.T) {
 
 // What was asked for waits in upstream's queue behind 49 messages of 1.2 s each: nearly a minute.
 func TestOneRequestIsEnoughForASlowApplication(t *testing.T) {
-	if testing.Short() {
-		t.Skip("two minutes")
-	}
+	takesMinutes(t)
 	t.Parallel()
 	const n = 85
 	each(t, map[string]func(*redelivery.Consumer, pulsar.Message){

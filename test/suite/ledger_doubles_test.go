@@ -131,9 +131,7 @@ func (p *pair) run(b *broker, topic string, n, unloads int, subscribe func(name 
 // Two consumers of a subscription must not both handle a message because this library kept it for the one while the broker
 // gave it to the other.
 func TestTwoConsumersNoMoreDoublesThanPlain(t *testing.T) {
-	if testing.Short() {
-		t.Skip("two minutes")
-	}
+	takesMinutes(t)
 	var table strings.Builder
 	for _, c := range []struct {
 		name    string

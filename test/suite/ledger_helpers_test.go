@@ -2,6 +2,7 @@ package suite
 
 import (
 	"context"
+	"flag"
 	"os"
 	"strconv"
 	"strings"
@@ -78,6 +79,16 @@ func needsRealBroker(t testing.TB, what string) {
 	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
 		t.Skip("the in-process broker has no " + what)
+	}
+}
+
+var long = flag.Bool("long", false, "tests that take minutes run on the broker in process too")
+
+// takesMinutes skips a test that waits for minutes of real time, unless it is asked for or PULSAR_URL names a real broker.
+func takesMinutes(t testing.TB) {
+	t.Helper()
+	if testing.Short() || !*long && os.Getenv("PULSAR_URL") == "" {
+		t.Skip("takes minutes: run it with -long, or on a real broker")
 	}
 }
 

@@ -68,7 +68,7 @@ func TestFiftyThousandTimeOut(t *testing.T) {
 	b := newBroker(t)
 	n, others, timeout := 50_000, 2000, 20*time.Second
 	if b.inProcess != nil {
-		n, timeout = 5_000, 3*time.Second
+		n, others, timeout = 5_000, 400, 3*time.Second
 	}
 	held, busy := b.topic(0), b.topic(0)
 	opts := b.options("", pulsar.Shared)
