@@ -20,13 +20,14 @@ func main() {
 	}
 	consumer, err := redelivery.Subscribe(client,
 		pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared},
-		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute}))
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 12, InitialSubscriptionName: "inspect"}))
 	if err != nil {
 		log.Fatal(err)
 	}
 	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
 		log.Printf("order %s, redelivery %d", msg.Payload(), msg.RedeliveryCount())
-		return nil // acknowledges the message; after an error it comes back in 1s, then 2s, 4s … 10m
+		return nil // acknowledges the message; after an error it comes back in 1s, 2s, 4s …; the twelfth error makes a dead letter
 	})
 	if err != nil {
 		log.Fatal(err)

@@ -21,7 +21,7 @@ import (
 func snippetOfWorker(ctx context.Context, consumer *redelivery.Consumer) error {
 	type order struct{}
 	serve := func(context.Context, order) error { return nil }
-	// README: worker
+	// docs/usage.md: worker
 	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
 		var o order
 		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
@@ -33,16 +33,16 @@ func snippetOfWorker(ctx context.Context, consumer *redelivery.Consumer) error {
 		return err
 	}
 	return w.Run(ctx) // until ctx is done and every handler has returned
-	// README: end
+	// docs/usage.md: end
 }
 
 func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error {
-	// README: subscribe
+	// docs/usage.md: subscribe
 	consumer, err := redelivery.Subscribe(client, opts,
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute, Multiplier: 2}),
 		redelivery.WithAckTimeout(10*time.Second),
 		redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}))
-	// README: end
+	// docs/usage.md: end
 	if err == nil {
 		consumer.Close()
 	}
@@ -50,7 +50,7 @@ func snippetOfSubscribe(client pulsar.Client, opts pulsar.ConsumerOptions) error
 }
 
 func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.ConsumerOptions) error {
-	// README: retry topic
+	// docs/usage.md: retry topic
 	opts.RetryEnable = true // delay levels 1s 5s 10s 30s 1m … 2h, or those of WithReconsumeBackoff
 	consumer, err := redelivery.Subscribe(client, opts,
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
@@ -63,17 +63,17 @@ func snippetOfRetries(ctx context.Context, client pulsar.Client, opts pulsar.Con
 		return err
 	}
 	return consumer.ReconsumeLaterNext(ctx, msg) // published, confirmed, then acknowledged; on an error the message is still yours
-	// README: end
+	// docs/usage.md: end
 }
 
 func snippetOfFile(client pulsar.Client, opts pulsar.ConsumerOptions) error {
-	// README: from a file
+	// docs/usage.md: from a file
 	file, err := config.Load("redelivery.yaml")
 	if err != nil {
 		return err
 	}
 	consumer, err := file.Subscribe(client, "billing", opts) // the policies, and dead letters
-	// README: end
+	// docs/usage.md: end
 	if err == nil {
 		consumer.Close()
 	}
@@ -93,7 +93,7 @@ func snippetOfSubscribeWith(client pulsar.Client, opts pulsar.ConsumerOptions) e
 	return err
 }
 
-// Every Go snippet of the README and of the migration notes stands in this file or is examples/first, where the compiler sees it.
+// Every Go snippet of the README, of usage.md and of the migration notes stands in this file or is examples/first, where the compiler sees it.
 func TestReadmeSnippetsCompile(t *testing.T) {
 	assert.Error(t, snippetOfWorker(context.Background(), nil))
 	assert.Error(t, snippetOfSubscribe(nil, pulsar.ConsumerOptions{}))
@@ -105,7 +105,7 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	program, err := os.ReadFile("examples/first/main.go")
 	require.NoError(t, err)
 	compiled := strings.ReplaceAll(string(source), "\n\t", "\n") + string(program)
-	for _, name := range []string{"README.md", "docs/migration.md"} {
+	for _, name := range []string{"README.md", "docs/usage.md", "docs/migration.md"} {
 		text, err := os.ReadFile(name)
 		require.NoError(t, err)
 		blocks := strings.Split(string(text), "```go\n")[1:]
@@ -117,11 +117,11 @@ func TestReadmeSnippetsCompile(t *testing.T) {
 	}
 }
 
-// The README's file is one that Parse accepts.
-func TestReadmeFile(t *testing.T) {
-	readme, err := os.ReadFile("README.md")
+// The file of usage.md is one that Parse accepts.
+func TestUsageFile(t *testing.T) {
+	usage, err := os.ReadFile("docs/usage.md")
 	require.NoError(t, err)
-	_, file, found := strings.Cut(string(readme), "```yaml\n")
+	_, file, found := strings.Cut(string(usage), "```yaml\n")
 	require.True(t, found)
 	file, _, _ = strings.Cut(file, "```")
 	c, err := config.Parse([]byte(file))
