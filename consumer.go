@@ -71,7 +71,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		c.hooks = p.hooks
 		p.warn()
 	}
-	c.intake = intake.New(c.life.ended, inner, messages, c.hooks.mayBeClosed, func() { c.safely(c.idle) })
+	c.intake = intake.New(c.life.ended, inner, messages, c.hooks.mayBeClosed, func(quiet time.Duration) { c.safely(func() { c.idle(quiet) }) })
 	c.outlet.ch = make(chan pulsar.ConsumerMessage)
 	if p != nil && p.opts.MessageChannel != nil {
 		c.outlet.ch, c.outlet.given = p.opts.MessageChannel, true

@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -219,8 +220,12 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	}
 }
 
-// idle acts where nothing came for a second although somebody waited.
-func (c *Consumer) idle() {
+// idle acts where nothing came for so long although somebody waited.
+func (c *Consumer) idle(quiet time.Duration) {
+	if quiet < time.Second {
+		c.ledger.Empty()
+		return
+	}
 	unsettled := c.ledger.Idle()
 	blocked := unsettled >= nearLimit && !c.hooks.redeliversAll
 	if blocked && !c.tally.blocked {

@@ -28,7 +28,7 @@ type Intake struct {
 	receiver receiver
 	ended    context.Context
 	mayEnd   func() bool
-	idle     func()
+	idle     func(quiet time.Duration)
 
 	turn  turn
 	wake  chan struct{}
@@ -36,10 +36,13 @@ type Intake struct {
 	quiet time.Duration // for which somebody has waited since the last message
 }
 
+// Empty is after how long nothing is left in a consumer's queue that somebody waits for. What was sent to it may be on its way still.
+const Empty = 20 * time.Millisecond
+
 // New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
 // read once ended is over. mayEnd reports whether the consumer may have closed itself, which its channel does not tell. idle is called
-// by whoever waits, each time when somebody has waited for another second, and nothing came.
-func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, mayEnd func() bool, idle func()) *Intake {
+// by whoever waits: after each wait of Empty or longer, and once a second if nothing came for a second.
+func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, mayEnd func() bool, idle func(quiet time.Duration)) *Intake {
 	x := &Intake{
 		messages: messages,
 		receiver: receiver{consumer: consumer, ended: ended},
@@ -195,16 +198,20 @@ func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 		}
 	}
 	if x.quiet >= time.Second {
-		x.idle()
+		x.idle(x.quiet)
 	}
 	return cm, Woken, nil
 }
 
 // waited notes for how long somebody waited for a message in vain.
 func (x *Intake) waited(begin time.Time, event Event, err error) {
+	wait := time.Since(begin)
 	if event == Message && err == nil {
 		x.quiet = 0
 	} else if event != Interrupted {
-		x.quiet += time.Since(begin)
+		x.quiet += wait
+	}
+	if wait >= Empty {
+		x.idle(min(wait, time.Second-1)) // for longer: see look
 	}
 }

@@ -52,7 +52,7 @@ func each(t *testing.T, test func(t *testing.T, c *consumer, x *intake.Intake, e
 				}
 				ended, end := context.WithCancel(context.Background())
 				defer end()
-				x := intake.New(ended, c, messages, func() bool { return false }, func() {})
+				x := intake.New(ended, c, messages, func() bool { return false }, func(time.Duration) {})
 				defer x.Close()
 				test(t, c, x, end)
 			})
@@ -245,7 +245,11 @@ func TestIdle(t *testing.T) {
 				busy, idle := context.WithCancel(context.Background())
 				ended, end := context.WithCancel(context.Background())
 				defer end()
-				x := intake.New(ended, inner, messages, func() bool { return true }, idle)
+				x := intake.New(ended, inner, messages, func() bool { return true }, func(quiet time.Duration) {
+					if quiet >= time.Second {
+						idle()
+					}
+				})
 				defer x.Close()
 				require.NoError(t, x.Acquire(context.Background()))
 				begin := time.Now()
@@ -264,7 +268,7 @@ func TestIdle(t *testing.T) {
 
 func TestUndecryptableWithoutQueue(t *testing.T) {
 	c := &consumer{ch: make(chan pulsar.ConsumerMessage, 1)}
-	x := intake.New(context.Background(), c, nil, func() bool { return false }, func() {})
+	x := intake.New(context.Background(), c, nil, func() bool { return false }, func(time.Duration) {})
 	defer x.Close()
 	require.NoError(t, x.Acquire(context.Background()))
 	c.ch <- pulsar.ConsumerMessage{}

@@ -120,6 +120,13 @@ func (l *Ledger) Activate(topic string, active bool) {
 	l.unlockAndNotify(a)
 }
 
+// Empty tells that the inner consumer's queue is empty.
+func (l *Ledger) Empty() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.at.empty = time.Now()
+}
+
 // Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition are not
 // settled.
 func (l *Ledger) Idle() (unsettled int) {

@@ -94,6 +94,7 @@ type Ledger struct {
 type moments struct {
 	start time.Time // the Ledger was made: Now counts from then
 	idle  time.Time // nothing came although somebody waited
+	empty time.Time // the queue was empty: where a little comes all the time, that is soon, and idle never
 }
 
 // Stats counts what a Ledger did, and says what it has.

@@ -77,6 +77,28 @@ func TestARequestIsNotMadeAgainSoonWhereOthersCome(t *testing.T) {
 	})
 }
 
+// Where a request may be answered twice, as the connection was lost just after it, the second answer is not waited for once the queue was
+// empty. Where a little comes all the time nothing else would end that for hours.
+func TestAnAnswerThatMayComeTwiceIsNotWaitedForForever(t *testing.T) {
+	shared := func(o *ledger.Options) { o.Keeps, o.RedeliversAll, o.Queue = false, false, 1000 }
+	run(t, shared, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, 0, nil, ledger.Failed)
+		require.Len(t, x.requests(), 1)
+		x.Disconnected() // the request may go out by this connection and by the next
+		x.Received("t", id(1))
+		d, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		x.Nack(d, 0, nil, ledger.Failed)
+		for e := range int64(60) {
+			time.Sleep(500 * time.Millisecond)
+			x.arrive(2 + e)
+			x.Empty()
+		}
+		require.GreaterOrEqual(t, len(x.requests()), 2)
+	})
+}
+
 // What was prefetched before the connection was lost may be another consumer's, so it does not wait here though it is the last delivery.
 func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 	for name, late := range map[string]bool{"before": false, "after": true} {

@@ -163,6 +163,10 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
+		if last.tries == 0 { // the answer came once, so that nobody waits for it who would tell the end of this
+			l.nacks.TrackFor(uint64(ref), time.Second)
+			return a
+		}
 	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
 	case missing && !s.isAway() && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		if e.isBatch() {
@@ -229,10 +233,10 @@ func (l *Ledger) isIdleSince(s *stream, asked time.Time) bool {
 }
 
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
-// surely sent, or nothing was on its way at all. The caller holds mu.
+// surely sent, or the queue was empty long after that, or nothing was on its way at all. The caller holds mu.
 func (l *Ledger) mayCome(s *stream, r *request) bool {
 	switch {
-	case r.at.IsZero() || l.isIdleSince(s, r.at):
+	case r.at.IsZero() || l.isIdleSince(s, r.at) || l.at.empty.Sub(r.at) > l.o.AskDelay+answer:
 		return false
 	case time.Since(r.at) < l.patience():
 		return true

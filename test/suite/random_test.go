@@ -74,6 +74,7 @@ type randomRun struct {
 	reached   map[string]int         // the last place of each partition that was handed out
 	takes     int                    // of messages, again too
 	lulls     []lull                 // by consumer
+	paused    []time.Time            // by consumer: since when; zero if it is not
 	consumers []*redelivery.Consumer
 	complete  bool // everything was settled
 	again     int  // how many messages in a row were handed out again
@@ -98,7 +99,7 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 		g.patience = 2 * time.Minute
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
-		lulls: make([]lull, c.Consumers)}
+		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
 	if c.Scene == sceneAway {
 		r.b = newInProcess(g, pulsar.ClientOptions{})
 	} else {
@@ -131,6 +132,9 @@ func (r *randomRun) run() {
 			apps.Go(func() { r.work(ctx, c, k, uint64(k*10+w)) })
 		}
 		apps.Go(func() { r.weigh(ctx, c, k) })
+		if r.Pauses {
+			apps.Go(func() { r.pauses(ctx, c, k) })
+		}
 	}
 	for i := range r.Consumers {
 		if r.Scene != sceneJoins || i < r.Consumers-1 {

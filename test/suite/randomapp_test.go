@@ -79,6 +79,9 @@ func (a *randomApp) nothing() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	q := &a.lulls[a.k]
+	if !a.paused[a.k].IsZero() {
+		return
+	}
 	if q.calls++; q.calls >= 3 && time.Now().After(q.last) { // of few no more may be said than that the machine is slow
 		q.last = time.Now()
 	}
@@ -107,12 +110,15 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 	f := a.fates[n]
 	a.checkOrder(n, f)
 	a.checkTurn(f)
+	if p := a.paused[a.k]; !p.IsZero() && began.Sub(p) > ms(20) && a.Buffer == 0 {
+		a.wrongLocked("message %d comes although the consumer was paused %v before it was asked for: %v", n, began.Sub(p), f)
+	}
 	givenUp := f.dead && !a.Exact() // so that nothing of it waits, but its acknowledgement may be lost
 	switch {
 	case f.consumer == a.k && !givenUp && now.Before(f.due) && !a.MayFork() && !(a.Wide && f.twice) && !a.MayTimeOutUnseen():
 		a.wrongLocked("message %d is early by %v: %v", n, f.due.Sub(now), f)
-	case !f.settled.IsZero() && began.After(f.settled) && !a.Multiple() && !f.twice && !a.mayBeBuffered(f):
-		a.wrongLocked("message %d comes %v after Ack, with count %d: %v", n, began.Sub(f.settled), count, f)
+	case !f.settled.IsZero() && began.After(f.settled) && !a.Multiple() && !f.twice && !a.mayBeBuffered(f) && !a.MayFork():
+		a.wrongLocked("message %d comes %v after Ack, %d messages later, with count %d: %v", n, began.Sub(f.settled), a.takes-f.takes, count, f)
 	case a.isOverdue(f):
 		a.wrongLocked("message %d is late by %v in consumer %d: %v", n, now.Sub(f.due), a.k, f)
 	case f.dead && a.Exact():

@@ -16,6 +16,7 @@ type randomPairs struct {
 	Faultless bool // the application fails on nothing
 	Wrap      wrapping
 	Scene     scene
+	Pauses    bool // the application pauses its consumers now and then
 }
 
 // widen draws the pairs, from random numbers of their own: what a narrow seed means does not change with them.
@@ -45,6 +46,7 @@ func (c *randomConfig) widen() {
 	if often(10) && c.Scene == sceneOrdinary {
 		c.set(sceneVanishes, rng)
 	}
+	c.Pauses = often(25) && c.Scene != sceneJoins
 }
 
 // MayTimeOutUnseen reports whether a message may be in the application's channel twice, as its ack timeout runs there.

@@ -1,0 +1,32 @@
+package suite
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// pauses pauses a consumer now and then, for less than half of the time, and may leave it paused in the end.
+func (r *randomRun) pauses(ctx context.Context, c *redelivery.Consumer, k int) {
+	rng := rand.New(rand.NewPCG(r.base(), 9000+uint64(k)))
+	for ctx.Err() == nil {
+		time.Sleep(ms(100 + rng.IntN(500)))
+		c.Pause()
+		r.setPaused(k, time.Now())
+		time.Sleep(ms(rng.IntN(300)))
+		if ctx.Err() != nil && rng.IntN(2) == 0 {
+			return
+		}
+		r.setPaused(k, time.Time{})
+		c.Resume()
+	}
+}
+
+func (r *randomRun) setPaused(k int, since time.Time) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.paused[k] = since
+	r.lulls[k].calls = 0
+}
