@@ -86,8 +86,7 @@ func TestAnAnswerThatMayComeTwiceIsNotWaitedForForever(t *testing.T) {
 		x.Nack(d, 0, nil, ledger.Failed)
 		require.Len(t, x.requests(), 1)
 		x.Disconnected() // the request may go out by this connection and by the next
-		x.Received("t", id(1))
-		d, v := x.arrive(1)
+		d, v := x.comes(1)
 		require.Equal(t, ledger.Deliver, v)
 		x.Nack(d, 0, nil, ledger.Failed)
 		for e := range int64(60) {
