@@ -98,7 +98,7 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true}, nil)
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
 		})
 }
 
@@ -134,8 +134,8 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 	})
 }
 
-// maxUnderway is how many dead letters and moved messages may wait for the broker's answer.
-const maxUnderway = 500
+// maxUnderway is how many messages may wait for the broker's answer that nobody waits for here: as many as upstream's producer has by default.
+const maxUnderway = 1000
 
 func (p *publisher) close() {
 	if p.own != nil {

@@ -156,7 +156,7 @@ func TestOrder(t *testing.T) {
 			return publishing.PublisherOf(r).StartDeadLetter(bg, cm, nil)
 		},
 		"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, nil)
+			return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

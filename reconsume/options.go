@@ -175,7 +175,7 @@ func letters() string {
 	return string(name)
 }
 
-// LaterOption says more about one retry: WithCause.
+// LaterOption says more about one retry: WithCause, WithCallback.
 type LaterOption func(*retry)
 
 // retry is how a message is reconsumed.
@@ -185,4 +185,11 @@ type retry publishing.Retry
 // and becomes one now.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
+}
+
+// WithCallback (default: none, so that the call waits) has the call return as soon as the message is on its way. done is called with the
+// outcome, once, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of the
+// calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages (default: 1000) have no answer.
+func WithCallback(done func(error)) LaterOption {
+	return func(r *retry) { r.Callback = done }
 }

@@ -108,7 +108,17 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, with(how, options))()
+	return r.settle(ctx, cm, with(how, options))
+}
+
+// settle publishes a retry, and waits for the outcome unless a callback is told of it.
+func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
+	wait := r.later(ctx, cm, how)
+	if how.Callback == nil {
+		return wait()
+	}
+	go func() { how.Callback(wait()) }()
+	return nil
 }
 
 // with applies options.
@@ -171,7 +181,7 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, with(how, options))()
+	return r.settle(ctx, cm, with(how, options))
 }
 
 // LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties
@@ -182,7 +192,10 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 // default. If the delay is longer than the namespace allows, the error is ErrDelayRefused, after five seconds.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string, options ...LaterOption) error {
-	return r.later(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))()
+	if err := check(ctx, cm); err != nil {
+		return err
+	}
+	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
