@@ -111,7 +111,7 @@ func (o Options) withDefaults() (Options, error) {
 // subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
-	p.Topic, p.Schema = o.RetryLetterTopic, o.Schema
+	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}

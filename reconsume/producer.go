@@ -18,7 +18,7 @@ type producer struct {
 	topic   string
 	pending int // messages without an answer, at most
 	create  func(*verdict) (pulsar.Producer, error)
-	asks    bool // whether the broker refused what has no answer
+	asks    bool          // whether the broker refused what has no answer
 	timeout time.Duration // of create
 	closed  context.Context
 

@@ -24,13 +24,17 @@ const (
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
+
+	// PropertyOriginSchemaVersion is the version, in hexadecimal digits, of the Avro schema that the payload was written with, on a
+	// message that could not be published with it.
+	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 
 // system are the names that a custom property cannot have.
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
 	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, PropertyExceptionMessage, PropertyExceptionType,
-	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime}
+	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
 
 // delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
 // counts with the level's delay beside it.

@@ -27,9 +27,6 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The client
-	// cannot publish with that version, and nobody could read the payload with the consumer's version.
-	ErrOtherSchema = errors.New("reconsume: the payload is of another version of the schema than the consumer's")
 	// ErrDelayRefused says that the namespace does not allow so long a delay (maxDeliveryDelayInMillis). Nothing was published. The client
 	// tells only its log of it; here the broker is asked after five seconds without an answer. For a minute after that, no message with
 	// this delay or a longer one is published.
@@ -52,6 +49,7 @@ type Reconsumer struct {
 	retries     outlet
 	untried     outlet // of retries, for delays longer than any before
 	delays      delays
+	schemas     *schemas
 	deadLetters outlet
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
@@ -66,7 +64,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o}
+	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema)}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
@@ -238,11 +236,8 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMe
 	return r.deadLetters.of(msg).start(ctx, msg)
 }
 
-func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
-	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
-	if !r.o.readable(cm.Message) {
-		return failed(fmt.Errorf("%w: version %x of %s", ErrOtherSchema, cm.SchemaVersion(), cm.Topic()))
-	}
+func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
+	delay time.Duration) (wait func() error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -250,7 +245,7 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
 	}
-	answer := start(ctx, &pulsar.ProducerMessage{
+	answer := r.written(ctx, start, cm.Message, &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),
 		Key:          cm.Key(),
 		OrderingKey:  cm.OrderingKey(),

@@ -42,7 +42,7 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 		if p.asks {
 			defer time.AfterFunc(patience, func() { p.ask(m) }).Stop()
 		}
-		err := m.wait(ctx, answered, msg.DeliverAfter == 0)
+		err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
 		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
 			err = m.verdict.of(ctx, msg.DeliverAfter, err)
 		}
@@ -72,10 +72,30 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 			answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
 		}
 	}()
-	m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-		<-m.pending
-		answer(err)
-	})
+	send := func() {
+		m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			<-m.pending
+			answer(err)
+		})
+	}
+	if msg.Schema == nil {
+		send()
+		return
+	}
+	sent := make(chan struct{})
+	go func() { // upstream asks the broker for the schema's version first, and heeds no context
+		defer close(sent)
+		defer func() {
+			if r := recover(); r != nil {
+				answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
+			}
+		}()
+		send()
+	}()
+	select {
+	case <-sent:
+	case <-ctx.Done():
+	}
 }
 
 // wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch before
