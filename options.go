@@ -138,7 +138,8 @@ type DeadLetterPolicy struct {
 	ProducerName string
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its dead letter. Default: false.
+	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its retries and its dead letter.
+	// Default: false.
 	OmitCause bool
 }
 

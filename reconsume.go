@@ -16,8 +16,8 @@ import (
 // ReconsumeOption says more about one retry: WithCause, WithCallback.
 type ReconsumeOption = reconsume.LaterOption
 
-// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often and
-// becomes one now.
+// WithCause (default: none) is the error that the message failed with. The retry says it, and so does the dead letter after too many
+// retries, unless it has a later one.
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
 // WithCallback (default: none, so that the call waits) has a ReconsumeLater method return as soon as the message is on its way. done is

@@ -60,7 +60,7 @@ type Options struct {
 	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key, so that no
 	// plain text leaks. Default: false.
 	Decrypts bool
-	// OmitCause leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
+	// OmitCause leaves EXCEPTION_MESSAGE out of retries and dead letters, but not EXCEPTION_TYPE. Custom properties are kept. Default: false.
 	OmitCause bool
 	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
@@ -181,8 +181,8 @@ type LaterOption func(*retry)
 // retry is how a message is reconsumed.
 type retry publishing.Retry
 
-// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often
-// and becomes one now.
+// WithCause (default: none) is the error that the message failed with. The retry says it (EXCEPTION_MESSAGE and EXCEPTION_TYPE, also
+// possible as custom properties), and so does the dead letter after too many retries, unless it has a later one.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
 }

@@ -218,11 +218,12 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 		return failed(err)
 	}
 	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
-		why := how.Cause
+		why, props := how.Cause, r.o.deadLetterProperties(cm.Message, how.Properties, how.Cause)
 		if why == nil {
-			why = fmt.Errorf("reconsumed %d times", n)
+			if why = fmt.Errorf("reconsumed %d times", n); !saysCause(props) {
+				r.o.setCause(props, why)
+			}
 		}
-		props := r.o.deadLetterProperties(cm.Message, how.Properties, why)
 		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
