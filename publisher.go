@@ -32,6 +32,14 @@ func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	return p
 }
 
+// subscribed is the retry topic that the Consumer subscribes to by itself; "" if there is none.
+func (p *publisher) subscribed() string {
+	if p.own == nil {
+		return ""
+	}
+	return p.retryTopic
+}
+
 // noRetryTopic returns an error if there is no retry topic.
 func (p *publisher) noRetryTopic() error {
 	if p.retryTopic == "" {

@@ -53,7 +53,7 @@ type Options struct {
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter,
-	// so that it deletes none unread. Default: none.
+	// so that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -242,6 +243,35 @@ func TestReconsumeCallbacks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { test(t, &farBroker{roundTrip: 100 * time.Millisecond}) })
+		})
+	}
+}
+
+// early is a retry that the broker releases before its delay is over.
+type early struct {
+	whole
+	delay time.Duration
+	sent  time.Time
+}
+
+func (m early) Topic() string          { return "persistent://public/default/t-sub-RETRY" }
+func (m early) PublishTime() time.Time { return m.sent }
+func (m early) Properties() map[string]string {
+	return map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "t", "ORIGIN_MESSAGE_IDY_TIME": "1:1:0",
+		"DELAY_TIME": strconv.FormatInt(m.delay.Milliseconds(), 10)}
+}
+
+// A retry is held back for days, where the namespace delays nothing.
+func TestLongDelaysAreHeldBack(t *testing.T) {
+	for _, delay := range []time.Duration{25 * time.Hour, 7 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c, inner, _ := far(t, &farBroker{}, 0)
+			due := time.Now().Add(delay)
+			msg := early{whole{message{id: pulsar.NewMessageID(1, 1, 0, 0)}}, delay, time.Now()}
+			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
+			_, err := c.Receive(t.Context())
+			require.NoError(t, err)
+			require.False(t, time.Now().Before(due), "%v early", due.Sub(time.Now()))
 		})
 	}
 }
