@@ -74,7 +74,8 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is published: see
-// WithCallback. If that fails, it logs the error, counts it in Stats and nacks the message.
+// WithCallback. It waits only while there is no producer yet, or while a thousand messages are under way. If the message cannot be
+// published, ReconsumeLater logs the error, counts it in Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
 }

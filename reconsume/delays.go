@@ -154,13 +154,13 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 // ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all messages that it
 // took, and the client fails what is left then. So it does where the connection is lost meanwhile; of that the next producer hears.
 func (p *producer) ask(m *made) {
-	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // what has no answer was published again
-		time.AfterFunc(wait, func() { p.ask(m) })
-		return
-	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.made != m || p.closed.Err() != nil {
+		return
+	}
+	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // what has no answer was published again
+		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}
 	p.made = nil

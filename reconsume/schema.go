@@ -85,6 +85,8 @@ func same(a, b *pulsar.SchemaInfo) bool {
 // written begins to publish a message with the schema that it was written with. Upstream says which one it is on batches only, and puts no
 // delayed message into one: a retry with another version than the consumer's has no delay at the broker, and waits in the consumer that
 // gets it. What has no way to be published with its version says so, and is published without.
+//
+// KNOWN WINDOW: so is a message whose schema the broker does not tell just then, though it takes messages.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {
 	schema, err := r.schemas.of(ctx, from)
 	if err == nil && schema == nil || len(msg.Payload) == 0 {

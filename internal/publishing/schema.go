@@ -56,7 +56,7 @@ func unwrapped(msg pulsar.Message) pulsar.Message {
 		if !inner.IsValid() || !inner.CanInterface() {
 			break
 		}
-		next, ok := inner.Interface().(pulsar.Message)
+		next, ok := reflect.TypeAssert[pulsar.Message](inner)
 		if !ok {
 			break
 		}
