@@ -198,3 +198,22 @@ func ExampleConsumer_DeadLetter() {
 	})
 	// Output: one coffee: out of coffee
 }
+
+func ExampleWithCallback() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		done := make(chan error, 1)
+		if err := consumer.ReconsumeLaterNext(ctx, msg, redelivery.WithCallback(func(err error) { done <- err })); err != nil {
+			return err
+		}
+		fmt.Println("on its way")
+		if err := <-done; err != nil {
+			consumer.Nack(msg) // it is still the application's
+			return err
+		}
+		fmt.Println("published and acknowledged")
+		return nil
+	}, redelivery.WithReconsumeBackoff(backoff.Fixed(soon)))
+	// Output:
+	// on its way
+	// published and acknowledged
+}

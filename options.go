@@ -72,9 +72,9 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // WithReconsumeBackoff (default: none; with RetryEnable in pulsar.ConsumerOptions the levels of backoff.DefaultDelayLevels) also
 // subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
 //
-// DLQ in pulsar.ConsumerOptions sets the topics and the number of retries. Without DLQ the topics have their default names, and
-// retries are not limited. The option needs a client: that of Subscribe or
-// WithClient. It is for Shared and Key_Shared: the broker delays messages on no other type.
+// WithDeadLetterPolicy, or DLQ in pulsar.ConsumerOptions, sets the topics and the number of retries. Without them the topics have their
+// default names, and retries are not limited: the option lifts the 16 of RetryEnable alone, as PIP-94 has it. The option needs a client:
+// that of Subscribe or WithClient. It is for Shared and Key_Shared: the broker delays messages on no other type.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := policies.Validate(b); err != nil {
@@ -131,15 +131,24 @@ type DeadLetterPolicy struct {
 	// RetryTopic is where retries go; it needs a retry topic as MaxReconsumes does. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that it deletes none unread. Default: none, and a warning.
+	// that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it: a replay or
+	// a purge with package deadletter goes by a subscription of its own. Default: none, and a warning.
 	InitialSubscriptionName string
 	// ProducerName is the name of the dead letter producer; only one at a time may have it. Default: made of the topic, the subscription
 	// and letters.
 	ProducerName string
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its dead letter. Default: false.
+	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its retries and its dead letter.
+	// Default: false.
 	OmitCause bool
+}
+
+// DeadLetterPolicyOf returns what DLQ in pulsar.ConsumerOptions means, to add to it what DLQ lacks.
+func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
+	return DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
+		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
+		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
 }
 
 // needsRetries reports whether the policy says what has no effect without a retry topic.

@@ -16,8 +16,7 @@ type preparation struct {
 	settings *settings
 	hooks    *hooks
 
-	publisher  *publisher // set by open
-	retryTopic string     // that it subscribes to as well; "" if there is none
+	publisher *publisher // set by open
 }
 
 // prepare begins to prepare a consumer, and completes its settings.
@@ -57,7 +56,7 @@ const requestsAreDueAtOnce = int64(62)
 // consumerOptions are what the inner consumer is subscribed with. Its nacks only carry our requests: they go out at the
 // next tick, and its ticks come once per resolution.
 func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
-	opts, bits := p.opts, requestsAreDueAtOnce
+	opts, bits, retryTopic := p.opts, requestsAreDueAtOnce, p.publisher.subscribed()
 	opts.NackRedeliveryDelay = 3 * tick(p.settings.resolution) // of which upstream makes a tick of a third
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
@@ -72,13 +71,13 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	if opts.Topics != nil {
 		opts.Topics = append([]string(nil), opts.Topics...) // upstream normalises them in place
 	}
-	if p.retryTopic != "" && opts.TopicsPattern == "" {
-		opts.Topic, opts.Topics = "", append(slices.Clone(topicsOf(opts)), p.retryTopic)
+	if retryTopic != "" && opts.TopicsPattern == "" {
+		opts.Topic, opts.Topics = "", append(slices.Clone(topicsOf(opts)), retryTopic)
 	}
 	switch {
-	case p.retryTopic != "" && opts.TopicsPattern != "": // upstream only subscribes to the retry topic
+	case retryTopic != "" && opts.TopicsPattern != "": // upstream only subscribes to the retry topic
 		opts.RetryEnable = true
-		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.retryTopic, DeadLetterTopic: p.retryTopic}
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: retryTopic, DeadLetterTopic: retryTopic}
 	case p.settings.reconsumer != nil && opts.RetryEnable: // upstream only subscribes to the retry topic
 		policy := pulsar.DLQPolicy{}
 		if opts.DLQ != nil {
@@ -111,8 +110,8 @@ func (p *preparation) children() int {
 		return 0
 	}
 	distinct := map[string]bool{}
-	if p.retryTopic != "" {
-		distinct[p.retryTopic] = true
+	if retryTopic := p.publisher.subscribed(); retryTopic != "" {
+		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {
 		distinct[fullTopic(topic)] = true

@@ -32,6 +32,14 @@ func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	return p
 }
 
+// subscribed is the retry topic that the Consumer subscribes to by itself; "" if there is none.
+func (p *publisher) subscribed() string {
+	if p.own == nil {
+		return ""
+	}
+	return p.retryTopic
+}
+
 // noRetryTopic returns an error if there is no retry topic.
 func (p *publisher) noRetryTopic() error {
 	if p.retryTopic == "" {
@@ -98,7 +106,7 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true}, nil)
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
 		})
 }
 
@@ -134,8 +142,8 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 	})
 }
 
-// maxUnderway is how many dead letters and moved messages may wait for the broker's answer.
-const maxUnderway = 500
+// maxUnderway is how many messages may wait for the broker's answer that nobody waits for here: as many as upstream's producer has by default.
+const maxUnderway = 1000
 
 func (p *publisher) close() {
 	if p.own != nil {

@@ -13,12 +13,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// ReconsumeOption says more about one retry: WithCause.
+// ReconsumeOption says more about one retry: WithCause, WithCallback.
 type ReconsumeOption = reconsume.LaterOption
 
-// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often and
-// becomes one now.
+// WithCause (default: none) is the error that the message failed with. The retry says it, and so does the dead letter after too many
+// retries, unless it has a later one.
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
+
+// WithCallback (default: none, so that the call waits) has a ReconsumeLater method return as soon as the message is on its way. done is
+// called with the outcome, once, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method
+// returns an error, nothing was begun and done is not called.
+//
+// Messages are published in the order of the calls. At most a thousand are under way: a call beyond that waits, until its context
+// ends. The context also ends the publishing. Close waits half a second for what is under way; what has no answer by then gets ErrClosed,
+// possibly after Close has returned. A panic of done is logged and counted in Stats.
+func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
 // delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries (WithDeadLetterPolicy; MaxDeliveries of DLQ) the message goes to
@@ -64,58 +73,95 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 	return c.later(ctx, msg, publishing.Retry{Delay: delay, Properties: properties}, options)
 }
 
-// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It cannot return an error: it logs the error, counts it
-// in Stats and nacks the message.
+// ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is published: see
+// WithCallback. It waits only while there is no producer yet, or while a thousand messages are under way. If the message cannot be
+// published, ReconsumeLater logs the error, counts it in Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)
 }
 
 // ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
 func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
-	told, err := c.reconsume(context.Background(), msg, c.publisher.noRetryTopic(), c.retry(publishing.Retry{Delay: delay, Properties: properties}, nil))
-	switch {
-	case err == nil:
-		return
-	case told:
-		c.report("reconsume later", err)
-	default:
-		c.fail("reconsume", "reconsume later", err)
-	}
-	if n, err := c.nameOf(msg); err == nil {
-		if err := c.nack(n, msg, nil, nil); err != nil && !errors.Is(err, ErrClosed) {
-			c.fail("nack", "nack", err)
+	const what = "reconsume later"
+	err := c.later(context.Background(), msg, publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
+		if err != nil {
+			c.report(what, err) // observers are told already
+			c.failNack(c.nackMessage(msg, nil, nil))
+		}
+	}}, nil)
+	if err != nil {
+		c.fail("reconsume", what, err)
+		if _, foreign := c.nameOf(msg); foreign == nil {
+			c.failNack(c.nackMessage(msg, nil, nil))
 		}
 	}
 }
 
-// later settles a message by publishing it to the retry topic.
+// later settles a message by publishing it to the retry topic, or to the dead letter topic after too many.
 func (c *Consumer) later(ctx context.Context, msg pulsar.Message, how publishing.Retry, options []ReconsumeOption) error {
-	_, err := c.reconsume(ctx, msg, c.publisher.noRetryTopic(), c.retry(how, options))
-	return err
+	noTopic := c.publisher.noRetryTopic()
+	if _, err := c.mayReconsume(ctx, msg, noTopic); err != nil {
+		return err
+	}
+	how = c.publisher.With(how, options)
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	begin := func() (finish func() error, err error) {
+		return c.reconsume(ctx, msg, noTopic, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+			return c.publisher.StartLater(ctx, cm, how)
+		})
+	}
+	if how.Callback == nil {
+		return finished(begin())
+	}
+	select {
+	case c.publisher.underway <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ended.Done():
+		return ErrClosed
+	}
+	leave := func() { <-c.publisher.underway }
+	finish, err := begin()
+	if err != nil {
+		leave()
+		return err
+	}
+	go c.safely(func() {
+		err := errPanicked
+		defer func() {
+			leave() // the callback may reconsume
+			how.Callback(err)
+		}()
+		err = finish()
+	})
+	return nil
 }
 
-// retry publishes a message to the retry topic, or to the dead letter topic after too many.
-func (c *Consumer) retry(how publishing.Retry, options []ReconsumeOption) publication {
-	return func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		return c.publisher.StartLater(ctx, cm, how, options)
+// finished is the outcome of what reconsume began.
+func finished(finish func() error, err error) error {
+	if err != nil {
+		return err
 	}
+	return finish()
 }
 
 // DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs WithDeadLetterPolicy,
 // DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	_, err := c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(), func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-		return c.publisher.StartDeadLetter(ctx, cm, reason)
-	})
-	return err
+	return finished(c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(),
+		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+			return c.publisher.StartDeadLetter(ctx, cm, reason)
+		}))
 }
 
-// reconsume settles a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for that.
-// told says that observers know of it.
-func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (told bool, err error) {
+// reconsume begins to settle a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for
+// that. After an error nothing was begun, and observers are not told; else finish must be called, as of publish.
+func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (finish func() error, err error) {
 	n, err := c.mayReconsume(ctx, msg, noTopic)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	if ctx == nil {
 		ctx = context.Background()
@@ -124,18 +170,18 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic er
 	switch c.ledger.Settle(n, &s) {
 	case ledger.Unsettled:
 	default:
-		return false, fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
+		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
 	}
 	if s.Message == nil {
 		if s.Message = c.received(msg); s.Message == nil {
 			c.ledger.NotSettled(&s)
-			return false, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
+			return nil, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
 		}
 	}
 	if !n.HasHand { // as for Delivery
 		s.Count = max(s.Count, countOf(msg))
 	}
-	return true, c.publish(ctx, s, original(s.Message), start)()
+	return c.publish(ctx, s, original(s.Message), start), nil
 }
 
 // mayReconsume returns what a message is known by, or why it cannot be published now.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,9 +31,7 @@ func (s *settings) limits(opts pulsar.ConsumerOptions) (p DeadLetterPolicy, ok b
 			p.MaxReconsumes = cmp.Or(p.MaxDeliveries, reconsume.Unlimited)
 		}
 	case d != nil:
-		p = DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
-			RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
-			ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
+		p = DeadLetterPolicyOf(*d)
 	case s.reconsumeBackoff != nil: // the last delay repeats until the message is processed (PIP-94)
 		p.MaxReconsumes = reconsume.Unlimited
 	case opts.RetryEnable:
@@ -104,8 +103,17 @@ func (p *preparation) warn() {
 			warn("RetryEnable" + why)
 		}
 	}
-	if policy, ok := s.limits(opts); ok && s.reconsumer == nil && policy.InitialSubscriptionName == "" && (opts.DLQ != nil || s.deadLetters != nil) {
+	policy, ok := s.limits(opts)
+	if ok && s.reconsumer == nil && policy.InitialSubscriptionName == "" && (opts.DLQ != nil || s.deadLetters != nil) {
 		warn("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
+	}
+	if topics := topicsOf(opts); s.retries(opts) && policy.RetryTopic == "" && len(topics) > 1 {
+		base := func(topic string) string { return publishing.BaseTopic(fullTopic(topic)) }
+		first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
+		if base(first) != base(topics[0]) {
+			warn("the retry topic is named by the first topic as listed; a Java consumer names it by the first in order, " + first +
+				", and would not find these retries: list that first, or set the retry topic")
+		}
 	}
 }
 
@@ -187,7 +195,7 @@ func (p *preparation) publishRetries() error {
 	if err := checkPattern(opts.TopicsPattern, fullTopic(x.own.DeadLetterTopic())); err != nil {
 		return err
 	}
-	p.publisher, p.retryTopic = x, x.retryTopic
+	p.publisher = x
 	return nil
 }
 
@@ -263,14 +271,6 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 		return []string{opts.Topic}
 	}
 	return opts.Topics
-}
-
-// fullName is fullTopic, or "" if there is no topic.
-func fullName(topic string) string {
-	if topic == "" {
-		return ""
-	}
-	return fullTopic(topic)
 }
 
 // fullTopic returns the whole name of a topic.

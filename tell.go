@@ -154,7 +154,9 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	ctx, note := publishing.With(ctx)
 	return ctx, func(err error) {
 		e := c.settledEvent(&s, msg, Reconsumed, began)
-		e.Delay, e.To, e.Err, e.Took = note.Delay, fullName(note.Topic), err, c.ledger.Now()-began
+		if e.Delay, e.Err, e.Took = note.Delay, err, c.ledger.Now()-began; note.Topic != "" {
+			e.To = fullTopic(note.Topic)
+		}
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {

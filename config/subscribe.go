@@ -106,9 +106,7 @@ func (c Consumer) saysDeadLetters() bool {
 func (c Consumer) deadLetters(dlq *pulsar.DLQPolicy) redelivery.DeadLetterPolicy {
 	var p redelivery.DeadLetterPolicy
 	if dlq != nil {
-		p = redelivery.DeadLetterPolicy{MaxDeliveries: dlq.MaxDeliveries, MaxReconsumes: dlq.MaxDeliveries, Topic: dlq.DeadLetterTopic,
-			RetryTopic: dlq.RetryLetterTopic, InitialSubscriptionName: dlq.InitialSubscriptionName, ProducerOptions: dlq.ProducerOptions,
-			ProducerName: dlq.DeadLetterTopicProducerName}
+		p = redelivery.DeadLetterPolicyOf(*dlq)
 	}
 	if c.MaxDeliveries > 0 {
 		p.MaxDeliveries, p.MaxReconsumes = c.MaxDeliveries, 0 // as many, unless the file says more

@@ -89,6 +89,9 @@ func (s *Server) adminSubscribe(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if len(s.matching(n.String())) == 0 {
+		if have := s.partitions[n.base()]; have > 0 && int(n.partition) >= have {
+			return refuse(http.StatusPreconditionFailed, "Topic does not exist and cannot be auto-created")
+		}
 		if _, err := s.topic(n.String(), true); err != nil {
 			return err
 		}

@@ -33,7 +33,7 @@ func BenchmarkPublish(b *testing.B) {
 		}},
 		{"moves", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true}, nil)
+				return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true})
 			})
 		}},
 	} {

@@ -156,7 +156,7 @@ func TestOrder(t *testing.T) {
 			return publishing.PublisherOf(r).StartDeadLetter(bg, cm, nil)
 		},
 		"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-			return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, nil)
+			return publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -193,42 +193,4 @@ func TestHugeDelaysAreDelays(t *testing.T) {
 	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("x")})
 	require.NoError(t, b.reconsumer(reconsume.Options{}).LaterAfter(bg, b.receive(c), math.MaxInt64, nil))
 	b.nothing(retries, 3*time.Second)
-}
-
-// A payload is never published with a schema that it was not written with.
-func TestOtherVersionsOfTheSchema(t *testing.T) {
-	v1 := pulsar.NewAvroSchema(`{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"},{"name":"f","type":"float"}]}`, nil)
-	v2 := pulsar.NewAvroSchema(`{"type":"record","name":"R","namespace":"n","fields":[{"name":"a","type":"string"},{"name":"f","type":"float"},{"name":"b","type":"string","default":"none"}]}`, nil)
-	type R struct {
-		A string  `avro:"a"`
-		F float32 `avro:"f"`
-		B string  `avro:"b"`
-	}
-	b := newBroker(t)
-	b.send(v1, &pulsar.ProducerMessage{Value: R{A: "old"}})
-	b.send(v2, &pulsar.ProducerMessage{Value: R{A: "new", F: float32(math.NaN()), B: "b"}})
-	b.send(nil, &pulsar.ProducerMessage{Payload: []byte("no R")})
-	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared, Schema: v2})
-	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared, Schema: v2})
-	letters := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", Type: pulsar.Shared, Schema: v2})
-	r := b.reconsumer(reconsume.Options{Schema: v2})
-	var got R
-	old := b.receive(c)
-	require.NoError(t, old.GetSchemaValue(&got))
-	require.Equal(t, "old", got.A)
-	assert.ErrorIs(t, r.LaterAfter(bg, old, time.Millisecond, nil), reconsume.ErrOtherSchema)
-	assert.ErrorIs(t, r.DeadLetter(bg, old, nil), reconsume.ErrOtherSchema)
-	current := b.receive(c)
-	for _, publish := range []func() (pulsar.Consumer, error){
-		func() (pulsar.Consumer, error) { return retries, r.LaterAfter(bg, current, time.Millisecond, nil) },
-		func() (pulsar.Consumer, error) { return letters, r.DeadLetter(bg, current, nil) },
-	} {
-		reader, err := publish()
-		require.NoError(t, err)
-		got = R{}
-		require.NoError(t, b.receive(reader).GetSchemaValue(&got))
-		require.Equal(t, "new b", got.A+" "+got.B)
-	}
-	require.NoError(t, r.DeadLetter(bg, b.receive(c), nil), "what nobody can read is what dead letters are for")
-	require.Equal(t, "no R", string(b.receive(letters).Payload()))
 }

@@ -128,7 +128,7 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 		for range 3 {
 			calls.Go(func() {
 				assert.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
-				assert.Equal(t, 5*time.Second, time.Since(begin))
+				assert.Equal(t, 5100*time.Millisecond, time.Since(begin))
 			})
 		}
 		synctest.Wait()
@@ -137,6 +137,10 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 		}
 		require.Equal(t, begin, time.Now())
 		calls.Wait()
+		asked := time.Now()
+		require.ErrorIs(t, after(bg, time.Hour), reconsume.ErrDelayRefused)
+		require.ErrorIs(t, after(bg, 2*time.Hour), reconsume.ErrDelayRefused)
+		require.Equal(t, asked, time.Now(), "that is known for a minute")
 		require.NoError(t, after(bg, time.Minute), "the producer was replaced")
 		require.NoError(t, after(bg, 30*time.Second))
 		limit = 10 * time.Second // from now on
@@ -145,6 +149,68 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 		require.ErrorIs(t, after(bg, time.Minute), reconsume.ErrDelayRefused)
 		require.NoError(t, after(bg, 10*time.Second))
 		require.Equal(t, 105, acks.acked)
+	})
+}
+
+// A broker that is silent for a while refuses nothing: what it was sent is answered when it is back, and published once.
+func TestASilentBrokerRefusesNothing(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(time.Second))
+		c.away = make(chan struct{})
+		var calls sync.WaitGroup
+		for range 200 {
+			calls.Go(func() { assert.NoError(t, after(time.Minute)) })
+		}
+		time.Sleep(20 * time.Second)
+		c.mu.Lock()
+		close(c.away)
+		c.away = nil
+		c.mu.Unlock()
+		calls.Wait()
+		require.Len(t, c.sent[retries], 201)
+		require.NoError(t, after(time.Minute))
+	})
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = all
+		silent := make(chan struct{})
+		time.AfterFunc(time.Second, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.away = silent // nor does it answer who asks
+		})
+		err := r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Minute, nil)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
+		require.ErrorContains(t, err, "unknown")
+		close(silent)
+	})
+}
+
+// A connection that is lost while the broker is asked leaves the outcome unknown.
+func TestAnUnknownOutcome(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return m.DeliverAfter > time.Second }
+		after := func(d time.Duration) error {
+			return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, d, nil)
+		}
+		require.NoError(t, after(time.Second))
+		var calls sync.WaitGroup
+		calls.Go(func() { assert.ErrorContains(t, after(time.Minute), "unknown") })
+		time.AfterFunc(5050*time.Millisecond, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.created[len(c.created)-1].BackOffPolicyFunc()
+		})
+		calls.Wait()
+		calls.Go(func() { assert.ErrorIs(t, after(time.Minute), reconsume.ErrDelayRefused) })
+		calls.Go(func() {
+			time.Sleep(time.Second)
+			assert.ErrorContains(t, after(30*time.Second), "unknown", "the broker may have published it")
+		})
+		calls.Wait()
 	})
 }
 

@@ -25,15 +25,19 @@ type client struct {
 	sendErr  error
 	panics   bool
 	closed   int
+	away     chan struct{} // if not nil, the broker answers nothing until it is closed
 }
 
 func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, error) {
 	c.mu.Lock()
 	c.creating++
 	c.together = c.together || c.creating > 1
-	slow := c.slow
+	slow, away := c.slow, c.away
 	c.mu.Unlock()
 	time.Sleep(slow)
+	if away != nil {
+		<-away
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.creating--
@@ -48,7 +52,8 @@ type producer struct {
 	pulsar.Producer
 	c      *client
 	topic  string
-	broken bool // has lost a message, and with it all that follow
+	broken bool     // has lost a message, and with it all that follow
+	failed []func() // what Close does with those
 }
 
 func (p *producer) FlushWithCtx(context.Context) error { return nil }
@@ -57,6 +62,9 @@ func (p *producer) Close() {
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++
+	for _, fail := range p.failed {
+		fail()
+	}
 }
 
 func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answer func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
@@ -66,23 +74,35 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answe
 		panic("send on closed channel")
 	}
 	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m); p.broken {
+		p.failed = append(p.failed, func() { answer(nil, m, pulsar.ErrProducerClosed) })
 		return
 	}
 	if p.c.sendErr == nil {
 		p.c.sent[p.topic] = append(p.c.sent[p.topic], m)
 	}
-	go answer(nil, m, p.c.sendErr)
+	go func(away chan struct{}, err error) {
+		if away != nil {
+			<-away
+		}
+		answer(nil, m, err)
+	}(p.c.away, p.c.sendErr)
 }
 
 // consumer notes what is acknowledged.
 type consumer struct {
 	pulsar.Consumer
+	mu     sync.Mutex
 	acked  int
 	ackErr error
 }
 
-func (c *consumer) AckID(pulsar.MessageID) error { c.acked++; return c.ackErr }
-func (c *consumer) Close()                       {}
+func (c *consumer) AckID(pulsar.MessageID) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.acked++
+	return c.ackErr
+}
+func (c *consumer) Close() {}
 
 type message struct {
 	pulsar.Message

@@ -53,14 +53,14 @@ type Options struct {
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter,
-	// so that it deletes none unread. Default: none.
+	// so that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it. Default: none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
 	// Decrypts says that the consumer decrypts its messages. New then requires ProducerOptions.Encryption with a key, so that no
 	// plain text leaks. Default: false.
 	Decrypts bool
-	// OmitCause leaves EXCEPTION_MESSAGE out of dead letters, but not EXCEPTION_TYPE. Default: false.
+	// OmitCause leaves EXCEPTION_MESSAGE out of retries and dead letters, but not EXCEPTION_TYPE. Custom properties are kept. Default: false.
 	OmitCause bool
 	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
@@ -111,7 +111,7 @@ func (o Options) withDefaults() (Options, error) {
 // subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
-	p.Topic, p.Schema = o.RetryLetterTopic, o.Schema
+	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
@@ -175,14 +175,21 @@ func letters() string {
 	return string(name)
 }
 
-// LaterOption says more about one retry: WithCause.
+// LaterOption says more about one retry: WithCause, WithCallback.
 type LaterOption func(*retry)
 
 // retry is how a message is reconsumed.
 type retry publishing.Retry
 
-// WithCause (default: none) is the error that the message failed with. A dead letter says it, if the message was reconsumed too often
-// and becomes one now.
+// WithCause (default: none) is the error that the message failed with. The retry says it (EXCEPTION_MESSAGE and EXCEPTION_TYPE, also
+// possible as custom properties), and so does the dead letter after too many retries, unless it has a later one.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
+}
+
+// WithCallback (default: none, so that the call waits) has the call return as soon as the message is on its way. done is called with the
+// outcome, once, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of the
+// calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages (default: 1000) have no answer.
+func WithCallback(done func(error)) LaterOption {
+	return func(r *retry) { r.Callback = done }
 }

@@ -17,7 +17,8 @@ const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 type producer struct {
 	topic   string
 	pending int // messages without an answer, at most
-	create  func() (pulsar.Producer, error)
+	create  func(*verdict) (pulsar.Producer, error)
+	asks    bool          // whether the broker refused what has no answer
 	timeout time.Duration // of create
 	closed  context.Context
 
@@ -36,6 +37,7 @@ type made struct {
 	calls    sync.WaitGroup // that use it
 	pending  chan struct{}
 	flushing chan struct{} // full while somebody flushes
+	verdict  verdict
 }
 
 // get returns what start may use, and whose calls it has to end. It waits for the attempt to create one, or begins one.
@@ -51,6 +53,7 @@ func (p *producer) get(ctx context.Context) (*made, error) {
 	}
 	if m == nil {
 		m = &made{ready: make(chan struct{}), pending: make(chan struct{}, p.pending), flushing: make(chan struct{}, 1)}
+		m.verdict.known = make(chan struct{})
 		wait := time.Until(p.next)
 		p.made = m
 		p.work.Go(func() { p.try(m, wait) })
@@ -78,7 +81,7 @@ func (p *producer) try(m *made, wait time.Duration) {
 	case <-time.After(wait):
 	case <-p.closed.Done():
 	}
-	created, err := p.createAlone()
+	created, err := p.createAlone(&m.verdict)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err == nil {
@@ -97,7 +100,7 @@ func (p *producer) try(m *made, wait time.Duration) {
 var creating sync.Map
 
 // createAlone creates a producer, one at a time for a topic. It gives up after the timeout; what is created later is closed.
-func (p *producer) createAlone() (pulsar.Producer, error) {
+func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	timeout, done := time.After(p.timeout), make(chan struct{})
 	for other, busy := creating.LoadOrStore(p.topic, done); busy; other, busy = creating.LoadOrStore(p.topic, done) {
 		select {
@@ -117,7 +120,7 @@ func (p *producer) createAlone() (pulsar.Producer, error) {
 	created := make(chan struct{})
 	go func() {
 		defer close(created)
-		made, err = p.create()
+		made, err = p.create(v)
 	}()
 	select {
 	case <-created:

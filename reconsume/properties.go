@@ -19,18 +19,21 @@ import (
 const (
 	PropertyRealSubscription = "REAL_SUBSCRIPTION"
 	PropertyDelayLevel       = "DELAY_LEVEL"       // the level that LaterLevel, or Later after it, used
-	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message is a dead letter, its first KiB
+	PropertyExceptionMessage = "EXCEPTION_MESSAGE" // why the message failed, its first KiB
 	PropertyExceptionType    = "EXCEPTION_TYPE"    // the Go type of that error
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
+
+	// PropertyOriginSchemaVersion is the version, in hexadecimal digits, of the Avro schema that the payload was written with, on a
+	// message that could not be published with it.
+	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 
 // system are the names that a custom property cannot have.
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, PropertyExceptionMessage, PropertyExceptionType,
-	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime}
+	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
 
 // delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
 // counts with the level's delay beside it.
@@ -59,6 +62,10 @@ func millis(d time.Duration) string {
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
+	if saysCause(custom) {
+		delete(props, PropertyExceptionMessage) // both tell of one error
+		delete(props, PropertyExceptionType)
+	}
 	for name, value := range custom {
 		if !slices.Contains(system, name) {
 			props[name] = value
@@ -82,6 +89,7 @@ func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string
 	props := o.properties(msg, r.Properties)
 	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(publishing.ReconsumeTimes(props))+1, 10)
 	props[pulsar.SysPropertyDelayTime] = millis(r.Delay)
+	o.setCause(props, r.Cause)
 	if r.Level > 0 {
 		props[PropertyDelayLevel] = strconv.Itoa(r.Level)
 	}
@@ -93,18 +101,31 @@ func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string
 
 const maxReason = 1024
 
+// setCause sets what the properties say of an error, if there is one.
+func (o *Options) setCause(props map[string]string, cause error) {
+	if cause == nil {
+		return
+	}
+	props[PropertyExceptionType] = publishing.TypeName(cause)
+	if o.OmitCause {
+		delete(props, PropertyExceptionMessage) // of an earlier error
+		return
+	}
+	text := textOf(cause)
+	if len(text) > maxReason {
+		text = strings.ToValidUTF8(text[:maxReason], "")
+	}
+	props[PropertyExceptionMessage] = text
+}
+
+// saysCause reports whether the properties say why a message failed, by its last retry or by custom ones.
+func saysCause(props map[string]string) bool {
+	return props[PropertyExceptionMessage] != "" || props[PropertyExceptionType] != ""
+}
+
 func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]string, reason error) map[string]string {
 	props := o.properties(msg, custom)
-	if reason != nil {
-		props[PropertyExceptionType] = publishing.TypeName(reason)
-	}
-	if reason != nil && !o.OmitCause {
-		text := textOf(reason)
-		if len(text) > maxReason {
-			text = strings.ToValidUTF8(text[:maxReason], "")
-		}
-		props[PropertyExceptionMessage] = text
-	}
+	o.setCause(props, reason)
 	props[PropertyOriginTopic] = msg.Topic()
 	props[PropertyRedeliveryCount] = strconv.FormatUint(uint64(msg.RedeliveryCount()), 10)
 	props[PropertyDeadLetterTime] = strconv.FormatInt(time.Now().UnixMilli(), 10)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"syscall"
 	"testing"
 
@@ -58,5 +59,49 @@ func TestReasonThatPanics(t *testing.T) {
 				assert.Equal(t, 1, acks.acked)
 			})
 		})
+	}
+}
+
+// The cause that is known last is what a retry and its dead letter say: the caller's, that of custom properties, or of an earlier retry.
+func TestCauses(t *testing.T) {
+	custom := map[string]string{"EXCEPTION_MESSAGE": "custom", "EXCEPTION_TYPE": "java.io.IOException"}
+	earlier := map[string]string{"EXCEPTION_MESSAGE": "earlier", "EXCEPTION_TYPE": "*a.Error"}
+	because := reconsume.WithCause(&fs.PathError{Op: "open", Path: "x", Err: errBroker})
+	for name, c := range map[string]struct {
+		own, custom map[string]string
+		options     []reconsume.LaterOption
+		omit        bool
+		message     string
+		kind        string
+	}{
+		"none":                 {},
+		"a cause":              {options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
+		"a cause, omitted":     {own: earlier, options: []reconsume.LaterOption{because}, omit: true, kind: "*fs.PathError"},
+		"custom":               {own: earlier, custom: custom, message: "custom", kind: "java.io.IOException"},
+		"custom without type":  {own: earlier, custom: map[string]string{"EXCEPTION_MESSAGE": "custom"}, message: "custom"},
+		"a cause and custom":   {custom: custom, options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
+		"of an earlier retry":  {own: earlier, message: "earlier", kind: "*a.Error"},
+		"earlier, and a cause": {own: earlier, options: []reconsume.LaterOption{because}, message: "open x: broker says no", kind: "*fs.PathError"},
+	} {
+		for topic, times := range map[string]string{retries: "0", deadLetters: "16"} {
+			t.Run(name+" "+topic, func(t *testing.T) {
+				run(t, reconsume.Options{OmitCause: c.omit}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
+					own := maps.Clone(c.own)
+					if own == nil {
+						own = map[string]string{}
+					}
+					own["RECONSUMETIMES"] = times
+					cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: own}}
+					require.NoError(t, r.LaterAfter(bg, cm, 0, c.custom, c.options...))
+					props := cl.sent[topic][0].Properties
+					text, kind := c.message, c.kind
+					if name == "none" && topic == deadLetters {
+						text, kind = "reconsumed 16 times", "*errors.errorString"
+					}
+					assert.Equal(t, text, props["EXCEPTION_MESSAGE"])
+					assert.Equal(t, kind, props["EXCEPTION_TYPE"])
+				})
+			})
+		}
 	}
 }

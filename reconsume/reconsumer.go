@@ -12,7 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -28,21 +27,15 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrOtherSchema says that the payload was written with another version of the Avro schema than the consumer's. The client
-	// cannot publish with that version, and nobody could read the payload with the consumer's version.
-	ErrOtherSchema = errors.New("reconsume: the payload is of another version of the schema than the consumer's")
-	// ErrDelayRefused says that the broker did not answer, within five seconds, a message with a longer delay than any before. A
-	// broker refuses delays that are longer than the namespace allows (maxDeliveryDelayInMillis), and only the client's log says
-	// so.
-	ErrDelayRefused = errors.New("reconsume: no answer to such a delay, as when the namespace does not allow it")
+	// ErrDelayRefused says that the namespace does not allow so long a delay (maxDeliveryDelayInMillis). Nothing was published. The client
+	// tells only its log of it; here the broker is asked after five seconds without an answer. For a minute after that, no message with
+	// this delay or a longer one is published.
+	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 )
 
-const (
-	maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
-	patience = 5 * time.Second            // for the answer to a delay longer than any before
-)
+const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. It is safe for concurrent use.
 // Messages published at the same time go to the broker together.
@@ -54,8 +47,9 @@ const (
 type Reconsumer struct {
 	o           Options
 	retries     outlet
-	untried     outlet       // of retries, for delays longer than accepted
-	accepted    atomic.Int64 // the longest delay
+	untried     outlet // of retries, for delays longer than any before
+	delays      delays
+	schemas     *schemas
 	deadLetters outlet
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
@@ -70,11 +64,15 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o}
+	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema)}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
-			closed: r.ctx, create: func() (pulsar.Producer, error) { return client.CreateProducer(options()) }}
+			closed: r.ctx, create: func(v *verdict) (pulsar.Producer, error) {
+				p := options()
+				p.BackOffPolicyFunc = v.watch(p.BackOffPolicyFunc)
+				return client.CreateProducer(p)
+			}}
 	}
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
 	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
@@ -82,6 +80,8 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
 		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
 		r.untried = r.retries
+	} else {
+		r.untried.usual.asks, r.untried.single.asks = true, true
 	}
 	return r, nil
 }
@@ -108,7 +108,17 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, with(how, options))()
+	return r.settle(ctx, cm, with(how, options))
+}
+
+// settle publishes a retry, and waits for the outcome unless a callback is told of it.
+func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
+	wait := r.later(ctx, cm, how)
+	if how.Callback == nil {
+		return wait()
+	}
+	go func() { how.Callback(wait()) }()
+	return nil
 }
 
 // with applies options.
@@ -171,7 +181,7 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err != nil {
 		return err
 	}
-	return r.later(ctx, cm, with(how, options))()
+	return r.settle(ctx, cm, with(how, options))
 }
 
 // LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties
@@ -179,10 +189,13 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 // delay of more than a hundred years as a hundred years.
 //
 // The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, which ticks once a second by
-// default. If the delay is longer than the namespace allows, the error is ErrDelayRefused, after five seconds.
+// default. If the delay is longer than the namespace allows, the error is ErrDelayRefused.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string, options ...LaterOption) error {
-	return r.later(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))()
+	if err := check(ctx, cm); err != nil {
+		return err
+	}
+	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
 // DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
@@ -205,11 +218,12 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 		return failed(err)
 	}
 	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
-		why := how.Cause
+		why, props := how.Cause, r.o.deadLetterProperties(cm.Message, how.Properties, how.Cause)
 		if why == nil {
-			why = fmt.Errorf("reconsumed %d times", n)
+			if why = fmt.Errorf("reconsumed %d times", n); !saysCause(props) {
+				r.o.setCause(props, why)
+			}
 		}
-		props := r.o.deadLetterProperties(cm.Message, how.Properties, why)
 		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
 		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
@@ -223,36 +237,8 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMe
 	return r.deadLetters.of(msg).start(ctx, msg)
 }
 
-// startDelayed is start for retries. After a refused delay upstream's producer hears of no answer any more, though the broker
-// publishes what follows, which then comes twice. So what is longer than any delay before has a producer of its own.
-func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	p, tried := r.retries.of(msg), int64(msg.DeliverAfter) <= r.accepted.Load()
-	if !tried {
-		p = r.untried.of(msg)
-	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	answered := p.start(ctx, msg)
-	return func() error {
-		defer cancel(nil)
-		if !tried {
-			defer time.AfterFunc(patience, func() { cancel(fmt.Errorf("%w: %v", ErrDelayRefused, msg.DeliverAfter)) }).Stop()
-		}
-		err := answered()
-		if err != nil && tried {
-			r.accepted.Store(0) // the namespace may allow less by now
-		}
-		for old := r.accepted.Load(); err == nil && old < int64(msg.DeliverAfter); old = r.accepted.Load() {
-			r.accepted.CompareAndSwap(old, int64(msg.DeliverAfter))
-		}
-		return err
-	}
-}
-
-func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *pulsar.ProducerMessage) func() error,
-	cm pulsar.ConsumerMessage, props map[string]string, delay time.Duration) (wait func() error) {
-	if !r.o.readable(cm.Message) {
-		return failed(fmt.Errorf("%w: version %x of %s", ErrOtherSchema, cm.SchemaVersion(), cm.Topic()))
-	}
+func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
+	delay time.Duration) (wait func() error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
@@ -260,7 +246,7 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
 	}
-	answer := start(ctx, &pulsar.ProducerMessage{
+	answer := r.written(ctx, start, cm.Message, &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),
 		Key:          cm.Key(),
 		OrderingKey:  cm.OrderingKey(),

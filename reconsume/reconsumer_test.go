@@ -163,6 +163,31 @@ func TestUnlimited(t *testing.T) {
 	})
 }
 
+// With a callback the calls return at once, and the callback is told once.
+func TestCallback(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		outcomes := make(chan error, 3)
+		done := reconsume.WithCallback(func(err error) { outcomes <- err })
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+		require.NoError(t, r.Later(bg, cm, done))
+		require.NoError(t, <-outcomes)
+		require.NoError(t, r.LaterLevel(bg, cm, 1, done))
+		require.NoError(t, <-outcomes)
+		require.Equal(t, 2, acks.acked)
+		c.lost = all
+		require.NoError(t, r.LaterAfter(bg, cm, 0, nil, done))
+		synctest.Wait()
+		require.Empty(t, outcomes)
+		r.Close()
+		require.ErrorIs(t, <-outcomes, reconsume.ErrClosed)
+		require.NoError(t, r.LaterAfter(bg, cm, 0, nil, done))
+		require.ErrorIs(t, <-outcomes, reconsume.ErrClosed)
+		require.Error(t, r.LaterAfter(bg, pulsar.ConsumerMessage{}, 0, nil, done))
+		synctest.Wait()
+		require.Empty(t, outcomes, "an error is returned or told")
+	})
+}
+
 func TestLaterAfter(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
@@ -191,7 +216,7 @@ func all(*pulsar.ProducerMessage) bool { return true }
 func TestTheCountGoesAlong(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: retried("NACK_COUNT", "1:3")}}
-		require.NoError(t, publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true}, nil)())
+		require.NoError(t, publishing.PublisherOf(r).StartLater(bg, cm, publishing.Retry{Delay: time.Second, Nacked: true})())
 		require.NoError(t, r.Later(bg, cm))
 		require.EqualValues(t, 8, publishing.RedeliveryCount(message{props: c.sent[retries][0].Properties}))
 		require.Zero(t, publishing.RedeliveryCount(message{props: c.sent[retries][1].Properties}))

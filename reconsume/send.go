@@ -9,7 +9,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-var errNoAnswer = errors.New("no answer from the broker")
+var errNoAnswer = errors.New("whether the message was published is unknown: no answer from the broker")
+
+func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
 // start hands msg to the producer and returns what waits for the broker's answer. Messages of calls that are made one after the
 // other are published in that order.
@@ -28,13 +30,22 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 				p.replace(m)
 			}
 		}
+		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
+			m.verdict.failed(msg.DeliverAfter)
+		}
 		answered <- err
 	})
 	return func() error {
 		defer m.calls.Done()
 		defer cancel()
 		defer stop()
-		err := m.wait(ctx, answered, msg.DeliverAfter == 0)
+		if p.asks {
+			defer time.AfterFunc(patience, func() { p.ask(m) }).Stop()
+		}
+		err := m.wait(ctx, answered, msg.DeliverAfter == 0 && msg.DeliverAt.IsZero())
+		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
+			err = m.verdict.of(ctx, msg.DeliverAfter, err)
+		}
 		if errors.Is(err, errNoAnswer) && time.Since(begin) > time.Second {
 			p.replace(m)
 		}
@@ -61,10 +72,30 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 			answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
 		}
 	}()
-	m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
-		<-m.pending
-		answer(err)
-	})
+	send := func() {
+		m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+			<-m.pending
+			answer(err)
+		})
+	}
+	if msg.Schema == nil {
+		send()
+		return
+	}
+	sent := make(chan struct{})
+	go func() { // upstream asks the broker for the schema's version first, and heeds no context
+		defer close(sent)
+		defer func() {
+			if r := recover(); r != nil {
+				answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
+			}
+		}()
+		send()
+	}()
+	select {
+	case <-sent:
+	case <-ctx.Done():
+	}
 }
 
 // wait waits for the answer to a message. One that waits in a batch is sent at once, with all that came while the batch before

@@ -25,9 +25,13 @@ func (s steps) Level(level int) (publishing.Retry, error) {
 	return publishing.Retry(how), err
 }
 
-func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry, options any) (wait func() error) {
+func (s steps) With(how publishing.Retry, options any) publishing.Retry {
 	more, _ := options.([]LaterOption)
-	return s.r.later(ctx, cm, with(retry(how), more))
+	return publishing.Retry(with(retry(how), more))
+}
+
+func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
+	return s.r.later(ctx, cm, retry(how))
 }
 
 func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {

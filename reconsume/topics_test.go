@@ -45,7 +45,7 @@ func TestTopics(t *testing.T) {
 				if c.before != nil {
 					c.before(b, topic)
 				}
-				r := b.reconsumer(reconsume.Options{Schema: trees, OperationTimeout: 2 * time.Second})
+				r := b.reconsumer(reconsume.Options{Schema: orders2, OperationTimeout: 2 * time.Second})
 				acks := &consumer{}
 				if c.meanwhile != nil {
 					require.NoError(t, publish(r, pulsar.ConsumerMessage{Consumer: acks, Message: unversioned{}}))

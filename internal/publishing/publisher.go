@@ -13,9 +13,11 @@ type Publisher interface {
 	Policy(pulsar.Message) (Retry, error)
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
-	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in StartDeadLetter, but a delay
-	// longer than any before may change the order. options is a []reconsume.LaterOption, or nil.
-	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry, options any) (wait func() error)
+	// With applies options, a []reconsume.LaterOption.
+	With(how Retry, options any) Retry
+	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in StartDeadLetter. It leaves the
+	// callback to the caller.
+	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
 	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns wait. The
 	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty
 	// ones and those of more than 1 MiB among themselves.
@@ -34,5 +36,6 @@ type Retry struct {
 	Level      int  // from 1, or 0
 	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
 	Properties map[string]string
-	Cause      error // what the dead letter says, if it comes to that
+	Cause      error       // what the dead letter says, if it comes to that
+	Callback   func(error) // told of the outcome; nil if the caller waits for it
 }

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,28 +21,11 @@ import (
 // keys, ordering keys and event times.
 func TestJavaClient(t *testing.T) {
 	t.Parallel()
-	for _, program := range []string{"java", "mvn"} {
-		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("needs %s to run the Java client", program)
-		}
-	}
 	b := newBroker(t)
-	if b.inProcess != nil {
-		t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
-	}
-	lib, err := filepath.Abs(".pulsar/lib/java-client")
-	require.NoError(t, err)
-	out, err := exec.Command("mvn", "-q", "-B", "-f", "testdata/java/pom.xml",
-		"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
-	require.NoError(t, err, string(out))
+	run := b.java()
 
 	topic := b.topic(0)
-	java := func(topic, what string, n int) string {
-		out, err := exec.Command("java", "-cp", filepath.Join(lib, "*"), "testdata/java/Reconsume.java",
-			b.url, topic, sub, what, strconv.Itoa(n)).CombinedOutput()
-		require.NoError(t, err, string(out))
-		return string(out)
-	}
+	java := func(topic, what string, n int) string { return run("Reconsume", topic, sub, what, strconv.Itoa(n)) }
 	said := func(out string, i int, times, origin, reason string) {
 		require.Contains(t, out, fmt.Sprintf("%d RECONSUMETIMES %s REAL_TOPIC %s own %d key k%d ordering o%d event %d reason %s\n",
 			i, times, origin, i, i, i, 1000+i, reason))
@@ -115,6 +99,35 @@ func TestJavaClient(t *testing.T) {
 			msg.Properties()["own"], msg.Key(), msg.OrderingKey(), strconv.FormatInt(msg.EventTime().UnixMilli(), 10)})
 	}
 }
+
+// java returns what runs a program of testdata/java with the broker's address and other arguments, or skips the test.
+func (b *broker) java() (run func(program string, args ...string) (said string)) {
+	b.t.Helper()
+	for _, program := range []string{"java", "mvn"} {
+		if _, err := exec.LookPath(program); err != nil {
+			b.t.Skipf("needs %s to run the Java client", program)
+		}
+	}
+	if b.inProcess != nil {
+		b.t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
+	}
+	lib, err := filepath.Abs(".pulsar/lib/java-client")
+	require.NoError(b.t, err)
+	javaClient.Do(func() {
+		out, err := exec.Command("mvn", "-q", "-B", "-f", "testdata/java/pom.xml",
+			"org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies", "-DoutputDirectory="+lib).CombinedOutput()
+		require.NoError(b.t, err, string(out))
+	})
+	return func(program string, args ...string) string {
+		b.t.Helper()
+		args = append([]string{"-cp", filepath.Join(lib, "*"), "testdata/java/" + program + ".java", b.url}, args...)
+		out, err := exec.Command("java", args...).CombinedOutput()
+		require.NoError(b.t, err, string(out))
+		return string(out)
+	}
+}
+
+var javaClient sync.Once
 
 // sendBatch publishes messages that have everything that a message can have, in one batch.
 func (b *broker) sendBatch(topic string, from, to int) {

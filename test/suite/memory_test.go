@@ -5,6 +5,7 @@ import (
 	"context"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -76,5 +77,26 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Zero(t, known(c), "all is settled")
 		require.Zero(t, c.Stats().Waiting)
+	})
+}
+
+// tagged is a message with more properties than payload.
+type tagged struct{ whole }
+
+func (tagged) Properties() map[string]string {
+	return map[string]string{"tag": string(make([]byte, 8<<10))}
+}
+
+func TestPropertiesCountForTheMemoryLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const n, limit = 400, 1 << 20
+		c, inner := newPrepared(t, pulsar.Shared, redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour), logTo(t.Output()))
+		for i := range int64(n) {
+			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: tagged{whole{message{id: pulsar.NewMessageID(1, i, 0, 0)}}}}
+			c.Nack(receive(t, c))
+		}
+		kept := c.Stats().BufferedBytes
+		require.LessOrEqual(t, kept, int64(limit))
+		require.Greater(t, kept, int64(limit)/4, "8 KiB each: some dozens have room")
 	})
 }

@@ -1,0 +1,182 @@
+package reconsume
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+)
+
+// A broker refuses a delay that is longer than the namespace allows, but upstream's producer says nothing of it, and hears of no answer
+// from then on, though the broker publishes what follows. So a delay that is longer than any before has a producer of its own.
+const (
+	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
+	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
+	memory   = time.Minute            // of a refusal
+)
+
+// delays are what is known of the delays that the namespace allows.
+type delays struct {
+	mu       sync.Mutex
+	accepted time.Duration // the longest one, of which no message is under way with the producer of its own
+	answered time.Duration // the longest one
+	untried  int           // messages under way with the producer of its own
+	refused  time.Duration // the shortest one
+	until    time.Time     // when that is forgotten
+}
+
+// begin reports whether a delay was accepted before. Of a delay that was not, end must follow.
+func (d *delays) begin(delay time.Duration) (tried bool, err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case delay <= d.accepted:
+		return true, nil
+	case d.refused > 0 && delay >= d.refused && time.Now().Before(d.until):
+		return false, fmt.Errorf("%w: %v, as it refused %v", ErrDelayRefused, delay, d.refused)
+	}
+	d.untried++
+	return false, nil
+}
+
+func (d *delays) end(delay time.Duration, accepted, refused bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch {
+	case accepted:
+		d.answered = max(d.answered, delay)
+	case refused:
+		if now := time.Now(); d.refused == 0 || delay <= d.refused || now.After(d.until) {
+			d.refused, d.until = delay, now.Add(memory)
+		}
+	}
+	if d.untried--; d.untried == 0 { // what follows may overtake nothing
+		d.accepted, d.answered = max(d.accepted, d.answered), 0
+	}
+}
+
+// doubt has the next messages tried again: the namespace may allow less by now.
+func (d *delays) doubt() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.accepted = 0
+}
+
+// startDelayed is start for retries.
+func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	delay := msg.DeliverAfter
+	tried, err := r.delays.begin(delay)
+	if err != nil {
+		return failed(err)
+	}
+	if tried {
+		answered := r.retries.of(msg).start(ctx, msg)
+		return func() error {
+			err := answered()
+			if err != nil && delay > 0 {
+				r.delays.doubt()
+			}
+			return err
+		}
+	}
+	answered := r.untried.of(msg).start(ctx, msg)
+	return func() error {
+		err := answered()
+		r.delays.end(delay, err == nil, isRefused(err))
+		return err
+	}
+}
+
+// verdict is what becomes known of a producer whose messages have no answer.
+type verdict struct {
+	asked   atomic.Bool   // the producer is being closed
+	known   chan struct{} // closed when it is over
+	refused bool          // one of the messages was, so that the longest delay was
+	mu      sync.Mutex
+	longest time.Duration // of those that the client failed
+	shaken  atomic.Int64  // when the last reconnection was at work, in nanoseconds since 1970
+}
+
+// watch returns a policy that notes when the producer reconnects.
+func (v *verdict) watch(of func() backoff.Policy) func() backoff.Policy {
+	if of == nil {
+		of = backoff.NewDefaultBackoff
+	}
+	return func() backoff.Policy {
+		v.shaken.Store(time.Now().UnixNano())
+		return watched{of(), v}
+	}
+}
+
+type watched struct {
+	backoff.Policy
+	v *verdict
+}
+
+func (w watched) Next() time.Duration {
+	d := w.Policy.Next()
+	w.v.shaken.Store(time.Now().Add(d).UnixNano())
+	return d
+}
+
+// failed notes that the client failed a message because its producer was closed.
+func (v *verdict) failed(delay time.Duration) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.longest = max(v.longest, delay)
+}
+
+// of returns the error of such a message, once it is known.
+func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error {
+	if !v.asked.Load() {
+		return err
+	}
+	select {
+	case <-v.known:
+	case <-ctx.Done():
+		return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	switch {
+	case !v.refused:
+		return errNoAnswer
+	case delay < v.longest:
+		return fmt.Errorf("%w, which refused the delay %v of another message", errNoAnswer, v.longest)
+	}
+	return fmt.Errorf("%w: %v", ErrDelayRefused, delay)
+}
+
+// ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all messages that it
+// took, and the client fails what is left then. So it does where the connection is lost meanwhile; of that the next producer hears.
+func (p *producer) ask(m *made) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.made != m || p.closed.Err() != nil {
+		return
+	}
+	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // what has no answer was published again
+		time.AfterFunc(wait, func() { p.ask(m) })
+		return
+	}
+	p.made = nil
+	m.verdict.asked.Store(true)
+	p.work.Go(func() {
+		defer close(m.verdict.known)
+		next, err := p.get(p.closed) // once it is there the broker answers
+		if err != nil {
+			m.calls.Wait()
+			m.Close()
+			return
+		}
+		defer next.calls.Done()
+		before := next.verdict.shaken.Load()
+		m.Close()
+		time.Sleep(grace)
+		m.verdict.refused = next.verdict.shaken.Load() == before
+	})
+}

@@ -1,0 +1,122 @@
+package reconsume
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/hamba/avro/v2"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// schemas are those that messages were written with, by topic and version.
+type schemas struct {
+	own   pulsar.Schema // the consumer's, if it is of Avro; nil else: others can be read with any version
+	mu    sync.Mutex
+	known map[string]*known
+}
+
+type known struct {
+	done   chan struct{} // closed when what follows is set
+	schema pulsar.Schema // nil if it is the consumer's
+	err    error
+}
+
+func newSchemas(own pulsar.Schema) *schemas {
+	if own == nil || own.GetSchemaInfo() == nil || own.GetSchemaInfo().Type != pulsar.AVRO {
+		own = nil
+	}
+	return &schemas{own: own, known: map[string]*known{}}
+}
+
+// of returns the schema that a message was written with, or nil if it is the consumer's.
+func (s *schemas) of(ctx context.Context, msg pulsar.Message) (pulsar.Schema, error) {
+	if s.own == nil || len(msg.SchemaVersion()) == 0 {
+		return nil, nil
+	}
+	key := publishing.BaseTopic(msg.Topic()) + " " + hex.EncodeToString(msg.SchemaVersion())
+	s.mu.Lock()
+	k := s.known[key]
+	if k == nil {
+		k = &known{done: make(chan struct{})}
+		s.known[key] = k
+		go s.ask(key, k, msg)
+	}
+	s.mu.Unlock()
+	select {
+	case <-k.done:
+		return k.schema, k.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
+	defer close(k.done)
+	if k.schema, k.err = publishing.SchemaOf(msg); k.err != nil { // the next message asks again
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.known, key)
+		return
+	}
+	if same(k.schema.GetSchemaInfo(), s.own.GetSchemaInfo()) {
+		k.schema = nil
+	}
+}
+
+// same reports whether payloads of a are those of b. What cannot be read as Avro is not.
+func same(a, b *pulsar.SchemaInfo) bool {
+	read := func(info *pulsar.SchemaInfo) (fingerprint [32]byte, ok bool) {
+		schema, err := avro.ParseBytesWithCache([]byte(info.Schema), "", &avro.SchemaCache{})
+		if err != nil || info.Type != pulsar.AVRO {
+			return fingerprint, false
+		}
+		return schema.Fingerprint(), true
+	}
+	x, ok := read(a)
+	y, ok2 := read(b)
+	return ok && ok2 && x == y
+}
+
+// written begins to publish a message with the schema that it was written with. Upstream says which one it is on batches only, and puts no
+// delayed message into one: a retry with another version than the consumer's has no delay at the broker, and waits in the consumer that
+// gets it. What has no way to be published with its version says so, and is published without.
+//
+// KNOWN WINDOW: so is a message whose schema the broker does not tell just then, though it takes messages.
+func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {
+	schema, err := r.schemas.of(ctx, from)
+	if err == nil && schema == nil || len(msg.Payload) == 0 {
+		return start(ctx, msg)
+	}
+	bare := func() func() error {
+		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
+		if msg.Schema = nil; msg.DeliverAfter == 0 {
+			msg.DeliverAt = time.UnixMilli(1) // at once, in no batch: that would have the consumer's version
+		}
+		return start(ctx, msg)
+	}
+	if ctx.Err() != nil {
+		return failed(ctx.Err())
+	}
+	if err != nil || len(msg.Payload) > publishing.Large {
+		return bare()
+	}
+	delay := msg.DeliverAfter
+	msg.Schema, msg.DeliverAfter = schema, 0
+	answered := start(ctx, msg)
+	return func() error {
+		err := answered()
+		if errors.Is(err, pulsar.ErrSchema) { // the topic does not take it
+			msg.DeliverAfter = delay
+			err = bare()()
+		}
+		return err
+	}
+}
+
+// starter begins to publish a message.
+type starter func(context.Context, *pulsar.ProducerMessage) (answer func() error)

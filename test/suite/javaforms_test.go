@@ -1,0 +1,67 @@
+package suite
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form of ids.
+func TestFormsOfJava(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	java, topic := b.java(), b.topic(0)
+	java("Forms", "publish", topic)
+	c := b.subscribe(b.retrying(topic, 5))
+	for range 4 {
+		require.NoError(t, c.ReconsumeLaterNext(bg, next(t, c, 10*time.Second)))
+	}
+	said := java("Forms", "show", retryTopic(topic))
+	for _, want := range []string{
+		"bytes of " + retryTopic(topic) + " hasKey=true key=AQLI base64=false", // Java has base64=true: it is the same text, and no longer the same bytes
+		"empty of " + retryTopic(topic) + " hasKey=false key=null",             // Java has hasKey=true
+		"string of " + retryTopic(topic) + " hasKey=true key=k base64=false",
+		"none of " + retryTopic(topic) + " hasKey=false key=null",
+	} {
+		require.Contains(t, said, want)
+	}
+	require.Regexp(t, `origin=\d+:\d+:0:0\n`, said) // Java has no index of what is in no batch, and -1 for no partition
+}
+
+// The retry topic of several topics: pulsar-client-go's is that of the first as listed, Java's that of the first in order.
+func TestRetryTopicOfSeveralTopics(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	first := b.topic(0)
+	second := first + "-2"
+	b.rest("PUT", second, "", nil, nil)
+	const warning = "would not find these retries"
+	for _, topics := range [][]string{{first, second}, {second, first}, {second + "-partition-0", second + "-partition-1"}} {
+		var log bytes.Buffer
+		opts := b.retrying("", 5)
+		opts.Topics = topics
+		c, err := redelivery.Subscribe(b.client, opts, logTo(&log))
+		require.NoError(t, err)
+		c.Close()
+		if topics[1] == first {
+			require.Contains(t, log.String(), warning)
+			require.Contains(t, log.String(), first)
+			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 5, RetryLetterTopic: retryTopic(second)}
+			log.Reset()
+			c, err := redelivery.Subscribe(b.client, opts, logTo(&log))
+			require.NoError(t, err)
+			c.Close()
+		}
+		require.NotContains(t, log.String(), warning, topics)
+	}
+	if b.inProcess != nil {
+		return
+	}
+	b.send(second, 1, false)
+	require.Contains(t, b.java()("Forms", "retry", second, first), "0 of "+retryTopic(first))
+}

@@ -1,0 +1,277 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// farBroker makes producers whose messages are answered after a round trip.
+type farBroker struct {
+	pulsar.Client
+	roundTrip time.Duration
+	mu        sync.Mutex
+	sent      []string
+	err       error // of all answers
+}
+
+func (f *farBroker) CreateProducer(pulsar.ProducerOptions) (pulsar.Producer, error) {
+	return farProducer{f: f}, nil
+}
+
+func (f *farBroker) payloads() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return append([]string(nil), f.sent...)
+}
+
+type farProducer struct {
+	pulsar.Producer
+	f *farBroker
+}
+
+func (farProducer) Close()                               {}
+func (farProducer) FlushWithCtx(_ context.Context) error { return nil }
+func (p farProducer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, done func(pulsar.MessageID, *pulsar.ProducerMessage, error)) {
+	p.f.mu.Lock()
+	defer p.f.mu.Unlock()
+	p.f.sent = append(p.f.sent, string(m.Payload))
+	time.AfterFunc(p.f.roundTrip, func() { done(nil, m, p.f.err) })
+}
+
+// whole is a message that can be published.
+type whole struct{ message }
+
+func (m whole) Payload() []byte             { return fmt.Append(nil, m.id.EntryID()) }
+func (whole) Topic() string                 { return "persistent://public/default/t" }
+func (whole) Key() string                   { return "" }
+func (whole) OrderingKey() string           { return "" }
+func (whole) EventTime() time.Time          { return time.Time{} }
+func (whole) Properties() map[string]string { return nil }
+func (whole) SchemaVersion() []byte         { return nil }
+
+// far returns a Consumer whose retries go to a broker that is far away, and n messages that it has received.
+func far(t *testing.T, f *farBroker, n int64, options ...redelivery.Option) (*redelivery.Consumer, *fake, []pulsar.Message) {
+	t.Helper()
+	r, err := reconsume.New(f, reconsume.Options{Topic: "t", Subscription: sub})
+	require.NoError(t, err)
+	t.Cleanup(r.Close)
+	c, inner := newPrepared(t, pulsar.Shared, append(options, redelivery.WithReconsumer(r), logTo(t.Output()))...)
+	var msgs []pulsar.Message
+	for i := range n {
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: whole{message{id: pulsar.NewMessageID(1, i, 0, 0)}}}
+		msgs = append(msgs, receive(t, c))
+	}
+	return c, inner, msgs
+}
+
+func (f *fake) settled() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.acked)
+}
+
+// The methods of pulsar.Consumer do not wait for the broker, as upstream's do not: two round trips for 2,000 messages, in order.
+func TestReconsumeLaterDoesNotWait(t *testing.T) {
+	for name, delay := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &farBroker{roundTrip: 100 * time.Millisecond}
+				c, inner, msgs := far(t, f, 2000)
+				began := time.Now()
+				for _, msg := range msgs {
+					c.ReconsumeLater(msg, delay)
+				}
+				require.LessOrEqual(t, time.Since(began), 100*time.Millisecond, "a thousand may be under way")
+				time.Sleep(150 * time.Millisecond)
+				synctest.Wait()
+				require.Equal(t, 2000, inner.settled())
+				for i, payload := range f.payloads() {
+					require.Equal(t, fmt.Sprint(i), payload)
+				}
+				require.Zero(t, c.Stats().Failed)
+			})
+		})
+	}
+}
+
+// What cannot be published is said and comes back.
+func TestReconsumeLaterThatFailsIsNacked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &farBroker{roundTrip: 100 * time.Millisecond, err: errors.New("no")}
+		var failed atomic.Int32
+		c, inner, msgs := far(t, f, 3, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithObserver(redelivery.Observer{
+			Settled: func(e redelivery.Settled) {
+				if e.Outcome == redelivery.Reconsumed && e.Err != nil {
+					failed.Add(1)
+				}
+			},
+		}))
+		for _, msg := range msgs {
+			c.ReconsumeLaterWithCustomProperties(msg, map[string]string{"why": "busy"}, time.Minute)
+		}
+		for range msgs {
+			require.EqualValues(t, 1, receive(t, c).RedeliveryCount())
+		}
+		require.EqualValues(t, 3, c.Stats().Failed)
+		require.EqualValues(t, 3, failed.Load())
+		require.Zero(t, inner.settled())
+	})
+}
+
+// The callback is told once, and may do what it likes.
+func TestReconsumeCallbacks(t *testing.T) {
+	after := func(ctx context.Context, c *redelivery.Consumer, msg pulsar.Message, done func(error)) error {
+		return c.ReconsumeLaterAfter(ctx, msg, time.Minute, nil, redelivery.WithCallback(done))
+	}
+	for name, test := range map[string]func(*testing.T, *farBroker){
+		"all three": func(t *testing.T, f *farBroker) {
+			c, inner, msgs := far(t, f, 3)
+			outcomes := make(chan error, 3)
+			done := redelivery.WithCallback(func(err error) { outcomes <- err })
+			require.NoError(t, c.ReconsumeLaterNext(bg, msgs[0], done))
+			require.NoError(t, c.ReconsumeLaterLevel(bg, msgs[1], 3, done))
+			require.NoError(t, c.ReconsumeLaterAfter(bg, msgs[2], time.Hour, nil, done))
+			require.Zero(t, inner.settled())
+			for range msgs {
+				require.NoError(t, <-outcomes)
+			}
+			require.Equal(t, 3, inner.settled())
+			require.ErrorIs(t, c.ReconsumeLaterNext(bg, msgs[0], done), redelivery.ErrNotInFlight)
+			require.Error(t, c.ReconsumeLaterLevel(bg, msgs[0], 99, done))
+			synctest.Wait()
+			require.Empty(t, outcomes, "an error is returned or told")
+		},
+		"an error": func(t *testing.T, f *farBroker) {
+			f.err = errors.New("no")
+			c, inner, msgs := far(t, f, 1, redelivery.WithNackRedeliveryDelay(0))
+			outcome := make(chan error, 1)
+			require.NoError(t, after(bg, c, msgs[0], func(err error) {
+				c.Nack(msgs[0]) // it is still the application's
+				outcome <- err
+			}))
+			require.ErrorIs(t, <-outcome, f.err)
+			require.Equal(t, msgs[0].ID(), receive(t, c).ID())
+			require.Zero(t, inner.settled())
+		},
+		"a context": func(t *testing.T, f *farBroker) {
+			c, inner, msgs := far(t, f, 2)
+			ctx, cancel := context.WithTimeout(bg, 10*time.Millisecond)
+			defer cancel()
+			outcome := make(chan error, 1)
+			require.NoError(t, after(ctx, c, msgs[0], func(err error) { outcome <- err }))
+			require.ErrorIs(t, <-outcome, context.DeadlineExceeded)
+			require.ErrorIs(t, after(ctx, c, msgs[1], func(error) { t.Error("told") }), context.DeadlineExceeded)
+			require.Zero(t, inner.settled())
+			require.NoError(t, c.Ack(msgs[0]))
+		},
+		"no room": func(t *testing.T, f *farBroker) {
+			f.roundTrip = time.Minute
+			c, _, msgs := far(t, f, 1001)
+			for _, msg := range msgs[:1000] {
+				c.ReconsumeLater(msg, time.Minute)
+			}
+			ctx, cancel := context.WithTimeout(bg, time.Second)
+			defer cancel()
+			require.ErrorIs(t, after(ctx, c, msgs[1000], func(error) { t.Error("told") }), context.DeadlineExceeded)
+			go c.Close()
+			synctest.Wait()
+			require.ErrorIs(t, after(bg, c, msgs[1000], nil), redelivery.ErrClosed)
+		},
+		"panics and exits": func(t *testing.T, f *farBroker) {
+			c, inner, msgs := far(t, f, 1100)
+			for _, msg := range msgs[:1050] { // more than may be under way
+				require.NoError(t, after(bg, c, msg, func(error) { panic("callback") }))
+			}
+			time.Sleep(time.Second)
+			require.Equal(t, 1050, inner.settled())
+			require.EqualValues(t, 1050, c.Stats().Failed)
+		},
+		"reconsumes": func(t *testing.T, f *farBroker) {
+			c, inner, msgs := far(t, f, 1001)
+			for _, msg := range msgs[1:] {
+				require.NoError(t, after(bg, c, msg, func(error) {
+					_ = after(bg, c, msgs[0], func(error) {})
+				}))
+			}
+			time.Sleep(time.Second)
+			require.Equal(t, 1001, inner.settled())
+		},
+		"closes": func(t *testing.T, f *farBroker) {
+			c, inner, msgs := far(t, f, 10)
+			var outcomes [10]error
+			var told sync.WaitGroup
+			told.Add(10)
+			for i, msg := range msgs {
+				require.NoError(t, after(bg, c, msg, func(err error) {
+					c.Close()
+					outcomes[i] = err
+					told.Done()
+				}))
+			}
+			told.Wait()
+			require.Equal(t, [10]error{}, outcomes, "Close waits for what is under way")
+			require.Equal(t, 10, inner.settled())
+		},
+		"Close does not wait for long": func(t *testing.T, f *farBroker) {
+			f.roundTrip = time.Minute
+			c, inner, msgs := far(t, f, 10)
+			outcomes := make(chan error, 10)
+			for _, msg := range msgs {
+				require.NoError(t, after(bg, c, msg, func(err error) { outcomes <- err }))
+			}
+			began := time.Now()
+			c.Close()
+			require.LessOrEqual(t, time.Since(began), time.Second)
+			for range msgs {
+				require.ErrorIs(t, <-outcomes, redelivery.ErrClosed)
+			}
+			require.Zero(t, inner.settled())
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { test(t, &farBroker{roundTrip: 100 * time.Millisecond}) })
+		})
+	}
+}
+
+// early is a retry that the broker releases before its delay is over.
+type early struct {
+	whole
+	delay time.Duration
+	sent  time.Time
+}
+
+func (m early) Topic() string          { return "persistent://public/default/t-sub-RETRY" }
+func (m early) PublishTime() time.Time { return m.sent }
+func (m early) Properties() map[string]string {
+	return map[string]string{"RECONSUMETIMES": "1", "REAL_TOPIC": "t", "ORIGIN_MESSAGE_IDY_TIME": "1:1:0",
+		"DELAY_TIME": strconv.FormatInt(m.delay.Milliseconds(), 10)}
+}
+
+// A retry is held back for days, where the namespace delays nothing.
+func TestLongDelaysAreHeldBack(t *testing.T) {
+	for _, delay := range []time.Duration{25 * time.Hour, 7 * 24 * time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			c, inner, _ := far(t, &farBroker{}, 0)
+			due := time.Now().Add(delay)
+			msg := early{whole{message{id: pulsar.NewMessageID(1, 1, 0, 0)}}, delay, time.Now()}
+			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: msg}
+			_, err := c.Receive(t.Context())
+			require.NoError(t, err)
+			require.False(t, time.Now().Before(due), "%v early", time.Until(due))
+		})
+	}
+}
