@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -44,7 +43,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer j.close()
-	r := &replay{t: t, o: o, j: j, publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
+	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
 	if err := r.begin(ctx, partitions); err != nil {
@@ -103,7 +102,7 @@ type replay struct {
 	users      map[string]publisherKey // of a topic: who published last
 	stay       []stay                  // to be noted before anything is published: letters were left that may not be next time
 	leaves     bool                    // the last letter was the last of these
-	slot       time.Time               // of the next letter, by the rate
+	pacer      pacer
 	sent       int
 	dropped    atomic.Int64 // as duplicates, by the broker
 	canary     *canary
@@ -203,7 +202,7 @@ func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return time.Until(r.slot), nil
+	return r.pacer.wait(), nil
 }
 
 func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left string, err error) {
@@ -241,13 +240,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 			return "", err
 		}
 	}
-	if r.o.Rate > 0 {
-		now := time.Now()
-		if r.slot.Before(now) {
-			r.slot = now
-		}
-		r.slot = r.slot.Add(time.Duration(min(float64(time.Second)/r.o.Rate, math.MaxInt64/2)))
-	}
+	r.pacer.took()
 	r.sent++
 	r.report.target(topic).Count++
 	return "", r.publish(ctx, p, l, schema, done)
