@@ -27,6 +27,8 @@ type entry struct {
 	done   []byte // bits
 	fresh  bool   // the journal does not have all of done
 	closed bool   // no more letters of it come
+
+	written int // letters of a purge that are not counted as done yet
 }
 
 // entryOf is the entry that l is in; the one before it has no more letters.
@@ -63,7 +65,7 @@ func (w *walk) flush(ctx context.Context) error {
 	defer cancel()
 	var acks []pulsar.MessageID
 	noted, gone := map[string][]byte{}, map[string][]byte{}
-	rest := w.entries[:0:0]
+	rest, written := w.entries[:0:0], 0
 	for _, e := range w.entries {
 		switch {
 		case !e.closed && e.seen < e.size || e.open > 0:
@@ -72,8 +74,10 @@ func (w *walk) flush(ctx context.Context) error {
 			if e.fresh {
 				noted[e.name] = e.done
 			}
+			written += e.written
 		default:
 			acks = append(acks, e.id)
+			written += e.written
 			if _, ok := w.j.done[e.name]; ok {
 				gone[e.name] = nil
 			}
@@ -100,6 +104,7 @@ func (w *walk) flush(ctx context.Context) error {
 		}
 	}
 	w.entries = rest
+	w.report.Done += written
 	if w.tell != nil {
 		w.tell(*w.report)
 	}

@@ -151,6 +151,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
 	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
+	IDs        []string          `json:"ids,omitempty"`        // ids of letters; it is one of them
+	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
 	After      time.Time         `json:"after,omitzero"`       // the letter died then or later
 	Before     time.Time         `json:"before,omitzero"`      // the letter died before that
@@ -161,6 +163,9 @@ func (f Filter) Match(l *Letter) bool {
 	if !f.After.IsZero() && l.Died.Before(f.After) || !f.Before.IsZero() && !l.Died.Before(f.Before) {
 		return false
 	}
+	if len(f.IDs) > 0 && !slices.Contains(f.IDs, l.ID) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
+		return false
+	}
 	for name, want := range f.Properties {
 		if value, ok := l.Properties[name]; !ok || value != want {
 			return false
@@ -169,6 +174,5 @@ func (f Filter) Match(l *Letter) bool {
 	if len(f.Groups) == 0 {
 		return true
 	}
-	id := l.Group()
-	return slices.Contains(f.Groups, id)
+	return slices.Contains(f.Groups, l.Group())
 }

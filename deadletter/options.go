@@ -90,7 +90,9 @@ func (o *ReplayOptions) same() json.RawMessage {
 		to = "origin"
 	}
 	filter := o.Filter
-	filter.Groups = slices.Sorted(slices.Values(filter.Groups))
+	for _, names := range []*[]string{&filter.Groups, &filter.IDs, &filter.Keys} {
+		*names = slices.Sorted(slices.Values(*names))
+	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
 	data, _ := json.Marshal(struct { // cannot fail
 		To         string   `json:"to"`

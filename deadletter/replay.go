@@ -118,7 +118,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	same := r.o.same()
 	if old := r.j.run; old != nil {
 		if !bytes.Equal(old.Options, same) {
-			return fmt.Errorf("%w: run %s of %s has options %s, want these, or New to begin another", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
+			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
 		return r.watchAgain(ctx)

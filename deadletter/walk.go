@@ -191,7 +191,11 @@ func (w *walk) take(o over) error {
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
 	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
-	w.report.Done++
+	if w.sync == nil { // else it is not done before what is written is stored
+		w.report.Done++
+	} else {
+		o.e.written++
+	}
 	w.ready++
 	return nil
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -32,6 +31,7 @@ Looks into dead letter topics, and replays, exports and purges what is in them.
 
 Which letters, for all verbs but list:
   -group a1b2c3d4e5                 of this group, or one of several -group
+  -id 12:3:0, -key customer-7       this letter, those of a key; or several
   -property name=value              with this property, and all of several
   -after 2h, -before 2006-01-02     that died so long ago, or at a time
   -subscription redelivery          the tool's own, which replay and purge
@@ -127,16 +127,19 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		err = fmt.Errorf("%w; -any-topic takes it all the same", err)
 	}
 	if errors.Is(err, context.Canceled) {
-		err = interrupted(args[0], err)
+		err = interrupted(args[0], d.fresh, err)
 	}
 	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "deadletter: "), "\n", "; ")))
 	return 1
 }
 
 // interrupted says that a verb was interrupted, and what else went wrong.
-func interrupted(verb string, err error) error {
+func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
-	if verb == "replay" || verb == "purge" {
+	switch {
+	case verb == "replay" && fresh: // with -new it would publish again what is under way, and another canary
+		said = append(said, "the same command without -new goes on from here")
+	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
 	}
 	for _, other := range butCanceled(err) {
@@ -210,12 +213,6 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	return d.locate(do(d, ctx))
 }
 
-func (d *dlq) json(v any) error {
-	e := json.NewEncoder(d.stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
-}
-
 // export writes to a file that is not there yet, or to stdout. What it could not finish it removes.
 func (d *dlq) export(ctx context.Context) error {
 	w := d.stdout
@@ -227,7 +224,10 @@ func (d *dlq) export(ctx context.Context) error {
 		}
 		w = file
 	}
-	n, err := d.letters.Export(ctx, w, d.filter)
+	n, err := d.letters.Export(ctx, &jsonWriter{w: w}, d.filter)
+	if err == nil && n == 0 {
+		err = d.none()
+	}
 	if file != nil {
 		if err = errors.Join(err, file.Close()); err != nil {
 			return errors.Join(err, os.Remove(d.out))

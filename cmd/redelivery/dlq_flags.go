@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -18,6 +17,8 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.SetOutput(io.Discard)
 	d.flags(set)
 	set.Func("group", "", func(s string) error { d.filter.Groups = append(d.filter.Groups, s); return nil })
+	set.Func("id", "", func(s string) error { d.filter.IDs = append(d.filter.IDs, s); return nil })
+	set.Func("key", "", func(s string) error { d.filter.Keys = append(d.filter.Keys, s); return nil })
 	set.Func("property", "", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
@@ -72,7 +73,10 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	if err == nil && topic == "" && verb != "list" {
 		err = fmt.Errorf("%s needs a topic", verb)
 	}
-	return topic, cmp.Or(err, d.check(verb))
+	if err == nil {
+		err = d.check(verb, topic)
+	}
+	return topic, err
 }
 
 // Where letters go.
@@ -81,32 +85,9 @@ const (
 	toOrigin = "origin"
 )
 
-// check finds what is wrong without asking a broker.
-func (d *dlq) check(verb string) error {
-	switch {
-	case !(d.rate >= 0):
-		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
-	case d.to != toRetry && d.to != toOrigin:
-		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
-	case d.to == toOrigin && d.target != "":
-		return errors.New("-to origin and -topic are both given")
-	case d.max > 0 && d.canary > d.max:
-		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
-	case d.out != "" && d.noExport:
-		return errors.New("-o and -no-export are both given")
-	case verb == "purge" && d.out == "" && !d.noExport:
-		return errors.New("purge needs -o file for what it exports first, or -no-export")
-	case d.public != "" && (d.secret == "" || d.keyName == ""):
-		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
-	case verb == "replay" && d.secret != "" && d.public == "":
-		return errors.New("-encryption-private-key needs -encryption-public-key: a replay encrypts what was encrypted")
-	}
-	return nil
-}
-
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
-	"group": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
+	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
 	"n": "peek", "payload": "peek",
 	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",

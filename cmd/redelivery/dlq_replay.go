@@ -41,6 +41,9 @@ func (d *dlq) replay(ctx context.Context) error {
 
 // planned says what would be done.
 func (d *dlq) planned(verb string, plan deadletter.Report) error {
+	if err := d.unchosen(plan); err != nil {
+		return err
+	}
 	if d.asJSON {
 		return d.json(plan)
 	}
@@ -91,6 +94,9 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	if errors.Is(err, deadletter.ErrUnfinished) {
 		err = fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	}
+	if err == nil {
+		err = d.unchosen(report)
 	}
 	if d.asJSON {
 		return errors.Join(err, d.json(report))

@@ -44,8 +44,11 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// defaultSubscription is package deadletter's.
+const defaultSubscription = "redelivery"
+
 // own is the subscription of replays and purges.
-func (d *dlq) own() string { return cmp.Or(d.subscription, "redelivery") }
+func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
 
 // scope says which letters are counted.
 func (d *dlq) scope(ctx context.Context) error {
@@ -67,6 +70,11 @@ func (d *dlq) groups(ctx context.Context) error {
 	all, err := d.letters.Groups(ctx, d.filter)
 	if err != nil {
 		return err
+	}
+	if len(all) == 0 {
+		if err := d.none(); err != nil {
+			return err
+		}
 	}
 	if d.asJSON {
 		return d.json(all)
@@ -91,7 +99,7 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 	}
 	rows := [][]string{{"ID", ">DIED", "KEY", ">BYTES", "CAUSE"}}
-	lines := json.NewEncoder(d.stdout)
+	lines := json.NewEncoder(&jsonWriter{w: d.stdout})
 	shown := 0
 	for l, err := range d.letters.Peek(ctx, 0) {
 		if err != nil {
@@ -126,6 +134,11 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 		if shown++; shown == d.n {
 			break
+		}
+	}
+	if shown == 0 {
+		if err := d.none(); err != nil {
+			return err
 		}
 	}
 	if !d.asJSON {
