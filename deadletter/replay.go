@@ -35,7 +35,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if _, err := t.guard(ctx); err != nil {
+	creates, err := t.guard(ctx)
+	if err != nil {
 		return Report{}, err
 	}
 	j, err := t.openJournal(ctx)
@@ -46,18 +47,44 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
+	err = r.run(ctx, partitions)
+	if err != nil && r.sent == 0 && !r.report.Resumed {
+		err = errors.Join(err, r.undo(ctx, creates != ""))
+	}
+	return r.report, err
+}
+
+func (r *replay) run(ctx context.Context, partitions []string) error {
 	if err := r.begin(ctx, partitions); err != nil {
-		return r.report, err
+		return err
 	}
 	for i, partition := range partitions {
 		if err := r.partition(ctx, i, partition); err != nil {
-			return r.report, err
+			return err
 		}
 	}
-	if err := j.append(ctx, record{Over: j.run.ID}); err != nil {
-		return r.report, err
+	if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
+		return err
 	}
-	return r.report, j.tidy(ctx)
+	return r.j.tidy(ctx)
+}
+
+// undo removes the run of a replay that has published nothing, and the subscription if the replay has created it, so that they do not
+// stand in the way of the next one.
+func (r *replay) undo(ctx context.Context, created bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+	defer cancel()
+	if r.j.run != nil {
+		if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
+			return err
+		}
+	}
+	if created {
+		if err := r.t.unsubscribe(ctx); err != nil {
+			return err
+		}
+	}
+	return r.j.tidy(ctx)
 }
 
 // planReplay is the dry run of a replay.

@@ -76,6 +76,19 @@ func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.
 	return consumer, nil
 }
 
+// unsubscribe removes the subscription, which no longer keeps letters then.
+func (t *Topic) unsubscribe(ctx context.Context) error {
+	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.Unsubscribe() }, nil); err != nil {
+		return fmt.Errorf("deadletter: removing subscription %s of %s: %w", t.o.Subscription, t.o.Topic, err)
+	}
+	return nil
+}
+
 func (s *source) open(ctx context.Context) (err error) {
 	s.consumer, err = s.t.subscribe(ctx, s.partition, s.queue)
 	s.heard = time.Now()

@@ -41,7 +41,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
 		case errors.Is(err, ErrNoTopic):
-			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
+			return "", "", fmt.Errorf("%w: %s", err, noRetryTopic)
 		case err != nil:
 			return "", "", err
 		case t.o.Admin.URL != "" && len(names) == 0:
@@ -107,6 +107,8 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	}
 	return "", schema, nil
 }
+
+const noRetryTopic = "there is one if the consumers reconsume (RetryEnable); letters can also be replayed to the topic that they came from"
 
 const (
 	unreadable = "is encrypted with another key"

@@ -123,14 +123,26 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redelivery dlq: %v (-h shows verbs and flags)\n", err)
 		return 2
 	}
-	if errors.Is(err, deadletter.ErrNotDeadLetters) {
-		err = fmt.Errorf("%w; -any-topic takes it all the same", err)
-	}
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(args[0], d.fresh, err)
 	}
+	err = d.hint(err)
 	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "deadletter: "), "\n", "; ")))
 	return 1
+}
+
+// hint adds the flag that helps.
+func (d *dlq) hint(err error) error {
+	base, _ := strings.CutSuffix(d.topic, pulsar.DlqTopicSuffix)
+	switch {
+	case errors.Is(err, deadletter.ErrNotDeadLetters):
+		return fmt.Errorf("%w; -any-topic takes it all the same", err)
+	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), base+pulsar.RetryTopicSuffix):
+		return fmt.Errorf("%w (-to origin)", err)
+	case errors.Is(err, deadletter.ErrUnfinished):
+		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	}
+	return err
 }
 
 // interrupted says that a verb was interrupted, and what else went wrong.
@@ -202,13 +214,13 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if err := d.reach(ctx); err != nil {
 		return err
 	}
+	d.topic = admin.FullName(name)
 	_, decryption := d.encryption()
 	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic,
 		Admin: deadletter.Admin(d.api), Decryption: decryption})
 	if err != nil {
 		return err
 	}
-	d.topic = admin.FullName(name)
 	d.schemas = &admin.Schemas{API: d.api, Topic: d.topic}
 	return d.locate(do(d, ctx))
 }

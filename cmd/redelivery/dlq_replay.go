@@ -92,9 +92,6 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 
 // done says what was done, also if it was not all.
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
-	if errors.Is(err, deadletter.ErrUnfinished) {
-		err = fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
-	}
 	if err == nil {
 		err = d.unchosen(report)
 	}

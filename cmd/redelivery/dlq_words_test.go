@@ -117,3 +117,19 @@ func TestVersion(t *testing.T) {
 		require.Regexp(t, `^redelivery \S+, pulsar-client-go v0\.\d+\.\d+\S*, go1\.\S+`, stdout)
 	}
 }
+
+// A service without a retry topic is told how its letters can be replayed; what failed does not stand in the way.
+func TestDlqNoRetryTopic(t *testing.T) {
+	b := newBroker(t)
+	b.subscribe(origin+"-mail-DLQ", "audit")
+	b.publish(origin+"-mail-DLQ", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	for _, yes := range []string{"-yes=false", "-yes"} {
+		code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", yes)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "no such topic: persistent://public/default/orders-mail-RETRY")
+		require.Contains(t, stderr, "(-to origin)\n")
+	}
+	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-to", "origin", "-others", "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 1 letter,")
+}
