@@ -8,13 +8,17 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-const defaultMaxReplays = 3
+const (
+	defaultMaxReplays    = 3
+	defaultCanaryTimeout = 10 * time.Minute
+)
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
@@ -37,6 +41,9 @@ type ReplayOptions struct {
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
 	// admin API, and to be at most Max. Default: 0, none.
 	Canary int
+	// CanaryTimeout is how long a call waits for the canary. Then it ends with ErrUnprocessed, which says for whom it waited; the next
+	// Replay with the same options waits again. Default: 10 minutes.
+	CanaryTimeout time.Duration
 	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// New gives up an earlier replay that is not finished. Letters that it published but did not acknowledge are published again,
@@ -50,6 +57,7 @@ type ReplayOptions struct {
 
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	o.MaxReplays = cmp.Or(o.MaxReplays, defaultMaxReplays)
+	o.CanaryTimeout = cmp.Or(o.CanaryTimeout, defaultCanaryTimeout)
 	base, ok := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
 	switch {
 	case o.ToOrigin && o.Topic != "":
@@ -67,6 +75,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal", o.Topic)
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
+	case o.CanaryTimeout < 0:
+		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want 0 or more", o.CanaryTimeout)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
 	case o.Max > 0 && o.Canary > o.Max:

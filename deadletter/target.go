@@ -47,7 +47,8 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		case t.o.Admin.URL != "" && len(names) == 0:
 			return "", "", fmt.Errorf("%w: %s has no subscription", ErrNoSubscription, topic)
 		}
-		r.target(topic).Subscriptions = names
+		g := r.target(topic)
+		g.Subscriptions, g.Consumers = names, t.consumers(ctx, topic)
 	}
 	g := r.target(topic)
 	if l.Subscription != "" && !slices.Contains(g.Origins, l.Subscription) && len(g.Origins) < maxTargets {

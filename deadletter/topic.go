@@ -45,6 +45,8 @@ var (
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
 	// ErrPoison means that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
+	// ErrUnprocessed means that the canary was not acknowledged within ReplayOptions.CanaryTimeout.
+	ErrUnprocessed = errors.New("deadletter: the canary is not processed")
 )
 
 // Options configures a Topic.
@@ -132,6 +134,38 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	}
 	slices.Sort(names)
 	return names, err
+}
+
+// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API does not tell.
+func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
+	if t.o.Admin.URL == "" {
+		return nil
+	}
+	var metadata struct{ Partitions int }
+	var stats struct {
+		Subscriptions map[string]struct {
+			Consumers []struct{ ConsumerName string }
+		}
+	}
+	if t.o.Admin.call(ctx, admin.Topic(topic)+"/partitions", &metadata) != nil {
+		return nil
+	}
+	path := "/stats"
+	if metadata.Partitions > 0 {
+		path = "/partitioned-stats?perPartition=false"
+	}
+	if t.o.Admin.call(ctx, admin.Topic(topic)+path, &stats) != nil {
+		return nil
+	}
+	all := map[string]int{}
+	for name, s := range stats.Subscriptions {
+		names := map[string]bool{} // a consumer is listed with each of its partitions
+		for _, c := range s.Consumers {
+			names[c.ConsumerName] = true
+		}
+		all[name] = len(names)
+	}
+	return all
 }
 
 // partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it, so

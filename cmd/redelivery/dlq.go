@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -45,6 +46,7 @@ replay:
   -others                           do not ask about these
   -topic name                       where they go instead
   -canary 10                        replay ten; go on when they are processed
+  -canary-timeout 10m               end if they are not by then
   -max 100, -rate 50                at most so many; a second
   -max-replays 3                    leave letters that were replayed so often
   -new                              give up a replay that is not finished
@@ -101,6 +103,7 @@ type replayFlags struct {
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
+	canaryTimeout           time.Duration
 }
 
 // errUsage is an error of the command line.

@@ -18,6 +18,8 @@ func (d *dlq) check(verb, topic string) error {
 	switch {
 	case !(d.rate >= 0):
 		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
+	case d.canaryTimeout < 0:
+		return fmt.Errorf("-canary-timeout is %v, want 0 or more", d.canaryTimeout)
 	case d.to != toRetry && d.to != toOrigin:
 		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
 	case d.to == toOrigin && d.target != "":

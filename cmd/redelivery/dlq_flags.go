@@ -43,6 +43,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.BoolVar(&d.others, "others", false, "")
 	set.StringVar(&d.target, "topic", "", "")
 	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
+	set.Func("canary-timeout", "", durationInto(&d.canaryTimeout))
 	set.Func("max", "", countInto(&d.max, 0, math.MaxInt))
 	set.Func("rate", "", numberInto(&d.rate))
 	set.Func("max-replays", "", countInto(&d.maxReplays, 0, math.MaxInt))
@@ -89,7 +90,7 @@ const (
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
 	"n": "peek", "payload": "peek",
-	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
 	"yes": "replay purge", "any-topic": "replay purge", "o": "export purge", "no-export": "purge",
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -17,7 +16,7 @@ import (
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
 	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
-		Rate: d.rate, Canary: d.canary, Encryption: encryption, New: d.fresh}
+		Rate: d.rate, Canary: d.canary, CanaryTimeout: d.canaryTimeout, Encryption: encryption, New: d.fresh}
 	if !d.yes || o.ToOrigin && !d.others {
 		dry := o
 		dry.DryRun = true
@@ -116,8 +115,11 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 	fmt.Fprintln(d.stdout, line)
 	for _, t := range r.Targets {
 		line := fmt.Sprintf("  %s to %s", count(t.Count), short(t.Topic))
-		if len(t.Subscriptions) > 0 {
-			line += ", for " + clean(strings.Join(t.Subscriptions, ", "))
+		for i, name := range t.Subscriptions {
+			line += map[bool]string{true: ", for ", false: ", "}[i == 0] + clean(name)
+			if n, ok := t.Consumers[name]; ok {
+				line += " (" + consumers(n) + ")"
+			}
 		}
 		fmt.Fprintln(d.stdout, line)
 	}
@@ -128,6 +130,16 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 		}
 		fmt.Fprintf(d.stdout, "  %s left, %s: %s\n", count(left.Count), clean(left.Why), ids)
 	}
+}
+
+func consumers(n int) string {
+	switch n {
+	case 0:
+		return "no consumer"
+	case 1:
+		return "1 consumer"
+	}
+	return count(n) + " consumers"
 }
 
 // progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
@@ -142,11 +154,7 @@ type progress struct {
 }
 
 func (d *dlq) progress(ctx context.Context, verb string) *progress {
-	p := &progress{w: d.stderr, verb: verb, begin: time.Now(), last: time.Now()}
-	if file, ok := d.stderr.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
+	p := &progress{w: d.stderr, verb: verb, terminal: terminal(d.stderr), begin: time.Now(), last: time.Now()}
 	if info, err := topicNamed(ctx, d.api, d.topic); err == nil {
 		for _, s := range info.Subscriptions {
 			if s.Name == d.own() {
@@ -173,11 +181,15 @@ func (p *progress) show(r deadletter.Report) {
 	}
 	if r.Waiting > 0 {
 		line = fmt.Sprintf("%s, canary: %d not processed yet", line, r.Waiting)
+		if r.WaitsFor != "" {
+			line += "; waiting for " + clean(r.WaitsFor)
+		}
 	}
 	if !p.terminal {
 		fmt.Fprintln(p.w, line)
 		return
 	}
+	line = fit(line, screen(p.w)-1) // a longer one would not be written over
 	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
 	p.width = len(line)
 }
