@@ -29,6 +29,8 @@ type ReplayOptions struct {
 	// Topic is a topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
 	// topic's name does not end in -DLQ.
 	Topic string
+	// Routing chooses partitions. Default: SamePartition.
+	Routing Routing
 	// Filter chooses the letters. Default: all.
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
@@ -86,7 +88,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case t.decrypts() && o.Encryption == nil:
 		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: what was encrypted would be published as plain text")
 	}
-	return o, nil
+	return o, o.Routing.check()
 }
 
 // same is what has to be the same for a replay to go on: everything that decides what becomes of a letter.
@@ -107,10 +109,11 @@ func (o *ReplayOptions) same() json.RawMessage {
 	data, _ := json.Marshal(struct { // cannot fail
 		To         string   `json:"to"`
 		Topic      string   `json:"topic,omitempty"`
+		Routing    Routing  `json:"routing,omitempty"`
 		Filter     Filter   `json:"filter"`
 		Max        int      `json:"max,omitempty"`
 		MaxReplays int      `json:"maxReplays"`
 		Keys       []string `json:"keys,omitempty"`
-	}{to, o.Topic, filter, o.Max, o.MaxReplays, keys})
+	}{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys})
 	return data
 }

@@ -42,7 +42,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		return nil, err
 	}
 	if n > 0 {
-		topic = fmt.Sprintf("%s-partition-%d", topic, route(l, n))
+		topic = fmt.Sprintf("%s-partition-%d", topic, r.o.Routing.partition(l, topic, n))
 	}
 	key := publisherKey{topic: topic, from: l.partition, ledger: l.pos.Ledger}
 	if schema != nil {
@@ -97,22 +97,6 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 		n = 0
 	}
 	return n, r.j.append(ctx, record{Spread: map[string]int{topic: n}})
-}
-
-// route is the partition of n that l goes to, upstream's for its key; without a key it depends on where l is.
-func route(l *Letter, n int) int {
-	key := l.OrderingKey
-	if key == "" {
-		key = l.Key
-	}
-	if key == "" {
-		return int((l.pos.Entry + int64(l.pos.Index)) % int64(n))
-	}
-	var h uint32
-	for i := range len(key) {
-		h = 31*h + uint32(key[i])
-	}
-	return int(h % uint32(n))
 }
 
 // small is the weight up to which upstream finds out whether a message can be sent before SendAsync returns.

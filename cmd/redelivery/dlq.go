@@ -45,6 +45,8 @@ replay:
                                     where other subscriptions get them too
   -others                           do not ask about these
   -topic name                       where they go instead
+  -routing same                     to the partition that a letter came from; or
+                                    as producers do: java, murmur3 or go
   -canary 10                        replay ten; go on when they are processed
   -canary-timeout 10m               end if they are not by then
   -max 100, -rate 50                at most so many; a second
@@ -99,7 +101,7 @@ type dlqFlags struct {
 
 // replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
 type replayFlags struct {
-	to, target              string
+	to, target, routing     string
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64

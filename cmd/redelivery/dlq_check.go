@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -22,6 +23,8 @@ func (d *dlq) check(verb, topic string) error {
 		return fmt.Errorf("-canary-timeout is %v, want 0 or more", d.canaryTimeout)
 	case d.to != toRetry && d.to != toOrigin:
 		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
+	case !slices.Contains(slices.Collect(maps.Keys(routings)), d.routing):
+		return fmt.Errorf("-routing is %q, want same, java, murmur3 or go", d.routing)
 	case d.to == toOrigin && d.target != "":
 		return errors.New("-to origin and -topic are both given")
 	case d.max > 0 && d.canary > d.max:

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 // parse takes flags before and after the topic.
@@ -42,6 +44,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.StringVar(&d.to, "to", toRetry, "")
 	set.BoolVar(&d.others, "others", false, "")
 	set.StringVar(&d.target, "topic", "", "")
+	set.StringVar(&d.routing, "routing", "same", "")
 	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
 	set.Func("canary-timeout", "", durationInto(&d.canaryTimeout))
 	set.Func("max", "", countInto(&d.max, 0, math.MaxInt))
@@ -86,11 +89,15 @@ const (
 	toOrigin = "origin"
 )
 
+// routings are the values of -routing.
+var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "java": deadletter.JavaStringHash, "murmur3": deadletter.Murmur3Hash,
+	"go": deadletter.GoStringHash}
+
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
 	"n": "peek", "payload": "peek",
-	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"to": "replay", "others": "replay", "topic": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
 	"yes": "replay purge", "any-topic": "replay purge", "o": "export purge", "no-export": "purge",
 }

@@ -15,7 +15,7 @@ import (
 
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
-	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
 		Rate: d.rate, Canary: d.canary, CanaryTimeout: d.canaryTimeout, Encryption: encryption, New: d.fresh}
 	if !d.yes || o.ToOrigin && !d.others {
 		dry := o
