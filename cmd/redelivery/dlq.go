@@ -202,7 +202,11 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		}
 		return errUsage{err}
 	}
+	d.adminAlone = verb == "list"
 	if err := d.complete(); err != nil {
+		return err
+	}
+	if err := d.choose(ctx); err != nil {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
