@@ -46,6 +46,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 		if !filter.Match(&l) {
 			continue
 		}
+		l.Decrypted = t.decrypts() && !l.Encrypted
 		if err := lines.Encode(&l); err != nil {
 			return n, err
 		}

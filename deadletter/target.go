@@ -89,6 +89,13 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 		return encrypted, nil, nil
 	case l.pos.Entry >= 1<<43 || l.pos.Index >= 1<<20:
 		return "has an id that is too large", nil, nil
+	}
+	return t.schemaOf(ctx, l)
+}
+
+// schemaOf is the schema that a letter is published with, or nil for none, or why that cannot be.
+func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pulsar.Schema, err error) {
+	switch {
 	case l.Schema == "":
 		return "", nil, nil
 	case t.o.Admin.URL == "":
@@ -115,6 +122,11 @@ const (
 	unreadable = "is encrypted with another key"
 	encrypted  = "is encrypted: needs keys to decrypt and encrypt it"
 	topicGone  = "came from a topic that is gone"
+
+	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
+	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
+	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
+	unreadableLine = "is encrypted, and was exported without keys"
 )
 
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }
