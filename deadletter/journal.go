@@ -241,6 +241,11 @@ func (j *journal) tidy(ctx context.Context) error {
 	if j.run != nil || len(j.done) > 0 {
 		return nil
 	}
+	return j.remove(ctx)
+}
+
+// remove forgets everything.
+func (j *journal) remove(ctx context.Context) error {
 	if err := j.append(ctx, record{Clear: true}); err != nil {
 		return err
 	}

@@ -41,6 +41,8 @@ var (
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
+	// ErrNotSubscribed means that Unsubscribe found no Options.Subscription on the topic.
+	ErrNotSubscribed = errors.New("deadletter: not subscribed")
 	// ErrNotDeadLetters means that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
 	// ErrPoison means that a letter of the canary became a dead letter again.

@@ -19,62 +19,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
-
-Looks into dead letter topics, and replays, exports and purges what is in them.
-
-  redelivery dlq list public/default     topics of a namespace and their backlog
-  redelivery dlq groups orders-sub-DLQ   letters by cause
-  redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
-  redelivery dlq replay orders-sub-DLQ   what a replay would do; -yes does it
-  redelivery dlq export orders-sub-DLQ   letters as lines of JSON
-  redelivery dlq purge orders-sub-DLQ    what a purge would do; -yes does it
-
-Which letters, for all verbs but list:
-  -group a1b2c3d4e5                 of this group, or one of several -group
-  -id 12:3:0, -key customer-7       this letter, those of a key; or several
-  -property name=value              with this property, and all of several
-  -after 2h, -before 2006-01-02     that died so long ago, or at a time
-  -subscription redelivery          the tool's own, which replay and purge
-                                    acknowledge on
-peek:
-  -n 10                             how many; 0 for all
-  -payload                          payloads too, decoded by their schema
-replay:
-  -to retry                         the subscription's retry topic; or origin,
-                                    where other subscriptions get them too
-  -others                           do not ask about these
-  -topic name                       where they go instead
-  -routing same                     to the partition that a letter came from; or
-                                    as producers do: java, murmur3 or go
-  -canary 10                        replay ten; go on when they are processed
-  -canary-timeout 10m               end if they are not by then
-  -max 100, -rate 50                at most so many; a second
-  -max-replays 3                    leave letters that were replayed so often
-  -new                              give up a replay that is not finished
-export, purge:
-  -o file                           where to; export writes to stdout without
-  -no-export                        purge without
-replay, purge:
-  -any-topic                        even if it seems to have no dead letters
-  -yes                              do it
-Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
-PULSAR_CLIENT_CONF names:
-  -url pulsar://localhost:6650, -admin-url http://localhost:8080
-  -auth-plugin name, -auth-params params
-  -tls-trust-cert-path file, -tls-allow-insecure,
-  -tls-enable-hostname-verification
-  -encryption-private-key file, -encryption-public-key file,
-  -encryption-key-name name         of encrypted letters
-Output:
-  -json                             for machines
-  -v                                the client's log, on stderr
-
-An interrupted replay or purge goes on with the same command. Exit codes: 0 for
-success; 1 for an error, an interruption or a canary that is dead again; 2 for a
-wrong command line.
-`
-
 // dlq is one command line.
 type dlq struct {
 	connection
@@ -92,7 +36,8 @@ type dlq struct {
 type dlqFlags struct {
 	filter             deadletter.Filter
 	subscription, out  string
-	n                  int
+	n, skip            int
+	in                 string
 	payload, yes       bool
 	noExport, anyTopic bool
 	asJSON, talkative  bool
@@ -181,6 +126,7 @@ func butCanceled(err error) (all []error) {
 
 var verbs = map[string]func(*dlq, context.Context) error{
 	"groups": (*dlq).groups, "peek": (*dlq).peek, "replay": (*dlq).replay, "export": (*dlq).export, "purge": (*dlq).purge,
+	"import": (*dlq).imports, "unsubscribe": (*dlq).unsubscribe,
 }
 
 func (d *dlq) run(ctx context.Context, args []string) error {
@@ -193,7 +139,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	case verb == "help" || verb == "-h" || verb == "-help" || verb == "--help":
 		return flag.ErrHelp
 	case do == nil && verb != "list":
-		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export or purge", verb)}
+		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export, purge, import or unsubscribe", verb)}
 	}
 	name, err := d.parse(verb, args[1:])
 	if err != nil {
@@ -266,11 +212,19 @@ func (d *dlq) export(ctx context.Context) error {
 // purge goes on with a file that an interrupted one has begun.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
-		plan, err := d.letters.Purge(ctx, deadletter.PurgeOptions{Filter: d.filter, DryRun: true})
+		o := deadletter.PurgeOptions{Filter: d.filter, DryRun: true}
+		if d.noExport {
+			o.Export = io.Discard
+		}
+		plan, err := d.letters.Purge(ctx, o)
 		if err != nil {
 			return err
 		}
-		return d.planned("Would purge", plan)
+		if err := d.planned("Would purge", plan); err != nil || d.asJSON {
+			return err
+		}
+		d.tellOthers(ctx, "-subscription %s works on that one")
+		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}
 	if d.out != "" {
@@ -285,5 +239,5 @@ func (d *dlq) purge(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Purge(ctx, o)
 	p.end()
-	return d.done("Purged", report, err)
+	return d.finished(ctx, "Purged", report, err)
 }

@@ -33,10 +33,12 @@ func (d *dlq) check(verb, topic string) error {
 		return errors.New("-o and -no-export are both given")
 	case verb == "purge" && d.out == "" && !d.noExport:
 		return errors.New("purge needs -o file for what it exports first, or -no-export")
+	case verb == "import" && d.in == "":
+		return errors.New("import needs -i file, which export or purge wrote")
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
 		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
-	case verb == "replay" && d.secret != "" && d.public == "":
-		return errors.New("-encryption-private-key needs -encryption-public-key: a replay encrypts what was encrypted")
+	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
+		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
 	case verb == "list":
 		if topic != "" && strings.Count(topic, "/") != 1 {
 			return fmt.Errorf("namespace is %q, want tenant/namespace", topic)

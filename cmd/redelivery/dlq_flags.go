@@ -52,6 +52,8 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.Func("max-replays", "", countInto(&d.maxReplays, 0, math.MaxInt))
 	set.BoolVar(&d.fresh, "new", false, "")
 	set.StringVar(&d.out, "o", "", "")
+	set.StringVar(&d.in, "i", "", "")
+	set.Func("skip", "", countInto(&d.skip, 0, math.MaxInt))
 	set.BoolVar(&d.noExport, "no-export", false, "")
 	set.BoolVar(&d.anyTopic, "any-topic", false, "")
 	set.BoolVar(&d.yes, "yes", false, "")
@@ -95,14 +97,17 @@ var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "
 
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
-	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
+	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen + " import unsubscribe",
 	"n": "peek", "payload": "peek",
 	"to": "replay", "others": "replay", "topic": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
-	"yes": "replay purge", "any-topic": "replay purge", "o": "export purge", "no-export": "purge",
+	"yes": changing, "any-topic": changing, "i": "import", "skip": "import", "o": "export purge", "no-export": "purge",
 }
 
-const chosen = "groups peek replay export purge"
+const (
+	chosen   = "groups peek replay export purge"
+	changing = "replay purge import unsubscribe"
+)
 
 // moment reads a time, or how long ago it was. Whole minutes, so that the same command soon after means the same.
 func moment(t *time.Time) func(string) error {

@@ -25,7 +25,11 @@ func (d *dlq) replay(ctx context.Context) error {
 			return err
 		}
 		if !d.yes {
-			return d.planned("Would replay", plan)
+			if err := d.planned("Would replay", plan); err != nil || d.asJSON {
+				return err
+			}
+			d.tellOthers(ctx, "-subscription %s works on that one")
+			return nil
 		}
 		if err := d.ask(ctx, plan); err != nil {
 			return err
@@ -35,7 +39,16 @@ func (d *dlq) replay(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
-	return d.done("Replayed", report, err)
+	return d.finished(ctx, "Replayed", report, err)
+}
+
+// finished says what was done, and who still keeps the letters.
+func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Report, err error) error {
+	if err := d.done(verb, report, err); err != nil || d.asJSON {
+		return err
+	}
+	d.tellOthers(ctx, "purge -subscription %s empties it")
+	return nil
 }
 
 // planned says what would be done.
