@@ -41,7 +41,7 @@ func (r *replay) watchAgain(ctx context.Context) error {
 		if at.Entry >= 0 {
 			from = pulsar.NewMessageID(at.Ledger, at.Entry, at.Index, 0)
 		}
-		tail, err := r.t.tail(ctx, partition, from)
+		tail, err := r.t.tail(ctx, partition, from, queueSize)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (r *replay) watch(ctx context.Context, topic string) error {
 			if c.tails[partition] != nil {
 				continue
 			}
-			tail, err := r.t.tail(ctx, partition, pulsar.LatestMessageID())
+			tail, err := r.t.tail(ctx, partition, pulsar.LatestMessageID(), queueSize)
 			if err != nil {
 				return err
 			}

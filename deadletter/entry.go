@@ -58,10 +58,30 @@ func (w *walk) closeEntry(p position) {
 	}
 }
 
-// flush acknowledges the entries that are done. It goes on for a while when ctx is: what is published should not be so again.
+// acking is an acknowledgement under way. Letters go on meanwhile: a far broker would have them wait for each.
+type acking struct {
+	over    chan error
+	cancel  context.CancelFunc
+	gone    map[string][]byte // of the journal: batches that are acknowledged with it
+	written int
+}
+
+// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is done: what is published
+// should not be so again.
 func (w *walk) flush(ctx context.Context) error {
+	if w.acking != nil {
+		select {
+		case err := <-w.acking.over:
+			if err := w.acked(ctx, err); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
 	w.flushed, w.ready = time.Now(), 0
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
+	ctx = context.WithoutCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
 	var acks []pulsar.MessageID
 	noted, gone := map[string][]byte{}, map[string][]byte{}
@@ -83,46 +103,85 @@ func (w *walk) flush(ctx context.Context) error {
 			}
 		}
 	}
-	if len(acks)+len(noted) > 0 {
-		if w.sync != nil {
-			if err := w.sync(); err != nil {
-				return err
-			}
-		}
-		if len(noted) > 0 {
-			if err := w.j.append(ctx, record{Done: noted}); err != nil {
-				return err
-			}
-		}
-		if err := w.acknowledge(ctx, acks); err != nil {
+	if len(acks)+len(noted) > 0 && w.sync != nil {
+		if err := w.sync(); err != nil {
 			return err
 		}
-		if len(gone) > 0 {
-			if err := w.j.append(ctx, record{Done: gone}); err != nil {
-				return err
-			}
+	}
+	if len(noted) > 0 {
+		if err := w.j.append(limited, record{Done: noted}); err != nil {
+			return err
 		}
 	}
 	w.entries = rest
-	w.report.Done += written
-	if w.tell != nil {
-		w.tell(*w.report)
-	}
-	return nil
-}
-
-// acknowledge returns when the broker has. It tries again while the broker is away.
-func (w *walk) acknowledge(ctx context.Context, ids []pulsar.MessageID) error {
-	if len(ids) == 0 {
+	if len(acks) == 0 {
+		w.report.Done += written
+		w.told()
 		return nil
 	}
 	if w.src.consumer == nil {
-		if err := w.src.open(ctx); err != nil {
+		if err := w.src.open(limited); err != nil {
 			return err
 		}
 	}
+	consumer := w.src.consumer
+	acknowledging, stop := context.WithTimeout(ctx, w.patience)
+	w.acking = &acking{make(chan error, 1), stop, gone, written}
+	go func(over chan<- error) { over <- acknowledge(acknowledging, consumer, acks) }(w.acking.over)
+	return nil
+}
+
+// finish waits until nothing is being acknowledged.
+func (w *walk) finish(ctx context.Context) error {
+	if w.acking == nil {
+		return nil
+	}
+	timer := time.AfterFunc(w.patience, w.acking.cancel)
+	defer timer.Stop()
+	return w.acked(ctx, <-w.acking.over)
+}
+
+// acked takes the outcome of an acknowledgement.
+func (w *walk) acked(ctx context.Context, err error) error {
+	a := w.acking
+	w.acking = nil
+	a.cancel()
+	if err != nil {
+		return err
+	}
+	if len(a.gone) > 0 {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
+		defer cancel()
+		if err := w.j.append(limited, record{Done: a.gone}); err != nil {
+			return err
+		}
+	}
+	w.report.Done += a.written
+	w.told()
+	return nil
+}
+
+func (w *walk) told() {
+	if w.tell != nil {
+		w.tell(*w.report)
+	}
+}
+
+// flushAll returns when everything that is done is acknowledged.
+func (w *walk) flushAll(ctx context.Context) error {
+	if err := w.finish(ctx); err != nil {
+		return err
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	return w.finish(ctx)
+}
+
+// acknowledge returns when the broker has. It tries again while the broker is away.
+func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
-		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, w.src.consumer.AckIDList(ids) }, nil)
+		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)
 		if err == nil {
 			return nil
 		}

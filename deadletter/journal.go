@@ -169,7 +169,7 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 }
 
 func (t *Topic) loadJournal(ctx context.Context, s *state) error {
-	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID())
+	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID(), queueSize)
 	if err != nil {
 		return err
 	}

@@ -206,7 +206,8 @@ func TestOrigin(t *testing.T) {
 	d := b.open(tp.dlq)
 	plan, err := d.Replay(bg, dry(deadletter.ReplayOptions{ToOrigin: true}))
 	require.NoError(t, err)
-	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"}, Origins: []string{sub}}}
+	want := []deadletter.Target{{Topic: tp.origin, Count: 10, Subscriptions: []string{sub, "shipping"}, Origins: []string{sub},
+		Consumers: map[string]int{sub: 0, "shipping": 0}}}
 	require.Equal(t, want, plan.Targets)
 	report, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
 	require.NoError(t, err)

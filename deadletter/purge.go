@@ -72,15 +72,16 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		return err
 	}
 	for i, partition := range partitions {
+		queue := 0
 		end, err := t.end(ctx, partition)
 		if err == nil {
-			end, err = t.shorten(ctx, partition, end)
+			end, queue, err = t.shorten(ctx, partition, end)
 		}
 		if err != nil {
 			return report, err
 		}
 		w := newWalk(j, &report, steps{handle: handle, sync: sync, tell: o.Progress})
-		if err := w.through(ctx, t.source(i, partition, end, queueSize)); err != nil {
+		if err := w.through(ctx, t.source(i, partition, end, queue)); err != nil {
 			return report, err
 		}
 	}

@@ -171,7 +171,11 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 // nth is where the nth letter of a partition is that can be replayed, and how many are missing.
 func (r *replay) nth(ctx context.Context, i int, partition string, end position, n int) (position, int, error) {
 	at := position{-1, -1, 0}
-	src := r.source(i, partition, end)
+	end, queue, err := r.t.shorten(ctx, partition, end)
+	if err != nil {
+		return at, n, err
+	}
+	src := r.source(i, partition, end, queue)
 	defer src.close()
 	for n > 0 {
 		l, err := src.next(ctx, flushEvery)
@@ -197,10 +201,9 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 	return at, n, nil
 }
 
-func (r *replay) source(i int, partition string, end position) *source {
-	queue := queueSize
+func (r *replay) source(i int, partition string, end position, queue int) *source {
 	if r.o.Rate > 0 { // chunks must not wait too long here
-		queue = int(min(max(r.o.Rate*60, 1), queueSize))
+		queue = int(min(max(r.o.Rate*60, 1), float64(queue)))
 	}
 	return r.t.source(i, partition, end, queue)
 }
@@ -210,13 +213,13 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	if !ok { // a partition that is newer than the run
 		return nil
 	}
-	end, err := r.t.shorten(ctx, partition, end)
+	end, queue, err := r.t.shorten(ctx, partition, end)
 	if err != nil {
 		return err
 	}
 	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, tell: r.o.Progress})
 	r.stay, r.leaves = nil, false
-	return r.w.through(ctx, r.source(i, partition, end))
+	return r.w.through(ctx, r.source(i, partition, end, queue))
 }
 
 // pace is called before each letter: it returns how long to wait.
