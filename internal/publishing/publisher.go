@@ -17,8 +17,7 @@ type Publisher interface {
 	// longer than any before may change the order. options is a []reconsume.LaterOption, or nil.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry, options any) (wait func() error)
 	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns wait. The
-	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty
-	// ones and those of more than 1 MiB among themselves.
+	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 
