@@ -45,6 +45,9 @@ var (
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")
 	// ErrNotDeadLetters means that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
+	// ErrUnopenable means that pulsar-client-go cannot open a topic of this name. The Java client makes such names: without a retry topic, the dead
+	// letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless DeadLetterPolicy.deadLetterTopic says otherwise.
+	ErrUnopenable = errors.New("deadletter: pulsar-client-go cannot open the topic")
 	// ErrPoison means that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
 	// ErrUnprocessed means that the canary was not acknowledged within ReplayOptions.CanaryTimeout.
@@ -105,6 +108,9 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
 	case publishing.BaseTopic(o.Topic) != o.Topic:
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, publishing.BaseTopic(o.Topic))
+	}
+	if strings.Contains(o.Topic, "-partition-") {
+		return nil, fmt.Errorf(`%w: it takes what follows "-partition-" within a name, as in %s, for a number`, ErrUnopenable, o.Topic)
 	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.

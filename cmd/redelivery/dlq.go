@@ -38,7 +38,7 @@ type dlqFlags struct {
 	subscription, out  string
 	n, skip            int
 	in                 string
-	payload, yes       bool
+	payload, yes, all  bool
 	noExport, anyTopic bool
 	asJSON, talkative  bool
 	replayFlags
@@ -148,7 +148,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		}
 		return errUsage{err}
 	}
-	d.adminAlone = verb == "list"
+	d.adminAlone = verb == "list" && !d.all
 	if err := d.complete(); err != nil {
 		return err
 	}

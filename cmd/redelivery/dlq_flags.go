@@ -40,6 +40,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.StringVar(&d.subscription, "subscription", "", "")
 	d.n = 10
 	set.Func("n", "", countInto(&d.n, 0, math.MaxInt))
+	set.BoolVar(&d.all, "all", false, "")
 	set.BoolVar(&d.payload, "payload", false, "")
 	set.StringVar(&d.to, "to", toRetry, "")
 	set.BoolVar(&d.others, "others", false, "")
@@ -98,7 +99,7 @@ var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen + " import unsubscribe",
-	"n": "peek", "payload": "peek",
+	"all": "list", "n": "peek", "payload": "peek",
 	"to": "replay", "others": "replay", "topic": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
 	"yes": changing, "any-topic": changing, "i": "import", "skip": "import", "o": "export purge", "no-export": "purge",

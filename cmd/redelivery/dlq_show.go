@@ -15,7 +15,14 @@ import (
 )
 
 func (d *dlq) list(ctx context.Context, namespace string) error {
-	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"))
+	var also func(string) (bool, error)
+	if d.all {
+		if err := d.reach(ctx); err != nil {
+			return err
+		}
+		also = func(topic string) (bool, error) { return d.dead(ctx, topic) }
+	}
+	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"), also)
 	if err != nil {
 		return err
 	}
@@ -34,7 +41,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		}
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.stdout, "No topic ends in -DLQ or -RETRY.")
+		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY; -all looks into others too.", true: "No topic has dead letters."}[d.all])
 		return nil
 	}
 	d.table(rows)

@@ -20,6 +20,9 @@ Which letters, for groups, peek, replay, export and purge:
   -after 2h, -before 2006-01-02     that died so long ago, or at a time
   -subscription redelivery          the tool's own, which replay and purge
                                     acknowledge on; unsubscribe removes it
+list:
+  -all                              topics of other names too, if their first
+                                    message is a dead letter
 peek:
   -n 10                             how many; 0 for all
   -payload                          payloads too, decoded by their schema
