@@ -78,7 +78,7 @@ func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
 			name := clean(s.Name)
-			fmt.Fprintf(d.stdout, "Subscription %s keeps %s too, and nobody consumes it: "+advice+".\n", name, entries(s.Backlog), name)
+			fmt.Fprintf(d.stdout, "Subscription %s keeps %s too, unread: "+advice+".\n", name, entries(s.Backlog), name)
 		}
 	}
 }

@@ -19,9 +19,9 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		return stdout
 	}
 	said := must("purge", topic, "-o", path)
-	require.Contains(t, said, "Subscription audit keeps 25 entries too, and nobody consumes it: -subscription audit works on that one.\n")
+	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: -subscription audit works on that one.\n")
 	said = must("purge", topic, "-o", path, "-yes")
-	require.Contains(t, said, "Subscription audit keeps 25 entries too, and nobody consumes it: purge -subscription audit empties it.\n")
+	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: purge -subscription audit empties it.\n")
 	require.NotContains(t, must("purge", topic, "-no-export", "-subscription", "audit", "-yes"), "keeps")
 	require.Contains(t, must("import", topic, "-i", path), "Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")
 	require.Contains(t, must("import", topic, "-i", path, "-yes"), "Imported 25 letters.\n")
