@@ -89,7 +89,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		if i%6 == 5 {
 			b.publish(dlq, letter("*tax.Unknown", fmt.Sprintf("no rate for country %d", i), key, at))
 		} else {
-			b.publish(dlq, letter("*fs.PathError", "open rates.json: no such file", key, at))
+			b.publish(dlq, letter("*tax.Stale", "old rates", key, at))
 		}
 	}
 	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "invoices", Type: pulsar.Shared})
@@ -105,7 +105,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 				return
 			}
 			if !fixed.Load() {
-				again := letter("*fs.PathError", "open rates.json: no such file", msg.Key(), 0)
+				again := letter("*tax.Stale", "old rates", msg.Key(), 0)
 				again.Properties["REPLAY_RUN"], again.Properties["REPLAY_COUNT"] = msg.Properties()["REPLAY_RUN"], "1"
 				again.Properties["ORIGIN_MESSAGE_ID"] = "1:7:-1"
 				b.publish(dlq, again)
