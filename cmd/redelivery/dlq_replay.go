@@ -128,11 +128,15 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 	fmt.Fprintln(d.stdout, line)
 	for _, t := range r.Targets {
 		line := fmt.Sprintf("  %s to %s", count(t.Count), short(t.Topic))
-		for i, name := range t.Subscriptions {
-			line += map[bool]string{true: ", for ", false: ", "}[i == 0] + clean(name)
+		var names []string
+		for _, name := range t.Subscriptions {
 			if n, ok := t.Consumers[name]; ok {
-				line += " (" + consumers(n) + ")"
+				name += " (" + consumers(n) + ")"
 			}
+			names = append(names, clean(name))
+		}
+		if len(names) > 0 {
+			line += ", for " + strings.Join(names, ", ")
 		}
 		fmt.Fprintln(d.stdout, line)
 	}
