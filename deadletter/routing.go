@@ -53,7 +53,9 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 	var h uint32
 	switch r {
 	case Murmur3Hash:
-		h = murmur3.Sum32([]byte(key)) & 0x7fffffff
+		sum := murmur3.New32() // its Sum32 fails with -race
+		_, _ = sum.Write([]byte(key))
+		h = sum.Sum32() & 0x7fffffff
 	case GoStringHash:
 		for i := range len(key) {
 			h = 31*h + uint32(key[i])
