@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"flag"
@@ -57,6 +58,9 @@ type replayFlags struct {
 type errUsage struct{ error }
 
 func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 && terminal(stdout) {
+		return (&browse{bufio.NewScanner(stdin), stdout, stderr}).run()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process

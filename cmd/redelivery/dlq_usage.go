@@ -4,6 +4,7 @@ const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
 
 Looks into dead letter topics, and replays, exports, purges and imports letters.
 
+  redelivery dlq                         on a terminal: asks for all it needs
   redelivery dlq list public/default     topics of a namespace and their backlog
   redelivery dlq groups orders-sub-DLQ   letters by cause
   redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
