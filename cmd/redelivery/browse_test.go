@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func TestBrowse(t *testing.T) {
 	require.Contains(t, said, "  1  60, 5m: *tax.Stale: old rates\n")
 	require.Contains(t, said, "-canary 5 -yes\nReplayed 60 letters")
 	require.Contains(t, said, "  1  12, 5m: *tax.Unknown: no rate for country <n>\n")
-	require.Zero(t, b.server.Subscription(origin+"-invoices-RETRY", "invoices").Backlog)
+	require.Eventually(t, func() bool { return b.server.Subscription(origin+"-invoices-RETRY", "invoices").Backlog == 0 }, 30*time.Second, 10*time.Millisecond)
 	require.Equal(t, 1, strings.Count(said, " -yes\n"))
 
 	out.Reset()
