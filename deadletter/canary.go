@@ -41,7 +41,7 @@ func (r *replay) watchAgain(ctx context.Context) error {
 		if at.Entry >= 0 {
 			from = pulsar.NewMessageID(at.Ledger, at.Entry, at.Index, 0)
 		}
-		tail, err := r.t.tail(ctx, partition, from)
+		tail, err := r.t.tail(ctx, partition, from, queueSize)
 		if err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (r *replay) watch(ctx context.Context, topic string) error {
 			if c.tails[partition] != nil {
 				continue
 			}
-			tail, err := r.t.tail(ctx, partition, pulsar.LatestMessageID())
+			tail, err := r.t.tail(ctx, partition, pulsar.LatestMessageID(), queueSize)
 			if err != nil {
 				return err
 			}
@@ -110,7 +110,7 @@ func (r *replay) sing(ctx context.Context) error {
 }
 
 func (r *replay) listen(ctx context.Context) error {
-	c := r.canary
+	c, begin := r.canary, time.Now()
 	for {
 		// What is acknowledged now has its copies by now.
 		acks, err := r.acks(ctx)
@@ -139,17 +139,26 @@ func (r *replay) listen(ctx context.Context) error {
 				return err
 			}
 		}
-		r.report.Waiting = 0
+		r.report.Waiting, r.report.WaitsFor = 0, ""
 		for partition, open := range c.open {
+			name := ""
 			for p := range open {
-				if all := acks[partition]; len(all) > 0 && !slices.ContainsFunc(all, func(a *acknowledged) bool { return !a.has(p) }) {
+				all := acks[partition]
+				if i := slices.IndexFunc(all, func(a cursor) bool { return !a.has(p) }); i >= 0 {
+					name = all[i].name
+				} else if len(all) > 0 {
 					delete(open, p)
 				}
 			}
-			r.report.Waiting += len(open)
+			if r.report.Waiting += len(open); len(open) > 0 {
+				r.report.WaitsFor = r.t.whom(ctx, partition, name)
+			}
 		}
 		if r.report.Waiting == 0 && c.seen+int(r.dropped.Load()) >= r.sent {
 			return nil
+		}
+		if time.Since(begin) >= r.o.CanaryTimeout {
+			return fmt.Errorf("%w within %v: %d messages wait for %s", ErrUnprocessed, r.o.CanaryTimeout, r.report.Waiting, r.report.WaitsFor)
 		}
 		if r.o.Progress != nil {
 			r.o.Progress(r.report)
@@ -160,9 +169,34 @@ func (r *replay) listen(ctx context.Context) error {
 	}
 }
 
+// whom says who has to acknowledge what was published to a partition.
+func (t *Topic) whom(ctx context.Context, partition, subscription string) string {
+	topic := publishing.BaseTopic(partition)
+	who := fmt.Sprintf("subscription %s of %s", subscription, topic)
+	if subscription == "" {
+		who = "a subscription of " + topic
+	}
+	switch n, ok := t.consumers(ctx, topic)[subscription]; {
+	case !ok:
+		return who
+	case n == 0:
+		return who + ", which has no consumer"
+	case n == 1:
+		return who + ", which has 1 consumer"
+	default:
+		return fmt.Sprintf("%s, which has %d consumers", who, n)
+	}
+}
+
+// cursor is what a subscription has acknowledged.
+type cursor struct {
+	name string
+	*acknowledged
+}
+
 // acks are what the subscriptions have acknowledged that the letters died on, or all if none of these is there.
-func (r *replay) acks(ctx context.Context) (map[string][]*acknowledged, error) {
-	acks := map[string][]*acknowledged{}
+func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
+	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {
 		if len(open) == 0 {
 			continue
@@ -179,7 +213,7 @@ func (r *replay) acks(ctx context.Context) (map[string][]*acknowledged, error) {
 			if err != nil {
 				return nil, err
 			}
-			acks[partition] = append(acks[partition], a)
+			acks[partition] = append(acks[partition], cursor{name, a})
 		}
 	}
 	return acks, nil

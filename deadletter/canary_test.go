@@ -109,6 +109,41 @@ func TestCanaryWaits(t *testing.T) {
 	require.Equal(t, 20, b.backlog(tp.dlq, own))
 }
 
+// Who waits is told for whom, and that nobody is there to process anything; not for ever.
+func TestCanaryNobodyConsumes(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(2)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(9)...)
+	d := b.open(tp.dlq)
+	o := deadletter.ReplayOptions{Canary: 3, CanaryTimeout: 2 * time.Second}
+	plan, err := d.Replay(bg, dry(o))
+	require.NoError(t, err)
+	require.Equal(t, map[string]int{sub: 0}, plan.Targets[0].Consumers)
+	said := ""
+	o.Progress = func(r deadletter.Report) { said = r.WaitsFor }
+	nobody := "subscription " + sub + " of " + tp.retry + ", which has no consumer"
+	report, err := d.Replay(bg, o)
+	require.ErrorIs(t, err, deadletter.ErrUnprocessed)
+	require.ErrorContains(t, err, "within 2s: 3 messages wait for "+nobody)
+	require.Equal(t, nobody, said)
+	require.Equal(t, 3, report.Done)
+
+	c := b.subscribe(tp.retry, sub)
+	report, err = d.Replay(bg, o)
+	c.Close()
+	require.ErrorIs(t, err, deadletter.ErrUnprocessed)
+	require.ErrorContains(t, err, "which has 1 consumer")
+	require.Zero(t, report.Done)
+
+	stop := b.consume(t, tp.retry, func(int, pulsar.Message) string { return "" })
+	report, err = d.Replay(bg, deadletter.ReplayOptions{Canary: 3})
+	require.NoError(t, err)
+	require.Equal(t, 6, report.Done)
+	require.Empty(t, report.WaitsFor)
+	stop()
+}
+
 // canary replays until the canary of three letters is waited for.
 func (b *broker) canary(tp topics) (deadletter.Report, error) {
 	ctx, cancel := context.WithTimeout(bg, 30*time.Second)

@@ -27,6 +27,8 @@ type entry struct {
 	done   []byte // bits
 	fresh  bool   // the journal does not have all of done
 	closed bool   // no more letters of it come
+
+	written int // letters of a purge that are not counted as done yet
 }
 
 // entryOf is the entry that l is in; the one before it has no more letters.
@@ -56,14 +58,34 @@ func (w *walk) closeEntry(p position) {
 	}
 }
 
-// flush acknowledges the entries that are done. It goes on for a while when ctx is: what is published should not be so again.
+// acking is an acknowledgement under way. Letters go on meanwhile: a far broker would have them wait for each.
+type acking struct {
+	over    chan error
+	cancel  context.CancelFunc
+	gone    map[string][]byte // of the journal: batches that are acknowledged with it
+	written int
+}
+
+// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is done: what is published
+// should not be so again.
 func (w *walk) flush(ctx context.Context) error {
+	if w.acking != nil {
+		select {
+		case err := <-w.acking.over:
+			if err := w.acked(ctx, err); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
 	w.flushed, w.ready = time.Now(), 0
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
+	ctx = context.WithoutCancel(ctx)
+	limited, cancel := context.WithTimeout(ctx, w.patience)
 	defer cancel()
 	var acks []pulsar.MessageID
 	noted, gone := map[string][]byte{}, map[string][]byte{}
-	rest := w.entries[:0:0]
+	rest, written := w.entries[:0:0], 0
 	for _, e := range w.entries {
 		switch {
 		case !e.closed && e.seen < e.size || e.open > 0:
@@ -72,52 +94,94 @@ func (w *walk) flush(ctx context.Context) error {
 			if e.fresh {
 				noted[e.name] = e.done
 			}
+			written += e.written
 		default:
 			acks = append(acks, e.id)
+			written += e.written
 			if _, ok := w.j.done[e.name]; ok {
 				gone[e.name] = nil
 			}
 		}
 	}
-	if len(acks)+len(noted) > 0 {
-		if w.sync != nil {
-			if err := w.sync(); err != nil {
-				return err
-			}
-		}
-		if len(noted) > 0 {
-			if err := w.j.append(ctx, record{Done: noted}); err != nil {
-				return err
-			}
-		}
-		if err := w.acknowledge(ctx, acks); err != nil {
+	if len(acks)+len(noted) > 0 && w.sync != nil {
+		if err := w.sync(); err != nil {
 			return err
 		}
-		if len(gone) > 0 {
-			if err := w.j.append(ctx, record{Done: gone}); err != nil {
-				return err
-			}
+	}
+	if len(noted) > 0 {
+		if err := w.j.append(limited, record{Done: noted}); err != nil {
+			return err
 		}
 	}
 	w.entries = rest
-	if w.tell != nil {
-		w.tell(*w.report)
-	}
-	return nil
-}
-
-// acknowledge returns when the broker has. It tries again while the broker is away.
-func (w *walk) acknowledge(ctx context.Context, ids []pulsar.MessageID) error {
-	if len(ids) == 0 {
+	if len(acks) == 0 {
+		w.report.Done += written
+		w.told()
 		return nil
 	}
 	if w.src.consumer == nil {
-		if err := w.src.open(ctx); err != nil {
+		if err := w.src.open(limited); err != nil {
 			return err
 		}
 	}
+	consumer := w.src.consumer
+	acknowledging, stop := context.WithTimeout(ctx, w.patience)
+	w.acking = &acking{make(chan error, 1), stop, gone, written}
+	go func(over chan<- error) { over <- acknowledge(acknowledging, consumer, acks) }(w.acking.over)
+	return nil
+}
+
+// finish waits until nothing is being acknowledged.
+func (w *walk) finish(ctx context.Context) error {
+	if w.acking == nil {
+		return nil
+	}
+	timer := time.AfterFunc(w.patience, w.acking.cancel)
+	defer timer.Stop()
+	return w.acked(ctx, <-w.acking.over)
+}
+
+// acked takes the outcome of an acknowledgement.
+func (w *walk) acked(ctx context.Context, err error) error {
+	a := w.acking
+	w.acking = nil
+	a.cancel()
+	if err != nil {
+		return err
+	}
+	if len(a.gone) > 0 {
+		limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.patience)
+		defer cancel()
+		if err := w.j.append(limited, record{Done: a.gone}); err != nil {
+			return err
+		}
+	}
+	w.report.Done += a.written
+	w.told()
+	return nil
+}
+
+func (w *walk) told() {
+	if w.tell != nil {
+		w.tell(*w.report)
+	}
+}
+
+// flushAll returns when everything that is done is acknowledged.
+func (w *walk) flushAll(ctx context.Context) error {
+	if err := w.finish(ctx); err != nil {
+		return err
+	}
+	if err := w.flush(ctx); err != nil {
+		return err
+	}
+	return w.finish(ctx)
+}
+
+// acknowledge returns when the broker has. It tries again while the broker is away.
+func acknowledge(ctx context.Context, consumer pulsar.Consumer, ids []pulsar.MessageID) error {
 	for {
-		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, w.src.consumer.AckIDList(ids) }, nil)
+		_, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.AckIDList(ids) }, nil)
 		if err == nil {
 			return nil
 		}

@@ -180,3 +180,16 @@ func TestNoPermission(t *testing.T) {
 	require.ErrorContains(t, err, "Authorization")
 	require.False(t, errors.Is(err, deadletter.ErrBusy))
 }
+
+// The Java client's default dead letter topic of a partition has a name that pulsar-client-go cannot open: it is said at once, and why.
+func TestJavaDeadLettersOfAPartition(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	_, err := deadletter.Open(b.client, deadletter.Options{Topic: "orders-partition-1-billing-DLQ", Admin: deadletter.Admin{URL: b.admin}})
+	require.ErrorIs(t, err, deadletter.ErrUnopenable)
+	require.ErrorContains(t, err, `"-partition-" within a name, as in persistent://public/default/orders-partition-1-billing-DLQ`)
+	for _, name := range []string{"orders-billing-DLQ", "orders-partitions-billing-DLQ"} {
+		_, err = deadletter.Open(b.client, deadletter.Options{Topic: name})
+		require.NoError(t, err)
+	}
+}

@@ -169,7 +169,7 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 }
 
 func (t *Topic) loadJournal(ctx context.Context, s *state) error {
-	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID())
+	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID(), queueSize)
 	if err != nil {
 		return err
 	}
@@ -241,6 +241,11 @@ func (j *journal) tidy(ctx context.Context) error {
 	if j.run != nil || len(j.done) > 0 {
 		return nil
 	}
+	return j.remove(ctx)
+}
+
+// remove forgets everything.
+func (j *journal) remove(ctx context.Context) error {
 	if err := j.append(ctx, record{Clear: true}); err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package deadletter_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
@@ -109,7 +110,7 @@ func (b *broker) command(tool string, args ...string) (*exec.Cmd, *bytes.Buffer)
 	return cmd, out
 }
 
-// Ten thousand letters of every kind, by a tool that is killed or interrupted at any moment.
+// Letters of every kind, by a tool that is killed or interrupted at any moment. DEADLETTER_KILLS says how often; a hundred times were so.
 func TestKilled(t *testing.T) {
 	for name, c := range map[string]struct {
 		signal       os.Signal
@@ -124,7 +125,9 @@ func TestKilled(t *testing.T) {
 			if c.deduplicated {
 				b.deduplicate()
 			}
-			const n = 10_000
+			most, err := strconv.Atoi(cmp.Or(os.Getenv("DEADLETTER_KILLS"), "8"))
+			require.NoError(t, err)
+			n := max(10_000, 600*most)
 			tp := b.topics(2)
 			b.rest("POST", tp.retry+"/partitions", 3, nil)
 			dir := makeKeys(t)
@@ -136,10 +139,10 @@ func TestKilled(t *testing.T) {
 			}
 			kills := 0
 			begin := time.Now()
-			for kills < 8 {
+			for kills < most {
 				cmd, out := replay()
 				require.NoError(t, cmd.Start())
-				alarm := time.AfterFunc(time.Duration(100+mathrand.IntN(900))*time.Millisecond, func() { _ = cmd.Process.Signal(c.signal) })
+				alarm := time.AfterFunc(time.Duration(50+mathrand.IntN(700))*time.Millisecond, func() { _ = cmd.Process.Signal(c.signal) })
 				err := cmd.Wait()
 				if alarm.Stop() { // it came to its end
 					require.NoError(t, err, out.String())

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -50,6 +51,7 @@ type Letter struct {
 	Properties  map[string]string `json:"properties,omitempty"`  // all of them, with those that other fields are made of
 	Schema      string            `json:"schema,omitempty"`      // the version of the topic's schema that it was written with
 	Encrypted   bool              `json:"encrypted,omitempty"`   // and not decrypted: Payload is still encrypted
+	Decrypted   bool              `json:"decrypted,omitempty"`   // exported or purged with keys: Payload may have been encrypted
 	Null        bool              `json:"null,omitempty"`        // a null value, not an empty one
 	Size        int               `json:"size"`                  // of the payload, in bytes
 	Payload     []byte            `json:"payload,omitempty"`     // in base64
@@ -141,16 +143,34 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props[pulsar.SysPropertyReconsumeTimes] = "0"
 	props[PropertyReplayCount] = strconv.Itoa(l.Replays + 1)
 	props[PropertyReplayRun] = run
-	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime, Properties: props}
+	m := l.original()
+	m.Properties = props
+	return m
+}
+
+// original is the message that the letter is.
+func (l *Letter) original() *pulsar.ProducerMessage {
+	m := &pulsar.ProducerMessage{Key: l.Key, OrderingKey: l.OrderingKey, EventTime: l.EventTime, Properties: maps.Clone(l.Properties)}
 	if !l.Null {
 		m.Payload = append([]byte{}, l.Payload...) // nil would be a null value
 	}
 	return m
 }
 
+// text reports whether JSON can have everything of a letter as it is.
+func (l *Letter) text() bool {
+	ok := utf8.ValidString(l.Key) && utf8.ValidString(l.OrderingKey)
+	for name, value := range l.Properties {
+		ok = ok && utf8.ValidString(name) && utf8.ValidString(value)
+	}
+	return ok
+}
+
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
 	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
+	IDs        []string          `json:"ids,omitempty"`        // ids of letters; it is one of them
+	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
 	After      time.Time         `json:"after,omitzero"`       // the letter died then or later
 	Before     time.Time         `json:"before,omitzero"`      // the letter died before that
@@ -161,6 +181,9 @@ func (f Filter) Match(l *Letter) bool {
 	if !f.After.IsZero() && l.Died.Before(f.After) || !f.Before.IsZero() && !l.Died.Before(f.Before) {
 		return false
 	}
+	if len(f.IDs) > 0 && !slices.Contains(f.IDs, l.ID) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
+		return false
+	}
 	for name, want := range f.Properties {
 		if value, ok := l.Properties[name]; !ok || value != want {
 			return false
@@ -169,6 +192,5 @@ func (f Filter) Match(l *Letter) bool {
 	if len(f.Groups) == 0 {
 		return true
 	}
-	id := l.Group()
-	return slices.Contains(f.Groups, id)
+	return slices.Contains(f.Groups, l.Group())
 }

@@ -8,13 +8,17 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
-const defaultMaxReplays = 3
+const (
+	defaultMaxReplays    = 3
+	defaultCanaryTimeout = 10 * time.Minute
+)
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
@@ -25,6 +29,8 @@ type ReplayOptions struct {
 	// Topic is a topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
 	// topic's name does not end in -DLQ.
 	Topic string
+	// Routing chooses partitions. Default: SamePartition.
+	Routing Routing
 	// Filter chooses the letters. Default: all.
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
@@ -37,6 +43,9 @@ type ReplayOptions struct {
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
 	// admin API, and to be at most Max. Default: 0, none.
 	Canary int
+	// CanaryTimeout is how long a call waits for the canary. Then it ends with ErrUnprocessed, which says for whom it waited; the next
+	// Replay with the same options waits again. Default: 10 minutes.
+	CanaryTimeout time.Duration
 	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// New gives up an earlier replay that is not finished. Letters that it published but did not acknowledge are published again,
@@ -50,6 +59,7 @@ type ReplayOptions struct {
 
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	o.MaxReplays = cmp.Or(o.MaxReplays, defaultMaxReplays)
+	o.CanaryTimeout = cmp.Or(o.CanaryTimeout, defaultCanaryTimeout)
 	base, ok := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
 	switch {
 	case o.ToOrigin && o.Topic != "":
@@ -67,6 +77,8 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want neither the dead letter topic nor a journal", o.Topic)
 	case o.Max < 0 || o.MaxReplays < 0 || o.Canary < 0:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Max, MaxReplays and Canary are %d, %d and %d, want 0 or more", o.Max, o.MaxReplays, o.Canary)
+	case o.CanaryTimeout < 0:
+		return o, fmt.Errorf("deadletter: ReplayOptions.CanaryTimeout is %v, want 0 or more", o.CanaryTimeout)
 	case o.Rate < 0 || math.IsNaN(o.Rate):
 		return o, fmt.Errorf("deadletter: ReplayOptions.Rate is %v, want 0 or more", o.Rate)
 	case o.Max > 0 && o.Canary > o.Max:
@@ -76,7 +88,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case t.decrypts() && o.Encryption == nil:
 		return o, errors.New("deadletter: Options.Decryption is set, want ReplayOptions.Encryption too: what was encrypted would be published as plain text")
 	}
-	return o, nil
+	return o, o.Routing.check()
 }
 
 // same is what has to be the same for a replay to go on: everything that decides what becomes of a letter.
@@ -90,15 +102,18 @@ func (o *ReplayOptions) same() json.RawMessage {
 		to = "origin"
 	}
 	filter := o.Filter
-	filter.Groups = slices.Sorted(slices.Values(filter.Groups))
+	for _, names := range []*[]string{&filter.Groups, &filter.IDs, &filter.Keys} {
+		*names = slices.Sorted(slices.Values(*names))
+	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
 	data, _ := json.Marshal(struct { // cannot fail
 		To         string   `json:"to"`
 		Topic      string   `json:"topic,omitempty"`
+		Routing    Routing  `json:"routing,omitempty"`
 		Filter     Filter   `json:"filter"`
 		Max        int      `json:"max,omitempty"`
 		MaxReplays int      `json:"maxReplays"`
 		Keys       []string `json:"keys,omitempty"`
-	}{to, o.Topic, filter, o.Max, o.MaxReplays, keys})
+	}{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys})
 	return data
 }

@@ -45,6 +45,7 @@ type acknowledged struct {
 	exists bool     // the subscription
 	mark   position // everything up to this entry
 	spans  []span   // and these, in order
+	size   int64    // of an entry, on average; 0 if it is not known
 }
 
 // span is the entries after one and up to another.
@@ -57,6 +58,15 @@ func (a *acknowledged) has(p position) bool {
 	}
 	i, _ := slices.BinarySearchFunc(a.spans, p, func(s span, p position) int { return s.to.compare(p) })
 	return i < len(a.spans) && a.spans[i].after.before(p)
+}
+
+// queue is how many messages may wait here: many where they are small, since a far broker is asked for more when half of them are
+// taken; and at most a quarter of windowBytes if all are of average size.
+func (a *acknowledged) queue() int {
+	if a.size == 0 {
+		return queueSize
+	}
+	return int(min(max(windowBytes/4/a.size, queueSize), maxQueueSize))
 }
 
 // last is the last entry up to end that may not be acknowledged.
@@ -80,7 +90,8 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		return &acknowledged{}, nil
 	}
 	var stats struct {
-		Cursors map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
+		Cursors                    map[string]struct{ MarkDeletePosition, IndividuallyDeletedMessages string }
+		NumberOfEntries, TotalSize int64
 	}
 	err := t.o.Admin.call(ctx, admin.Topic(partition)+"/internalStats", &stats)
 	if admin.NotFound(err) {
@@ -90,7 +101,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 		return nil, err
 	}
 	cursor, ok := stats.Cursors[admin.CursorName(subscription)]
-	a := &acknowledged{exists: ok}
+	a := &acknowledged{exists: ok, size: stats.TotalSize / max(stats.NumberOfEntries, 1)}
 	number := func(s string) int64 {
 		n, _ := strconv.ParseInt(s, 10, 64) // the expression has made sure
 		return n

@@ -42,14 +42,13 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		return nil, err
 	}
 	if n > 0 {
-		topic = fmt.Sprintf("%s-partition-%d", topic, route(l, n))
+		topic = fmt.Sprintf("%s-partition-%d", topic, r.o.Routing.partition(l, topic, n))
 	}
 	key := publisherKey{topic: topic, from: l.partition, ledger: l.pos.Ledger}
 	if schema != nil {
 		key.schema = l.Schema
 	}
-	// A message of chunks has the schema, but does not say which version.
-	key.batched = l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
+	key.batched = inBatches(l, schema) // a message of chunks has the schema, but does not say which version
 	if before, ok := r.users[topic]; ok && before != key {
 		if err := r.w.settle(ctx, 0); err != nil { // upstream's order is that of one producer
 			return nil, err
@@ -62,24 +61,40 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	if p := r.publishers[key]; p != nil {
 		return p, nil
 	}
-	o := pulsar.ProducerOptions{Topic: topic, Name: key.name(r.j.run.ID), CompressionType: pulsar.LZ4,
-		SendTimeout: -1, // upstream would drop one message and go on to send the next
-	}
-	o.Schema, o.DisableBatching, o.EnableChunking = schema, !key.batched, !key.batched
-	o.BatchingMaxMessages, o.BatchingMaxPublishDelay = 1, time.Millisecond
+	o := producerOptions(topic, schema, key.batched)
+	o.Name = key.name(r.j.run.ID)
 	if !publishing.InitialSubscription(&o, keeper) {
 		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a subscription")
 	}
-	if r.o.Encryption != nil {
-		encryption := *r.o.Encryption // upstream writes to it
-		o.Encryption = &encryption
-	}
-	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return r.t.client.CreateProducer(o) }, pulsar.Producer.Close)
+	producer, err := r.t.newProducer(ctx, o, r.o.Encryption)
 	if err != nil {
-		return nil, fmt.Errorf("deadletter: publishing to %s: %w", topic, err)
+		return nil, err
 	}
 	r.publishers[key] = &publisher{producer: producer}
 	return r.publishers[key], nil
+}
+
+// inBatches reports whether l is published in batches of one: only these say which version of the schema, and only these can be empty.
+func inBatches(l *Letter, schema pulsar.Schema) bool {
+	return l.Size <= publishing.Large && (schema != nil || l.Size == 0 && !l.Null)
+}
+
+func producerOptions(topic string, schema pulsar.Schema, batched bool) pulsar.ProducerOptions {
+	return pulsar.ProducerOptions{Topic: topic, CompressionType: pulsar.LZ4, Schema: schema,
+		SendTimeout:     -1, // upstream would drop one message and go on to send the next
+		DisableBatching: !batched, EnableChunking: !batched, BatchingMaxMessages: 1, BatchingMaxPublishDelay: time.Millisecond}
+}
+
+func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions, encrypt *pulsar.ProducerEncryptionInfo) (pulsar.Producer, error) {
+	if encrypt != nil {
+		encryption := *encrypt // upstream writes to it
+		o.Encryption = &encryption
+	}
+	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return t.client.CreateProducer(o) }, pulsar.Producer.Close)
+	if err != nil {
+		return nil, fmt.Errorf("deadletter: publishing to %s: %w", o.Topic, err)
+	}
+	return producer, nil
 }
 
 // spread is how many partitions a topic had when the run came to it first, 0 if it is not partitioned. It stays so: a key must not
@@ -97,22 +112,6 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 		n = 0
 	}
 	return n, r.j.append(ctx, record{Spread: map[string]int{topic: n}})
-}
-
-// route is the partition of n that l goes to, upstream's for its key; without a key it depends on where l is.
-func route(l *Letter, n int) int {
-	key := l.OrderingKey
-	if key == "" {
-		key = l.Key
-	}
-	if key == "" {
-		return int((l.pos.Entry + int64(l.pos.Index)) % int64(n))
-	}
-	var h uint32
-	for i := range len(key) {
-		h = 31*h + uint32(key[i])
-	}
-	return int(h % uint32(n))
 }
 
 // small is the weight up to which upstream finds out whether a message can be sent before SendAsync returns.

@@ -13,8 +13,9 @@ import (
 type PurgeOptions struct {
 	// Filter chooses the letters. Default: all.
 	Filter Filter
-	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Required
-	// unless DryRun is set. io.Discard throws the letters away.
+	// Export gets the letters as lines of JSON before they are acknowledged; an *os.File is synchronized too. Letters that Import could
+	// not bring back are left: encrypted ones without keys, and those whose key or properties are not UTF-8. Required unless DryRun is
+	// set. io.Discard throws all letters away.
 	Export io.Writer
 	// DryRun changes nothing: the Report says what a purge would do to the letters that Peek sees. Default: false.
 	DryRun bool
@@ -51,6 +52,10 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		if !o.Filter.Match(l) {
 			return unchosen, nil
 		}
+		if left := t.unexportable(o.Export, l); left != "" {
+			return left, nil
+		}
+		l.Decrypted = t.decrypts()
 		err := lines.Encode(l)
 		if err == nil {
 			done(nil)
@@ -67,15 +72,16 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		return err
 	}
 	for i, partition := range partitions {
+		queue := 0
 		end, err := t.end(ctx, partition)
 		if err == nil {
-			end, err = t.shorten(ctx, partition, end)
+			end, queue, err = t.shorten(ctx, partition, end)
 		}
 		if err != nil {
 			return report, err
 		}
 		w := newWalk(j, &report, steps{handle: handle, sync: sync, tell: o.Progress})
-		if err := w.through(ctx, t.source(i, partition, end, queueSize)); err != nil {
+		if err := w.through(ctx, t.source(i, partition, end, queue)); err != nil {
 			return report, err
 		}
 	}
@@ -91,9 +97,30 @@ func (t *Topic) planPurge(ctx context.Context, o PurgeOptions) (report Report, e
 		if err != nil {
 			return report, err
 		}
-		if report.Seen++; o.Filter.Match(&l) {
-			report.Done++
+		report.Seen++
+		if !o.Filter.Match(&l) {
+			continue
 		}
+		if left := t.unexportable(o.Export, &l); left != "" {
+			report.leave(left, &l)
+			continue
+		}
+		report.Done++
 	}
 	return report, nil
+}
+
+// unexportable is why w cannot have a letter, or "" if it can. Such a letter would be lost with a purge.
+func (t *Topic) unexportable(w io.Writer, l *Letter) string {
+	switch {
+	case w == io.Discard:
+		return ""
+	case l.Encrypted && t.decrypts():
+		return unreadable
+	case l.Encrypted:
+		return sealed
+	case !l.text():
+		return notText
+	}
+	return ""
 }

@@ -46,6 +46,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 		if !filter.Match(&l) {
 			continue
 		}
+		l.Decrypted = t.decrypts() && !l.Encrypted
 		if err := lines.Encode(&l); err != nil {
 			return n, err
 		}
@@ -76,7 +77,7 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 		if done.exists && done.mark.Entry >= 0 {
 			from = pulsar.NewMessageID(done.mark.Ledger, done.mark.Entry, -1, 0)
 		}
-		tail, err := t.tail(ctx, partition, from)
+		tail, err := t.tail(ctx, partition, from, done.queue())
 		if err != nil {
 			return err
 		}
@@ -103,11 +104,11 @@ type tail struct {
 }
 
 // tail begins after from.
-func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID) (*tail, error) {
+func (t *Topic) tail(ctx context.Context, topic string, from pulsar.MessageID, queue int) (*tail, error) {
 	decryption := *t.o.Decryption // upstream writes to it
 	reader, err := within(ctx, func() (pulsar.Reader, error) {
 		return t.client.CreateReader(pulsar.ReaderOptions{Topic: topic, StartMessageID: from, Decryption: &decryption,
-			ReceiverQueueSize: queueSize, ExpireTimeOfIncompleteChunk: chunkPatience})
+			ReceiverQueueSize: queue, ExpireTimeOfIncompleteChunk: chunkPatience})
 	}, pulsar.Reader.Close)
 	if err != nil {
 		return nil, fmt.Errorf("deadletter: reading %s: %w", topic, err)

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"sync/atomic"
 	"time"
 )
@@ -36,7 +35,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
-	if _, err := t.guard(ctx); err != nil {
+	creates, err := t.guard(ctx)
+	if err != nil {
 		return Report{}, err
 	}
 	j, err := t.openJournal(ctx)
@@ -44,21 +44,47 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer j.close()
-	r := &replay{t: t, o: o, j: j, publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
+	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
+	err = r.run(ctx, partitions)
+	if err != nil && r.sent == 0 && !r.report.Resumed {
+		err = errors.Join(err, r.undo(ctx, creates != ""))
+	}
+	return r.report, err
+}
+
+func (r *replay) run(ctx context.Context, partitions []string) error {
 	if err := r.begin(ctx, partitions); err != nil {
-		return r.report, err
+		return err
 	}
 	for i, partition := range partitions {
 		if err := r.partition(ctx, i, partition); err != nil {
-			return r.report, err
+			return err
 		}
 	}
-	if err := j.append(ctx, record{Over: j.run.ID}); err != nil {
-		return r.report, err
+	if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
+		return err
 	}
-	return r.report, j.tidy(ctx)
+	return r.j.tidy(ctx)
+}
+
+// undo removes the run of a replay that has published nothing, and the subscription if the replay has created it, so that they do not
+// stand in the way of the next one.
+func (r *replay) undo(ctx context.Context, created bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+	defer cancel()
+	if r.j.run != nil {
+		if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
+			return err
+		}
+	}
+	if created {
+		if err := r.t.unsubscribe(ctx); err != nil {
+			return err
+		}
+	}
+	return r.j.tidy(ctx)
 }
 
 // planReplay is the dry run of a replay.
@@ -103,7 +129,7 @@ type replay struct {
 	users      map[string]publisherKey // of a topic: who published last
 	stay       []stay                  // to be noted before anything is published: letters were left that may not be next time
 	leaves     bool                    // the last letter was the last of these
-	slot       time.Time               // of the next letter, by the rate
+	pacer      pacer
 	sent       int
 	dropped    atomic.Int64 // as duplicates, by the broker
 	canary     *canary
@@ -119,7 +145,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	same := r.o.same()
 	if old := r.j.run; old != nil {
 		if !bytes.Equal(old.Options, same) {
-			return fmt.Errorf("%w: run %s of %s has options %s, want these, or New to begin another", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
+			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
 		}
 		r.report.Run, r.report.Resumed = old.ID, true
 		return r.watchAgain(ctx)
@@ -145,7 +171,11 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 // nth is where the nth letter of a partition is that can be replayed, and how many are missing.
 func (r *replay) nth(ctx context.Context, i int, partition string, end position, n int) (position, int, error) {
 	at := position{-1, -1, 0}
-	src := r.source(i, partition, end)
+	end, queue, err := r.t.shorten(ctx, partition, end)
+	if err != nil {
+		return at, n, err
+	}
+	src := r.source(i, partition, end, queue)
 	defer src.close()
 	for n > 0 {
 		l, err := src.next(ctx, flushEvery)
@@ -171,10 +201,9 @@ func (r *replay) nth(ctx context.Context, i int, partition string, end position,
 	return at, n, nil
 }
 
-func (r *replay) source(i int, partition string, end position) *source {
-	queue := queueSize
+func (r *replay) source(i int, partition string, end position, queue int) *source {
 	if r.o.Rate > 0 { // chunks must not wait too long here
-		queue = int(min(max(r.o.Rate*60, 1), queueSize))
+		queue = int(min(max(r.o.Rate*60, 1), float64(queue)))
 	}
 	return r.t.source(i, partition, end, queue)
 }
@@ -184,13 +213,13 @@ func (r *replay) partition(ctx context.Context, i int, partition string) error {
 	if !ok { // a partition that is newer than the run
 		return nil
 	}
-	end, err := r.t.shorten(ctx, partition, end)
+	end, queue, err := r.t.shorten(ctx, partition, end)
 	if err != nil {
 		return err
 	}
 	r.w = newWalk(r.j, &r.report, steps{handle: r.handle, pace: r.pace, tell: r.o.Progress})
 	r.stay, r.leaves = nil, false
-	return r.w.through(ctx, r.source(i, partition, end))
+	return r.w.through(ctx, r.source(i, partition, end, queue))
 }
 
 // pace is called before each letter: it returns how long to wait.
@@ -203,7 +232,7 @@ func (r *replay) pace(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	return time.Until(r.slot), nil
+	return r.pacer.wait(), nil
 }
 
 func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left string, err error) {
@@ -241,13 +270,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 			return "", err
 		}
 	}
-	if r.o.Rate > 0 {
-		now := time.Now()
-		if r.slot.Before(now) {
-			r.slot = now
-		}
-		r.slot = r.slot.Add(time.Duration(min(float64(time.Second)/r.o.Rate, math.MaxInt64/2)))
-	}
+	r.pacer.took()
 	r.sent++
 	r.report.target(topic).Count++
 	return "", r.publish(ctx, p, l, schema, done)

@@ -2,14 +2,15 @@ package deadletter
 
 // Report says what a Replay or a Purge did, or with DryRun what it would do.
 type Report struct {
-	Run     string   `json:"run,omitempty"`     // id of the replay
-	Resumed bool     `json:"resumed,omitempty"` // the run began earlier
-	Seen    int      `json:"seen"`              // letters seen, including those that the filter does not choose
-	Done    int      `json:"done"`              // letters that this call replayed or purged
-	Waiting int      `json:"waiting,omitempty"` // letters of the canary, and copies of them, that are not acknowledged yet
-	Left    []Left   `json:"left,omitempty"`    // letters that the filter chooses and that stay where they are
-	Targets []Target `json:"targets,omitempty"` // where they go
-	Creates string   `json:"creates,omitempty"` // of a dry run: the durable subscription that does not exist yet; needs an admin API
+	Run      string   `json:"run,omitempty"`      // id of the replay
+	Resumed  bool     `json:"resumed,omitempty"`  // the run began earlier
+	Seen     int      `json:"seen"`               // letters seen, including those that the filter does not choose
+	Done     int      `json:"done"`               // letters that this call replayed or purged
+	Waiting  int      `json:"waiting,omitempty"`  // letters of the canary, and copies of them, that are not acknowledged yet
+	WaitsFor string   `json:"waitsFor,omitempty"` // whom Waiting waits for: a subscription, and how many consumers it has
+	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay where they are
+	Targets  []Target `json:"targets,omitempty"`  // where they go
+	Creates  string   `json:"creates,omitempty"`  // of a dry run: the durable subscription that does not exist yet; needs an admin API
 }
 
 // Left counts letters that stay where they are for one reason.
@@ -25,6 +26,10 @@ type Target struct {
 	Count         int      `json:"count"`                   // letters
 	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
 	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
+
+	// Consumers are the connected consumers of each subscription, 0 if nobody would receive the messages now. It is nil if the admin API
+	// does not tell.
+	Consumers map[string]int `json:"consumers,omitempty"`
 }
 
 const maxNamed = 10

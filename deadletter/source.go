@@ -11,7 +11,8 @@ import (
 )
 
 const (
-	queueSize     = 50               // messages that wait here; the broker's first answer has as many batches
+	queueSize     = 50               // messages that wait here if their size is not known; the broker's first answer has as many batches
+	maxQueueSize  = 300              // messages that wait here if they are small
 	chunkPatience = 10 * time.Minute // upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
 	lockPatience  = 5 * time.Second  // until somebody else's consumer is one, and not that of a crash
 	ackPatience   = time.Minute      // for a confirmation, or an acknowledgement, also while the broker is away
@@ -31,7 +32,7 @@ type source struct {
 
 // end is where a partition ends now.
 func (t *Topic) end(ctx context.Context, partition string) (position, error) {
-	tail, err := t.tail(ctx, partition, pulsar.LatestMessageID())
+	tail, err := t.tail(ctx, partition, pulsar.LatestMessageID(), queueSize)
 	if err != nil {
 		return position{}, err
 	}
@@ -43,16 +44,17 @@ func (t *Topic) end(ctx context.Context, partition string) (position, error) {
 	return end, err
 }
 
-// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be acknowledged.
-func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, error) {
-	if end.Index != math.MaxInt32 { // a letter that a replay chose
-		return end, nil
-	}
+// shorten returns the end that the admin API knows of: without it the last letters are waited for though they may be acknowledged. And how
+// many messages may wait.
+func (t *Topic) shorten(ctx context.Context, partition string, end position) (position, int, error) {
 	done, err := t.acknowledged(ctx, partition, t.o.Subscription)
 	if err != nil {
-		return end, err
+		return end, queueSize, err
 	}
-	return done.last(end), nil
+	if end.Index == math.MaxInt32 { // else it is a letter that a replay chose
+		end = done.last(end)
+	}
+	return end, done.queue(), nil
 }
 
 func (t *Topic) source(index int, partition string, end position, queue int) *source {
@@ -74,6 +76,19 @@ func (t *Topic) subscribe(ctx context.Context, topic string, queue int) (pulsar.
 		return nil, fmt.Errorf("deadletter: subscribing to %s: %w", topic, err)
 	}
 	return consumer, nil
+}
+
+// unsubscribe removes the subscription, which no longer keeps letters then.
+func (t *Topic) unsubscribe(ctx context.Context) error {
+	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+	if err != nil {
+		return err
+	}
+	defer consumer.Close()
+	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, consumer.Unsubscribe() }, nil); err != nil {
+		return fmt.Errorf("deadletter: removing subscription %s of %s: %w", t.o.Subscription, t.o.Topic, err)
+	}
+	return nil
 }
 
 func (s *source) open(ctx context.Context) (err error) {
@@ -135,7 +150,7 @@ func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < s.t.quiet {
 		return missing, nil
 	}
-	end, err := s.t.shorten(ctx, s.partition, s.end)
+	end, _, err := s.t.shorten(ctx, s.partition, s.end)
 	if err != nil {
 		return missing, err
 	}

@@ -41,13 +41,14 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
 		case errors.Is(err, ErrNoTopic):
-			return "", "", fmt.Errorf("%w: is there a consumer with a retry topic?", err)
+			return "", "", fmt.Errorf("%w: %s", err, noRetryTopic)
 		case err != nil:
 			return "", "", err
 		case t.o.Admin.URL != "" && len(names) == 0:
 			return "", "", fmt.Errorf("%w: %s has no subscription", ErrNoSubscription, topic)
 		}
-		r.target(topic).Subscriptions = names
+		g := r.target(topic)
+		g.Subscriptions, g.Consumers = names, t.consumers(ctx, topic)
 	}
 	g := r.target(topic)
 	if l.Subscription != "" && !slices.Contains(g.Origins, l.Subscription) && len(g.Origins) < maxTargets {
@@ -88,6 +89,13 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 		return encrypted, nil, nil
 	case l.pos.Entry >= 1<<43 || l.pos.Index >= 1<<20:
 		return "has an id that is too large", nil, nil
+	}
+	return t.schemaOf(ctx, l)
+}
+
+// schemaOf is the schema that a letter is published with, or nil for none, or why that cannot be.
+func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pulsar.Schema, err error) {
+	switch {
 	case l.Schema == "":
 		return "", nil, nil
 	case t.o.Admin.URL == "":
@@ -108,10 +116,17 @@ func (t *Topic) refuse(ctx context.Context, o *ReplayOptions, l *Letter) (left s
 	return "", schema, nil
 }
 
+const noRetryTopic = "there is one if the consumers reconsume (RetryEnable); letters can also be replayed to the topic that they came from"
+
 const (
 	unreadable = "is encrypted with another key"
 	encrypted  = "is encrypted: needs keys to decrypt and encrypt it"
 	topicGone  = "came from a topic that is gone"
+
+	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
+	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
+	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
+	unreadableLine = "is encrypted, and was exported without keys"
 )
 
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

@@ -41,10 +41,17 @@ var (
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
+	// ErrNotSubscribed means that Unsubscribe found no Options.Subscription on the topic.
+	ErrNotSubscribed = errors.New("deadletter: not subscribed")
 	// ErrNotDeadLetters means that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
+	// ErrUnopenable means that pulsar-client-go cannot open a topic of this name. The Java client makes such names: without a retry topic, the dead
+	// letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless DeadLetterPolicy.deadLetterTopic says otherwise.
+	ErrUnopenable = errors.New("deadletter: pulsar-client-go cannot open the topic")
 	// ErrPoison means that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
+	// ErrUnprocessed means that the canary was not acknowledged within ReplayOptions.CanaryTimeout.
+	ErrUnprocessed = errors.New("deadletter: the canary is not processed")
 )
 
 // Options configures a Topic.
@@ -102,6 +109,9 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	case publishing.BaseTopic(o.Topic) != o.Topic:
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, publishing.BaseTopic(o.Topic))
 	}
+	if strings.Contains(o.Topic, "-partition-") {
+		return nil, fmt.Errorf(`%w: it takes what follows "-partition-" within a name, as in %s, for a number`, ErrUnopenable, o.Topic)
+	}
 	o.Subscription = cmp.Or(o.Subscription, defaultSubscription)
 	// A letter that cannot be read is handed over as it is. Upstream would ask for it again and again.
 	decryption := pulsar.MessageDecryptionInfo{}
@@ -132,6 +142,38 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	}
 	slices.Sort(names)
 	return names, err
+}
+
+// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API does not tell.
+func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
+	if t.o.Admin.URL == "" {
+		return nil
+	}
+	var metadata struct{ Partitions int }
+	var stats struct {
+		Subscriptions map[string]struct {
+			Consumers []struct{ ConsumerName string }
+		}
+	}
+	if t.o.Admin.call(ctx, admin.Topic(topic)+"/partitions", &metadata) != nil {
+		return nil
+	}
+	path := "/stats"
+	if metadata.Partitions > 0 {
+		path = "/partitioned-stats?perPartition=false"
+	}
+	if t.o.Admin.call(ctx, admin.Topic(topic)+path, &stats) != nil {
+		return nil
+	}
+	all := map[string]int{}
+	for name, s := range stats.Subscriptions {
+		names := map[string]bool{} // a consumer is listed with each of its partitions
+		for _, c := range s.Consumers {
+			names[c.ConsumerName] = true
+		}
+		all[name] = len(names)
+	}
+	return all
 }
 
 // partitions are the topics that a partitioned topic is made of, or the topic alone. To ask the broker would create it, so

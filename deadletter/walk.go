@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	window      = 200      // letters under way
+	window      = 200      // letters under way, and as many that are done and wait to be acknowledged
 	windowBytes = 16 << 20 // of them
 	flushEvery  = 50 * time.Millisecond
 	flushSize   = 100 // letters that are done, and not acknowledged yet
@@ -31,6 +31,7 @@ type walk struct {
 	moved    time.Time
 	flushed  time.Time
 	patience time.Duration // for acknowledgements
+	acking   *acking       // nil if nothing is being acknowledged
 	alone    bool          // the letter that was begun has to be over before the next begins
 }
 
@@ -64,7 +65,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 			e.open, e.closed = 0, true
 		}
 	}
-	return errors.Join(err, w.flush(ctx))
+	return errors.Join(err, w.flushAll(ctx))
 }
 
 func (w *walk) forward(ctx context.Context) error {
@@ -94,6 +95,9 @@ func (w *walk) forward(ctx context.Context) error {
 				return err
 			}
 			if w.letters == 0 && wait <= 0 {
+				if err := w.flushAll(ctx); err != nil {
+					return err
+				}
 				missing, err := w.src.silent(ctx)
 				if err != nil {
 					return err
@@ -109,6 +113,11 @@ func (w *walk) forward(ctx context.Context) error {
 		}
 		if w.ready >= flushSize || time.Since(w.flushed) > flushEvery {
 			if err := w.flush(ctx); err != nil {
+				return err
+			}
+		}
+		if w.ready >= window {
+			if err := w.finish(ctx); err != nil {
 				return err
 			}
 		}
@@ -145,7 +154,7 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 
 // rest has everything over and acknowledged, and no consumer, for a pause.
 func (w *walk) rest(ctx context.Context) error {
-	err := errors.Join(w.settle(ctx, 0), w.flush(ctx))
+	err := errors.Join(w.settle(ctx, 0), w.flushAll(ctx))
 	w.src.close()
 	return err
 }
@@ -191,7 +200,11 @@ func (w *walk) take(o over) error {
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
 	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
-	w.report.Done++
+	if w.sync == nil { // else it is not done before what is written is stored
+		w.report.Done++
+	} else {
+		o.e.written++
+	}
 	w.ready++
 	return nil
 }

@@ -51,6 +51,7 @@ type Reconsumer struct {
 	delays      delays
 	schemas     *schemas
 	deadLetters outlet
+	deadOrder   order
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
 }
@@ -77,6 +78,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
 	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
 	r.deadLetters = outlet{create(o.deadLetterProducer), create(single(o.deadLetterProducer))}
+	r.deadOrder = newOrder()
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
 		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
 		r.untried = r.retries
@@ -234,7 +236,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 }
 
 func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	return r.deadLetters.of(msg).start(ctx, msg)
+	return r.deadOrder.start(ctx, r.deadLetters.of(msg), msg)
 }
 
 func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,

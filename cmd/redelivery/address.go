@@ -29,7 +29,7 @@ var (
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
 	scheme, host, _ := strings.Cut(all[i].value, "://")
-	if s.ports[scheme] != "" && strings.Trim(host, "/:") != "" {
+	if s.ports[scheme] != "" && strings.Trim(host, "/:,") != "" && !strings.Contains(host, "://") {
 		return all[i].value, nil
 	}
 	err := fmt.Errorf("%s is %q, want %s", all[i].where, all[i].value, s.want)
@@ -52,6 +52,17 @@ func (s services) hosts(address string) (all []string) {
 	return all
 }
 
+// local reports whether an address is of this machine.
+func (s services) local(address string) bool {
+	for _, host := range s.hosts(address) {
+		name, _, _ := net.SplitHostPort(host)
+		if ip := net.ParseIP(name); name != "localhost" && !ip.IsLoopback() {
+			return false
+		}
+	}
+	return true
+}
+
 // dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say where.
 const dialPatience = 5 * time.Second
 
@@ -67,6 +78,27 @@ func (c *connection) reach(ctx context.Context) error {
 		errs = append(errs, err)
 	}
 	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
+}
+
+// choose leaves one address of the admin API, if several are given: the first that accepts a connection.
+func (c *connection) choose(ctx context.Context) error {
+	scheme, rest, _ := strings.Cut(c.adminURL, "://")
+	_, path, _ := strings.Cut(rest, "/")
+	hosts := admins.hosts(c.adminURL)
+	if len(hosts) == 1 {
+		return nil
+	}
+	var errs []error
+	for _, host := range hosts {
+		dialer := net.Dialer{Timeout: dialPatience}
+		conn, err := dialer.DialContext(ctx, "tcp", host)
+		if err == nil {
+			c.adminURL = scheme + "://" + host + "/" + path
+			return conn.Close()
+		}
+		errs = append(errs, err)
+	}
+	return fmt.Errorf("no connection to the admin API at %s: %w", c.adminURL, errors.Join(errs...))
 }
 
 // locate adds the broker's address to upstream's error of a connection, which does not say where.

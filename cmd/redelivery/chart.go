@@ -11,9 +11,6 @@ import (
 	"unicode/utf8"
 )
 
-// width is that of a terminal.
-const width = 80
-
 // writeCharts writes a table with a bar for each redelivery. The part of a bar that jitter may take away or add is shaded.
 func writeCharts(w io.Writer, plans []plan, workers []workerPlan) error {
 	var b strings.Builder

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
@@ -11,9 +10,11 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -31,6 +32,8 @@ type connection struct {
 	trustCert               string
 	cert, key               string // of the client; only client.conf names them
 	insecure, verifyHost    bool
+	anyHost                 bool   // client.conf says that the admin API's certificate may be of another host
+	adminAlone              bool   // the broker is not needed
 	keyName, public, secret string // of encrypted letters
 }
 
@@ -60,40 +63,63 @@ func (c *connection) complete() error {
 			return err
 		}
 	}
-	var err error
-	if c.url, err = brokers.first(setting{"-url", c.url}, setting{"PULSAR_URL", os.Getenv("PULSAR_URL")},
-		setting{"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}, setting{"", "pulsar://localhost:6650"}); err != nil {
+	if err := checkNames(path, conf); err != nil {
 		return err
 	}
-	if c.adminURL, err = admins.first(setting{"-admin-url", c.adminURL}, setting{"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")},
-		setting{"webServiceUrl of " + path, conf["webServiceUrl"]}, setting{"", "http://localhost:8080"}); err != nil {
+	urls := []setting{{"-url", c.url}, {"PULSAR_URL", os.Getenv("PULSAR_URL")}, {"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}}
+	adminURLs := []setting{{"-admin-url", c.adminURL}, {"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")}, {"webServiceUrl of " + path, conf["webServiceUrl"]}}
+	var err error
+	if c.url, err = brokers.first(append(urls, setting{"", "pulsar://localhost:6650"})...); err != nil {
 		return err
+	}
+	if c.adminURL, err = admins.first(append(adminURLs, setting{"", "http://localhost:8080"})...); err != nil {
+		return err
+	}
+	// The one that is missing would be this machine's, and of another cluster.
+	switch {
+	case missing(adminURLs) && !brokers.local(c.url):
+		return errUsage{fmt.Errorf("the broker is %s and nobody says where its admin API is, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
+	case missing(urls) && !admins.local(c.adminURL) && !c.adminAlone:
+		return errUsage{fmt.Errorf("the admin API is %s and nobody says where its broker is, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
 	}
 	c.authPlugin = cmp.Or(c.authPlugin, conf["authPlugin"])
 	c.authParams = cmp.Or(c.authParams, conf["authParams"])
 	c.trustCert = cmp.Or(c.trustCert, conf["tlsTrustCertsFilePath"])
 	c.cert, c.key = conf["tlsCertificateFilePath"], conf["tlsKeyFilePath"]
-	c.insecure = c.insecure || conf["tlsAllowInsecureConnection"] == "true"
-	c.verifyHost = c.verifyHost || conf["tlsEnableHostnameVerification"] == "true"
+	flags := map[string]string{}
+	for _, name := range []string{"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls"} {
+		flags[name] = strings.ToLower(conf[name])
+		if !slices.Contains([]string{"", "true", "false"}, flags[name]) {
+			return fmt.Errorf("%s of %s is %q, want true or false", name, path, conf[name])
+		}
+	}
+	if flags["useKeyStoreTls"] == "true" || conf["proxyServiceUrl"] != "" {
+		return fmt.Errorf("%s has useKeyStoreTls or proxyServiceUrl, which are not supported", path)
+	}
+	c.insecure = c.insecure || flags["tlsAllowInsecureConnection"] == "true"
+	c.anyHost = !c.verifyHost && flags["tlsEnableHostnameVerification"] == "false"
+	c.verifyHost = c.verifyHost || flags["tlsEnableHostnameVerification"] == "true"
 	return nil
 }
 
-// readProperties reads a file of lines such as name=value.
-func readProperties(path string) (map[string]string, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close()
-	props := map[string]string{}
-	lines := bufio.NewScanner(file)
-	for lines.Scan() {
-		name, value, ok := strings.Cut(strings.TrimSpace(lines.Text()), "=")
-		if ok && !strings.HasPrefix(name, "#") {
-			props[strings.TrimSpace(name)] = strings.TrimSpace(value)
+// confNames are the names of client.conf that are read.
+var confNames = []string{"brokerServiceUrl", "webServiceUrl", "authPlugin", "authParams", "tlsTrustCertsFilePath", "tlsCertificateFilePath", "tlsKeyFilePath",
+	"tlsAllowInsecureConnection", "tlsEnableHostnameVerification", "useKeyStoreTls", "proxyServiceUrl"}
+
+// checkNames returns an error if a name differs from one that is read by its case only: it would have no effect.
+func checkNames(path string, conf map[string]string) error {
+	for _, name := range slices.Sorted(maps.Keys(conf)) {
+		for _, known := range confNames {
+			if name != known && strings.EqualFold(name, known) {
+				return fmt.Errorf("%s has %s, want %s", path, name, known)
+			}
 		}
 	}
-	return props, lines.Err()
+	return nil
+}
+
+func missing(all []setting) bool {
+	return !slices.ContainsFunc(all, func(s setting) bool { return s.value != "" })
 }
 
 // authentication takes parameters as Pulsar's tools do: upstream takes JSON only.
@@ -143,6 +169,17 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 		config.RootCAs = x509.NewCertPool()
 		if !config.RootCAs.AppendCertsFromPEM(pem) {
 			return nil, api, fmt.Errorf("%s has no certificate", c.trustCert)
+		}
+	}
+	if c.anyHost && !c.insecure {
+		config.InsecureSkipVerify = true //nolint:gosec // the issuer is verified, the host is not, as client.conf says
+		config.VerifyConnection = func(state tls.ConnectionState) error {
+			o := x509.VerifyOptions{Roots: config.RootCAs, Intermediates: x509.NewCertPool()}
+			for _, certificate := range state.PeerCertificates[1:] {
+				o.Intermediates.AddCert(certificate)
+			}
+			_, err := state.PeerCertificates[0].Verify(o)
+			return err
 		}
 	}
 	for _, path := range []string{c.public, c.secret} { // upstream looks when a letter is encrypted

@@ -32,6 +32,12 @@ func TestConnection(t *testing.T) {
 	t.Setenv("PULSAR_CLIENT_CONF", conf+"-none")
 	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
 	os.Unsetenv("PULSAR_CLIENT_CONF")
+	// Not the admin API of this machine for a broker of another.
+	require.ErrorContains(t, (&connection{}).complete(), "the broker is pulsar://env and nobody says where its admin API is, want -admin-url")
+	t.Setenv("PULSAR_URL", "")
+	require.ErrorContains(t, (&connection{adminURL: "http://b"}).complete(), "the admin API is http://b and nobody says where its broker is, want -url")
+	require.NoError(t, (&connection{adminURL: "http://b", adminAlone: true}).complete())
+	t.Setenv("PULSAR_URL", "pulsar://127.0.0.1:7000")
 	c = connection{}
 	require.NoError(t, c.complete())
 	assert.Equal(t, "http://localhost:8080", c.adminURL)

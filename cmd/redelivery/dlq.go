@@ -1,8 +1,8 @@
 package main
 
 import (
+	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -12,64 +12,13 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
-
-const dlqUsage = `Usage: redelivery dlq <verb> [flags] [topic]
-
-Looks into dead letter topics, and replays, exports and purges what is in them.
-
-  redelivery dlq list public/default     topics of a namespace and their backlog
-  redelivery dlq groups orders-sub-DLQ   letters by cause
-  redelivery dlq peek orders-sub-DLQ     letters; no cursor is moved
-  redelivery dlq replay orders-sub-DLQ   what a replay would do; -yes does it
-  redelivery dlq export orders-sub-DLQ   letters as lines of JSON
-  redelivery dlq purge orders-sub-DLQ    what a purge would do; -yes does it
-
-Which letters, for all verbs but list:
-  -group a1b2c3d4e5                 of this group, or one of several -group
-  -property name=value              with this property, and all of several
-  -after 2h, -before 2006-01-02     that died so long ago, or at a time
-  -subscription redelivery          the tool's own, which replay and purge
-                                    acknowledge on
-peek:
-  -n 10                             how many; 0 for all
-  -payload                          payloads too, decoded by their schema
-replay:
-  -to retry                         the subscription's retry topic; or origin,
-                                    where other subscriptions get them too
-  -others                           do not ask about these
-  -topic name                       where they go instead
-  -canary 10                        replay ten; go on when they are processed
-  -max 100, -rate 50                at most so many; a second
-  -max-replays 3                    leave letters that were replayed so often
-  -new                              give up a replay that is not finished
-export, purge:
-  -o file                           where to; export writes to stdout without
-  -no-export                        purge without
-replay, purge:
-  -any-topic                        even if it seems to have no dead letters
-  -yes                              do it
-Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
-PULSAR_CLIENT_CONF names:
-  -url pulsar://localhost:6650, -admin-url http://localhost:8080
-  -auth-plugin name, -auth-params params
-  -tls-trust-cert-path file, -tls-allow-insecure,
-  -tls-enable-hostname-verification
-  -encryption-private-key file, -encryption-public-key file,
-  -encryption-key-name name         of encrypted letters
-Output:
-  -json                             for machines
-  -v                                the client's log, on stderr
-
-An interrupted replay or purge goes on with the same command. Exit codes: 0 for
-success; 1 for an error, an interruption or a canary that is dead again; 2 for a
-wrong command line.
-`
 
 // dlq is one command line.
 type dlq struct {
@@ -88,8 +37,9 @@ type dlq struct {
 type dlqFlags struct {
 	filter             deadletter.Filter
 	subscription, out  string
-	n                  int
-	payload, yes       bool
+	n, skip            int
+	in                 string
+	payload, yes, all  bool
 	noExport, anyTopic bool
 	asJSON, talkative  bool
 	replayFlags
@@ -97,16 +47,20 @@ type dlqFlags struct {
 
 // replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
 type replayFlags struct {
-	to, target              string
+	to, target, routing     string
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
+	canaryTimeout           time.Duration
 }
 
 // errUsage is an error of the command line.
 type errUsage struct{ error }
 
 func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) == 0 && terminal(stdout) {
+		return (&browse{bufio.NewScanner(stdin), stdout, stderr}).run()
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
@@ -123,20 +77,35 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		fmt.Fprintf(stderr, "redelivery dlq: %v (-h shows verbs and flags)\n", err)
 		return 2
 	}
-	if errors.Is(err, deadletter.ErrNotDeadLetters) {
-		err = fmt.Errorf("%w; -any-topic takes it all the same", err)
-	}
 	if errors.Is(err, context.Canceled) {
-		err = interrupted(args[0], err)
+		err = interrupted(args[0], d.fresh, err)
 	}
+	err = d.hint(err)
 	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "deadletter: "), "\n", "; ")))
 	return 1
 }
 
+// hint adds the flag that helps.
+func (d *dlq) hint(err error) error {
+	base, _ := strings.CutSuffix(d.topic, pulsar.DlqTopicSuffix)
+	switch {
+	case errors.Is(err, deadletter.ErrNotDeadLetters):
+		return fmt.Errorf("%w; -any-topic takes it all the same", err)
+	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), base+pulsar.RetryTopicSuffix):
+		return fmt.Errorf("%w (-to origin)", err)
+	case errors.Is(err, deadletter.ErrUnfinished):
+		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	}
+	return err
+}
+
 // interrupted says that a verb was interrupted, and what else went wrong.
-func interrupted(verb string, err error) error {
+func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
-	if verb == "replay" || verb == "purge" {
+	switch {
+	case verb == "replay" && fresh: // with -new it would publish again what is under way, and another canary
+		said = append(said, "the same command without -new goes on from here")
+	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
 	}
 	for _, other := range butCanceled(err) {
@@ -161,6 +130,7 @@ func butCanceled(err error) (all []error) {
 
 var verbs = map[string]func(*dlq, context.Context) error{
 	"groups": (*dlq).groups, "peek": (*dlq).peek, "replay": (*dlq).replay, "export": (*dlq).export, "purge": (*dlq).purge,
+	"import": (*dlq).imports, "unsubscribe": (*dlq).unsubscribe,
 }
 
 func (d *dlq) run(ctx context.Context, args []string) error {
@@ -173,7 +143,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	case verb == "help" || verb == "-h" || verb == "-help" || verb == "--help":
 		return flag.ErrHelp
 	case do == nil && verb != "list":
-		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export or purge", verb)}
+		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export, purge, import or unsubscribe", verb)}
 	}
 	name, err := d.parse(verb, args[1:])
 	if err != nil {
@@ -182,7 +152,11 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 		}
 		return errUsage{err}
 	}
+	d.adminAlone = verb == "list" && !d.all
 	if err := d.complete(); err != nil {
+		return err
+	}
+	if err := d.choose(ctx); err != nil {
 		return err
 	}
 	log := slog.New(slog.DiscardHandler)
@@ -199,21 +173,15 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if err := d.reach(ctx); err != nil {
 		return err
 	}
+	d.topic = admin.FullName(name)
 	_, decryption := d.encryption()
 	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic,
 		Admin: deadletter.Admin(d.api), Decryption: decryption})
 	if err != nil {
 		return err
 	}
-	d.topic = admin.FullName(name)
 	d.schemas = &admin.Schemas{API: d.api, Topic: d.topic}
 	return d.locate(do(d, ctx))
-}
-
-func (d *dlq) json(v any) error {
-	e := json.NewEncoder(d.stdout)
-	e.SetIndent("", "  ")
-	return e.Encode(v)
 }
 
 // export writes to a file that is not there yet, or to stdout. What it could not finish it removes.
@@ -227,7 +195,10 @@ func (d *dlq) export(ctx context.Context) error {
 		}
 		w = file
 	}
-	n, err := d.letters.Export(ctx, w, d.filter)
+	n, err := d.letters.Export(ctx, &jsonWriter{w: w}, d.filter)
+	if err == nil && n == 0 {
+		err = d.none()
+	}
 	if file != nil {
 		if err = errors.Join(err, file.Close()); err != nil {
 			return errors.Join(err, os.Remove(d.out))
@@ -245,11 +216,19 @@ func (d *dlq) export(ctx context.Context) error {
 // purge goes on with a file that an interrupted one has begun.
 func (d *dlq) purge(ctx context.Context) error {
 	if !d.yes {
-		plan, err := d.letters.Purge(ctx, deadletter.PurgeOptions{Filter: d.filter, DryRun: true})
+		o := deadletter.PurgeOptions{Filter: d.filter, DryRun: true}
+		if d.noExport {
+			o.Export = io.Discard
+		}
+		plan, err := d.letters.Purge(ctx, o)
 		if err != nil {
 			return err
 		}
-		return d.planned("Would purge", plan)
+		if err := d.planned("Would purge", plan); err != nil || d.asJSON {
+			return err
+		}
+		d.tellOthers(ctx, "-subscription %s works on that one")
+		return nil
 	}
 	o := deadletter.PurgeOptions{Filter: d.filter, Export: io.Discard}
 	if d.out != "" {
@@ -264,5 +243,5 @@ func (d *dlq) purge(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Purge(ctx, o)
 	p.end()
-	return d.done("Purged", report, err)
+	return d.finished(ctx, "Purged", report, err)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 // parse takes flags before and after the topic.
@@ -18,6 +19,8 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.SetOutput(io.Discard)
 	d.flags(set)
 	set.Func("group", "", func(s string) error { d.filter.Groups = append(d.filter.Groups, s); return nil })
+	set.Func("id", "", func(s string) error { d.filter.IDs = append(d.filter.IDs, s); return nil })
+	set.Func("key", "", func(s string) error { d.filter.Keys = append(d.filter.Keys, s); return nil })
 	set.Func("property", "", func(s string) error {
 		name, value, ok := strings.Cut(s, "=")
 		if !ok {
@@ -37,16 +40,21 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.StringVar(&d.subscription, "subscription", "", "")
 	d.n = 10
 	set.Func("n", "", countInto(&d.n, 0, math.MaxInt))
+	set.BoolVar(&d.all, "all", false, "")
 	set.BoolVar(&d.payload, "payload", false, "")
 	set.StringVar(&d.to, "to", toRetry, "")
 	set.BoolVar(&d.others, "others", false, "")
 	set.StringVar(&d.target, "topic", "", "")
+	set.StringVar(&d.routing, "routing", "same", "")
 	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
+	set.Func("canary-timeout", "", durationInto(&d.canaryTimeout))
 	set.Func("max", "", countInto(&d.max, 0, math.MaxInt))
 	set.Func("rate", "", numberInto(&d.rate))
 	set.Func("max-replays", "", countInto(&d.maxReplays, 0, math.MaxInt))
 	set.BoolVar(&d.fresh, "new", false, "")
 	set.StringVar(&d.out, "o", "", "")
+	set.StringVar(&d.in, "i", "", "")
+	set.Func("skip", "", countInto(&d.skip, 0, math.MaxInt))
 	set.BoolVar(&d.noExport, "no-export", false, "")
 	set.BoolVar(&d.anyTopic, "any-topic", false, "")
 	set.BoolVar(&d.yes, "yes", false, "")
@@ -72,7 +80,10 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	if err == nil && topic == "" && verb != "list" {
 		err = fmt.Errorf("%s needs a topic", verb)
 	}
-	return topic, cmp.Or(err, d.check(verb))
+	if err == nil {
+		err = d.check(verb, topic)
+	}
+	return topic, err
 }
 
 // Where letters go.
@@ -81,39 +92,23 @@ const (
 	toOrigin = "origin"
 )
 
-// check finds what is wrong without asking a broker.
-func (d *dlq) check(verb string) error {
-	switch {
-	case !(d.rate >= 0):
-		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
-	case d.to != toRetry && d.to != toOrigin:
-		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
-	case d.to == toOrigin && d.target != "":
-		return errors.New("-to origin and -topic are both given")
-	case d.max > 0 && d.canary > d.max:
-		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
-	case d.out != "" && d.noExport:
-		return errors.New("-o and -no-export are both given")
-	case verb == "purge" && d.out == "" && !d.noExport:
-		return errors.New("purge needs -o file for what it exports first, or -no-export")
-	case d.public != "" && (d.secret == "" || d.keyName == ""):
-		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
-	case verb == "replay" && d.secret != "" && d.public == "":
-		return errors.New("-encryption-private-key needs -encryption-public-key: a replay encrypts what was encrypted")
-	}
-	return nil
-}
+// routings are the values of -routing.
+var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "java": deadletter.JavaStringHash, "murmur3": deadletter.Murmur3Hash,
+	"go": deadletter.GoStringHash}
 
 // flagsOf are the verbs that a flag is for. A purge must not take -max for a limit that it does not have.
 var flagsOf = map[string]string{
-	"group": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen,
-	"n": "peek", "payload": "peek",
-	"to": "replay", "others": "replay", "topic": "replay", "canary": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen + " import unsubscribe",
+	"all": "list", "n": "peek", "payload": "peek",
+	"to": "replay", "others": "replay", "topic": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
-	"yes": "replay purge", "any-topic": "replay purge", "o": "export purge", "no-export": "purge",
+	"yes": changing, "any-topic": changing, "i": "import", "skip": "import", "o": "export purge", "no-export": "purge",
 }
 
-const chosen = "groups peek replay export purge"
+const (
+	chosen   = "groups peek replay export purge"
+	changing = "replay purge import unsubscribe"
+)
 
 // moment reads a time, or how long ago it was. Whole minutes, so that the same command soon after means the same.
 func moment(t *time.Time) func(string) error {

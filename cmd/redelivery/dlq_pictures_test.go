@@ -9,7 +9,9 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -30,21 +32,33 @@ func TestPictures(t *testing.T) {
 	require.NoError(t, err)
 	t.Chdir(dir)
 	b.failOn(t, 4)
+	deploy := b.invoices(t)
+	deployed := false
 	doc, err := os.ReadFile(path)
 	require.NoError(t, err)
 	_, stdout, _ := dlqRun("", "groups", "orders-billing-DLQ", "-json")
-	var groups []struct{ ID string }
+	var groups, invoices []struct{ ID string }
 	require.NoError(t, json.Unmarshal([]byte(stdout), &groups))
+	_, stdout, _ = dlqRun("", "groups", "orders-invoices-DLQ", "-json")
+	require.NoError(t, json.Unmarshal([]byte(stdout), &invoices))
 	got := console.ReplaceAllStringFunc(string(doc), func(block string) string {
 		var made strings.Builder
 		for line := range strings.Lines(console.FindStringSubmatch(block)[1]) {
+			if strings.HasPrefix(line, "# ") {
+				made.WriteString(line)
+				if strings.Contains(line, "deployed") {
+					deploy()
+					deployed = true
+				}
+			}
 			command, ok := strings.CutPrefix(line, "$ redelivery dlq ")
 			if !ok {
 				continue
 			}
 			command = strings.ReplaceAll(strings.TrimSpace(command), "GROUP", groups[0].ID)
+			command = strings.ReplaceAll(command, "FIRST", invoices[0].ID)
 			code, stdout, stderr := dlqRun("", strings.Fields(command)...)
-			assert.Equal(t, strings.Contains(command, "-canary"), code != 0, "%s: %s", command, stderr)
+			assert.Equal(t, strings.Contains(command, "-canary") && !deployed, code != 0, "%s: %s", command, stderr)
 			fmt.Fprintf(&made, "$ redelivery dlq %s\n%s%s", command, stdout, stderr)
 		}
 		return "```console\n" + runID.ReplaceAllString(made.String(), "run 3f9a1c07d2be") + "```"
@@ -59,6 +73,52 @@ func TestPictures(t *testing.T) {
 		}
 	}
 	assert.Equal(t, 80, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
+}
+
+// invoices has dead letters of two causes, and a consumer that gives up on all that come back, until its fix is deployed.
+func (b *broker) invoices(t *testing.T) (deploy func()) {
+	const dlq, retry = origin + "-invoices-DLQ", origin + "-invoices-RETRY"
+	b.subscribe(dlq, "audit")
+	letter := func(kind, reason, key string, at time.Duration) *pulsar.ProducerMessage {
+		return &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, `{"customer":%q}`, key), Key: key, Properties: map[string]string{"REAL_TOPIC": origin,
+			"REAL_SUBSCRIPTION": "invoices", "EXCEPTION_TYPE": kind, "EXCEPTION_MESSAGE": reason,
+			"DEAD_LETTER_TIME": fmt.Sprint(time.Now().Add(-at - 30*time.Second).UnixMilli())}}
+	}
+	for i := range 72 {
+		key, at := fmt.Sprintf("customer-%d", i%24), time.Duration(40-i/2)*time.Minute
+		if i%6 == 5 {
+			b.publish(dlq, letter("*tax.Unknown", fmt.Sprintf("no rate for country %d", i), key, at))
+		} else {
+			b.publish(dlq, letter("*tax.Stale", "old rates", key, at))
+		}
+	}
+	c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: retry, SubscriptionName: "invoices", Type: pulsar.Shared})
+	require.NoError(t, err)
+	var fixed atomic.Bool
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			msg, err := c.Receive(ctx)
+			if err != nil {
+				return
+			}
+			if !fixed.Load() {
+				again := letter("*tax.Stale", "old rates", msg.Key(), 0)
+				again.Properties["REPLAY_RUN"], again.Properties["REPLAY_COUNT"] = msg.Properties()["REPLAY_RUN"], "1"
+				again.Properties["ORIGIN_MESSAGE_ID"] = "1:7:-1"
+				b.publish(dlq, again)
+			}
+			_ = c.Ack(msg)
+		}
+	}()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		c.Close()
+	})
+	return func() { fixed.Store(true) }
 }
 
 // failOn has a consumer of the refunds that gives up on the nth.

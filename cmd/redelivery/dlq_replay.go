@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -16,8 +15,8 @@ import (
 
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
-	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
-		Rate: d.rate, Canary: d.canary, Encryption: encryption, New: d.fresh}
+	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+		Rate: d.rate, Canary: d.canary, CanaryTimeout: d.canaryTimeout, Encryption: encryption, New: d.fresh}
 	if !d.yes || o.ToOrigin && !d.others {
 		dry := o
 		dry.DryRun = true
@@ -26,7 +25,11 @@ func (d *dlq) replay(ctx context.Context) error {
 			return err
 		}
 		if !d.yes {
-			return d.planned("Would replay", plan)
+			if err := d.planned("Would replay", plan); err != nil || d.asJSON {
+				return err
+			}
+			d.tellOthers(ctx, "-subscription %s works on that one")
+			return nil
 		}
 		if err := d.ask(ctx, plan); err != nil {
 			return err
@@ -36,11 +39,23 @@ func (d *dlq) replay(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
-	return d.done("Replayed", report, err)
+	return d.finished(ctx, "Replayed", report, err)
+}
+
+// finished says what was done, and who still keeps the letters.
+func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Report, err error) error {
+	if err := d.done(verb, report, err); err != nil || d.asJSON {
+		return err
+	}
+	d.tellOthers(ctx, "purge -subscription %s empties it")
+	return nil
 }
 
 // planned says what would be done.
 func (d *dlq) planned(verb string, plan deadletter.Report) error {
+	if err := d.unchosen(plan); err != nil {
+		return err
+	}
 	if d.asJSON {
 		return d.json(plan)
 	}
@@ -89,8 +104,8 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 
 // done says what was done, also if it was not all.
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
-	if errors.Is(err, deadletter.ErrUnfinished) {
-		err = fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+	if err == nil {
+		err = d.unchosen(report)
 	}
 	if d.asJSON {
 		return errors.Join(err, d.json(report))
@@ -113,8 +128,15 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 	fmt.Fprintln(d.stdout, line)
 	for _, t := range r.Targets {
 		line := fmt.Sprintf("  %s to %s", count(t.Count), short(t.Topic))
-		if len(t.Subscriptions) > 0 {
-			line += ", for " + clean(strings.Join(t.Subscriptions, ", "))
+		var names []string
+		for _, name := range t.Subscriptions {
+			if n, ok := t.Consumers[name]; ok {
+				name += " (" + consumers(n) + ")"
+			}
+			names = append(names, clean(name))
+		}
+		if len(names) > 0 {
+			line += ", for " + strings.Join(names, ", ")
 		}
 		fmt.Fprintln(d.stdout, line)
 	}
@@ -125,6 +147,16 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 		}
 		fmt.Fprintf(d.stdout, "  %s left, %s: %s\n", count(left.Count), clean(left.Why), ids)
 	}
+}
+
+func consumers(n int) string {
+	switch n {
+	case 0:
+		return "no consumer"
+	case 1:
+		return "1 consumer"
+	}
+	return count(n) + " consumers"
 }
 
 // progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
@@ -139,11 +171,7 @@ type progress struct {
 }
 
 func (d *dlq) progress(ctx context.Context, verb string) *progress {
-	p := &progress{w: d.stderr, verb: verb, begin: time.Now(), last: time.Now()}
-	if file, ok := d.stderr.(*os.File); ok {
-		info, err := file.Stat()
-		p.terminal = err == nil && info.Mode()&os.ModeCharDevice != 0
-	}
+	p := &progress{w: d.stderr, verb: verb, terminal: terminal(d.stderr), begin: time.Now(), last: time.Now()}
 	if info, err := topicNamed(ctx, d.api, d.topic); err == nil {
 		for _, s := range info.Subscriptions {
 			if s.Name == d.own() {
@@ -170,11 +198,15 @@ func (p *progress) show(r deadletter.Report) {
 	}
 	if r.Waiting > 0 {
 		line = fmt.Sprintf("%s, canary: %d not processed yet", line, r.Waiting)
+		if r.WaitsFor != "" {
+			line += "; waiting for " + clean(r.WaitsFor)
+		}
 	}
 	if !p.terminal {
 		fmt.Fprintln(p.w, line)
 		return
 	}
+	line = fit(line, screen(p.w)-1) // a longer one would not be written over
 	fmt.Fprintf(p.w, "\r%-*s", p.width, line)
 	p.width = len(line)
 }

@@ -8,17 +8,21 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
-
-	textwidth "golang.org/x/text/width"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 func (d *dlq) list(ctx context.Context, namespace string) error {
-	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"))
+	var also func(string) (bool, error)
+	if d.all {
+		if err := d.reach(ctx); err != nil {
+			return err
+		}
+		also = func(topic string) (bool, error) { return d.dead(ctx, topic) }
+	}
+	all, err := topicsOf(ctx, d.api, cmp.Or(namespace, "public/default"), also)
 	if err != nil {
 		return err
 	}
@@ -37,15 +41,18 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		}
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.stdout, "No topic ends in -DLQ or -RETRY.")
+		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY; -all looks into others too.", true: "No topic has dead letters."}[d.all])
 		return nil
 	}
 	d.table(rows)
 	return nil
 }
 
+// defaultSubscription is package deadletter's.
+const defaultSubscription = "redelivery"
+
 // own is the subscription of replays and purges.
-func (d *dlq) own() string { return cmp.Or(d.subscription, "redelivery") }
+func (d *dlq) own() string { return cmp.Or(d.subscription, defaultSubscription) }
 
 // scope says which letters are counted.
 func (d *dlq) scope(ctx context.Context) error {
@@ -68,6 +75,11 @@ func (d *dlq) groups(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if len(all) == 0 {
+		if err := d.none(); err != nil {
+			return err
+		}
+	}
 	if d.asJSON {
 		return d.json(all)
 	}
@@ -77,8 +89,8 @@ func (d *dlq) groups(ctx context.Context) error {
 	rows := [][]string{{">LETTERS", "GROUP", ">FIRST", ">LAST", "CAUSE"}}
 	for _, g := range all {
 		cause := cause(g.Type, g.Reason)
-		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), fit(cause, 44)},
-			[]string{"", "", "", "", fit(fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example), 60)})
+		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), cause},
+			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example)})
 	}
 	d.table(rows)
 	return nil
@@ -91,7 +103,7 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 	}
 	rows := [][]string{{"ID", ">DIED", "KEY", ">BYTES", "CAUSE"}}
-	lines := json.NewEncoder(d.stdout)
+	lines := json.NewEncoder(&jsonWriter{w: d.stdout})
 	shown := 0
 	for l, err := range d.letters.Peek(ctx, 0) {
 		if err != nil {
@@ -119,13 +131,18 @@ func (d *dlq) peek(ctx context.Context) error {
 				return err
 			}
 		} else {
-			rows = append(rows, []string{l.ID, ago(l.Died), orDash(fit(clean(l.Key), 12)), count(l.Size), fit(cause(l.Type, l.Reason), 44)})
+			rows = append(rows, []string{l.ID, ago(l.Died), orDash(fit(clean(l.Key), 12)), count(l.Size), cause(l.Type, l.Reason)})
 			if d.payload {
 				rows = append(rows, []string{"  " + fit(text(schema, &l), 1000)})
 			}
 		}
 		if shown++; shown == d.n {
 			break
+		}
+	}
+	if shown == 0 {
+		if err := d.none(); err != nil {
+			return err
 		}
 	}
 	if !d.asJSON {
@@ -175,83 +192,11 @@ func text(s *admin.Schema, l *deadletter.Letter) string {
 	return clean(string(data))
 }
 
-// table writes rows with columns that are as wide as they have to be. A head that begins with > is of numbers; a row with one cell
-// is a line.
-func (d *dlq) table(rows [][]string) {
-	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
-	for i, head := range rows[0] {
-		rows[0][i], right[i] = strings.CutPrefix(head, ">")
-	}
-	for _, row := range rows {
-		for i, cell := range row {
-			if len(row) > 1 {
-				widths[i] = max(widths[i], columns(cell))
-			}
-		}
-	}
-	for _, row := range rows {
-		var line strings.Builder
-		for i, cell := range row {
-			space := strings.Repeat(" ", max(widths[i]-columns(cell), 0))
-			if right[i] && len(row) > 1 {
-				line.WriteString(space + cell + "  ")
-			} else {
-				line.WriteString(cell + space + "  ")
-			}
-		}
-		fmt.Fprintln(d.stdout, strings.TrimRight(line.String(), " "))
-	}
-}
-
-// columns is how wide a terminal shows s.
-func columns(s string) int {
-	n := 0
-	for _, r := range s {
-		n += column(r)
-	}
-	return n
-}
-
-func column(r rune) int {
-	switch textwidth.LookupRune(r).Kind() {
-	case textwidth.EastAsianWide, textwidth.EastAsianFullwidth:
-		return 2
-	default:
-		if unicode.In(r, unicode.Mn, unicode.Me) { // above or below the one before
-			return 0
-		}
-		return 1
-	}
-}
-
-// clean has no character that a terminal would act on.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsPrint(r) {
-			return r
-		}
-		return '·'
-	}, s)
-}
-
 func cause(kind, reason string) string {
 	if kind == "" || reason == "" {
 		return orDash(clean(kind + reason))
 	}
 	return clean(kind + ": " + reason)
-}
-
-func fit(s string, width int) string {
-	if columns(s) <= width && len(s) <= 8*width {
-		return s
-	}
-	n := 0
-	for i, r := range s {
-		if n += column(r); n >= width || i >= 8*width { // marks need no column
-			return s[:i] + "…"
-		}
-	}
-	return s
 }
 
 func orDash(s string) string { return cmp.Or(s, "-") }

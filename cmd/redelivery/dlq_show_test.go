@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -27,4 +28,25 @@ func TestTable(t *testing.T) {
 		"日本日本日…       7  x",
 		strings.Repeat("e\u0301", 11) + "…      7  x",
 		"  a line that is longer than the columns\n"}, "\n"), out.String())
+}
+
+// What dlq shows is as wide as the screen.
+func TestDlqWidth(t *testing.T) {
+	newBroker(t)
+	for columnsOf, whole := range map[string]bool{"60": false, "": false, "what": false, "200": true} {
+		t.Setenv("COLUMNS", columnsOf)
+		room, err := strconv.Atoi(columnsOf)
+		if err != nil {
+			room = width
+		}
+		for _, verb := range []string{"groups", "peek"} {
+			code, stdout, stderr := dlqRun("", verb, "orders-billing-DLQ")
+			require.Zero(t, code, stderr)
+			_, rows, _ := strings.Cut(stdout, "\n\n")
+			for line := range strings.Lines(rows) {
+				require.LessOrEqual(t, columns(strings.TrimSpace(line)), room, line)
+			}
+			require.Equal(t, whole, strings.Contains(stdout, "connect: connection refused"), stdout)
+		}
+	}
 }

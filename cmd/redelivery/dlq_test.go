@@ -290,6 +290,8 @@ func TestDlqInterruptedAndMore(t *testing.T) {
 		"interrupted":            fmt.Errorf("reading: %w", context.Canceled),
 		"interrupted; disk full": errors.Join(errors.Join(context.Canceled, full), context.Canceled),
 	} {
-		assert.EqualError(t, interrupted("export", err), want)
+		assert.EqualError(t, interrupted("export", false, err), want)
 	}
+	// With -new a replay would send another canary, and again what was under way.
+	assert.EqualError(t, interrupted("replay", true, context.Canceled), "interrupted; the same command without -new goes on from here")
 }

@@ -17,6 +17,7 @@ const usage = `Usage: redelivery <command> [flags]
 Commands:
   plan    show when a failing message will come back, and when it is dead
   dlq     look into dead letter topics, replay, export and purge them
+  version say which version this is
 
 "redelivery <command> -h" shows the flags of a command.
 `
@@ -58,10 +59,12 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return planCommand(args[1:], stdout, stderr)
 	case "dlq":
 		return dlqCommand(args[1:], os.Stdin, stdout, stderr)
+	case "version", "-version", "--version":
+		return versionCommand(stdout)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq (-h shows both)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq or version (-h shows all)\n", args[0])
 	return 2
 }

@@ -36,8 +36,8 @@ type subscriptionInfo struct {
 	Consumers int       `json:"consumers"`       // connected now
 }
 
-// topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY.
-func topicsOf(ctx context.Context, api admin.API, namespace string) ([]topicInfo, error) {
+// topicsOf are the topics of a namespace whose names end in -DLQ or -RETRY, and those of other names for which also, if it is not nil, says so.
+func topicsOf(ctx context.Context, api admin.API, namespace string, also func(topic string) (bool, error)) ([]topicInfo, error) {
 	var names []string
 	err := api.Call(ctx, http.MethodGet, admin.Topic("persistent://"+namespace), nil, &names)
 	if admin.NotFound(err) {
@@ -49,11 +49,20 @@ func topicsOf(ctx context.Context, api admin.API, namespace string) ([]topicInfo
 	partitions := map[string]int{}
 	for _, name := range names {
 		base := publishing.BaseTopic(name)
-		if strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix) {
-			partitions[base] += 0
-			if base != name {
-				partitions[base]++
+		partitions[base] += 0
+		if base != name {
+			partitions[base]++
+		}
+	}
+	for base := range partitions {
+		taken := strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix)
+		if !taken && also != nil {
+			if taken, err = also(base); err != nil {
+				return nil, err
 			}
+		}
+		if !taken {
+			delete(partitions, base)
 		}
 	}
 	all := []topicInfo{}
@@ -112,4 +121,22 @@ func statistics(ctx context.Context, api admin.API, topic string, partitions int
 	}
 	slices.SortFunc(info.Subscriptions, func(a, b subscriptionInfo) int { return cmp.Compare(a.Name, b.Name) })
 	return info, err
+}
+
+// dead reports whether the first message of a topic is a dead letter, and not one that was replayed to there.
+func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
+	letters, err := deadletter.Open(d.client, deadletter.Options{Topic: topic, Admin: deadletter.Admin(d.api), Subscription: d.own()})
+	if err != nil {
+		return false, nil // not one that can be opened
+	}
+	for l, err := range letters.Peek(ctx, 1) {
+		if errors.Is(err, deadletter.ErrNoTopic) { // deleted meanwhile
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		return l.Properties[deadletter.PropertyReplayRun] == "" && (l.Type != "" || l.Reason != "" || l.Origin != "" || l.OriginID != ""), nil
+	}
+	return false, nil
 }

@@ -12,7 +12,11 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
+
+// Patience is how long an API may take to answer.
+const Patience = 30 * time.Second
 
 // An API is the admin REST API at URL. A nil Client is http.DefaultClient.
 type API struct {
@@ -43,8 +47,19 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 }
 
 // Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads what comes back into answer, unless that is
-// nil. A topic's name in path is made the path that it has there. A status of 300 or more is an *Error.
+// nil. A topic's name in path is made the path that it has there. A status of 300 or more is an *Error. No answer within
+// Patience is an error too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
+	limited, cancel := context.WithTimeout(ctx, Patience)
+	defer cancel()
+	err := a.call(limited, method, path, body, answer)
+	if err != nil && ctx.Err() == nil && limited.Err() != nil {
+		return fmt.Errorf("the admin API at %s did not answer within %v", a.URL, Patience)
+	}
+	return err
+}
+
+func (a API) call(ctx context.Context, method, path string, body, answer any) error {
 	var in io.Reader
 	if body != nil {
 		data, err := json.Marshal(body)

@@ -19,8 +19,7 @@ type Publisher interface {
 	// callback to the caller.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
 	// StartDeadLetter begins to publish a dead letter. It blocks until a producer has room for the message, and returns wait. The
-	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait; empty
-	// ones and those of more than 1 MiB among themselves.
+	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// unsubscribe removes a subscription, the tool's own or another.
+func (d *dlq) unsubscribe(ctx context.Context) error {
+	info, err := topicNamed(ctx, d.api, d.topic)
+	if err != nil {
+		return err
+	}
+	keeps, others := 0, []string(nil)
+	for _, s := range info.Subscriptions {
+		if s.Name == d.own() {
+			keeps = s.Backlog
+		} else {
+			others = append(others, clean(s.Name))
+		}
+	}
+	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
+	if keeps > 0 && len(others) == 0 {
+		what += "; nobody else does, so the broker deletes them and later ones"
+	} else if keeps > 0 {
+		what += "; so may " + strings.Join(others, ", ")
+	}
+	if !d.yes {
+		fmt.Fprintf(d.stdout, "Would remove %s.\nNothing was changed; -yes does it.\n", what)
+		return nil
+	}
+	if err := d.letters.Unsubscribe(ctx); err != nil {
+		return err
+	}
+	fmt.Fprintf(d.stdout, "Removed %s.\n", what)
+	return nil
+}
+
+// imports publishes what export and purge wrote.
+func (d *dlq) imports(ctx context.Context) error {
+	file, err := os.Open(d.in)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	encryption, _ := d.encryption()
+	o := deadletter.ImportOptions{Encryption: encryption, Skip: d.skip, DryRun: !d.yes}
+	if !d.yes {
+		plan, err := d.letters.Import(ctx, file, o)
+		if err != nil {
+			return err
+		}
+		return d.planned("Would import", plan)
+	}
+	p := d.progress(ctx, "imported")
+	p.total = 0
+	o.Progress = p.show
+	report, err := d.letters.Import(ctx, file, o)
+	p.end()
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		err = fmt.Errorf("%w (-skip)", err)
+	}
+	return d.done("Imported", report, err)
+}
+
+// tellOthers names the subscriptions beside the tool's own that keep letters and that nobody consumes: it is not seen elsewhere that they
+// are never emptied.
+func (d *dlq) tellOthers(ctx context.Context, advice string) {
+	info, err := topicNamed(ctx, d.api, d.topic)
+	if err != nil {
+		return // what was asked for is done
+	}
+	for _, s := range info.Subscriptions {
+		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
+			name := clean(s.Name)
+			fmt.Fprintf(d.stdout, "Subscription %s keeps %s too, unread: "+advice+".\n", name, entries(s.Backlog), name)
+		}
+	}
+}
+
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return count(n) + " entries"
+}

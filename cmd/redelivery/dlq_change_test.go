@@ -1,0 +1,50 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What was purged comes back, and what nobody needs any more goes.
+func TestDlqImportAndUnsubscribe(t *testing.T) {
+	b := newBroker(t)
+	const topic = "orders-refunds-DLQ"
+	path := filepath.Join(t.TempDir(), "letters")
+	must := func(args ...string) string {
+		code, stdout, stderr := dlqRun("", args...)
+		require.Zero(t, code, "%q: %s", args, stderr)
+		return stdout
+	}
+	said := must("purge", topic, "-o", path)
+	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: -subscription audit works on that one.\n")
+	said = must("purge", topic, "-o", path, "-yes")
+	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: purge -subscription audit empties it.\n")
+	require.NotContains(t, must("purge", topic, "-no-export", "-subscription", "audit", "-yes"), "keeps")
+	require.Contains(t, must("import", topic, "-i", path), "Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")
+	require.Contains(t, must("import", topic, "-i", path, "-yes"), "Imported 25 letters.\n")
+	require.Contains(t, must("groups", topic), "*pay.Declined: no card")
+	require.Contains(t, must("import", topic, "-i", path, "-skip", "20", "-yes"), "Imported 5 letters.\n")
+
+	said = must("unsubscribe", topic)
+	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\nNothing was changed; -yes does it.\n", said)
+	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n", must("unsubscribe", topic, "-yes"))
+	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
+	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "nobody else does, so the broker deletes them")
+
+	for want, args := range map[string][]string{
+		"not subscribed: persistent://public/default/orders-refunds-DLQ has no subscription redelivery": {"unsubscribe", topic, "-yes"},
+		"no such file": {"import", topic, "-i", path + "x"},
+		"line 1 is not a letter; the lines before line 1 are done": {"import", topic, "-i", os.Args[0]},
+		"not a dead letter topic":                                  {"unsubscribe", "orders", "-subscription", "billing", "-yes"},
+	} {
+		code, _, stderr := dlqRun("", args...)
+		require.Equal(t, 1, code, "%q", args)
+		require.Contains(t, stderr, want)
+	}
+	code, _, stderr := dlqRun("", "import", topic)
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "import needs -i file")
+}

@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// check finds what is wrong without asking a broker.
+func (d *dlq) check(verb, topic string) error {
+	switch {
+	case !(d.rate >= 0):
+		return fmt.Errorf("-rate is %v, want 0 or more", d.rate)
+	case d.canaryTimeout < 0:
+		return fmt.Errorf("-canary-timeout is %v, want 0 or more", d.canaryTimeout)
+	case d.to != toRetry && d.to != toOrigin:
+		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
+	case !slices.Contains(slices.Collect(maps.Keys(routings)), d.routing):
+		return fmt.Errorf("-routing is %q, want same, java, murmur3 or go", d.routing)
+	case d.to == toOrigin && d.target != "":
+		return errors.New("-to origin and -topic are both given")
+	case d.max > 0 && d.canary > d.max:
+		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
+	case d.out != "" && d.noExport:
+		return errors.New("-o and -no-export are both given")
+	case verb == "purge" && d.out == "" && !d.noExport:
+		return errors.New("purge needs -o file for what it exports first, or -no-export")
+	case verb == "import" && d.in == "":
+		return errors.New("import needs -i file, which export or purge wrote")
+	case d.public != "" && (d.secret == "" || d.keyName == ""):
+		return errors.New("-encryption-public-key needs -encryption-private-key and -encryption-key-name")
+	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
+		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
+	case verb == "list":
+		if topic != "" && strings.Count(topic, "/") != 1 {
+			return fmt.Errorf("namespace is %q, want tenant/namespace", topic)
+		}
+		return nil
+	}
+	if err := wholeTopic("topic", topic); err != nil || verb != "replay" {
+		return err
+	}
+	return d.checkTarget(admin.FullName(topic))
+}
+
+// checkTarget looks at where a replay of the letters of a topic goes.
+func (d *dlq) checkTarget(topic string) error {
+	target := publishing.BaseTopic(admin.FullName(d.target))
+	switch {
+	case d.target == "" && d.to == toRetry && !strings.HasSuffix(topic, pulsar.DlqTopicSuffix):
+		return fmt.Errorf("the name of %s does not say where its letters go, want -to origin or -topic", short(topic))
+	case d.target == "":
+		return nil
+	case target == topic:
+		return fmt.Errorf("-topic is %q, want another topic than the dead letters' own", d.target)
+	case target == topic+"-"+d.own() || strings.HasSuffix(target, pulsar.DlqTopicSuffix+"-"+defaultSubscription):
+		return fmt.Errorf("-topic is %q, want no topic in which a replay is kept", d.target)
+	}
+	return persistent("-topic", d.target)
+}
+
+// wholeTopic returns an error if a topic's name is no name, or that of a partition.
+func wholeTopic(what, name string) error {
+	if err := persistent(what, name); err != nil {
+		return err
+	}
+	if full := admin.FullName(name); publishing.BaseTopic(full) != full {
+		return fmt.Errorf("%s is %q, want all partitions: %s", what, name, short(publishing.BaseTopic(full)))
+	}
+	return nil
+}
+
+func persistent(what, name string) error {
+	domain, rest, _ := strings.Cut(admin.FullName(name), "://")
+	switch {
+	case domain != "persistent":
+		return fmt.Errorf("%s is %q, want a persistent topic", what, name)
+	case strings.Count(rest, "/") < 2 || strings.Count(name, "/") == 1:
+		return fmt.Errorf("%s is %q, want topic, tenant/namespace/topic or persistent://tenant/namespace/topic", what, name)
+	}
+	return nil
+}
+
+// none is an error if nobody has what was asked for by name: a mistyped one would look like one that is done.
+func (d *dlq) none() error {
+	var asked []string
+	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs, "-key": d.filter.Keys} {
+		for _, value := range values {
+			asked = append(asked, flag+" "+value)
+		}
+	}
+	if len(asked) == 0 {
+		return nil
+	}
+	slices.Sort(asked)
+	return fmt.Errorf("no letter has %s", strings.Join(asked, ", "))
+}
+
+// unchosen is an error if a report is of no letter at all though some were asked for by name.
+func (d *dlq) unchosen(r deadletter.Report) error {
+	if r.Done > 0 || len(r.Left) > 0 || r.Resumed {
+		return nil
+	}
+	return d.none()
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// A wrong argument is exit code 2, and is named as the command line has it, not as Go does.
+func TestDlqWrongArguments(t *testing.T) {
+	newBroker(t)
+	for want, args := range map[string][]string{
+		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                {"peek", "non-persistent://a/b/c-DLQ"},
+		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                            {"groups", "orders-billing-DLQ-partition-3"},
+		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                     {"groups", "a/b"},
+		`namespace is "public", want tenant/namespace`:                                                                  {"list", "public"},
+		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                 {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
+		`-topic is "orders-billing-DLQ-redelivery", want no topic in which a replay is kept`:                            {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
+		`the name of dead does not say where its letters go, want -to origin or -topic`:                                 {"replay", "dead"},
+		`-canary is 2, want at most -max, which is 1`:                                                                   {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
+		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n": {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
+	} {
+		code, stdout, stderr := dlqRun("", args...)
+		assert.Equal(t, 2, code, "%q: %s", args, stderr)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+		assert.NotContains(t, stderr, "Options")
+	}
+	code, _, stderr := dlqRun("", "replay", "orders-billing-DLQ", "-max", "1", "-yes")
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stderr, "Options")
+}
+
+// A purge whose file has no room says so, and not that anything was purged.
+func TestDlqPurgeDiskFull(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("no /dev/full")
+	}
+	b := newBroker(t)
+	for _, args := range [][]string{nil, {"-json"}} {
+		code, stdout, stderr := dlqRun("", append([]string{"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"}, args...)...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "no space left")
+		require.NotContains(t, stdout, "Purged")
+		require.NotContains(t, stdout, `"done": 1`)
+		require.Equal(t, 120, b.server.Subscription(origin+"-billing-DLQ", "redelivery").Backlog)
+	}
+}
+
+// JSON has no character that a terminal acts on, and means the same.
+func TestDlqHostileJSON(t *testing.T) {
+	b := newBroker(t)
+	const evil = "\u0085\u009b31m\u202e\u2066\u200f\u061c\x7f\U000e0041 ü 日本"
+	b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(`"` + evil + `"`), Key: evil, Properties: map[string]string{
+		"REAL_TOPIC": origin, "EXCEPTION_MESSAGE": evil}})
+	for _, args := range [][]string{{"peek", "-payload"}, {"groups"}, {"export"}, {"replay", "-to", "origin"}} {
+		code, stdout, stderr := dlqRun("", append(args, "orders-evil-DLQ", "-json")...)
+		require.Zero(t, code, stderr)
+		for _, r := range stdout {
+			require.True(t, r == '\n' || clean(string(r)) == string(r), "%q: %q", args, stdout)
+		}
+		if args[0] == "peek" {
+			var l struct{ Key, Reason, Value string }
+			require.NoError(t, json.Unmarshal([]byte(stdout), &l))
+			require.Equal(t, []string{evil, evil, evil}, []string{l.Key, l.Reason, l.Value})
+			require.Contains(t, stdout, "ü 日本")
+		}
+	}
+	path := filepath.Join(t.TempDir(), "letters")
+	code, _, stderr := dlqRun("", "export", "orders-evil-DLQ", "-o", path)
+	require.Zero(t, code, stderr)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "\u202e")
+}
+
+// A group, an id or a key that no letter has is an error: a mistyped one would look like one that is done.
+func TestDlqUnknownLetters(t *testing.T) {
+	newBroker(t)
+	for _, args := range [][]string{{"groups"}, {"peek"}, {"replay"}, {"replay", "-yes"}, {"export"}, {"purge", "-no-export"}, {"purge", "-no-export", "-yes"}} {
+		for _, choice := range [][]string{{"-group", "0123456789"}, {"-id", "9999:0:0"}, {"-key", "nobody"}} {
+			all := append(append(append([]string{}, args...), "orders-billing-DLQ"), choice...)
+			code, _, stderr := dlqRun("", all...)
+			assert.Equal(t, 1, code, "%q", all)
+			assert.Contains(t, stderr, "no letter has "+strings.Join(choice, " "), "%q", all)
+		}
+	}
+}
+
+// One letter, and the letters of a key.
+func TestDlqChosenByIDAndKey(t *testing.T) {
+	b := newBroker(t)
+	_, stdout, _ := dlqRun("", "peek", "orders-billing-DLQ", "-n", "7", "-json")
+	var last struct{ ID, Key string }
+	for line := range strings.Lines(stdout) {
+		require.NoError(t, json.Unmarshal([]byte(line), &last))
+	}
+	code, stdout, stderr := dlqRun("", "replay", "orders-billing-DLQ", "-id", last.ID, "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 1 letter,")
+	code, stdout, stderr = dlqRun("", "replay", "orders-billing-DLQ", "-key", last.Key, "-key", "customer-0", "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 14 letters,")
+	require.Equal(t, 15, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
+}
+
+func TestVersion(t *testing.T) {
+	for _, word := range []string{"version", "-version", "--version"} {
+		code, stdout, stderr := command(word)
+		require.Zero(t, code, stderr)
+		require.Regexp(t, `^redelivery \S+, pulsar-client-go v0\.\d+\.\d+\S*, go1\.\S+`, stdout)
+	}
+}
+
+// A service without a retry topic is told how its letters can be replayed; what failed does not stand in the way.
+func TestDlqNoRetryTopic(t *testing.T) {
+	b := newBroker(t)
+	b.subscribe(origin+"-mail-DLQ", "audit")
+	b.publish(origin+"-mail-DLQ", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	for _, yes := range []string{"-yes=false", "-yes"} {
+		code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", yes)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "no such topic: persistent://public/default/orders-mail-RETRY")
+		require.Contains(t, stderr, "(-to origin)\n")
+	}
+	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-to", "origin", "-others", "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Replayed 1 letter,")
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"unicode"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// jsonWriter writes JSON without characters that a terminal acts on: what is not printable becomes \u and four digits, which means the
+// same, since it can only be in a string.
+type jsonWriter struct {
+	w    io.Writer
+	part []byte // of a character that the last write ended in
+}
+
+func (j *jsonWriter) Write(p []byte) (int, error) {
+	in := append(j.part, p...)
+	out := make([]byte, 0, len(in))
+	for len(in) > 0 && utf8.FullRune(in) {
+		r, n := utf8.DecodeRune(in)
+		switch {
+		case r == '\n' || unicode.IsPrint(r) || r == utf8.RuneError && n == 1:
+			out = append(out, in[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		in = in[n:]
+	}
+	j.part = append([]byte(nil), in...)
+	if _, err := j.w.Write(out); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+func (d *dlq) json(v any) error {
+	e := json.NewEncoder(&jsonWriter{w: d.stdout})
+	e.SetIndent("", "  ")
+	return e.Encode(v)
+}

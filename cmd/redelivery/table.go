@@ -1,0 +1,124 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"golang.org/x/term"
+	textwidth "golang.org/x/text/width"
+)
+
+// width is that of a terminal, where it cannot be asked.
+const width = 80
+
+// screen is how wide what is written to w can be: as the terminal, or as COLUMNS says.
+func screen(w io.Writer) int {
+	if file, ok := fileOf(w); ok {
+		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
+			return n
+		}
+	}
+	if n, err := strconv.Atoi(os.Getenv("COLUMNS")); err == nil && n > 0 {
+		return n
+	}
+	return width
+}
+
+// terminal reports whether somebody is looking at what is written to w.
+func terminal(w io.Writer) bool {
+	file, ok := fileOf(w)
+	return ok && term.IsTerminal(int(file.Fd()))
+}
+
+func fileOf(w io.Writer) (*os.File, bool) {
+	if o, ok := w.(*output); ok {
+		w = o.w
+	}
+	file, ok := w.(*os.File)
+	return file, ok
+}
+
+// table writes rows with columns that are as wide as they have to be, but for the last, which has what is left of the screen. A head that
+// begins with > is of numbers; a row with one cell is a line.
+func (d *dlq) table(rows [][]string) {
+	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
+	for i, head := range rows[0] {
+		rows[0][i], right[i] = strings.CutPrefix(head, ">")
+	}
+	for _, row := range rows {
+		for i, cell := range row {
+			if len(row) > 1 {
+				widths[i] = max(widths[i], columns(cell))
+			}
+		}
+	}
+	room := screen(d.stdout)
+	for _, w := range widths[:len(widths)-1] {
+		room -= w + 2
+	}
+	for _, row := range rows {
+		if last := len(widths) - 1; len(row) > last {
+			row[last] = fit(row[last], max(room, 20))
+		}
+		var line strings.Builder
+		for i, cell := range row {
+			space := strings.Repeat(" ", max(widths[i]-columns(cell), 0))
+			if i == len(widths)-1 && !right[i] {
+				line.WriteString(cell)
+			} else if right[i] && len(row) > 1 {
+				line.WriteString(space + cell + "  ")
+			} else {
+				line.WriteString(cell + space + "  ")
+			}
+		}
+		fmt.Fprintln(d.stdout, strings.TrimRight(line.String(), " "))
+	}
+}
+
+// columns is how wide a terminal shows s.
+func columns(s string) int {
+	n := 0
+	for _, r := range s {
+		n += column(r)
+	}
+	return n
+}
+
+func column(r rune) int {
+	switch textwidth.LookupRune(r).Kind() {
+	case textwidth.EastAsianWide, textwidth.EastAsianFullwidth:
+		return 2
+	default:
+		if unicode.In(r, unicode.Mn, unicode.Me) { // above or below the one before
+			return 0
+		}
+		return 1
+	}
+}
+
+// clean has no character that a terminal would act on.
+func clean(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsPrint(r) {
+			return r
+		}
+		return '·'
+	}, s)
+}
+
+func fit(s string, width int) string {
+	if columns(s) <= width && len(s) <= 8*width {
+		return s
+	}
+	n := 0
+	for i, r := range s {
+		if n += column(r); n >= width || i >= 8*width { // marks need no column
+			return s[:i] + "…"
+		}
+	}
+	return s
+}

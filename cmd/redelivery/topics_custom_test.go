@@ -1,0 +1,25 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// Dead letter topics of any name are found by what is in them.
+func TestDlqListAll(t *testing.T) {
+	b := newBroker(t)
+	letter := map[string]string{"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:2:-1"}
+	b.subscribe(origin+"-graveyard", "audit")
+	b.publish(origin+"-graveyard", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: letter})
+	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1"}})
+	code, stdout, stderr := dlqRun("", "list")
+	require.Zero(t, code, stderr)
+	require.NotContains(t, stdout, "graveyard")
+	code, stdout, stderr = dlqRun("", "list", "-all")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "orders-graveyard ")
+	require.NotContains(t, stdout, "\norders ")
+	require.Contains(t, stdout, "orders-billing-DLQ")
+}

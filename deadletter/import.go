@@ -1,0 +1,246 @@
+package deadletter
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// ImportOptions configures an Import.
+type ImportOptions struct {
+	// Encryption encrypts what is published. Letters that were exported or purged with keys are left without it, so that no plain text
+	// leaks. Default: none.
+	Encryption *pulsar.ProducerEncryptionInfo
+	// Skip is how many lines are passed over: those that an Import that failed has stored, as its error says. Default: 0.
+	Skip int
+	// DryRun changes nothing: the Report says what an import would do. Default: false.
+	DryRun bool
+	// Progress is called after letters were stored, several times a second, and must not block. Default: none.
+	Progress func(Report)
+}
+
+// Import publishes letters to the dead letter topic that Export or Purge wrote to r, in their order, each to the partition that it came
+// from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME died when it was imported. Everything else is
+// as it was. Letters that cannot be published like that are left and reported. If the topic has no subscription, Import creates
+// Options.Subscription, since the broker would delete the letters.
+//
+// Import stops at the first error, which says before which line all are done. Nobody else remembers it: see ImportOptions.Skip.
+func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
+	if r == nil || o.Skip < 0 {
+		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)
+	}
+	creates, err := t.guard(ctx)
+	if err != nil {
+		return Report{}, err
+	}
+	names, err := t.subscriptions(ctx, t.o.Topic)
+	if err != nil {
+		return Report{}, err
+	}
+	partitions, err := t.partitions(ctx, t.o.Topic)
+	if err != nil {
+		return Report{}, err
+	}
+	i := &importer{t: t, o: o, partitions: partitions, producers: map[publisherKey]pulsar.Producer{}, users: map[string]publisherKey{},
+		open: map[int]bool{}, next: 1, over: make(chan stored, window)}
+	if len(names) == 0 {
+		if i.report.Creates = creates; !o.DryRun {
+			consumer, err := t.subscribe(ctx, t.o.Topic, 1)
+			if err != nil {
+				return i.report, err
+			}
+			consumer.Close()
+		}
+	}
+	defer func() {
+		for _, p := range i.producers {
+			p.Close()
+		}
+	}()
+	i.report.target(t.o.Topic).Subscriptions = names
+	if err = i.read(ctx, r); err == nil {
+		err = i.settle(ctx, 0)
+	}
+	if err != nil {
+		// What is under way is waited for, or it would not be known which lines are stored.
+		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
+		defer cancel()
+		for i.pending > 0 && finish.Err() == nil {
+			_ = i.settle(finish, 0)
+		}
+		err = fmt.Errorf("%w; the lines before line %d are done", err, i.undone())
+	}
+	return i.report, err
+}
+
+// importer is an Import under way.
+type importer struct {
+	t          *Topic
+	o          ImportOptions
+	report     Report
+	partitions []string
+	producers  map[publisherKey]pulsar.Producer
+	users      map[string]publisherKey // of a partition: who published last
+	line       int                     // that is read
+	next       int                     // the first line that nothing was done about
+	pending    int
+	bytes      int
+	open       map[int]bool // lines that are not stored: under way, or refused
+	over       chan stored
+	told       time.Time
+}
+
+// stored is what became of a line.
+type stored struct {
+	line, bytes int
+	err         error
+}
+
+// undone is the first line that is not done.
+func (i *importer) undone() int {
+	first := i.next
+	for line := range i.open {
+		first = min(first, line)
+	}
+	return first
+}
+
+func (i *importer) read(ctx context.Context, r io.Reader) error {
+	for lines := bufio.NewReader(r); ; {
+		text, err := lines.ReadBytes('\n')
+		if i.line++; errors.Is(err, io.EOF) && len(text) == 0 {
+			return nil
+		} else if err != nil && !errors.Is(err, io.EOF) {
+			return fmt.Errorf("deadletter: line %d: %w", i.line, err)
+		}
+		if i.line <= i.o.Skip {
+			i.next = i.line + 1
+			continue
+		}
+		l := &Letter{}
+		if json.Unmarshal(text, l) != nil || l.parse(l.ID) != nil {
+			return fmt.Errorf("deadletter: line %d is not a letter", i.line)
+		}
+		if err := i.take(ctx, l); err != nil {
+			return err
+		}
+	}
+}
+
+// take publishes a letter, or leaves it.
+func (i *importer) take(ctx context.Context, l *Letter) error {
+	i.report.Seen++
+	left, schema, err := "", pulsar.Schema(nil), error(nil)
+	switch {
+	case l.Encrypted:
+		left = unreadableLine
+	case l.Decrypted && i.o.Encryption == nil:
+		left = wasEncrypted
+	default:
+		left, schema, err = i.t.schemaOf(ctx, l)
+	}
+	if err != nil {
+		return err
+	}
+	if left != "" {
+		i.report.leave(left, l)
+		i.next = i.line + 1
+		return nil
+	}
+	if i.o.DryRun {
+		i.next = i.line + 1
+		i.report.Done++
+		i.report.target(i.t.o.Topic).Count++
+		return nil
+	}
+	p, err := i.producer(ctx, l, schema)
+	if err != nil {
+		return err
+	}
+	m, line, bytes := l.original(), i.line, l.weight()
+	m.Schema = schema
+	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, true, line+1
+	p.SendAsync(ctx, m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { i.over <- stored{line, bytes, err} })
+	most := window - 1
+	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next is sent
+		most = 0
+	}
+	return i.settle(ctx, most)
+}
+
+// settle waits until no more than most letters are under way.
+func (i *importer) settle(ctx context.Context, most int) error {
+	timeout := time.NewTimer(ackPatience)
+	defer timeout.Stop()
+	for i.pending > most || i.bytes > windowBytes && i.pending > 0 || len(i.over) > 0 {
+		select {
+		case s := <-i.over:
+			i.pending, i.bytes = i.pending-1, i.bytes-s.bytes
+			if s.err != nil {
+				return fmt.Errorf("deadletter: line %d: %w", s.line, s.err)
+			}
+			delete(i.open, s.line)
+			i.report.Done++
+			i.report.target(i.t.o.Topic).Count++
+		case <-timeout.C:
+			return fmt.Errorf("deadletter: the broker did not confirm %d letters within %v", i.pending, ackPatience)
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	if i.o.Progress != nil && time.Since(i.told) > flushEvery {
+		i.told = time.Now()
+		i.o.Progress(i.report)
+	}
+	return nil
+}
+
+// producer returns one for l. What the one before it on the same partition sent is stored by then, so that the order stays.
+func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
+	topic := i.t.o.Topic
+	if n := len(i.partitions); n > 1 || n == 1 && i.partitions[0] != topic {
+		p := l.partition
+		if p >= n {
+			p = JavaStringHash.partition(l, topic, n)
+		}
+		topic = fmt.Sprintf("%s-partition-%d", topic, p)
+	}
+	key := publisherKey{topic: topic, batched: inBatches(l, schema)}
+	if schema != nil {
+		key.schema = l.Schema
+	}
+	if before, ok := i.users[topic]; ok && before != key {
+		if err := i.settle(ctx, 0); err != nil {
+			return nil, err
+		}
+	}
+	i.users[topic] = key
+	if p := i.producers[key]; p != nil {
+		return p, nil
+	}
+	p, err := i.t.newProducer(ctx, producerOptions(topic, schema, key.batched), i.o.Encryption)
+	if err == nil {
+		i.producers[key] = p
+	}
+	return p, err
+}
+
+// parse reads the id of a letter.
+func (p *place) parse(id string) error {
+	parts := strings.Split(id, ":")
+	if len(parts) < 3 {
+		return errors.New("no id")
+	}
+	p.pos.Ledger, p.pos.Entry, p.partition = int64(number(parts[0])), int64(number(parts[1])), max(number(parts[2]), 0)
+	if p.pos.Ledger < 0 || p.pos.Entry < 0 {
+		return errors.New("no id")
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package deadletter
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The rate is kept though timers are late by a millisecond, each letter takes a while, and now and then one is held up.
+func TestPacer(t *testing.T) {
+	for _, rate := range []float64{0.5, 50, 900, 5000} {
+		t.Run(fmt.Sprint(rate), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPacer(rate)
+				sent, begin := 0, time.Now()
+				for time.Since(begin) < 10*time.Second {
+					if wait := p.wait(); wait > 0 {
+						time.Sleep(wait + time.Millisecond)
+						continue
+					}
+					p.took()
+					if sent++; sent%500 == 0 {
+						time.Sleep(80 * time.Millisecond)
+					}
+					time.Sleep(20 * time.Microsecond)
+				}
+				require.InEpsilon(t, rate*10, sent, 0.05)
+			})
+		})
+	}
+}
+
+// After a long pause letters do not come all at once.
+func TestPacerAfterAPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPacer(100)
+		p.took()
+		time.Sleep(time.Hour)
+		sent := 0
+		for p.wait() <= 0 {
+			p.took()
+			sent++
+		}
+		require.LessOrEqual(t, sent, 11)
+	})
+}

@@ -1,0 +1,93 @@
+package deadletter
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/spaolacci/murmur3"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Routing chooses the partition of a partitioned topic that a letter goes to. Letters of one key go to one partition with each of them. Letters
+// without a key are spread.
+type Routing string
+
+// The ways to choose a partition. The clients agree on most ASCII keys, and on few others.
+const (
+	// SamePartition is the partition that the letter came from, if it says so and goes to that topic, or else that of JavaStringHash.
+	SamePartition Routing = ""
+	// JavaStringHash is what producers of the Java client do by default: String.hashCode() & 0x7fffffff.
+	JavaStringHash Routing = "java"
+	// Murmur3Hash is what producers of the Java client and of pulsar-client-go do with their hashing scheme Murmur3_32Hash.
+	Murmur3Hash Routing = "murmur3"
+	// GoStringHash is what producers of pulsar-client-go do by default: the hash of the key's UTF-8 bytes, all 32 bits of it.
+	GoStringHash Routing = "go"
+)
+
+func (r Routing) check() error {
+	if all := []Routing{SamePartition, JavaStringHash, Murmur3Hash, GoStringHash}; !slices.Contains(all, r) {
+		return fmt.Errorf("deadletter: ReplayOptions.Routing is %q, want one of %q", r, all)
+	}
+	return nil
+}
+
+// partition is the one of n that l goes to in a topic.
+func (r Routing) partition(l *Letter, topic string, n int) int {
+	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == admin.FullName(l.Origin) {
+		return p
+	}
+	key := l.OrderingKey
+	if key == "" || r != GoStringHash && l.Key != "" { // only Go's producers prefer it
+		key = l.Key
+	}
+	if key == "" {
+		return int((l.pos.Entry + int64(l.pos.Index)) % int64(n))
+	}
+	var h uint32
+	switch r {
+	case Murmur3Hash:
+		sum := murmur3.New32() // its Sum32 fails with -race
+		_, _ = sum.Write([]byte(key))
+		h = sum.Sum32() & 0x7fffffff
+	case GoStringHash:
+		for i := range len(key) {
+			h = 31*h + uint32(key[i])
+		}
+	default:
+		for _, unit := range utf16.Encode([]rune(key)) {
+			h = 31*h + uint32(unit)
+		}
+		h &= 0x7fffffff
+	}
+	return int(h % uint32(n))
+}
+
+// cameFrom is the partition of its origin that l was in, or -1 if it does not say.
+func (l *Letter) cameFrom() int {
+	for _, property := range []string{pulsar.SysPropertyRealTopic, reconsume.PropertyOriginTopic} {
+		name := l.Properties[property]
+		if base := publishing.BaseTopic(name); base != name && base == l.Origin {
+			return number(name[strings.LastIndex(name, "-")+1:])
+		}
+	}
+	parts := strings.Split(l.OriginID, ":") // ledger:entry:partition, and perhaps :index
+	if len(parts) < 3 || number(parts[0]) < 0 || number(parts[1]) < 0 {
+		return -1
+	}
+	return number(parts[2])
+}
+
+func number(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		return -1
+	}
+	return n
+}

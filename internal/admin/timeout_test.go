@@ -1,0 +1,34 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// silent accepts a request and never answers.
+type silent struct{}
+
+func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+// An API that never answers is an error that names it; a caller's own deadline stays the caller's.
+func TestNoAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: silent{}}}
+		begin := time.Now()
+		err := api.Call(t.Context(), http.MethodGet, "clusters", nil, nil)
+		require.EqualError(t, err, "the admin API at http://nobody:8080 did not answer within 30s")
+		require.Equal(t, 30*time.Second, time.Since(begin))
+
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, api.Call(ctx, http.MethodGet, "clusters", nil, nil), context.DeadlineExceeded)
+	})
+}
