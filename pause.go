@@ -1,8 +1,11 @@
 package redelivery
 
 import (
+	"context"
 	"sync"
 	"sync/atomic"
+
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
 )
 
 // pause keeps messages from the application.
@@ -49,6 +52,21 @@ func (p *pause) end() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.over
+}
+
+// unpaused waits until the Consumer is not paused.
+func (c *Consumer) unpaused(ctx context.Context) error {
+	if !c.pause.on.Load() {
+		return nil
+	}
+	select {
+	case <-c.pause.end():
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ended.Done():
+		return intake.ErrClosed
+	}
 }
 
 // Pause has Receive and Chan hand out no message until Resume: neither new ones nor those that are due again. What the application has it

@@ -139,21 +139,6 @@ func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
 	}
 }
 
-// unpaused waits until the Consumer is not paused.
-func (c *Consumer) unpaused(ctx context.Context) error {
-	if !c.pause.on.Load() {
-		return nil
-	}
-	select {
-	case <-c.pause.end():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.life.ended.Done():
-		return intake.ErrClosed
-	}
-}
-
 // take is next while the caller has the turn, and reports whether somebody wants to borrow that, or to pause.
 func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err error) {
 	if err := c.intake.Acquire(ctx); err != nil {
