@@ -138,7 +138,7 @@ func (s *slot) settleAll(probe bool) {
 	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
 		if keep && o.retries() && !o.away {
-			s.outcomes[i].verb = held
+			s.outcomes[i].verb, s.tasks[i].kept = held, true
 		} else {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
 		}

@@ -123,7 +123,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		for _, d := range o.Pauses {
 			pauses = append(pauses, formatDelay(d))
 		}
-		row("an outage", "begins when %.4g%% of the last %d messages failed", 100*o.Ratio, o.Window)
+		row("an outage", "begins when %.4g%% of %d messages have failed in a row", 100*o.Ratio, o.Window)
 		row("", "one message is tried after %s ...", strings.Join(pauses, ", "))
 	}
 }
