@@ -120,6 +120,18 @@ func ExampleWithMemoryLimit() {
 	// Output: done
 }
 
+func ExampleSnooze() {
+	opens := time.Now().Add(50 * time.Millisecond)
+	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {
+		if wait := time.Until(opens); wait > 0 {
+			return worker.Snooze(wait) // no attempt: nothing failed
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return nil
+	})
+	// Output: redelivery 0
+}
+
 func ExampleRetryAfter() {
 	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {
 		if msg.RedeliveryCount() == 0 {

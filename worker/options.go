@@ -191,7 +191,7 @@ func WithMiddleware(middleware ...Middleware) Option {
 }
 
 // WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. What classify
-// returns counts in its place: Permanent or RetryAfter of the error, the error itself, or nil for success. Use it to classify the
+// returns counts in its place: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
 // errors of a database or an HTTP client in one place. If classify panics or calls runtime.Goexit, the original error counts.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {

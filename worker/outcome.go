@@ -9,7 +9,7 @@ import (
 type outcome struct {
 	verb    verb
 	or      verb          // in place of dead, if no dead letter can be published
-	delay   time.Duration // of again
+	delay   time.Duration // of again and snooze
 	away    bool          // the delay is longer than the pause of an outage
 	err     error         // the handler's; nil for ack
 	expired bool          // dead because the message is past WithMaxAge
@@ -18,8 +18,9 @@ type outcome struct {
 type verb int
 
 const (
-	nack  verb = iota // by the policy
-	again             // nack with a delay of its own
+	nack   verb = iota // by the policy
+	again              // nack with a delay of its own
+	snooze             // likewise, and it does not count
 	ack
 	acked // with others, already
 	dead
@@ -38,11 +39,14 @@ func (w *Worker) outcomeOf(err error) (o outcome) {
 			o = outcome{err: w.broken(err, v)}
 		}
 	}()
+	var snoozed *snoozeError
 	var permanent *permanentError
 	var retry *retryAfterError
 	switch {
 	case err == nil:
 		return outcome{verb: ack}
+	case errors.As(err, &snoozed): // before what a classifier may have put around it
+		return outcome{verb: snooze, delay: snoozed.delay, err: err}
 	case errors.As(err, &permanent):
 		return outcome{verb: dead, err: reason(err)}
 	case errors.As(err, &retry):

@@ -155,7 +155,7 @@ func (r *run) lose(err error) {
 
 // settled returns how many messages were settled until now, nacks counting too.
 func (r *run) settled() uint64 {
-	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load()
+	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load() + r.counts.snoozed.Load()
 }
 
 // inFlight counts the messages that slots have, and the slots that are stuck.

@@ -34,10 +34,10 @@ func (r *run) classifyAll(errs []error) {
 // judge decides what becomes of a message that is to be tried again.
 func (r *run) judge(t task, o outcome) outcome {
 	switch {
-	case !o.retries():
+	case !o.retries() && o.verb != snooze:
 	case r.working.Err() != nil:
 		o.verb = leave
-	case r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
+	case o.verb != snooze && r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
 		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
 	}
 	return o
@@ -75,7 +75,10 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		fallthrough
 	case acked:
 		r.counts.succeeded.Add(1)
-	case nack, again:
+	case nack, again, snooze:
+		if o.verb == snooze {
+			r.counts.snoozed.Add(1)
+		}
 		if t.lane != nil {
 			r.lanes.keep(t, o)
 			return
@@ -175,10 +178,14 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 
 func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
-		if o.verb == again {
+		switch o.verb {
+		case snooze:
+			return r.consumer.Snooze(t.msg, o.delay)
+		case again:
 			return r.consumer.NackWithDelayAndReason(t.msg, o.delay, o.err)
+		default:
+			return r.consumer.NackWithReason(t.msg, o.err)
 		}
-		return r.consumer.NackWithReason(t.msg, o.err)
 	})
 	if err != nil {
 		r.unsettled(t, "nacking", err)
