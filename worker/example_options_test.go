@@ -12,6 +12,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -131,6 +132,25 @@ func ExampleSnooze() {
 	})
 	// Output: redelivery 0
 }
+
+func ExampleWithPolicy() {
+	quick, slow := backoff.Fixed(10*time.Millisecond), backoff.Exponential{Min: time.Minute, Max: time.Hour}
+	serve([]string{"tea"}, func(_ context.Context, msg pulsar.Message) error {
+		if msg.RedeliveryCount() == 0 {
+			return fmt.Errorf("updating the order: %w", errConflict)
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return nil
+	}, worker.WithPolicy(func(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
+		if errors.Is(err, errConflict) { // somebody else changed the row at the same moment
+			return quick
+		}
+		return slow
+	}))
+	// Output: redelivery 1
+}
+
+var errConflict = errors.New("conflict")
 
 func ExampleRetryAfter() {
 	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {

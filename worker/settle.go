@@ -76,8 +76,11 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	case acked:
 		r.counts.succeeded.Add(1)
 	case nack, again, snooze:
-		if o.verb == snooze {
+		switch {
+		case o.verb == snooze:
 			r.counts.snoozed.Add(1)
+		case o.verb == nack && r.policy != nil:
+			r.delayByPolicy(t, &o)
 		}
 		if t.lane != nil {
 			r.lanes.keep(t, o)
@@ -174,6 +177,17 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 		return o.or
 	}
 	return dead
+}
+
+// delayByPolicy gives a failure the delay of WithPolicy, if that says one.
+func (r *run) delayByPolicy(t task, o *outcome) {
+	msg := t.counted()
+	_ = r.protect(func() error {
+		if policy := r.policy(msg, o.err); policy != nil {
+			o.verb, o.delay = again, max(0, policy.Next(msg.RedeliveryCount()))
+		}
+		return nil
+	})
 }
 
 func (r *run) nack(t task, o outcome) {
