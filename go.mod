@@ -12,6 +12,7 @@ require (
 	go.uber.org/goleak v1.3.0
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/text v0.34.0
+	golang.org/x/time v0.11.0
 	google.golang.org/protobuf v1.36.5
 	pgregory.net/rapid v1.3.0
 )

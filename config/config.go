@@ -29,6 +29,10 @@
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    memoryLimit: 4MiB                   # of messages that wait for their keys
+//	    rateLimit: 200                      # messages a second
+//	    rateBurst: 20                       # at once, after a quiet time
+//	    localRetries: 2                     # calls of the handler before a failure counts
+//	    localRetryBackoff: minute
 //	    pauseOnFailureWindow: 100           # of 100 messages
 //	    pauseOnFailureRatio: 0.9            # 90 failed in a row: one at a time, after growing pauses
 //	    pauseOnFailureBackoff: gentle

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -131,6 +132,26 @@ func ExampleSnooze() {
 		return nil
 	})
 	// Output: redelivery 0
+}
+
+func ExampleWithRateLimit() {
+	perSecond := rate.NewLimiter(100, 1) // what the other side allows; several Workers may have one limiter
+	began := time.Now()
+	serve([]string{"tea", "coffee", "water"}, func(context.Context, pulsar.Message) error { return nil }, worker.WithRateLimit(perSecond))
+	fmt.Println(time.Since(began) >= 20*time.Millisecond)
+	// Output: true
+}
+
+func ExampleWithLocalRetries() {
+	calls := 0
+	serve([]string{"tea"}, func(_ context.Context, msg pulsar.Message) error {
+		if calls++; calls == 1 {
+			return errConflict
+		}
+		fmt.Println("call", calls, "redelivery", msg.RedeliveryCount())
+		return nil
+	}, worker.WithLocalRetries(2, backoff.Fixed(10*time.Millisecond)))
+	// Output: call 2 redelivery 0
 }
 
 func ExampleWithPolicy() {

@@ -155,7 +155,7 @@ func (l *lanes) keep(t task, o outcome) {
 	if o.verb == nack {
 		o.delay = d.NackDelay
 	}
-	if o.verb != snooze {
+	if t.here = 0; o.verb != snooze {
 		t.more++
 	}
 	l.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -28,6 +29,9 @@ type settings struct {
 	window       int   // of failures before a pause; 0 for none
 	ratio        float64
 	pause        backoff.RedeliveryBackoff
+	limiter      *rate.Limiter // nil for none
+	localRetries int
+	localPause   backoff.RedeliveryBackoff
 	middleware   []Middleware
 	classify     func(error) error                                     // nil for none
 	policy       func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
@@ -202,20 +206,6 @@ func WithClassifier(classify func(error) error) Option {
 			return invalid("WithClassifier", "nil", "a func(error) error")
 		}
 		s.classify = classify
-		return nil
-	}
-}
-
-// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the message and by its error:
-// the classifier's, if there is one. The policy's delay takes the place of the Consumer's; its redelivery count is the message's. If
-// policyFor returns nil the Consumer's policy holds. RetryAfter, Permanent and Snooze come first, and so does an outage (WithPauseOnFailure). MaxDeliveries
-// holds as always. Many goroutines call policyFor at once. If policyFor or the policy panics, the Consumer's policy holds.
-func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
-	return func(s *settings) error {
-		if policyFor == nil {
-			return invalid("WithPolicy", "nil", "a func(pulsar.Message, error) backoff.RedeliveryBackoff")
-		}
-		s.policy = policyFor
 		return nil
 	}
 }

@@ -155,7 +155,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	before, began, keep := o.over, o.began, true
 	for i, out := range outcomes {
 		switch failed := out.retries(); {
-		case out.verb == dead, out.verb == snooze, o.abandoned:
+		case out.verb == dead, out.verb == snooze, out.verb == held, o.abandoned:
 		case o.over == nil:
 			if failed && (tasks[i].kept || tasks[i].counted().RedeliveryCount() > 0) {
 				break // it says more about the message than about what handlers need

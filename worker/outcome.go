@@ -25,7 +25,7 @@ const (
 	acked // with others, already
 	dead
 	leave // to the broker, which delivers it again when the Consumer is closed
-	held  // by the slot, in an outage or of a halved batch
+	held  // by the slot, in an outage, of a halved batch or for a local retry
 	done  // settled
 )
 
@@ -39,20 +39,31 @@ func (w *Worker) outcomeOf(err error) (o outcome) {
 			o = outcome{err: w.broken(err, v)}
 		}
 	}()
-	var snoozed *snoozeError
 	var permanent *permanentError
 	var retry *retryAfterError
+	if s := snoozeIn(err); s != nil { // before what a classifier may have put around it
+		return outcome{verb: snooze, delay: s.delay, err: err}
+	}
 	switch {
 	case err == nil:
 		return outcome{verb: ack}
-	case errors.As(err, &snoozed): // before what a classifier may have put around it
-		return outcome{verb: snooze, delay: snoozed.delay, err: err}
 	case errors.As(err, &permanent):
 		return outcome{verb: dead, err: reason(err)}
 	case errors.As(err, &retry):
 		return outcome{verb: again, delay: retry.delay, err: reason(err)}
 	}
 	return outcome{err: err}
+}
+
+// snoozeIn returns the Snooze in err, or nil. A method that panics is for others to tell.
+func snoozeIn(err error) (found *snoozeError) {
+	defer func() {
+		if recover() != nil {
+			found = nil
+		}
+	}()
+	errors.As(err, &found)
+	return found
 }
 
 // reason returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.

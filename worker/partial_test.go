@@ -119,8 +119,11 @@ func TestWhatBeginsAnOutage(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
+				var mu sync.Mutex
 				var began []int
 				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
 					if len(began) > 0 && string(msg.Payload()) == fmt.Sprint(began[len(began)-1]) || msg.RedeliveryCount() > 0 {
 						return nil // when it is tried
 					}
@@ -133,8 +136,10 @@ func TestWhatBeginsAnOutage(t *testing.T) {
 					t.publish(fmt.Sprint(n))
 					t.sleep(0)
 					if w.Stats().Outage {
+						mu.Lock()
 						began = append(began, n)
-						t.sleep(time.Second)
+						mu.Unlock()
+						t.sleep(2 * time.Second)
 					}
 				}
 				require.NoError(t, stop())

@@ -30,6 +30,7 @@ type run struct {
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
 	collecting chan struct{}  // held by the slot that collects a batch
+	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the slots' goroutines
 
 	mu   sync.Mutex
@@ -38,7 +39,7 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
+	r := &run{Worker: w, collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1)}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)

@@ -179,17 +179,6 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 	return dead
 }
 
-// delayByPolicy gives a failure the delay of WithPolicy, if that says one.
-func (r *run) delayByPolicy(t task, o *outcome) {
-	msg := t.counted()
-	_ = r.protect(func() error {
-		if policy := r.policy(msg, o.err); policy != nil {
-			o.verb, o.delay = again, max(0, policy.Next(msg.RedeliveryCount()))
-		}
-		return nil
-	})
-}
-
 func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
 		switch o.verb {

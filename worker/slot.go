@@ -12,11 +12,12 @@ import (
 // one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
-	errs     []error   // what the handler returned for each task
-	outcomes []outcome // what becomes of it
-	whole    bool      // the handler failed all of a batch with one error
-	yield    func()    // lets the next slot try, in an outage; only once
-	size     int       // how many of a halved batch the handler gets next; 0 for all
+	errs     []error       // what the handler returned for each task
+	outcomes []outcome     // what becomes of it
+	whole    bool          // the handler failed all of a batch with one error
+	yield    func()        // lets the next slot try, in an outage; only once
+	size     int           // how many of a halved batch the handler gets next; 0 for all
+	pause    time.Duration // before a local retry
 
 	mu    sync.Mutex // guards what follows, which only the slot changes
 	tasks []task     // none while the slot waits for some
@@ -49,7 +50,7 @@ func (s *slot) turn() bool {
 	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
 	var err error
 	if !kept {
-		if tasks, err = s.take(tasks); err != nil {
+		if tasks, err = s.takeLimited(tasks); err != nil {
 			return false
 		}
 	}
@@ -66,6 +67,9 @@ func (s *slot) turn() bool {
 		defer s.limitProbe().Stop()
 	case s.size > 0:
 		n = min(n, s.size)
+	}
+	if kept && s.waitForRate(n) != nil {
+		return false
 	}
 	s.set(tasks, handling)
 	defer s.end(n, probe)
@@ -135,6 +139,7 @@ func (s *slot) decide() {
 
 // settleAll settles what has an outcome, or keeps it.
 func (s *slot) settleAll(probe bool) {
+	s.retryHere(probe)
 	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
 		if keep && o.retries() && !o.away {
