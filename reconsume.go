@@ -110,6 +110,11 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 	return err
 }
 
+// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic: one topic for what cannot
+// be parsed, and another for what a service refused. It holds for DeadLetter, for NackWithReason on the last delivery, for WithCause, and for
+// what a worker's handler or classifier returns. See reconsume.DeadLetterTo.
+func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
+
 // reconsume settles a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for that.
 // told says that observers know of it.
 func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (told bool, err error) {

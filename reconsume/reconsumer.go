@@ -56,7 +56,7 @@ type Reconsumer struct {
 	retries     outlet
 	untried     outlet       // of retries, for delays longer than accepted
 	accepted    atomic.Int64 // the longest delay
-	deadLetters outlet
+	deadLetters deadLetters
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
 }
@@ -78,9 +78,17 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
 	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
-	r.deadLetters = outlet{create(o.deadLetterProducer), create(single(o.deadLetterProducer))}
+	r.deadLetters.open = func(topic string) outlet {
+		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
+		t := outlet{create(options), create(single(options))}
+		if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
+			t.single = t.usual
+		}
+		return t
+	}
+	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
-		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
+		r.retries.single = r.retries.usual
 		r.untried = r.retries
 	}
 	return r, nil
@@ -185,7 +193,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.later(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))()
 }
 
-// DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
+// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }
@@ -195,8 +203,7 @@ func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	publishing.Of(ctx).DeadLetter(r.o.DeadLetterTopic, reason)
-	return r.publish(ctx, r.startDeadLetter, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
 }
 
 // later publishes a retry, or else a dead letter.
@@ -210,17 +217,13 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 			why = fmt.Errorf("reconsumed %d times", n)
 		}
 		props := r.o.deadLetterProperties(cm.Message, how.Properties, why)
-		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
+		publishing.Of(ctx).For(publishing.MaxDeliveries)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
+		return r.startDeadLetter(ctx, cm, why, props)
 	}
 	how.Delay = min(max(0, how.Delay), maxDelay)
 	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
 	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, how), how.Delay)
-}
-
-func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	return r.deadLetters.of(msg).start(ctx, msg)
 }
 
 // startDelayed is start for retries. After a refused delay upstream's producer hears of no answer any more, though the broker
@@ -284,7 +287,8 @@ func (r *Reconsumer) publish(ctx context.Context, start func(context.Context, *p
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, p := range []*producer{r.retries.usual, r.retries.single, r.untried.usual, r.untried.single, r.deadLetters.usual, r.deadLetters.single} {
-		p.close()
+	for _, t := range append(r.deadLetters.all(), r.retries, r.untried) {
+		t.usual.close()
+		t.single.close()
 	}
 }

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -152,6 +153,32 @@ func ExampleWithLocalRetries() {
 		return nil
 	}, worker.WithLocalRetries(2, backoff.Fixed(10*time.Millisecond)))
 	// Output: call 2 redelivery 0
+}
+
+// A dead letter topic by error: what cannot be parsed is the publisher's to mend.
+func ExampleWithClassifier_deadLetterTopic() {
+	withOrders([]string{"{"}, func(consumer *redelivery.Consumer, server *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			var order struct{ Item string }
+			return json.Unmarshal(msg.Payload(), &order)
+		}, worker.WithLogger(slog.New(slog.DiscardHandler)), worker.WithClassifier(func(err error) error {
+			var malformed *json.SyntaxError
+			if errors.As(err, &malformed) {
+				cancel() // it is all
+				return worker.Permanent(redelivery.DeadLetterTo("malformed", err))
+			}
+			return err
+		}))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(w.Stats().Permanent, "dead letter")
+	})
+	// Output: 1 dead letter
 }
 
 func ExampleWithPolicy() {
