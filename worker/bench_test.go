@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -29,58 +30,83 @@ func filled(b *testing.B, n int) *redelivery.Consumer {
 	return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 }
 
-// work has a worker handle n messages, and returns what that takes.
-func work(b *testing.B, n, concurrency int, takes time.Duration, options ...worker.Option) time.Duration {
+// work has a worker handle n messages, and returns what that takes until the last handler is called.
+func work(b *testing.B, n, concurrency int, takes time.Duration, options ...worker.Option) (took time.Duration) {
 	c := filled(b, n)
 	defer c.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	var handled atomic.Int64
+	var began time.Time
 	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
 		if takes > 0 {
 			time.Sleep(takes)
 		}
 		if handled.Add(1) == int64(n) {
+			took = time.Since(began)
 			cancel()
 		}
 		return nil
 	}, append(options, worker.WithConcurrency(concurrency), worker.WithLogger(quiet))...)
 	require.NoError(b, err)
-	began := time.Now()
+	began = time.Now()
 	require.NoError(b, w.Run(ctx))
-	return time.Since(began)
+	return took
 }
 
-// byHand receives and acknowledges n messages, and returns what that takes.
-func byHand(b *testing.B, n int) time.Duration {
+// byHand has loops written by hand receive and acknowledge n messages, and returns what that takes until the last is received.
+func byHand(b *testing.B, n, loops int) (took time.Duration) {
 	c := filled(b, n)
 	defer c.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	var handled atomic.Int64
+	var all sync.WaitGroup
 	began := time.Now()
-	for range n {
-		msg, err := c.Receive(context.Background())
-		require.NoError(b, err)
-		require.NoError(b, c.Ack(msg))
+	for range loops {
+		all.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				last := handled.Add(1) == int64(n)
+				if last {
+					took = time.Since(began)
+				}
+				if c.Ack(msg) != nil || last {
+					cancel()
+				}
+			}
+		})
 	}
-	return time.Since(began)
+	all.Wait()
+	require.EqualValues(b, n, handled.Load())
+	return took
 }
 
-// BenchmarkBesideByHand has a Worker with one handler that does nothing, beside Receive and Ack by hand: a round of each in turn.
+// BenchmarkBesideByHand has a Worker with handlers that do nothing, beside loops of Receive and Ack by hand on the same kind of Consumer: a round of
+// each in turn. by-hand/worker is how much of the throughput by hand the Worker has.
 func BenchmarkBesideByHand(b *testing.B) {
-	const n = 50_000
-	var ratios, hand, loop []float64
-	for i := range b.N {
-		var h, l time.Duration
-		if i%2 == 0 {
-			h, l = byHand(b, n), work(b, n, 1, 0)
-		} else {
-			l, h = work(b, n, 1, 0), byHand(b, n)
-		}
-		ratios = append(ratios, float64(l)/float64(h))
-		hand = append(hand, float64(h.Nanoseconds())/n)
-		loop = append(loop, float64(l.Nanoseconds())/n)
+	for _, handlers := range []int{1, 8, 64} {
+		b.Run(fmt.Sprintf("handlers=%d", handlers), func(b *testing.B) {
+			const n = 50_000
+			var ratios, hand, loop []float64
+			for i := range b.N {
+				var h, l time.Duration
+				if i%2 == 0 {
+					h, l = byHand(b, n, handlers), work(b, n, handlers, 0)
+				} else {
+					l, h = work(b, n, handlers, 0), byHand(b, n, handlers)
+				}
+				ratios = append(ratios, float64(h)/float64(l))
+				hand = append(hand, float64(h.Nanoseconds())/n)
+				loop = append(loop, float64(l.Nanoseconds())/n)
+			}
+			b.ReportMetric(median(ratios), "by-hand/worker")
+			b.ReportMetric(median(hand), "hand-ns/msg")
+			b.ReportMetric(median(loop), "worker-ns/msg")
+		})
 	}
-	b.ReportMetric(median(ratios), "worker/hand")
-	b.ReportMetric(median(hand), "hand-ns/msg")
-	b.ReportMetric(median(loop), "worker-ns/msg")
 }
 
 // BenchmarkScaling has handlers that take a millisecond, one at a time and more, each message by itself and by key.

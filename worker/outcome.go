@@ -34,6 +34,9 @@ func (o outcome) retries() bool { return o.verb == nack || o.verb == again }
 
 // outcomeOf is the table of the package's documentation. Methods of err are called here only, and may panic.
 func (w *Worker) outcomeOf(err error) (o outcome) {
+	if err == nil {
+		return outcome{verb: ack}
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			o = outcome{err: w.broken(err, v)}
@@ -45,8 +48,6 @@ func (w *Worker) outcomeOf(err error) (o outcome) {
 		return outcome{verb: snooze, delay: s.delay, err: err}
 	}
 	switch {
-	case err == nil:
-		return outcome{verb: ack}
 	case errors.As(err, &permanent):
 		return outcome{verb: dead, err: reason(err)}
 	case errors.As(err, &retry):

@@ -124,13 +124,16 @@ func (r *run) ending() bool {
 
 // ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends.
 func (r *run) ack(t task) bool {
-	began := time.Now()
+	var began time.Time // when it failed first
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
 		r.unsettled(t, "acknowledging", err)
+		if n == 0 {
+			began = time.Now()
+		}
 		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
 			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
 			return false
