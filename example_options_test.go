@@ -290,6 +290,22 @@ func ExampleConsumer_Done() {
 	// Output: closed
 }
 
+// The machine is not warm yet, which is no failure of the message.
+func ExampleConsumer_Snooze() {
+	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		if err := consumer.Snooze(msg, soon); err != nil {
+			return err
+		}
+		msg, err := consumer.Receive(ctx)
+		if err != nil {
+			return err
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return consumer.Ack(msg)
+	})
+	// Output: redelivery 0
+}
+
 // A policy of one's own, by what a message says.
 func ExampleConsumer_NackWithDelayAndReason() {
 	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {

@@ -14,6 +14,7 @@ require (
 	go.yaml.in/yaml/v4 v4.0.0
 	golang.org/x/term v0.40.0
 	golang.org/x/text v0.34.0
+	golang.org/x/time v0.11.0
 	google.golang.org/protobuf v1.36.5
 	pgregory.net/rapid v1.3.0
 )

@@ -39,6 +39,20 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 	return c.nackMessage(msg, &delay, reason)
 }
 
+// Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays, so that neither the delays of a policy nor MaxDeliveries get
+// any further. Use it if the message cannot be processed yet, and nothing failed.
+//
+// The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key does not move to a
+// consumer that joins. A message that does not fit the memory limit comes from the broker when it is due; the broker counts that on Shared
+// and Key_Shared. WithNackRetryTopic has no effect: after a restart the broker sends the message at once.
+func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return err
+	}
+	return c.nackAs(n, msg, &delay, nil, ledger.Snoozed)
+}
+
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
 // out, or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the
 // broker when it is due; if that was its last delivery, it is delivered once more, since there is nothing to publish.
@@ -68,6 +82,11 @@ func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration, reason 
 
 // nack starts the delay of a message, the policy's if delay is nil. msg is nil if there is no more than its id.
 func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error) error {
+	return c.nackAs(n, msg, delay, reason, ledger.Failed)
+}
+
+// nackAs is nack for a message that failed, or is snoozed.
+func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error, why ledger.Why) error {
 	if strings.HasPrefix(n.Topic, nonPersistent) {
 		return nil
 	}
@@ -92,7 +111,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 	if msg != nil && d.Message == nil {
 		d.Message = c.received(msg)
 	}
-	if d.Message != nil && c.ledger.IsLast(d.Count) {
+	if why == ledger.Failed && d.Message != nil && c.ledger.IsLast(d.Count) {
 		c.giveUp(d, ledger.Leaving, reason)
 		return nil
 	}
@@ -100,11 +119,10 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 		policy := c.nackDelay(d.Count)
 		delay = &policy
 	}
-	if from := c.settings.retryFrom; msg != nil && from > 0 && *delay >= from {
+	if from := c.settings.retryFrom; why == ledger.Failed && msg != nil && from > 0 && *delay >= from {
 		c.move(d, *delay)
 		return nil
 	}
-	why := ledger.Failed
 	if msg == nil && len(c.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream
 		why = ledger.Unreadable
 	}

@@ -82,7 +82,7 @@ type Outcome string
 
 const (
 	Acked        Outcome = "acked"         // acknowledged, in a transaction too
-	Nacked       Outcome = "nacked"        // it waits for its delay
+	Nacked       Outcome = "nacked"        // it waits for its delay; after Snooze too
 	TimedOut     Outcome = "timed_out"     // its ack timeout is over
 	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
 	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic

@@ -156,6 +156,11 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 		}))
 }
 
+// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic: one topic for what cannot
+// be parsed, and another for what a service refused. It holds for DeadLetter, for NackWithReason on the last delivery, for WithCause, and for
+// what a worker's handler or classifier returns. See reconsume.DeadLetterTo.
+func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
+
 // reconsume begins to settle a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for
 // that. After an error nothing was begun, and observers are not told; else finish must be called, as of publish.
 func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (finish func() error, err error) {

@@ -120,6 +120,10 @@ func TestBadInput(t *testing.T) {
 		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,
 		worker + "{pauseOnFailureBackoff: b}": `line 3: workers.w.pauseOnFailureBackoff is "b", want the name of a policy (a)`,
 		worker + "{batchMaxBytes: 1MB}":       `line 3: workers.w.batchMaxBytes is "1MB", want bytes, 1 or more, such as 4096 or "16MiB"; units are KiB, MiB and GiB`,
+		worker + "{rateLimit: 0}":             `line 3: workers.w.rateLimit is 0, want a number above 0`,
+		worker + "{rateBurst: 5}":             `line 3: workers.w.rateBurst is 5, want rateLimit too`,
+		worker + "{localRetries: 5}":          `line 3: workers.w.localRetries is 5, want localRetryBackoff too`,
+		worker + "{localRetryBackoff: a}":     `line 3: workers.w.localRetryBackoff is "a", want localRetries too`,
 		worker + "{memoryLimit: 0}":           `line 3: workers.w.memoryLimit is 0, want bytes, 1 or more`,
 
 		"consumers: {c: {reconsumeBackoff: b}}":                                  `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,

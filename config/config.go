@@ -29,8 +29,12 @@
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    memoryLimit: 4MiB                   # of messages that wait for their keys
-//	    pauseOnFailureWindow: 100           # of the last 100 messages
-//	    pauseOnFailureRatio: 0.9            # nearly all failed: one at a time, after growing pauses
+//	    rateLimit: 200                      # messages a second
+//	    rateBurst: 20                       # at once, after a quiet time
+//	    localRetries: 2                     # calls of the handler before a failure counts
+//	    localRetryBackoff: minute
+//	    pauseOnFailureWindow: 100           # of 100 messages
+//	    pauseOnFailureRatio: 0.9            # 90 failed in a row: one at a time, after growing pauses
 //	    pauseOnFailureBackoff: gentle
 //	  reports:
 //	    batchMaxMessages: 100               # any of the three makes it a worker of batches

@@ -1,9 +1,12 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"time"
+
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -19,6 +22,12 @@ type Worker struct {
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
 	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
+	RateLimit    float64        // worker.WithRateLimit, in messages a second
+	RateBurst    int            // its burst: messages at once, after a quiet time; what RateLimit allows in a second if it is not set, and at least 1
+
+	// For worker.WithLocalRetries: set both or none.
+	LocalRetries      int                       // its n
+	LocalRetryBackoff backoff.RedeliveryBackoff // its pause; the file has the name of a policy
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
@@ -31,7 +40,8 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "pauseOnFailureWindow",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "rateLimit", "rateBurst", "localRetries",
+	"localRetryBackoff", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
 // NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
@@ -78,6 +88,10 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
 		MemoryLimit:           d.bytes(v["memoryLimit"], 1),
+		RateLimit:             d.number(v["rateLimit"], "above 0", func(f float64) bool { return f > 0 }),
+		RateBurst:             int(d.whole(v["rateBurst"], 1, math.MaxInt32)),
+		LocalRetries:          int(d.whole(v["localRetries"], 1, math.MaxInt32)),
+		LocalRetryBackoff:     d.reference(v["localRetryBackoff"], policies),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
@@ -92,6 +106,9 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 	if n := v["memoryLimit"]; n != nil && !w.KeyOrder {
 		d.fail(n, "keyOrder: true too")
 	}
+	d.need(v, "rateBurst", "rateLimit")
+	d.need(v, "localRetries", "localRetryBackoff")
+	d.need(v, "localRetryBackoff", "localRetries")
 	const window, ratio, pause = "pauseOnFailureWindow", "pauseOnFailureRatio", "pauseOnFailureBackoff"
 	d.need(v, window, pause)
 	d.need(v, ratio, window)
@@ -122,6 +139,13 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.MemoryLimit != 0 {
 		options = append(options, worker.WithMemoryLimit(w.MemoryLimit))
+	}
+	if w.RateLimit != 0 {
+		burst := cmp.Or(w.RateBurst, int(min(math.MaxInt32, max(1, w.RateLimit))))
+		options = append(options, worker.WithRateLimit(rate.NewLimiter(rate.Limit(w.RateLimit), burst)))
+	}
+	if w.LocalRetryBackoff != nil {
+		options = append(options, worker.WithLocalRetries(w.LocalRetries, w.LocalRetryBackoff))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

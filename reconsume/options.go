@@ -125,9 +125,9 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	return p
 }
 
-func (o *Options) deadLetterProducer() pulsar.ProducerOptions {
+func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
-	p.Topic = o.DeadLetterTopic
+	p.Topic = topic
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
 		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))
 	publishing.InitialSubscription(&p, o.InitialSubscriptionName)

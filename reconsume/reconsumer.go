@@ -50,8 +50,7 @@ type Reconsumer struct {
 	untried     outlet // of retries, for delays longer than any before
 	delays      delays
 	schemas     *schemas
-	deadLetters outlet
-	deadOrder   order
+	deadLetters deadLetters
 	ctx         context.Context // ends with Close
 	close       context.CancelFunc
 }
@@ -77,10 +76,17 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
 	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
-	r.deadLetters = outlet{create(o.deadLetterProducer), create(single(o.deadLetterProducer))}
-	r.deadOrder = newOrder()
+	r.deadLetters.open = func(topic string) *letterTopic {
+		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
+		t := outlet{create(options), create(single(options))}
+		if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
+			t.single = t.usual
+		}
+		return &letterTopic{t, newOrder()}
+	}
+	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
-		r.retries.single, r.deadLetters.single = r.retries.usual, r.deadLetters.usual
+		r.retries.single = r.retries.usual
 		r.untried = r.retries
 	} else {
 		r.untried.usual.asks, r.untried.single.asks = true, true
@@ -200,7 +206,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
-// DeadLetter publishes a message to the dead letter topic, with the reason in its properties, and acknowledges it.
+// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }
@@ -210,8 +216,7 @@ func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	publishing.Of(ctx).DeadLetter(r.o.DeadLetterTopic, reason)
-	return r.publish(ctx, r.startDeadLetter, cm, r.o.deadLetterProperties(cm.Message, nil, reason), 0)
+	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
 }
 
 // later publishes a retry, or else a dead letter.
@@ -226,17 +231,13 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 				r.o.setCause(props, why)
 			}
 		}
-		publishing.Of(ctx).For(publishing.MaxDeliveries).DeadLetter(r.o.DeadLetterTopic, why)
+		publishing.Of(ctx).For(publishing.MaxDeliveries)
 		props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(n)+1, 10) // as the other clients count
-		return r.publish(ctx, r.startDeadLetter, cm, props, 0)
+		return r.startDeadLetter(ctx, cm, why, props)
 	}
 	how.Delay = min(max(0, how.Delay), maxDelay)
 	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
 	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, how), how.Delay)
-}
-
-func (r *Reconsumer) startDeadLetter(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	return r.deadOrder.start(ctx, r.deadLetters.of(msg), msg)
 }
 
 func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,
@@ -272,7 +273,8 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, p := range []*producer{r.retries.usual, r.retries.single, r.untried.usual, r.untried.single, r.deadLetters.usual, r.deadLetters.single} {
-		p.close()
+	for _, t := range append(r.deadLetters.all(), r.retries, r.untried) {
+		t.usual.close()
+		t.single.close()
 	}
 }

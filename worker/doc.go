@@ -17,6 +17,7 @@
 //	returns an error                nacks it: it comes back by the Consumer's policy   yes
 //	returns Permanent(err)          publishes a dead letter, with err as the reason    no
 //	returns RetryAfter(d, err)      nacks it with delay d                              yes
+//	returns Snooze(d)               has it come back after d                           no
 //	panics                          logs the stack, and nacks it with a *PanicError    yes
 //	returns an error too late       leaves the message to the broker                   no
 //
@@ -24,7 +25,7 @@
 //
 // Errors may be wrapped. On the last delivery by MaxDeliveries (redelivery.WithDeadLetterPolicy, or DLQ), every error makes a dead letter, with the
 // error as the reason. Without a dead letter topic, or if the dead letter cannot be published, Permanent nacks. Use
-// [WithClassifier] to turn errors of other packages into Permanent or RetryAfter.
+// [WithClassifier] to turn errors of other packages into Permanent, RetryAfter or Snooze.
 //
 // The Worker settles a message after its handler has returned, even if the handler's context has ended. If an acknowledgement
 // fails, the Worker tries it again for a minute, or until the drain ends, and then leaves the message to the broker: it comes again

@@ -18,6 +18,16 @@ func RetryAfter(delay time.Duration, err error) error {
 	return &retryAfterError{max(0, delay), orUnknown(err)}
 }
 
+// Snooze returns an error after which the message comes back after delay, and this delivery does not count: the redelivery count stays, so
+// that neither the policy's delays nor MaxDeliveries get any further. With WithKeyOrder the key waits. Return it if the message cannot be
+// handled yet and nothing failed: what it refers to is not there, or it is to be handled at a later time. Nothing limits how often a message is
+// snoozed, and WithMaxAge does not either. A negative delay counts as 0.
+//
+// The message waits in memory, on any type of subscription, and is sent at once after a restart. What does not fit redelivery.WithMemoryLimit
+// comes from the broker, which counts it on Shared and Key_Shared. An error that wraps this one is a Snooze too, whatever else it wraps, so
+// that it stays one when it passes a classifier. WithPauseOnFailure takes it neither for a failure nor for a success.
+func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
+
 var errUnknown = errors.New("no reason given")
 
 func orUnknown(err error) error {
@@ -37,6 +47,10 @@ type retryAfterError struct {
 }
 
 func (e *retryAfterError) Unwrap() error { return e.error }
+
+type snoozeError struct{ delay time.Duration }
+
+func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.delay) }
 
 // PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of an
 // error panics instead, as those of a nil pointer do, an error that names its type takes its place.

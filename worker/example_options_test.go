@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -11,8 +12,10 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -113,6 +116,83 @@ func ExampleWithMemoryLimit() {
 	fmt.Println("done")
 	// Output: done
 }
+
+func ExampleSnooze() {
+	opens := time.Now().Add(50 * time.Millisecond)
+	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {
+		if wait := time.Until(opens); wait > 0 {
+			return worker.Snooze(wait) // no attempt: nothing failed
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return nil
+	})
+	// Output: redelivery 0
+}
+
+func ExampleWithRateLimit() {
+	perSecond := rate.NewLimiter(100, 1) // what the other side allows; several Workers may have one limiter
+	began := time.Now()
+	serve([]string{"tea", "coffee", "water"}, func(context.Context, pulsar.Message) error { return nil }, worker.WithRateLimit(perSecond))
+	fmt.Println(time.Since(began) >= 20*time.Millisecond)
+	// Output: true
+}
+
+func ExampleWithLocalRetries() {
+	calls := 0
+	serve([]string{"tea"}, func(_ context.Context, msg pulsar.Message) error {
+		if calls++; calls == 1 {
+			return errConflict
+		}
+		fmt.Println("call", calls, "redelivery", msg.RedeliveryCount())
+		return nil
+	}, worker.WithLocalRetries(2, backoff.Fixed(10*time.Millisecond)))
+	// Output: call 2 redelivery 0
+}
+
+// A dead letter topic by error: what cannot be parsed is the publisher's to mend.
+func ExampleWithClassifier_deadLetterTopic() {
+	withOrders([]string{"{"}, func(consumer *redelivery.Consumer, server *pulsartest.Server) {
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			var order struct{ Item string }
+			return json.Unmarshal(msg.Payload(), &order)
+		}, worker.WithLogger(slog.New(slog.DiscardHandler)), worker.WithClassifier(func(err error) error {
+			var malformed *json.SyntaxError
+			if errors.As(err, &malformed) {
+				cancel() // it is all
+				return worker.Permanent(redelivery.DeadLetterTo("malformed", err))
+			}
+			return err
+		}))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(w.Stats().Permanent, "dead letter")
+	})
+	// Output: 1 dead letter
+}
+
+func ExampleWithPolicy() {
+	quick, slow := backoff.Fixed(10*time.Millisecond), backoff.Exponential{Min: time.Minute, Max: time.Hour}
+	serve([]string{"tea"}, func(_ context.Context, msg pulsar.Message) error {
+		if msg.RedeliveryCount() == 0 {
+			return fmt.Errorf("updating the order: %w", errConflict)
+		}
+		fmt.Println("redelivery", msg.RedeliveryCount())
+		return nil
+	}, worker.WithPolicy(func(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
+		if errors.Is(err, errConflict) { // somebody else changed the row at the same moment
+			return quick
+		}
+		return slow
+	}))
+	// Output: redelivery 1
+}
+
+var errConflict = errors.New("conflict")
 
 func ExampleRetryAfter() {
 	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {

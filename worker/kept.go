@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file has what a slot keeps: messages in an outage, and those of a batch that is halved.
+// This file has what a slot keeps: messages in an outage, those of a batch that is halved, and those for local retries.
 
 // limitProbe lets another slot try if this one takes long.
 func (s *slot) limitProbe() *time.Timer {
@@ -26,18 +26,45 @@ func (s *slot) limitProbe() *time.Timer {
 // waitToGoOn waits until the slot may go on with what it has. In an outage it is its turn to try then, with one message. If nothing is to
 // be tried any more, it leaves its messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() (probe bool, err error) {
+	s.renewAll()
+	if err = s.sleep(s.pause); err == nil {
+		probe, err = s.waitForTurn()
+	}
+	if err != nil {
+		s.leaveAll("it waited to be tried until the end")
+	}
+	return probe, err
+}
+
+// renewAll begins to renew the ack timeouts of what the slot has.
+func (s *slot) renewAll() {
 	for i := range s.tasks {
 		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
 	}
-	probe, err = s.waitForTurn()
-	if err != nil {
-		for _, t := range s.tasks {
-			s.leave(t, "it waited to be tried until the end", nil)
-			s.forget(t)
-		}
-		s.set(s.tasks[:0], waiting)
+}
+
+// leaveAll leaves what the slot has to the broker.
+func (s *slot) leaveAll(why string) {
+	for _, t := range s.tasks {
+		s.leave(t, why, nil)
+		s.forget(t)
 	}
-	return probe, err
+	s.set(s.tasks[:0], waiting)
+}
+
+// sleep waits for a while. Its error says that nothing is to be tried any more.
+func (s *slot) sleep(d time.Duration) error {
+	if d <= 0 {
+		return nil
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-s.taking.Done():
+		return s.taking.Err()
+	}
 }
 
 // waitForTurn waits for the end of an outage, or for the slot's turn to try. Nobody may have been receiving meanwhile, who would be told of a

@@ -155,7 +155,9 @@ func (l *lanes) keep(t task, o outcome) {
 	if o.verb == nack {
 		o.delay = d.NackDelay
 	}
-	t.more++
+	if t.here = 0; o.verb != snooze {
+		t.more++
+	}
 	l.mu.Lock()
 	over, tell := l.over, func() {}
 	if !over {

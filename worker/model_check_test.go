@@ -110,7 +110,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	overtaken := false // the ack timeout was over while a handler was at work
 	counted := uint32(0)
 	for i, a := range of {
-		if !a.halved {
+		if !a.halved && a.does.returns != snoozes {
 			counted++
 		}
 		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit nobody receives who would find out
@@ -130,7 +130,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		if overtaken || a.halved {
 			continue
 		}
-		if m.expired(a) && m.maxDeliveries > 0 && !badAcks && !badSends {
+		if m.expired(a) && a.does.returns != snoozes && m.maxDeliveries > 0 && !badAcks && !badSends {
 			m.errorf("message %d was handled at %v, though it was too old at %v", n, next.began, a.ended)
 		}
 		var delay time.Duration
@@ -149,6 +149,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			if delay = retryDelay; badSends { // the dead letter of a last delivery is tried again by the policy
 				delay = nackDelay
 			}
+		case snoozes:
+			delay = retryDelay
 		default:
 			delay = nackDelay
 		}
@@ -185,6 +187,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		wantAcked = true
 	case permanent:
 		wantDead = m.maxDeliveries > 0
+	case snoozes: // it waits
 	case panics:
 		want = "panic: " + want
 		fallthrough

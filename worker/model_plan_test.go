@@ -49,6 +49,7 @@ const (
 	fails
 	permanent
 	retryAfter
+	snoozes
 	panics
 	exits
 )
@@ -89,7 +90,7 @@ func drawPlan(t *rapid.T) plan {
 			takes:   time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50, 300, 1500}).Draw(t, "takes")) * tick,
 			stuck:   rapid.IntRange(0, 15).Draw(t, "stuck") == 15,
 			heeds:   rapid.Bool().Draw(t, "heeds"),
-			returns: result(rapid.IntRange(0, 5).Draw(t, "returns")),
+			returns: result(rapid.IntRange(0, 6).Draw(t, "returns")),
 		}
 	})
 	for range rapid.IntRange(1, 10).Draw(t, "messages") {

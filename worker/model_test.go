@@ -148,6 +148,8 @@ func (a *attempt) result() error {
 		return worker.Permanent(err)
 	case retryAfter:
 		return worker.RetryAfter(retryDelay, err)
+	case snoozes:
+		return worker.Snooze(retryDelay)
 	case panics:
 		panic(err)
 	case exits:

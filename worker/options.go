@@ -7,6 +7,9 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/time/rate"
+
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
@@ -26,8 +29,12 @@ type settings struct {
 	window       int   // of failures before a pause; 0 for none
 	ratio        float64
 	pause        backoff.RedeliveryBackoff
+	limiter      *rate.Limiter // nil for none
+	localRetries int
+	localPause   backoff.RedeliveryBackoff
 	middleware   []Middleware
-	classify     func(error) error // nil for none
+	classify     func(error) error                                     // nil for none
+	policy       func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
 	observers    observers
 	logger       *slog.Logger
 }
@@ -143,18 +150,21 @@ func WithMemoryLimit(bytes int64) Option {
 }
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
-// ratio of the last window messages failed. Of a message that fails again only the first failure counts, and a batch that fails with
+// ratio × window messages have failed in a row, after window messages at least: with 20 and 0.5, ten in a row. Of a message that fails
+// again only the first failure counts, and a batch that fails with
 // one error is one failure. The Worker then keeps the messages that it has and tries one at a time, each time another one, after a
 // pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep
 // another message from being tried. The outage ends when any message succeeds. During an outage the ack timeouts are renewed. A drain
 // leaves the messages to the broker.
 //
+// If some messages fail and others succeed, that is no outage: plain nacks are better then, since those that can succeed are not
+// delayed. Chance may still make a few failures in a row. So each outage makes the next one take four times as many, until as many windows of
+// messages have succeeded in a row.
+//
 // The first two failures of a message that is tried in an outage are not attempts. From the third on each is one: the message is
 // nacked, or becomes a dead letter, and makes room for another, so that messages that always fail do not stop the Worker. An outage
 // that lasts costs one attempt of a message for each pause. A message with a RetryAfter longer than the pause is nacked with it, which
 // is an attempt, and others are tried meanwhile.
-//
-// If some messages fail and others succeed, plain nacks are better: choose a ratio near 1, such as 0.9, so that this is no outage.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.
@@ -188,7 +198,7 @@ func WithMiddleware(middleware ...Middleware) Option {
 }
 
 // WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. What classify
-// returns counts in its place: Permanent or RetryAfter of the error, the error itself, or nil for success. Use it to classify the
+// returns counts in its place: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
 // errors of a database or an HTTP client in one place. If classify panics or calls runtime.Goexit, the original error counts.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {

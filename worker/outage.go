@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -10,33 +11,39 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// failures counts those among the last messages.
+// failures counts them as they come one after another. A success says that what handlers need is there, however many others fail.
 type failures struct {
-	window int
-	ratio  float64
-	recent []bool // whether each failed; a ring once there are window
-	next   int    // in the ring
-	failed int
+	window int // of messages, which an outage takes at least
+	need   int // failures in a row that are an outage
+	seen   int
+	failed int  // in a row
+	passed int  // likewise
+	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether too many failed.
-func (f *failures) note(failed bool) bool {
-	if len(f.recent) < f.window {
-		f.recent = append(f.recent, failed)
-	} else {
-		if f.recent[f.next] {
-			f.failed--
+func newFailures(window int, ratio float64) failures {
+	return failures{window: window, need: max(1, int(math.Ceil(ratio*float64(window)-1e-9)))}
+}
+
+// note adds a message, and reports whether an outage begins. The next one takes more, until a window of messages pass: one that ended and
+// begins again may be none, but some messages among others.
+func (f *failures) note(failed bool) (begins bool) {
+	f.seen++
+	if !failed {
+		f.failed = 0
+		if f.passed++; f.passed>>f.harder >= f.window {
+			f.harder = 0
 		}
-		f.recent[f.next] = failed
-		f.next = (f.next + 1) % f.window
+		return false
 	}
-	if failed {
-		f.failed++
+	f.passed = 0
+	f.failed++
+	if f.seen < f.window || f.failed>>f.harder < f.need {
+		return false
 	}
-	return len(f.recent) == f.window && float64(f.failed) >= f.ratio*float64(f.window)
+	f.seen, f.failed, f.harder = 0, 0, min(f.harder+2, 20)
+	return true
 }
-
-func (f *failures) clear() { f.recent, f.next, f.failed = f.recent[:0], 0, 0 }
 
 // name tells a message from others, at each of its deliveries.
 type name struct {
@@ -78,7 +85,7 @@ type outage struct {
 
 func newOutage(r *run) *outage {
 	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
-		failures: failures{window: r.window, ratio: r.ratio}}
+		failures: newFailures(r.window, r.ratio)}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -148,9 +155,9 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	before, began, keep := o.over, o.began, true
 	for i, out := range outcomes {
 		switch failed := out.retries(); {
-		case out.verb == dead, o.abandoned:
+		case out.verb == dead, out.verb == snooze, out.verb == held, o.abandoned:
 		case o.over == nil:
-			if failed && tasks[i].counted().RedeliveryCount() > 0 {
+			if failed && (tasks[i].kept || tasks[i].counted().RedeliveryCount() > 0) {
 				break // it says more about the message than about what handlers need
 			}
 			if o.failures.note(failed) {
@@ -168,7 +175,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	case after != nil && before == nil:
 		o.tellPaused(true, PauseOutage)
 		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
-			append(o.who(), "window", o.failures.window, "ratio", o.failures.ratio)...)
+			append(o.who(), "window", o.window, "ratio", o.ratio)...)
 	case after == nil && before != nil:
 		o.tellPaused(false, PauseOutage)
 		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
@@ -200,7 +207,6 @@ func (o *outage) sendAway(outcomes []outcome) {
 func (o *outage) begin(last outcome) {
 	o.over, o.began, o.tries = make(chan struct{}), time.Now(), 0
 	o.ask(last)
-	o.failures.clear()
 	clear(o.tried)
 }
 

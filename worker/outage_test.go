@@ -3,7 +3,6 @@ package worker_test
 import (
 	"context"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
@@ -197,9 +196,10 @@ func TestTwoMinutesDown(t *testing.T) {
 	require.Less(t, paused.down, plain.down/10)
 	require.LessOrEqual(t, paused.back, pause+5*time.Millisecond)
 	require.LessOrEqual(t, paused.done-paused.back, 10*time.Second) // at full rate, but for those that still come
-	if *picture != "" {
-		require.NoError(t, os.WriteFile(*picture, drawDowntimes(plain, paused), 0o644))
-	}
+	draw(t, "outage.svg", "the database is down", downFrom, downTo,
+		panel{fmt.Sprintf("Plain nacks: %d calls while it is down, %d dead letters", plain.down, plain.dead), orange, plain.calls},
+		panel{fmt.Sprintf("WithPauseOnFailure(20, 0.9, …): %d calls while it is down, %d dead letters, back after %.1f s", paused.down, paused.dead,
+			paused.back.Seconds()), blue, paused.calls})
 }
 
 const (

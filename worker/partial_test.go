@@ -3,10 +3,14 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -14,45 +18,79 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// TestHalfDown has half of the keys fail for two minutes, with plain nacks and with a pause on failure.
-func TestHalfDown(t *testing.T) {
+// A partial outage does not become a total one: of the healthy half nearly all are handled as with plain nacks, whatever the ratio. In small windows,
+// and if nearly all messages fail, chance decides.
+func TestPartialOutage(t *testing.T) {
 	pause := backoff.Exponential{Min: time.Second, Max: 10 * time.Second}
-	plain := runHalfDown(t)
-	low := runHalfDown(t, worker.WithPauseOnFailure(20, 0.5, pause))
-	high := runHalfDown(t, worker.WithPauseOnFailure(20, 0.9, pause))
-	t.Logf("the healthy half succeeded %d times with plain nacks, %d with a ratio of 0.5, %d with 0.9", plain, low, high)
-	require.Greater(t, high, plain*95/100)
-	require.Greater(t, low, 100)
+	for _, o := range []struct {
+		failing, window int
+		ratio, share    float64 // of what plain nacks achieve
+	}{
+		{50, 20, 0.5, 0.95}, {50, 20, 0.9, 0.95}, {50, 4, 0.5, 0}, {50, 1, 1, 0},
+		{80, 20, 0.5, 0}, {80, 20, 0.9, 0},
+	} {
+		plain := runPartial(t, o.failing)
+		paused := runPartial(t, o.failing, worker.WithPauseOnFailure(o.window, o.ratio, pause))
+		if o.failing == 50 && o.window == 20 && o.ratio == 0.5 {
+			draw(t, "outage-partial.svg", "half of the keys fail", 0, 2*time.Minute,
+				panel{fmt.Sprintf("Plain nacks: %v of the healthy half", plain), orange, plain.at},
+				panel{fmt.Sprintf("WithPauseOnFailure(20, 0.5, …): %v of the healthy half", paused), blue, paused.at})
+		}
+		t.Logf("%d%% fail: %v with plain nacks, %v with WithPauseOnFailure(%d, %v, …)", o.failing, plain, paused, o.window, o.ratio)
+		assert.Greater(t, float64(paused.inTime), float64(plain.inTime)*o.share, "%d%% fail, window %d, ratio %v", o.failing, o.window, o.ratio)
+	}
 }
 
-// runHalfDown returns how many messages of the healthy half succeed while the other fails.
-func runHalfDown(t *testing.T, options ...worker.Option) (succeeded int) {
+type partialResult struct {
+	at []time.Duration // when healthy ones were handled
+
+	healthy int // messages that do not fail
+	inTime  int // of them were handled within five seconds
+}
+
+func (r partialResult) String() string { return fmt.Sprintf("%d of %d in time", r.inTime, r.healthy) }
+
+// runPartial has some of the keys fail for two minutes.
+func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialResult) {
 	virtually(t, withDeadLetters(50), func(t *rig) {
 		began := time.Now()
-		healthy := newCalls()
+		var mu sync.Mutex
+		seen := map[string]bool{}
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			time.Sleep(5 * time.Millisecond)
-			if time.Since(began) >= 2*time.Minute {
-				return nil
-			}
-			if msg.Key() == "bad" {
+			at := time.Since(began)
+			if msg.Key() == "bad" && at < 2*time.Minute {
 				return errTest
 			}
-			healthy.note(msg)
+			mu.Lock()
+			defer mu.Unlock()
+			if msg.Key() == "good" && !seen[string(msg.Payload())] && time.Since(msg.PublishTime()) <= 5*time.Second {
+				r.inTime++
+			}
+			if msg.Key() == "good" {
+				r.at = append(r.at, at)
+			}
+			seen[string(msg.Payload())] = true
 			return nil
 		}, append(options, worker.WithConcurrency(8), worker.WithLogger(quiet))...)
+		random := rand.New(rand.NewPCG(1, 2))
 		for n := range 4000 {
-			key := []string{"good", "bad"}[n%2]
+			key := "good"
+			if random.IntN(100) < failing {
+				key = "bad"
+			} else {
+				r.healthy++
+			}
 			t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: key})
 			time.Sleep(30 * time.Millisecond)
 		}
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Empty(t, t.broker.Unacked())
-		succeeded = len(healthy.times())
+		require.Len(t, seen, 4000)
 	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}),
 		redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
-	return succeeded
+	return r
 }
 
 // A message that was with its handler when an outage began, and succeeds, ends it.
@@ -73,4 +111,51 @@ func TestSuccessEndsAnOutage(t *testing.T) {
 		require.EqualValues(t, 2, w.Stats().Succeeded)
 		require.NoError(t, stop())
 	})
+}
+
+// What an outage takes: failures in a row, and more of them after one that may have been none.
+func TestWhatBeginsAnOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		window int
+		ratio  float64
+		script string // of one message after the other: + succeeds, - fails; in an outage all succeed
+		begins []int  // the messages that begin an outage
+	}{
+		"all fail":                      {4, 0.5, "----", []int{3}},
+		"the last ones in a row":        {4, 0.5, "+++--", []int{4}},
+		"never two in a row":            {4, 0.5, "-+-+-+-+-+-+-+-+", nil},
+		"the whole window":              {4, 1, "+---+---+----", []int{12}},
+		"the next takes four times":     {2, 1, "--" + "-------+" + "--------", []int{1, 17}},
+		"until eight of them succeeded": {2, 1, "--" + "++++++++" + "--", []int{1, 11}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				var mu sync.Mutex
+				var began []int
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if len(began) > 0 && string(msg.Payload()) == fmt.Sprint(began[len(began)-1]) || msg.RedeliveryCount() > 0 {
+						return nil // when it is tried
+					}
+					if n, _ := strconv.Atoi(string(msg.Payload())); c.script[n] == '-' {
+						return errTest
+					}
+					return nil
+				}, worker.WithConcurrency(1), worker.WithPauseOnFailure(c.window, c.ratio, backoff.Fixed(time.Second)))
+				for n := range c.script {
+					t.publish(fmt.Sprint(n))
+					t.sleep(0)
+					if w.Stats().Outage {
+						mu.Lock()
+						began = append(began, n)
+						mu.Unlock()
+						t.sleep(2 * time.Second)
+					}
+				}
+				require.NoError(t, stop())
+				require.Equal(t, c.begins, began)
+			})
+		})
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -206,4 +207,62 @@ func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
 			}, redelivery.WithAckTimeout(30*time.Second))
 		})
 	}
+}
+
+// TestPoisonAmongGood has 30 messages that always fail come at once among good ones, with plain nacks and with a pause on failure.
+func TestPoisonAmongGood(t *testing.T) {
+	plain := runPoison(t)
+	paused := runPoison(t, worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+	t.Logf("plain nacks: %v; with a pause: %v", plain, paused)
+	require.Less(t, paused.longest, 5*time.Minute)
+	for _, r := range []poisonResult{plain, paused} {
+		require.Equal(t, 30, r.dead)
+		require.Len(t, r.at, 3000)
+	}
+	draw(t, "outage-poison.svg", "30 messages that always fail", time.Minute, time.Minute,
+		panel{"Good messages, plain nacks: " + plain.String(), orange, plain.at},
+		panel{"Good messages, WithPauseOnFailure(20, 0.9, …): " + paused.String(), blue, paused.at})
+}
+
+type poisonResult struct {
+	at      []time.Duration // when good messages were handled
+	longest time.Duration   // that one waited
+	dead    int
+}
+
+func (r poisonResult) String() string {
+	return fmt.Sprintf("one waited for %.1f s, %d dead letters", r.longest.Seconds(), r.dead)
+}
+
+func runPoison(t *testing.T, options ...worker.Option) (r poisonResult) {
+	virtually(t, withDeadLetters(5), func(t *rig) {
+		began := time.Now()
+		var mu sync.Mutex
+		_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+			time.Sleep(5 * time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			if err := failBad(ctx, msg); err != nil {
+				return err
+			}
+			r.at = append(r.at, time.Since(began))
+			r.longest = max(r.longest, time.Since(msg.PublishTime()))
+			return nil
+		}, append(options, worker.WithConcurrency(8), worker.WithLogger(quiet))...)
+		for n := range 3000 {
+			if n == 600 {
+				for range 30 {
+					t.publish("bad")
+				}
+			}
+			t.publish("good")
+			time.Sleep(100 * time.Millisecond)
+		}
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Empty(t, t.broker.Unacked())
+		r.dead = len(t.letters())
+	}, redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: time.Minute}), redelivery.WithAckTimeout(30*time.Second),
+		redelivery.WithLogger(quiet))
+	return r
 }

@@ -30,6 +30,7 @@ type run struct {
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
 	collecting chan struct{}  // held by the slot that collects a batch
+	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the slots' goroutines
 
 	mu   sync.Mutex
@@ -38,7 +39,7 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, collecting: make(chan struct{}, 1)}
+	r := &run{Worker: w, collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1)}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
@@ -155,7 +156,7 @@ func (r *run) lose(err error) {
 
 // settled returns how many messages were settled until now, nacks counting too.
 func (r *run) settled() uint64 {
-	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load()
+	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load() + r.counts.snoozed.Load()
 }
 
 // inFlight counts the messages that slots have, and the slots that are stuck.

@@ -34,10 +34,10 @@ func (r *run) classifyAll(errs []error) {
 // judge decides what becomes of a message that is to be tried again.
 func (r *run) judge(t task, o outcome) outcome {
 	switch {
-	case !o.retries():
+	case !o.retries() && o.verb != snooze:
 	case r.working.Err() != nil:
 		o.verb = leave
-	case r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
+	case o.verb != snooze && r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
 		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
 	}
 	return o
@@ -75,7 +75,13 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		fallthrough
 	case acked:
 		r.counts.succeeded.Add(1)
-	case nack, again:
+	case nack, again, snooze:
+		switch {
+		case o.verb == snooze:
+			r.counts.snoozed.Add(1)
+		case o.verb == nack && r.policy != nil:
+			r.delayByPolicy(t, &o)
+		}
 		if t.lane != nil {
 			r.lanes.keep(t, o)
 			return
@@ -118,13 +124,16 @@ func (r *run) ending() bool {
 
 // ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends.
 func (r *run) ack(t task) bool {
-	began := time.Now()
+	var began time.Time // when it failed first
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
 		r.unsettled(t, "acknowledging", err)
+		if n == 0 {
+			began = time.Now()
+		}
 		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
 			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
 			return false
@@ -175,10 +184,14 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 
 func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
-		if o.verb == again {
+		switch o.verb {
+		case snooze:
+			return r.consumer.Snooze(t.msg, o.delay)
+		case again:
 			return r.consumer.NackWithDelayAndReason(t.msg, o.delay, o.err)
+		default:
+			return r.consumer.NackWithReason(t.msg, o.err)
 		}
-		return r.consumer.NackWithReason(t.msg, o.err)
 	})
 	if err != nil {
 		r.unsettled(t, "nacking", err)

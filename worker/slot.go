@@ -12,11 +12,12 @@ import (
 // one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
-	errs     []error   // what the handler returned for each task
-	outcomes []outcome // what becomes of it
-	whole    bool      // the handler failed all of a batch with one error
-	yield    func()    // lets the next slot try, in an outage; only once
-	size     int       // how many of a halved batch the handler gets next; 0 for all
+	errs     []error       // what the handler returned for each task
+	outcomes []outcome     // what becomes of it
+	whole    bool          // the handler failed all of a batch with one error
+	yield    func()        // lets the next slot try, in an outage; only once
+	size     int           // how many of a halved batch the handler gets next; 0 for all
+	pause    time.Duration // before a local retry
 
 	mu    sync.Mutex // guards what follows, which only the slot changes
 	tasks []task     // none while the slot waits for some
@@ -49,7 +50,7 @@ func (s *slot) turn() bool {
 	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
 	var err error
 	if !kept {
-		if tasks, err = s.take(tasks); err != nil {
+		if tasks, err = s.takeLimited(tasks); err != nil {
 			return false
 		}
 	}
@@ -66,6 +67,9 @@ func (s *slot) turn() bool {
 		defer s.limitProbe().Stop()
 	case s.size > 0:
 		n = min(n, s.size)
+	}
+	if kept && s.waitForRate(n) != nil {
+		return false
 	}
 	s.set(tasks, handling)
 	defer s.end(n, probe)
@@ -114,7 +118,10 @@ func (s *slot) call(tasks []task) {
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
-	took := time.Since(s.since)
+	var took time.Duration // a clock costs more than all else that a slot does, and is read only for those who ask
+	if len(s.observers.handled) > 0 {
+		took = time.Since(s.since)
+	}
 	s.outcomes = s.outcomes[:0]
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
@@ -135,10 +142,11 @@ func (s *slot) decide() {
 
 // settleAll settles what has an outcome, or keeps it.
 func (s *slot) settleAll(probe bool) {
+	s.retryHere(probe)
 	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
 		if keep && o.retries() && !o.away {
-			s.outcomes[i].verb = held
+			s.outcomes[i].verb, s.tasks[i].kept = held, true
 		} else {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
 		}

@@ -9,6 +9,8 @@ import (
 // task is a message that was taken and is not settled yet.
 type task struct {
 	msg  pulsar.Message
+	kept bool       // it failed, and a slot kept it
+	here int        // local retries of this delivery
 	more uint32     // deliveries that the Consumer does not know of: it was tried again here
 	beat *heartbeat // nil for none
 	size int64      // what it keeps alive, but for the buffer of its batch

@@ -102,6 +102,7 @@ type Stats struct {
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // errors, each time, except those under Permanent, those that are no attempts in an outage (WithPauseOnFailure), and of a batch that is halved
+	Snoozed   uint64 // messages put off by Snooze, each time
 	Permanent uint64 // errors after which no retry follows: Permanent, and past WithMaxAge; without a dead letter they are nacked, and Failed
 	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
@@ -111,7 +112,7 @@ type Stats struct {
 
 // counts are the figures of Stats that only grow.
 type counts struct {
-	succeeded, failed, permanent, expired, panics, unsettled, left atomic.Uint64
+	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left atomic.Uint64
 }
 
 // Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
@@ -120,6 +121,7 @@ func (w *Worker) Stats() Stats {
 		Paused:    w.valve.isShut(),
 		Succeeded: w.counts.succeeded.Load(),
 		Failed:    w.counts.failed.Load(),
+		Snoozed:   w.counts.snoozed.Load(),
 		Permanent: w.counts.permanent.Load(),
 		Expired:   w.counts.expired.Load(),
 		Panics:    w.counts.panics.Load(),

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
@@ -21,6 +22,9 @@ type workerPlan struct {
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
 	MemoryLimit  int64    `json:"memoryLimit,omitempty"`
+	RateLimit    float64  `json:"rateLimit,omitempty"`
+	RateBurst    int      `json:"rateBurst,omitempty"`
+	Local        *local   `json:"localRetries,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
@@ -29,6 +33,11 @@ type batch struct {
 	MaxMessages int     `json:"maxMessages,omitempty"`
 	MaxBytes    int64   `json:"maxBytes,omitempty"`
 	MaxWait     seconds `json:"maxWait,omitempty"`
+}
+
+type local struct {
+	Retries int       `json:"retries"`
+	Pauses  []seconds `json:"pauses"` // the first ones, without jitter
 }
 
 type outage struct {
@@ -49,7 +58,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit}
+		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit, RateLimit: w.RateLimit, RateBurst: w.RateBurst}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -58,13 +67,29 @@ func ofWorker(name string, w config.Worker) workerPlan {
 		p.Batch = &b
 	}
 	if w.PauseOnFailureBackoff != nil {
-		p.Outage = &outage{Window: w.PauseOnFailureWindow, Ratio: w.PauseOnFailureRatio}
-		for n := range uint32(4) {
-			shortest, longest := policies.Bounds(w.PauseOnFailureBackoff, n)
-			p.Outage.Pauses = append(p.Outage.Pauses, seconds(shortest+(longest-shortest)/2))
-		}
+		p.Outage = &outage{w.PauseOnFailureWindow, w.PauseOnFailureRatio, pausesOf(w.PauseOnFailureBackoff, 4)}
+	}
+	if w.LocalRetryBackoff != nil {
+		p.Local = &local{w.LocalRetries, pausesOf(w.LocalRetryBackoff, min(4, w.LocalRetries))}
 	}
 	return p
+}
+
+// pausesOf returns the first n delays of a policy.
+func pausesOf(policy backoff.RedeliveryBackoff, n int) (pauses []seconds) {
+	for n := range uint32(n) {
+		shortest, longest := policies.Bounds(policy, n)
+		pauses = append(pauses, seconds(shortest+(longest-shortest)/2))
+	}
+	return pauses
+}
+
+func list(pauses []seconds) string {
+	var all []string
+	for _, d := range pauses {
+		all = append(all, formatDelay(d))
+	}
+	return strings.Join(all, ", ")
 }
 
 func (p workerPlan) write(b *strings.Builder) {
@@ -99,6 +124,16 @@ func (p workerPlan) write(b *strings.Builder) {
 	} else {
 		row("a handler", "has as long as the ack timeout")
 	}
+	if p.RateLimit > 0 {
+		row("at most", "%.6g messages a second", p.RateLimit)
+	}
+	if l := p.Local; l != nil {
+		more := ""
+		if l.Retries > len(l.Pauses) {
+			more = " ..."
+		}
+		row("a failure", "counts after %d more calls, which come after %s%s", l.Retries, list(l.Pauses), more)
+	}
 	drain := seconds(30 * time.Second)
 	if p.DrainTimeout != nil {
 		drain = *p.DrainTimeout
@@ -119,11 +154,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a key", "is handled in order, over retries; up to %s wait", limit)
 	}
 	if o := p.Outage; o != nil {
-		var pauses []string
-		for _, d := range o.Pauses {
-			pauses = append(pauses, formatDelay(d))
-		}
-		row("an outage", "begins when %.4g%% of the last %d messages failed", 100*o.Ratio, o.Window)
-		row("", "one message is tried after %s ...", strings.Join(pauses, ", "))
+		row("an outage", "begins when %.4g%% of %d messages have failed in a row", 100*o.Ratio, o.Window)
+		row("", "one message is tried after %s ...", list(o.Pauses))
 	}
 }

@@ -58,6 +58,7 @@ type Why uint8
 
 const (
 	Failed     Why = iota // the application failed on it
+	Snoozed               // the application wants it later: this hand-over does not count
 	Leaving               // likewise, and it is to be published elsewhere
 	GivenUp               // it is to be published elsewhere, and the application did not have it this time
 	Unreadable            // what is here is not to be handed out again, for instance since it could not be decrypted
@@ -83,8 +84,12 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		r.flags &^= timed
 	}
 	t.move(r, waiting)
+	leaves := why == Leaving || why == GivenUp
 	switch why {
 	case GivenUp:
+		r.flags |= postponed
+	case Snoozed:
+		r.hand++
 		r.flags |= postponed
 	case Failed, Leaving:
 		l.failed(ref)
@@ -93,8 +98,8 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	switch {
 	case r.flags.has(doubtful), why == Failed && !l.o.Keeps, why == Unreadable:
 		t.drop(e, r)
-	case msg != nil && (why != Failed || !r.isKept()): // with what it is to be published with
-		t.keep(ref, e, r, msg, size, why != Failed)
+	case msg != nil && (leaves || !r.isKept()): // with what it is to be published with
+		t.keep(ref, e, r, msg, size, leaves)
 	}
 	kept = r.isKept()
 	l.nacks.TrackFor(uint64(ref), delay)

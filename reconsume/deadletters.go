@@ -1,0 +1,88 @@
+package reconsume
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic. The error has the text of
+// reason and wraps it, and may itself be wrapped. With "" it goes to the usual topic. topic must be persistent, and none that the subscription
+// reads. The first dead letter for a topic creates its producers, which stay; a Reconsumer has at most 100 such topics, and publishing to more
+// is an error.
+func DeadLetterTo(topic string, reason error) error {
+	if reason == nil {
+		reason = errors.New("no reason given")
+	}
+	return publishing.To(topic, reason)
+}
+
+// maxTopics is how many dead letter topics there may be beside the usual one.
+const maxTopics = 100
+
+// deadLetters has the producers of the dead letter topics.
+type deadLetters struct {
+	usual *letterTopic
+	open  func(topic string) *letterTopic
+
+	mu     sync.Mutex
+	others map[string]*letterTopic
+}
+
+// letterTopic publishes to one dead letter topic, in the order of the calls.
+type letterTopic struct {
+	outlet
+	order order
+}
+
+// of returns the topic of a dead letter with a reason, and what publishes to it.
+func (d *deadLetters) of(reason error, usual string) (topic string, t *letterTopic, err error) {
+	if topic = publishing.TopicOf(reason, usual); topic == usual {
+		return topic, d.usual, nil
+	}
+	if strings.HasPrefix(topic, "non-persistent://") {
+		return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want a persistent topic", topic)
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	t, ok := d.others[topic]
+	if !ok {
+		if len(d.others) >= maxTopics {
+			return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want one of the %d that there are already", topic, maxTopics)
+		}
+		if d.others == nil {
+			d.others = map[string]*letterTopic{}
+		}
+		t = d.open(topic)
+		d.others[topic] = t
+	}
+	return topic, t, nil
+}
+
+// startDeadLetter begins to publish a dead letter with a reason and properties.
+func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error, props map[string]string) (wait func() error) {
+	topic, t, err := r.deadLetters.of(reason, r.o.DeadLetterTopic)
+	if err != nil {
+		return failed(err)
+	}
+	publishing.Of(ctx).DeadLetter(topic, reason)
+	return r.publish(ctx, func(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+		return t.order.start(ctx, t.of(msg), msg)
+	}, cm, props, 0)
+}
+
+func (d *deadLetters) all() []outlet {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := []outlet{d.usual.outlet}
+	for _, t := range d.others {
+		all = append(all, t.outlet)
+	}
+	return all
+}

@@ -1,0 +1,65 @@
+package worker_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A dead letter goes to the topic that its error names: a permanent one, one of a last delivery, and one of a batch; with a classifier or without.
+func TestDeadLetterTo(t *testing.T) {
+	to := func(topic string) error { return redelivery.DeadLetterTo(topic, errTest) }
+	for name, c := range map[string]struct {
+		returns error
+		topic   string
+		letters int
+	}{
+		"permanent":        {worker.Permanent(to("malformed")), "malformed", 1},
+		"around permanent": {redelivery.DeadLetterTo("malformed", worker.Permanent(errTest)), "malformed", 1},
+		"a last delivery":  {to("refused"), "refused", 1},
+		"RetryAfter":       {worker.RetryAfter(time.Second, to("refused")), "refused", 1},
+		"the usual one":    {errTest, deadLetters, 1},
+		"none that may be": {to("non-persistent://public/default/a"), "non-persistent://public/default/a", 0},
+	} {
+		for kind, start := range map[string]func(*rig) func() error{
+			"": func(t *rig) func() error {
+				_, stop := t.start(func(context.Context, pulsar.Message) error { return c.returns })
+				return stop
+			},
+			" in key order": func(t *rig) func() error {
+				_, stop := t.start(func(context.Context, pulsar.Message) error { return c.returns }, worker.WithKeyOrder())
+				return stop
+			},
+			" by a classifier": func(t *rig) func() error {
+				_, stop := t.start(func(context.Context, pulsar.Message) error { return errTest },
+					worker.WithClassifier(func(error) error { return c.returns }))
+				return stop
+			},
+			" in a batch": func(t *rig) func() error {
+				_, stop := t.startBatch(worker.Batch{}, func(context.Context, []pulsar.Message) error { return worker.BatchError{0: c.returns} })
+				return stop
+			},
+		} {
+			t.Run(name+kind, func(t *testing.T) {
+				virtually(t, withDeadLetters(2), func(t *rig) {
+					stop := start(t)
+					t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "a"})
+					t.sleep(time.Hour)
+					require.NoError(t, stop())
+					letters := t.broker.Published(c.topic)
+					require.Len(t, letters, c.letters)
+					require.Len(t, t.broker.Unacked(), 1-c.letters) // not lost
+					for _, letter := range letters {
+						require.Equal(t, errTest.Error(), letter.Properties["EXCEPTION_MESSAGE"])
+					}
+				}, redelivery.WithNackRedeliveryDelay(time.Minute))
+			})
+		}
+	}
+}

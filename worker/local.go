@@ -1,0 +1,48 @@
+package worker
+
+import (
+	"fmt"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
+)
+
+// WithLocalRetries (default: none) calls the handler again up to n times, after a pause of pause.Next(0), Next(1) and so on, before a failure
+// counts: only if all of these calls fail is the message nacked, or becomes a dead letter. It is for errors that are over in a moment, such as a
+// conflict or a lost connection, and spares them the way through the nack policy. At each delivery there are n again.
+//
+// The message keeps its place (WithConcurrency) meanwhile, so the pauses should be short. Its ack timeout is renewed. Each call has the whole
+// WithTimeout, and the same redelivery count. Of a batch the messages that failed are handled again, together. Permanent, RetryAfter and Snooze
+// are not tried again, and nothing is during an outage (WithPauseOnFailure), where only the last of these calls counts, nor during a drain: a message that
+// waits for its pause when a drain begins is left to the broker. n must be at least 1.
+func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error {
+		if n < 1 {
+			return invalid("WithLocalRetries' n", n, "1 or more")
+		}
+		if err := policies.Validate(pause); err != nil {
+			return fmt.Errorf("%w: worker: WithLocalRetries' pause: %w", redelivery.ErrInvalidOption, err)
+		}
+		s.localRetries, s.localPause = n, pause
+		return nil
+	}
+}
+
+// retryHere keeps what failed and has local retries left.
+func (s *slot) retryHere(probe bool) {
+	s.pause = 0
+	if s.localRetries == 0 || probe || s.taking.Err() != nil || s.outage != nil && s.outage.current() != nil {
+		return
+	}
+	for i := range s.outcomes {
+		t := &s.tasks[i]
+		if s.outcomes[i].verb != nack || t.here >= s.localRetries {
+			continue
+		}
+		if s.protect(func() error { s.pause = max(s.pause, s.localPause.Next(uint32(t.here))); return nil }) == nil {
+			t.here++
+			s.outcomes[i].verb = held
+		}
+	}
+}

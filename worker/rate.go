@@ -1,0 +1,67 @@
+package worker
+
+import (
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes a token of limiter for each message, retries
+// and each message of a batch too. Several Workers may have one limiter, and its methods may change it at any time. One message, or batch,
+// waits for the limiter, with its ack timeout renewed; the others stay with the Consumer. A drain leaves it to the broker. The limiter's burst must be
+// at least 1.
+func WithRateLimit(limiter *rate.Limiter) Option {
+	return func(s *settings) error {
+		switch {
+		case limiter == nil:
+			return invalid("WithRateLimit", "nil", "a *rate.Limiter")
+		case limiter.Burst() < 1 && limiter.Limit() != rate.Inf:
+			return invalid("the burst of WithRateLimit", limiter.Burst(), "1 or more")
+		}
+		s.limiter = limiter
+		return nil
+	}
+}
+
+// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing that waits.
+func (s *slot) takeLimited(into []task) ([]task, error) {
+	if s.limiter == nil {
+		return s.take(into)
+	}
+	select {
+	case s.limiting <- struct{}{}:
+	case <-s.taking.Done():
+		return nil, s.taking.Err()
+	}
+	defer func() { <-s.limiting }()
+	tasks, err := s.take(into)
+	if err != nil {
+		return nil, err
+	}
+	s.set(tasks, waiting)
+	return tasks, s.waitForRate(len(tasks))
+}
+
+// waitForRate waits until a handler may have n of the slot's messages. If nothing is to be handled any more, it leaves them to the broker, and returns an
+// error.
+func (s *slot) waitForRate(n int) (err error) {
+	if s.limiter == nil || s.limiter.AllowN(time.Now(), n) {
+		return nil
+	}
+	s.renewAll()
+	for n > 0 && err == nil {
+		some := min(n, max(1, s.limiter.Burst()))
+		if s.limiter.WaitN(s.taking, some) == nil {
+			n -= some
+		} else { // it is over, or the limiter lets nothing through at present
+			err = s.sleep(time.Second)
+		}
+	}
+	if err == nil {
+		_, err = s.valve.wait(s.taking)
+	}
+	if err != nil {
+		s.leaveAll("it waited for the rate limit until the end")
+	}
+	return err
+}
