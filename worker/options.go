@@ -122,6 +122,10 @@ func WithMaxAge(d time.Duration) Option {
 // are one. Messages without a key are handled as if there were no WithKeyOrder. On
 // Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
 // than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
+//
+// A message that waits may become another consumer's: when the connection is lost, or another consumer becomes the active one of a Failover
+// partition (redelivery.Observer.Lost). Before the Worker calls the handler it makes sure that the message is still its own, and drops
+// it if not: Stats counts it under Lost. A handler that is at work then goes on, and the other consumer gets its message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true

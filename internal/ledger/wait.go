@@ -76,6 +76,8 @@ func (l *Ledger) delaysOver(keys []uint64) {
 			} else {
 				l.nacks.TrackFor(key, l.readyPatience())
 			}
+		case inFlight:
+			asks = append(asks, l.reclaim(ref, e, r))
 		default: // it moved on since
 		}
 	}
@@ -164,11 +166,8 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case missing && !s.isAway() && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
-		if e.isBatch() {
-			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
-		}
-		t.forget(ref, e, r)
+	case missing && (!s.isAway() || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
+		l.disown(ref, e, r)
 		return a
 	default:
 		if !l.o.RedeliversAll {
