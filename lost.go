@@ -74,8 +74,8 @@ func (c *Consumer) lostAll() { c.lost("", LostConsumer) }
 
 // Reclaim reports whether a message that the application has is this Consumer's. If that is in doubt, as Delivery.Lost tells, Reclaim
 // finds out, without letting go of the message: it returns false, and does not wait. Ask again later, such as after 100 ms. Within some
-// seconds, if somebody receives meanwhile, the answer is true, because the broker has sent the message again, or ErrNotInFlight: another consumer has it, or it is
-// settled. Then do not begin to work on it; if it is this Consumer's after all, it will be delivered.
+// seconds, if somebody receives meanwhile, the answer is true, because the broker has sent the message again, or ErrNotInFlight: another
+// consumer has it, or it is settled. Then do not begin to work on it; if it is this Consumer's after all, it will be delivered.
 //
 // Ask for the oldest message of a key first, and for the later ones too when the answer is ErrNotInFlight: so their order holds. With several topics or
 // partitions pulsar-client-go does not tell whose connection was lost. Then Reclaim asks the broker to send the message again, which counts
@@ -93,7 +93,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	case !c.losses.any.Load() || !isTracked(msg):
 		return true, nil
 	}
-	ours, had := c.ledger.Reclaim(n)
+	ours, had := c.ledger.Reclaim(n, countOf(msg))
 	if !had {
 		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
 	}

@@ -116,6 +116,9 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	if t.msg = msg; msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
 	}
+	if msg != nil && l.isAtWork(t) {
+		msg = nil
+	}
 	exited = false
 	l.mu.Lock()
 	l.pulling()

@@ -16,7 +16,7 @@ const lookAgain = 100 * time.Millisecond
 // isMine reports whether a message, whose turn it is, is still the Consumer's; known is false if it has no turn any more: it waits until that
 // is known, or is dropped with what waited behind it and was lost too.
 func (l *lanes) isMine(t task) (mine, known bool) {
-	mine, err := l.consumer.Reclaim(t.msg)
+	mine, err := l.consumer.Reclaim(t.counted())
 	switch {
 	case mine, errors.Is(err, redelivery.ErrClosed): // the next call of the Consumer tells
 		return true, true

@@ -18,10 +18,13 @@ type slot struct {
 	yield    func()    // lets the next slot try, in an outage; only once
 	size     int       // how many of a halved batch the handler gets next; 0 for all
 
-	mu    sync.Mutex // guards what follows, which only the slot changes
-	tasks []task     // none while the slot waits for some
-	stage stage
-	since time.Time // when the handler was called
+	mu      sync.Mutex // guards what follows, which only the slot changes
+	tasks   []task     // none while the slot waits for some
+	stage   stage
+	since   time.Time               // when the handler was called
+	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
+	lost    bool                    // another slot has its place, since the handler did not return
+	endCall context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 }
 
 type stage int
@@ -39,7 +42,8 @@ func (s *slot) loop() {
 			s.alive.Go(s.loop)
 		}
 	}()
-	for s.turn() {
+	for !s.leaves() && s.turn() {
+		continue
 	}
 	exited = false
 }
@@ -106,6 +110,11 @@ func (s *slot) call(tasks []task) {
 			t.beat.endAt(since.Add(s.timeout))
 		}
 	}
+	if s.cancelLost {
+		var done context.CancelFunc
+		ctx, done = s.whileOurs(ctx)
+		defer done()
+	}
 	s.tellHandling(tasks)
 	s.whole = s.handle(ctx, tasks, s.errs)
 }
@@ -114,6 +123,7 @@ func (s *slot) call(tasks []task) {
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
+	s.takeAgain()
 	took := time.Since(s.since)
 	s.outcomes = s.outcomes[:0]
 	for range n {
@@ -208,6 +218,7 @@ func (s *slot) warn(since time.Time) {
 	}
 	s.mu.Unlock()
 	if stuck {
-		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", attrs...)
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
+		time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 	}
 }

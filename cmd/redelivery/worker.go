@@ -21,6 +21,8 @@ type workerPlan struct {
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
 	MemoryLimit  int64    `json:"memoryLimit,omitempty"`
+	StuckLimit   seconds  `json:"stuckLimit,omitempty"`
+	CancelLost   bool     `json:"cancelLost,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
@@ -49,7 +51,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit}
+		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -98,6 +100,12 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a handler", "has %s; its ack timeout is renewed until then", formatDelay(p.Timeout))
 	} else {
 		row("a handler", "has as long as the ack timeout")
+	}
+	if p.StuckLimit > 0 {
+		row("", "loses its place %s after that if it does not return", formatDelay(p.StuckLimit))
+	}
+	if p.CancelLost {
+		row("", "has its context ended when its message may be another consumer's")
 	}
 	drain := seconds(30 * time.Second)
 	if p.DrainTimeout != nil {

@@ -14,15 +14,15 @@ func (l *Ledger) IsDoubtful(n Name) bool {
 	return r != nil && isWith(r, n) && r.flags.has(doubtful)
 }
 
-// Reclaim reports whether the application has a message that is this consumer's. If that is in doubt it finds out: had is true
-// meanwhile, and false if the message is another consumer's, or was settled.
-func (l *Ledger) Reclaim(n Name) (ours, had bool) {
+// Reclaim reports whether the application has a message that is this consumer's. If that is in doubt it is to be asked again: had is true
+// meanwhile, and false if the message is another consumer's, was settled, or is waited for here; then it comes again with at least count.
+func (l *Ledger) Reclaim(n Name, count uint32) (ours, had bool) {
 	l.mu.Lock()
 	var a ask
 	ref, e, r := l.find(n)
 	if had = r != nil && isWith(r, n); had {
-		if ours = !r.flags.has(doubtful) || r.flags.has(busy); !ours && !l.nacks.Tracks(uint64(ref)) {
-			a = l.reclaim(ref, e, r)
+		if ours = !r.flags.has(doubtful) || r.flags.has(busy); !ours {
+			a = l.reclaim(ref, e, r, count)
 			_, r = l.table.at(ref)
 			had = r != nil && isWith(r, n)
 		}
@@ -34,23 +34,22 @@ func (l *Ledger) Reclaim(n Name) (ours, had bool) {
 // reclaim finds out whether a message that the application has is still this consumer's: if it is, the broker sends it again, of itself
 // if the connection was its topic's, else asked for it. What does not come is forgotten: if it is this consumer's after all, the broker
 // sends it, and what came after it too. The caller holds mu.
-func (l *Ledger) reclaim(ref Ref, e *entry, r *record) ask {
-	if !r.flags.has(doubtful) {
-		return ask{}
-	}
-	switch s := e.stream(); {
+func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
+	s := e.stream()
+	unread := l.isResending(s) || l.isUnread(ref)
+	switch {
 	case s.inactive:
 		l.disown(ref, e, r)
-	case !s.run.own && time.Since(s.run.heard) > unreadTime && (l.isUnread(ref) || l.isResending(s)):
+	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
+		s.run.own && (s.lost || s.run.fresh != nil) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
 		l.untrack(ref, r)
-		r.flags = r.flags&^timed | postponed
+		r.count, r.flags = max(r.count, count), r.flags&^timed|postponed
 		l.table.drop(e, r)
 		l.table.move(r, due)
 		l.nacks.TrackFor(uint64(ref), check)
-	case !s.run.own:
+	case !s.run.own && !l.nacks.Tracks(uint64(ref)):
 		return l.ask(ref, e, r)
-	case s.lost && time.Since(s.run.lostAt) < lostTime, l.isResending(s) && time.Since(s.run.heard) < lostTime:
-		l.nacks.TrackFor(uint64(ref), reclaimTime)
+	case !s.run.own, s.lost, l.isResending(s) && time.Since(s.run.heard) < lostTime: // to be known soon
 	default:
 		l.disown(ref, e, r)
 	}
@@ -66,9 +65,6 @@ func (l *Ledger) isUnread(ref Ref) bool {
 	asked := l.table.asked[ref.slot()].at
 	return !asked.IsZero() && time.Since(asked) > unreadTime
 }
-
-// reclaimTime is how often to look whether a message is still this consumer's.
-const reclaimTime = 100 * time.Millisecond
 
 // disown forgets a message that is another consumer's, or was settled there. The caller holds mu.
 func (l *Ledger) disown(ref Ref, e *entry, r *record) {

@@ -33,12 +33,12 @@ func TestReclaim(t *testing.T) {
 		"another topic's loss":   {several, lose, func(x *x, n ledger.Name) { x.comes(9) }, 0, false, true, 1},
 		"another topic's loss, and it is sent when asked for": {several, lose, func(x *x, n ledger.Name) {
 			x.comes(9)
-			x.Reclaim(n)
+			x.Reclaim(n, 0)
 			x.verdict(ledger.Keep, 1)
 		}, time.Second, true, true, 1},
 		"asked for, and nothing comes": {several, lose, func(x *x, n ledger.Name) {
 			for range 30 {
-				x.Reclaim(n)
+				x.Reclaim(n, 0)
 				x.Idle()
 				time.Sleep(time.Second)
 			}
@@ -52,7 +52,7 @@ func TestReclaim(t *testing.T) {
 				c.then(x, name)
 				time.Sleep(c.wait)
 				require.Equal(t, !c.ours && c.had, x.IsDoubtful(name) && c.had)
-				ours, had := x.Reclaim(name)
+				ours, had := x.Reclaim(name, 7)
 				require.Equal(t, []bool{c.ours, c.had}, []bool{ours, had})
 				require.Len(t, x.requests(), c.asks)
 			})
@@ -69,12 +69,12 @@ func TestReclaimWhileNothingIsTaken(t *testing.T) {
 		x.Received("t", id(9))
 		had := true
 		for range 60 {
-			_, had = x.Reclaim(name)
+			_, had = x.Reclaim(name, 7)
 			time.Sleep(time.Second)
 		}
 		require.False(t, had)
 		d, v := x.deliver(message{id: id(1), payload: make([]byte, 100)})
 		require.Equal(t, ledger.Deliver, v)
-		require.Zero(t, d.Count)
+		require.Equal(t, uint32(7), d.Count)
 	})
 }

@@ -77,7 +77,9 @@ func (l *Ledger) delaysOver(keys []uint64) {
 				l.nacks.TrackFor(key, l.readyPatience())
 			}
 		case inFlight:
-			asks = append(asks, l.reclaim(ref, e, r))
+			if r.flags.has(doubtful) {
+				asks = append(asks, l.ask(ref, e, r))
+			}
 		default: // it moved on since
 		}
 	}
