@@ -147,7 +147,7 @@ func (l *lanes) enter(t *task) bool {
 		l.byKey[key] = t.lane
 		return true
 	}
-	t.lane.queue = append(t.lane.queue, *t)
+	t.lane.add(*t)
 	return false
 }
 

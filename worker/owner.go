@@ -1,9 +1,12 @@
 package worker
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
@@ -54,18 +57,17 @@ func (l *lanes) dropLost(of *lane) {
 	waiting := slices.Clone(of.queue)
 	l.mu.Unlock()
 	var lost []task
-	kept := waiting[:0:0]
 	for _, t := range waiting {
 		if _, err := l.consumer.Reclaim(t.msg); errors.Is(err, redelivery.ErrNotInFlight) {
 			lost = append(lost, t)
-		} else {
-			kept = append(kept, t)
 		}
 	}
 	var tell []func()
 	l.mu.Lock()
 	if !l.over {
-		of.queue = append(kept, of.queue[len(waiting):]...)
+		of.queue = slices.DeleteFunc(of.queue, func(t task) bool {
+			return slices.ContainsFunc(lost, func(l task) bool { return l.msg == t.msg })
+		})
 		for _, t := range lost {
 			tell = append(tell, l.waits(t, -1))
 		}
@@ -78,4 +80,37 @@ func (l *lanes) dropLost(of *lane) {
 	for _, f := range tell {
 		f()
 	}
+}
+
+// add puts a message in its place: what was lost and comes again may be before what is there already.
+func (of *lane) add(t task) {
+	at := len(of.queue)
+	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {
+		at--
+	}
+	of.queue = slices.Insert(of.queue, at, t)
+}
+
+// comesBefore reports whether a message is before another of its partition.
+func comesBefore(msg, other pulsar.Message) bool {
+	a, b := msg.ID(), other.ID()
+	return cmp.Or(cmp.Compare(a.LedgerID(), b.LedgerID()), cmp.Compare(a.EntryID(), b.EntryID()),
+		cmp.Compare(a.BatchIdx(), b.BatchIdx())) < 0 && msg.Topic() == other.Topic()
+}
+
+// stillMine returns those tasks, which a slot has, that are the Consumer's. Of a key what is not known yet waits in its lane.
+func (r *run) stillMine(tasks []task) []task {
+	return slices.DeleteFunc(tasks, func(t task) bool {
+		if t.lane != nil {
+			mine, _ := r.lanes.isMine(t)
+			return !mine
+		}
+		_, err := r.consumer.Reclaim(t.counted())
+		lost := errors.Is(err, redelivery.ErrNotInFlight)
+		if lost {
+			t.beat.stop()
+			r.counts.lost.Add(1)
+		}
+		return lost
+	})
 }

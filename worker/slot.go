@@ -63,6 +63,15 @@ func (s *slot) turn() bool {
 			return false
 		}
 	}
+	if kept || len(tasks) > 1 || s.batch != (Batch{}) { // it waited
+		if tasks = s.stillMine(tasks); len(tasks) == 0 {
+			s.set(tasks, waiting)
+			if probe {
+				s.yield()
+			}
+			return true
+		}
+	}
 	n := len(tasks)
 	switch {
 	case probe:

@@ -35,6 +35,7 @@ type trial struct {
 	partitions int
 	ordered    bool
 	random     *rand.Rand
+	grouping   *pulsar.AckGroupingOptions
 
 	topic                       string
 	journal                     journal
@@ -109,7 +110,8 @@ func (t *trial) happen(ctx context.Context) error {
 func (t *trial) join() error {
 	t.now++
 	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
-		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
+		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		AckGroupingOptions: t.grouping},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet))
 	if err != nil {
 		return err
