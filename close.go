@@ -17,7 +17,11 @@ const patience = 500 * time.Millisecond
 // that waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
 // be what calls it, it waits for a second at most.
 func (c *Consumer) Close() {
-	if c.shut() && c.observer.Closed != nil {
+	if !c.shut() {
+		return
+	}
+	c.losses.closed.Do(c.lostAll)
+	if c.observer.Closed != nil {
 		c.observer.Closed(c)
 	}
 }

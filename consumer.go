@@ -38,6 +38,7 @@ type Consumer struct {
 	goroutines *gate.Gate // of the Consumer
 	life       *life
 	pause      *pause // of receiving
+	losses     losses
 	tally      tally
 
 	// What goroutines that must not wait have others do:
@@ -76,6 +77,11 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 	if p != nil && p.opts.MessageChannel != nil {
 		c.outlet.ch, c.outlet.given = p.opts.MessageChannel, true
 	}
+	context.AfterFunc(c.life.ended, func() {
+		if !c.life.closing.Load() { // it gave up; else Close tells
+			c.losses.closed.Do(c.lostAll)
+		}
+	})
 	c.hooks.outer.Store(c)
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)

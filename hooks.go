@@ -157,6 +157,7 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		h.lost.Store(true)
 		outer.intake.Disconnected()
 		outer.ledger.Disconnected()
+		outer.lost("", LostConnection)
 		r := &reconnection{Policy: of(), hooks: h}
 		h.reconnects(r, attemptTime)
 		return r
@@ -243,7 +244,9 @@ func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partiti
 
 func (l listener) activate(topic string, active bool) {
 	if outer := l.hooks.outer.Load(); outer != nil {
-		outer.ledger.Activate(topic, active)
+		if outer.ledger.Activate(topic, active) {
+			outer.lost(topic, LostPartition)
+		}
 	}
 }
 

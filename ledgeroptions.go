@@ -50,7 +50,7 @@ const (
 // ledgerOptions adds what is known of the inner consumer.
 func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
-	o.RedeliversAll = p.hooks.redeliversAll
+	o.RedeliversAll, o.OneTopic = p.hooks.redeliversAll, p.hooks.children == 1
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto

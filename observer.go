@@ -31,6 +31,7 @@ type Observer struct {
 	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
 	Asked     func(Event) // the broker is asked for a message
 
+	Lost    func(Lost)    // messages that the application has may be another consumer's
 	Blocked func(Blocked) // the broker may have stopped sending: so many messages are unacknowledged
 
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
@@ -152,6 +153,7 @@ func (c *Consumer) observe(observers []Observer) {
 		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
 		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
 		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
+		Lost:       all(c, observers, func(o Observer) func(Lost) { return o.Lost }),
 		Blocked:    all(c, observers, func(o Observer) func(Blocked) { return o.Blocked }),
 		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
 	}

@@ -22,6 +22,8 @@ type Worker struct {
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
 	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
+	StuckLimit   time.Duration  // worker.WithStuckLimit
+	CancelLost   bool           // worker.WithCancelLost
 	RateLimit    float64        // worker.WithRateLimit, in messages a second
 	RateBurst    int            // its burst: messages at once, after a quiet time; what RateLimit allows in a second if it is not set, and at least 1
 
@@ -42,7 +44,8 @@ type Worker struct {
 
 var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "rateLimit", "rateBurst", "localRetries",
 	"localRetryBackoff", "pauseOnFailureWindow",
-	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
+	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
+	"stuckLimit", "cancelLost"}
 
 // NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
 // error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
@@ -98,6 +101,8 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		BatchMaxMessages:      int(d.whole(v["batchMaxMessages"], 1, math.MaxInt32)),
 		BatchMaxBytes:         d.bytes(v["batchMaxBytes"], 1),
 		BatchMaxWait:          d.duration(v["batchMaxWait"], 1),
+		StuckLimit:            d.duration(v["stuckLimit"], 5*time.Second),
+		CancelLost:            d.boolean(v["cancelLost"]),
 	}
 	if n := v["drainTimeout"]; n != nil {
 		timeout := d.duration(n, 0)
@@ -146,6 +151,12 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.LocalRetryBackoff != nil {
 		options = append(options, worker.WithLocalRetries(w.LocalRetries, w.LocalRetryBackoff))
+	}
+	if w.StuckLimit != 0 {
+		options = append(options, worker.WithStuckLimit(w.StuckLimit))
+	}
+	if w.CancelLost {
+		options = append(options, worker.WithCancelLost())
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

@@ -19,7 +19,7 @@ policies: {calm: {type: fixed, delay: 30s}}
 workers:
   billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true, memoryLimit: 1000000,
     rateLimit: 100, rateBurst: 20, localRetries: 2, localRetryBackoff: calm, pauseOnFailureWindow: 100, pauseOnFailureRatio: 0.5, pauseOnFailureBackoff: calm,
-    batchMaxMessages: 50, batchMaxBytes: 4KiB, batchMaxWait: 1s}
+    batchMaxMessages: 50, batchMaxBytes: 4KiB, batchMaxWait: 1s, stuckLimit: 20s, cancelLost: true}
   plain:
 `
 
@@ -35,10 +35,10 @@ func TestWorkers(t *testing.T) {
 	assert.Equal(t, map[string]Worker{
 		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true, MemoryLimit: 1_000_000,
 			RateLimit: 100, RateBurst: 20, LocalRetries: 2, LocalRetryBackoff: backoff.Fixed(30 * s), PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
-			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s},
+			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s, StuckLimit: 20 * s, CancelLost: true},
 		"plain": {DrainTimeout: &ten, KeyOrder: true, MemoryLimit: 2 << 20, RateLimit: 0.5},
 	}, c.Workers)
-	for name, n := range map[string]int{"billing": 9, "plain": 4} {
+	for name, n := range map[string]int{"billing": 11, "plain": 4} {
 		assert.Len(t, c.Workers[name].options(), n)
 		w, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
 		require.NoError(t, err)

@@ -65,15 +65,22 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			l.wakeOne()
 			l.mu.Unlock()
 			tell()
-			if l.consumer.InProgress(t.msg) == nil {
+			switch mine, known := l.isMine(t); {
+			case !known:
+			case mine && l.consumer.InProgress(t.msg) == nil:
 				return t, nil
+			case mine: // it was settled by a handler that took too long, and so had it come again
+				l.forget(t)
 			}
-			l.forget(t) // it was settled by a handler that took too long, and so had it come again
 		case l.pulling == nil && !l.full:
 			var pull context.Context
 			pull, l.pulling = context.WithCancel(ctx)
 			l.mu.Unlock()
-			if t, mine, err := l.pull(pull); mine || err != nil {
+			t, mine, err := l.pull(pull)
+			if mine && t.lane != nil {
+				mine, _ = l.isMine(t)
+			}
+			if mine || err != nil {
 				return t, err
 			}
 		default:
@@ -109,6 +116,9 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	if t.msg = msg; msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
 	}
+	if msg != nil && l.isAtWork(t) {
+		msg = nil
+	}
 	exited = false
 	l.mu.Lock()
 	l.pulling()
@@ -137,7 +147,7 @@ func (l *lanes) enter(t *task) bool {
 		l.byKey[key] = t.lane
 		return true
 	}
-	t.lane.queue = append(t.lane.queue, *t)
+	t.lane.add(*t)
 	return false
 }
 

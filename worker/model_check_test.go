@@ -155,7 +155,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			delay = nackDelay
 		}
 		if m.maxDeliveries > 0 && counted >= m.maxDeliveries && !badSends && !badAcks {
-			m.errorf("message %d was handled %d times", n, i+2)
+			m.errorf("message %d was handled %d times: %+v", n, i+2, of)
 		}
 		if next.began < ended+delay && !badAcks {
 			m.errorf("message %d was handled at %v, %v after it failed, want %v", n, next.began, next.began-ended, delay)

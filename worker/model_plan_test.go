@@ -19,6 +19,7 @@ type plan struct {
 	keyOrder      bool
 	memoryLimit   int64         // of keyOrder
 	timeout       time.Duration // 0 for none
+	stuckLimit    time.Duration
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
 	maxDeliveries uint32        // 0 for no dead letter topic
@@ -78,6 +79,7 @@ func drawPlan(t *rapid.T) plan {
 		keyOrder:      rapid.Bool().Draw(t, "keyOrder"),
 		memoryLimit:   rapid.SampledFrom([]int64{1, 1500, 1 << 20}).Draw(t, "memoryLimit"),
 		timeout:       rapid.SampledFrom([]time.Duration{0, 2 * time.Second, 20 * time.Second}).Draw(t, "timeout"),
+		stuckLimit:    rapid.SampledFrom([]time.Duration{5 * time.Second, 30 * time.Second}).Draw(t, "stuckLimit"),
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 0, 5 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
 		maxDeliveries: uint32(rapid.IntRange(0, 3).Draw(t, "maxDeliveries")),

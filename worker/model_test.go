@@ -24,7 +24,7 @@ import (
 
 // attempt is a call of the handler with a message.
 type attempt struct {
-	msg        int
+	msg, call  int
 	began      time.Duration
 	ended      time.Duration // -1 while it goes on
 	ctxEnded   time.Duration // when the handler saw its context end; -1 if it did not
@@ -45,6 +45,7 @@ type watched struct {
 	mu       sync.Mutex
 	attempts []*attempt
 	active   int
+	calls    int
 	wrong    []string
 
 	seen []attempt // a copy of attempts, when they are looked at
@@ -81,9 +82,9 @@ func (m *watched) handleBatch(ctx context.Context, msgs []pulsar.Message) error 
 func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.active++; m.active > m.concurrency {
-		m.wrong = append(m.wrong, fmt.Sprintf("%d handlers at %v", m.active, m.now()))
-	}
+	m.active++
+	m.calls++
+	m.checkPlaces()
 	var all step
 	reason, again := "", m.maxDeliveries == 1
 	for _, msg := range msgs {
@@ -94,9 +95,12 @@ func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 			if a.msg == n {
 				before++
 			}
+			if a.msg == n && a.ended < 0 {
+				m.wrong = append(m.wrong, fmt.Sprintf("message %d is handled twice at a time, at %v", n, m.now()))
+			}
 		}
 		steps := m.messages[n].steps
-		a := &attempt{msg: n, began: m.now(), ended: -1, ctxEnded: -1, does: steps[min(before, len(steps)-1)]}
+		a := &attempt{msg: n, call: m.calls, began: m.now(), ended: -1, ctxEnded: -1, does: steps[min(before, len(steps)-1)]}
 		a.reason = fmt.Sprintf("attempt %d", before)
 		of, m.attempts = append(of, a), append(m.attempts, a)
 		if len(of) == 1 {
@@ -201,7 +205,8 @@ func (p plan) run() []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	workerOptions := []worker.Option{worker.WithLogger(quiet), worker.WithConcurrency(p.concurrency), worker.WithDrainTimeout(p.drain)}
+	workerOptions := []worker.Option{worker.WithLogger(quiet), worker.WithConcurrency(p.concurrency), worker.WithDrainTimeout(p.drain),
+		worker.WithStuckLimit(p.stuckLimit)}
 	if p.timeout > 0 {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
@@ -231,7 +236,11 @@ func (p plan) run() []string {
 	runErr := w.Run(ctx)
 	returned := m.now()
 	synctest.Wait()
-	m.check(w, broker, returned, runErr)
+	if errors.Is(runErr, worker.ErrStuck) {
+		m.checkStuck()
+	} else {
+		m.check(w, broker, returned, runErr)
+	}
 	close(m.release)
 	time.Sleep(time.Hour) // events, publishing
 	consumer.Close()

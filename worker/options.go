@@ -23,6 +23,8 @@ type settings struct {
 	concurrency  int
 	timeout      time.Duration // 0 for none
 	drainTimeout time.Duration
+	stuckLimit   time.Duration
+	cancelLost   bool
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
 	memoryLimit  int64 // of keyOrder
@@ -39,10 +41,13 @@ type settings struct {
 	logger       *slog.Logger
 }
 
-const defaultDrainTimeout = 30 * time.Second
+const (
+	defaultDrainTimeout = 30 * time.Second
+	defaultStuckLimit   = 30 * time.Second
+)
 
 func newSettings(options []Option) (settings, error) {
-	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, logger: slog.Default()}
+	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, stuckLimit: defaultStuckLimit, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return s, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
@@ -78,8 +83,8 @@ func WithConcurrency(n int) Option {
 // longer than the ack timeout. Without WithTimeout the ack timeout is the limit: a message whose handler takes longer is
 // delivered again. d must be more than 0.
 //
-// A handler that does not return within five seconds after its context ended still counts toward WithConcurrency. It is logged,
-// and counted in Stats.
+// A handler that does not return within five seconds after its context ended is stuck: it is logged, and counted in Stats. Until
+// WithStuckLimit it counts toward WithConcurrency.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -99,6 +104,33 @@ func WithDrainTimeout(d time.Duration) Option {
 			return invalid("WithDrainTimeout", d, "0 or more")
 		}
 		s.drainTimeout = d
+		return nil
+	}
+}
+
+// WithStuckLimit (default: 30s) sets for how long a handler that does not return keeps its place: after d another message is handled in
+// its place, beside it. The time counts from the end of the handler's context by WithTimeout, or from when its message came again, since its
+// ack timeout is over. Until then a message that comes again is not handled a second time: what the first handler returns settles it.
+// From then on each delivery of the message is nacked, so it becomes a dead letter, but with WithKeyOrder its key waits for the handler.
+//
+// As many handlers as WithConcurrency may have lost their places. If one more does, Run ends with ErrStuck, since only a restart of
+// the process frees what they hold. d must be at least 5s.
+func WithStuckLimit(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < patience {
+			return invalid("WithStuckLimit", d, "5s or more")
+		}
+		s.stuckLimit = d
+		return nil
+	}
+}
+
+// WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may have become another
+// consumer's: see redelivery.Observer.Lost; of a batch, when all its messages may. Without it the handler goes on, and the
+// message may be handled twice. An error that the handler then returns counts like any other.
+func WithCancelLost() Option {
+	return func(s *settings) error {
+		s.cancelLost = true
 		return nil
 	}
 }
@@ -129,6 +161,10 @@ func WithMaxAge(d time.Duration) Option {
 // are one. Messages without a key are handled as if there were no WithKeyOrder. On
 // Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
 // than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
+//
+// A message that waits may become another consumer's: when the connection is lost, or another consumer becomes the active one of a Failover
+// partition (redelivery.Observer.Lost). Before the Worker calls the handler it makes sure that the message is still its own, and drops
+// it if not: Stats counts it under Lost. A handler that is at work then goes on, and the other consumer gets its message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true

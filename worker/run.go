@@ -12,6 +12,7 @@ import (
 var (
 	ErrTimeout      = errors.New("worker: the handler's timeout is over")
 	ErrDrainTimeout = errors.New("worker: the drain timeout is over")
+	ErrLost         = errors.New("worker: the message may be another consumer's") // with WithCancelLost
 )
 
 // patience is how long a handler may take to return after its context has ended, before it counts as stuck.
@@ -26,16 +27,16 @@ type run struct {
 	cancel     context.CancelCauseFunc
 	lasting    context.Context // of settling; ends when Run returns
 	end        context.CancelFunc
-	slots      []*slot
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
 	collecting chan struct{}  // held by the slot that collects a batch
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the slots' goroutines
 
-	mu   sync.Mutex
-	lost error        // the Consumer's
-	left []*heartbeat // of the messages that are left
+	mu    sync.Mutex
+	slots []*slot
+	lost  error        // the Consumer's, or ErrStuck
+	left  []*heartbeat // of the messages that are left
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
@@ -56,8 +57,11 @@ func newRun(w *Worker, ctx context.Context) *run {
 }
 
 func (r *run) run() error {
-	for _, s := range r.slots {
+	for _, s := range r.all() {
 		r.alive.Go(s.loop)
+	}
+	if r.cancelLost {
+		go r.endOnLoss()
 	}
 	<-r.taking.Done()
 	before := r.settled()
@@ -140,8 +144,12 @@ func (r *run) next(ctx context.Context) (task, error) {
 	if r.lanes != nil {
 		return r.lanes.next(ctx)
 	}
-	msg, err := r.consumer.Receive(ctx)
-	return task{msg: msg}, err
+	for {
+		msg, err := r.consumer.Receive(ctx)
+		if t := (task{msg: msg}); err != nil || !r.isAtWork(t) {
+			return t, err
+		}
+	}
 }
 
 // lose ends the Run because the Consumer is of no use any more.
@@ -162,11 +170,11 @@ func (r *run) settled() uint64 {
 // inFlight counts the messages that slots have, and the slots that are stuck.
 func (r *run) inFlight() (messages, stuck int) {
 	now := time.Now()
-	for _, s := range r.slots {
+	for _, s := range r.all() {
 		s.mu.Lock()
 		messages += len(s.tasks)
 		overdue := r.timeout > 0 && now.Sub(s.since) >= r.overdue()
-		if s.stage == handling && (overdue || r.lasting.Err() != nil) {
+		if s.stage == handling && (overdue || s.lost || r.lasting.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()
@@ -180,7 +188,7 @@ func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience
 // stuck has an error for each slot that did not end.
 func (r *run) stuck() []error {
 	var errs []error
-	for _, s := range r.slots {
+	for _, s := range r.all() {
 		s.mu.Lock()
 		switch s.stage {
 		case handling:

@@ -19,10 +19,13 @@ type slot struct {
 	size     int           // how many of a halved batch the handler gets next; 0 for all
 	pause    time.Duration // before a local retry
 
-	mu    sync.Mutex // guards what follows, which only the slot changes
-	tasks []task     // none while the slot waits for some
-	stage stage
-	since time.Time // when the handler was called
+	mu      sync.Mutex // guards what follows, which only the slot changes
+	tasks   []task     // none while the slot waits for some
+	stage   stage
+	since   time.Time               // when the handler was called
+	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
+	lost    bool                    // another slot has its place, since the handler did not return
+	endCall context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 }
 
 type stage int
@@ -40,7 +43,8 @@ func (s *slot) loop() {
 			s.alive.Go(s.loop)
 		}
 	}()
-	for s.turn() {
+	for !s.leaves() && s.turn() {
+		continue
 	}
 	exited = false
 }
@@ -58,6 +62,15 @@ func (s *slot) turn() bool {
 		s.set(tasks, waiting)
 		if probe, err = s.waitToGoOn(); err != nil {
 			return false
+		}
+	}
+	if kept || len(tasks) > 1 || s.batch != (Batch{}) { // it waited
+		if tasks = s.stillMine(tasks); len(tasks) == 0 {
+			s.set(tasks, waiting)
+			if probe {
+				s.yield()
+			}
+			return true
 		}
 	}
 	n := len(tasks)
@@ -110,6 +123,11 @@ func (s *slot) call(tasks []task) {
 			t.beat.endAt(since.Add(s.timeout))
 		}
 	}
+	if s.cancelLost {
+		var done context.CancelFunc
+		ctx, done = s.whileOurs(ctx)
+		defer done()
+	}
 	s.tellHandling(tasks)
 	s.whole = s.handle(ctx, tasks, s.errs)
 }
@@ -118,6 +136,7 @@ func (s *slot) call(tasks []task) {
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
+	s.takeAgain()
 	var took time.Duration // a clock costs more than all else that a slot does, and is read only for those who ask
 	if len(s.observers.handled) > 0 {
 		took = time.Since(s.since)
@@ -216,6 +235,7 @@ func (s *slot) warn(since time.Time) {
 	}
 	s.mu.Unlock()
 	if stuck {
-		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck, and keeps its place", attrs...)
+		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
+		time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 	}
 }

@@ -108,11 +108,12 @@ type Stats struct {
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
+	Lost      uint64 // messages dropped before their handler was called, because another consumer has them: redelivery.Observer.Lost
 }
 
 // counts are the figures of Stats that only grow.
 type counts struct {
-	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left atomic.Uint64
+	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost atomic.Uint64
 }
 
 // Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
@@ -127,6 +128,7 @@ func (w *Worker) Stats() Stats {
 		Panics:    w.counts.panics.Load(),
 		Unsettled: w.counts.unsettled.Load(),
 		Left:      w.counts.left.Load(),
+		Lost:      w.counts.lost.Load(),
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()

@@ -25,6 +25,8 @@ type workerPlan struct {
 	RateLimit    float64  `json:"rateLimit,omitempty"`
 	RateBurst    int      `json:"rateBurst,omitempty"`
 	Local        *local   `json:"localRetries,omitempty"`
+	StuckLimit   seconds  `json:"stuckLimit,omitempty"`
+	CancelLost   bool     `json:"cancelLost,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
@@ -58,7 +60,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit, RateLimit: w.RateLimit, RateBurst: w.RateBurst}
+		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -133,6 +135,12 @@ func (p workerPlan) write(b *strings.Builder) {
 			more = " ..."
 		}
 		row("a failure", "counts after %d more calls, which come after %s%s", l.Retries, list(l.Pauses), more)
+	}
+	if p.StuckLimit > 0 {
+		row("", "loses its place %s after that if it does not return", formatDelay(p.StuckLimit))
+	}
+	if p.CancelLost {
+		row("", "has its context ended when its message may be another consumer's")
 	}
 	drain := seconds(30 * time.Second)
 	if p.DrainTimeout != nil {

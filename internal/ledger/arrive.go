@@ -148,6 +148,9 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	t := &l.table
 	e.flags |= repeated
+	if r.state == inFlight && r.flags.has(doubtful) {
+		l.nacks.Untrack(uint64(ref)) // nobody has to ask for it any more
+	}
 	r.flags &^= doubtful
 	asked := l.answered(ref.slot())
 	switch r.state {

@@ -86,16 +86,18 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 }
 
 // Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was
-// prefetched and is another's. If one of them still belongs to this consumer, it is requested afterwards.
-func (l *Ledger) Activate(topic string, active bool) {
+// prefetched and is another's. If one of them still belongs to this consumer, it is requested afterwards. Activate reports whether
+// messages were lost that were this consumer's.
+func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	var a ask
 	l.mu.Lock()
 	s := l.table.streams[topic]
+	lost = !active && s != nil && !s.inactive
 	if s == nil && !active { // nothing of what was prefetched was taken yet
 		s = l.table.streamNamed(topic)
 	}
 	if s != nil {
-		s.run.fresh = nil
+		s.run.fresh, s.run.own = nil, true
 	}
 	switch {
 	case s == nil:
@@ -118,6 +120,7 @@ func (l *Ledger) Activate(topic string, active bool) {
 		}
 	}
 	l.unlockAndNotify(a)
+	return lost
 }
 
 // Empty tells that the inner consumer's queue is empty.

@@ -25,6 +25,8 @@ type Options struct {
 	// Others tells that the broker may send what is given back to another consumer, which may do better, and KeyOrder that a key does not
 	// move to another before its messages are settled or given back.
 	Others, KeyOrder bool
+	// OneTopic tells that the consumer has one topic, of which partitions are several, so that a lost connection is that topic's.
+	OneTopic bool
 	// NonDurable tells that the broker forgets the subscription with the connection, as pulsar.NonDurable has it: what waits here it does
 	// not send again.
 	NonDurable bool
@@ -177,6 +179,9 @@ func (l *Ledger) untrack(ref Ref, r *record) {
 	case inFlight:
 		if r.flags.has(timed) {
 			l.timeouts.Untrack(uint64(ref))
+		}
+		if r.flags.has(doubtful) {
+			l.nacks.Untrack(uint64(ref))
 		}
 	default: // no deadline runs
 	}

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -51,6 +52,7 @@ type run struct {
 	fresh   pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
 	resent  uint64           // what is sent again after that has come when so many were taken
 	answers bool             // what is received first then may be the answer to a request
+	own     bool             // it was this topic's connection, or the partition was another consumer's
 }
 
 // request is one for redelivery.
@@ -96,7 +98,8 @@ func (t *table) disconnected(s *stream, now time.Time) {
 	t.releaseParts(s, 0) // an operator may have moved the cursor back
 	t.comesAgain(s)
 	s.lost = true
-	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent}
+	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
+		own: t.o.OneTopic && !strings.Contains(s.topic, "-partition-")}
 }
 
 // comesAgain notes that the broker sends everything again that it has no acknowledgement of.

@@ -76,6 +76,10 @@ func (l *Ledger) delaysOver(keys []uint64) {
 			} else {
 				l.nacks.TrackFor(key, l.readyPatience())
 			}
+		case inFlight:
+			if r.flags.has(doubtful) {
+				asks = append(asks, l.ask(ref, e, r))
+			}
 		default: // it moved on since
 		}
 	}
@@ -168,11 +172,8 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 			return a
 		}
 	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case missing && !s.isAway() && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
-		if e.isBatch() {
-			e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
-		}
-		t.forget(ref, e, r)
+	case missing && (!s.isAway() || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
+		l.disown(ref, e, r)
 		return a
 	default:
 		if !l.o.RedeliversAll {

@@ -19,7 +19,9 @@ type consumer struct {
 	closing         sync.Once
 	closed, ended   chan struct{}
 
-	queue []pulsar.ConsumerMessage // guarded by the broker's lock
+	// Guarded by the broker's lock:
+	queue        []pulsar.ConsumerMessage
+	told, active bool // of Failover: which it was told to be
 }
 
 // send delivers an entry. The caller holds the broker's lock.
@@ -95,6 +97,9 @@ func (c *consumer) Close() {
 		defer c.broker.mu.Unlock()
 		c.broker.consumers = slices.DeleteFunc(c.broker.consumers, func(other *consumer) bool { return other == c })
 		c.takeBack()
+		c.broker.mu.Unlock()
+		c.broker.elected()
+		c.broker.mu.Lock()
 		c.broker.deliverAll()
 	})
 	<-c.ended

@@ -1,0 +1,76 @@
+package ledger
+
+import (
+	"math"
+	"time"
+)
+
+// IsDoubtful reports whether another consumer may have a message that the application has: the connection that it came by was lost, or
+// its partition became another's, and the broker has not sent it again since.
+func (l *Ledger) IsDoubtful(n Name) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, _, r := l.find(n)
+	return r != nil && isWith(r, n) && r.flags.has(doubtful)
+}
+
+// Reclaim reports whether the application has a message that is this consumer's. If that is in doubt it is to be asked again: had is true
+// meanwhile, and false if the message is another consumer's, was settled, or is waited for here; then it comes again with at least count.
+func (l *Ledger) Reclaim(n Name, count uint32) (ours, had bool) {
+	l.mu.Lock()
+	var a ask
+	ref, e, r := l.find(n)
+	if had = r != nil && isWith(r, n); had {
+		if ours = !r.flags.has(doubtful) || r.flags.has(busy); !ours {
+			a = l.reclaim(ref, e, r, count)
+			_, r = l.table.at(ref)
+			had = r != nil && isWith(r, n)
+		}
+	}
+	l.unlockAndNotify(a)
+	return ours, had
+}
+
+// reclaim finds out whether a message that the application has is still this consumer's: if it is, the broker sends it again, of itself
+// if the connection was its topic's, else asked for it. What does not come is forgotten: if it is this consumer's after all, the broker
+// sends it, and what came after it too. The caller holds mu.
+func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
+	s := e.stream()
+	unread := l.isResending(s) || l.isUnread(ref)
+	switch {
+	case s.inactive:
+		l.disown(ref, e, r)
+	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
+		s.run.own && (s.lost || s.run.fresh != nil) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
+		l.untrack(ref, r)
+		r.count, r.flags = max(r.count, count), r.flags&^timed|postponed
+		l.table.drop(e, r)
+		l.table.move(r, due)
+		l.nacks.TrackFor(uint64(ref), check)
+	case !s.run.own && !l.nacks.Tracks(uint64(ref)):
+		return l.ask(ref, e, r)
+	case !s.run.own, s.lost, l.isResending(s) && time.Since(s.run.heard) < lostTime: // to be known soon
+	default:
+		l.disown(ref, e, r)
+	}
+	return ask{}
+}
+
+// unreadTime is after how long it is not waited for an answer any more that nobody takes: the application may have no room for more before
+// it is rid of what it has.
+const unreadTime = 15 * time.Second
+
+// isUnread reports whether a message was asked for long ago. The caller holds mu.
+func (l *Ledger) isUnread(ref Ref) bool {
+	asked := l.table.asked[ref.slot()].at
+	return !asked.IsZero() && time.Since(asked) > unreadTime
+}
+
+// disown forgets a message that is another consumer's, or was settled there. The caller holds mu.
+func (l *Ledger) disown(ref Ref, e *entry, r *record) {
+	if e.isBatch() {
+		e.batch.base = math.MaxUint32 // others had it meanwhile, so the broker's count is the only one
+	}
+	l.untrack(ref, r)
+	l.table.forget(ref, e, r)
+}

@@ -1,0 +1,94 @@
+// Command owners counts what Workers handle again, or out of order, while partitions and keys change their owners: two or more Workers of a
+// subscription, of which some leave and others join, and topics that are unloaded. It does so with key order and, beside it, without.
+//
+// It works on the broker that PULSAR_URL and PULSAR_ADMIN_URL name.
+//
+//	go run ./test/owners              half a minute on each subscription type, on a topic without partitions and on one with four
+//	go run ./test/owners -for 10m     what docs/worker.md has
+//
+// "repeated" counts successes of messages that had succeeded, "back" first successes after one of a later message of the same key. The exit
+// status is 1 if a message was lost, or if with key order more than twice as many successes were repeated as without, or any went back.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+func main() {
+	during := flag.Duration("for", 30*time.Second, "for how long messages are published and owners change")
+	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of what happens")
+	atOnce := flag.Bool("at-once", false, "send each acknowledgement at once: else an unload loses those of the last 100 ms, which pulsar-client-go groups")
+	flag.Parse()
+	var grouping *pulsar.AckGroupingOptions
+	if *atOnce {
+		grouping = &pulsar.AckGroupingOptions{MaxSize: 1}
+	}
+	if err := run(*during, *seed, grouping); err != nil {
+		fmt.Fprintln(os.Stderr, "owners:", err)
+		os.Exit(1)
+	}
+}
+
+func run(during time.Duration, seed uint64, grouping *pulsar.AckGroupingOptions) error {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: silent, MaxConnectionsPerBroker: 4})
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	fmt.Fprintf(os.Stderr, "-seed %d\n", seed)
+	var trials []*trial
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Failover, pulsar.KeyShared} {
+		for _, partitions := range []int{0, 4} {
+			for _, ordered := range []bool{false, true} {
+				trials = append(trials, &trial{client: client, admin: os.Getenv("PULSAR_ADMIN_URL"), kind: kind, partitions: partitions,
+					ordered: ordered, random: rand.New(rand.NewPCG(seed, 0)), grouping: grouping})
+			}
+		}
+	}
+	var all sync.WaitGroup
+	for _, t := range trials { // side by side, with the same events at the same times
+		all.Go(func() { t.err = t.run(during) })
+	}
+	all.Wait()
+	fmt.Println("| subscription | partitions | key order | joins | leaves | unloads | messages | lost | repeated | back | dropped |")
+	fmt.Println("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|")
+	for i, t := range trials {
+		succeeded, repeated, back := t.journal.figures()
+		fmt.Printf("| %s | %d | %t | %d | %d | %d | %d | %d | %d | %d | %d |\n", names[t.kind], t.partitions, t.ordered, t.joins, t.leaves,
+			t.unloads, t.sent, t.sent-succeeded, repeated, back, t.dropped)
+		_, control, _ := trials[i&^1].journal.figures()
+		switch {
+		case t.err != nil:
+			err = t.err
+		case succeeded < t.sent:
+			err = fmt.Errorf("%d messages were lost", t.sent-succeeded)
+		case t.ordered && repeated > 2*control+100: // acknowledgements that an unload loses come in bursts
+			err = fmt.Errorf("%d successes were repeated with key order, and %d without", repeated, control)
+		case t.ordered && back > 0:
+			err = fmt.Errorf("%d messages went back", back)
+		}
+	}
+	return err
+}
+
+var names = map[pulsar.SubscriptionType]string{pulsar.Failover: "Failover", pulsar.KeyShared: "Key_Shared"}
+
+// until waits until a condition holds.
+func until(ctx context.Context, holds func() bool) error {
+	for !holds() {
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+var (
+	quiet  = slog.New(slog.DiscardHandler)
+	silent = plog.NewLoggerWithSlog(quiet)
+)
+
+// keys are how many there are. A message is handled in a millisecond or two, one in twenty fails twice, and a key fails for three seconds now and then.
+const keys = 50
+
+// trial is one topic and its Workers.
+type trial struct {
+	client     pulsar.Client
+	admin      string
+	kind       pulsar.SubscriptionType
+	partitions int
+	ordered    bool
+	random     *rand.Rand
+	grouping   *pulsar.AckGroupingOptions
+
+	topic                       string
+	journal                     journal
+	crew                        []*member
+	joins, leaves, unloads, now int
+	sent                        int
+	dropped                     uint64
+	err                         error
+}
+
+// member is a Worker of the crew.
+type member struct {
+	worker *worker.Worker
+	leave  func() error
+}
+
+func (t *trial) run(during time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), during+3*time.Minute)
+	defer cancel()
+	t.topic = admin.FullName(fmt.Sprintf("owners-%08x", rand.Uint32()))
+	t.journal = newJournal()
+	if t.partitions > 0 {
+		if err := admin.Call(ctx, t.admin, "PUT", admin.Topic(t.topic)+"/partitions", t.partitions, nil); err != nil {
+			return err
+		}
+	}
+	for range 2 {
+		if err := t.join(); err != nil {
+			return err
+		}
+	}
+	end := time.Now().Add(during)
+	var publishing sync.WaitGroup
+	var failed error
+	publishing.Go(func() { failed = t.publish(ctx, end) })
+	var err error
+	for err == nil && time.Now().Before(end) {
+		time.Sleep(time.Duration(500+t.random.IntN(4500)) * time.Millisecond)
+		err = t.happen(ctx)
+	}
+	publishing.Wait()
+	t.journal.heal()
+	if err = errors.Join(err, failed); err == nil {
+		_ = until(ctx, func() bool { n, _, _ := t.journal.figures(); return n == t.sent })
+		time.Sleep(10 * time.Second) // for what may come again
+	}
+	for len(t.crew) > 0 {
+		err = errors.Join(err, t.quit())
+	}
+	return err
+}
+
+// happen is the next event.
+func (t *trial) happen(ctx context.Context) error {
+	switch n := t.random.IntN(4); {
+	case n == 0 && len(t.crew) < 4, len(t.crew) == 1:
+		t.joins++
+		return t.join()
+	case n == 1 && len(t.crew) > 1:
+		t.leaves++
+		return t.quit()
+	default:
+		t.unloads++
+		topic, which := t.topic, t.random.IntN(5)
+		if which < t.partitions {
+			topic = fmt.Sprintf("%s-partition-%d", topic, which)
+		}
+		return admin.Call(ctx, t.admin, "PUT", admin.Topic(topic)+"/unload", nil, nil)
+	}
+}
+
+func (t *trial) join() error {
+	t.now++
+	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
+		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		AckGroupingOptions: t.grouping},
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet))
+	if err != nil {
+		return err
+	}
+	options := []worker.Option{worker.WithConcurrency(8), worker.WithLogger(quiet)}
+	if t.ordered {
+		options = append(options, worker.WithKeyOrder())
+	}
+	w, err := worker.New(c, t.journal.handle, options...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	t.crew = append(t.crew, &member{w, func() error {
+		cancel()
+		err := <-done
+		c.Close()
+		return err
+	}})
+	return nil
+}
+
+// quit has the member leave that has been there for longest.
+func (t *trial) quit() error {
+	m := t.crew[0]
+	t.crew = t.crew[1:]
+	err := m.leave()
+	t.dropped += m.worker.Stats().Lost
+	return err
+}
+
+// publish sends messages of all keys in turn, two hundred a second.
+func (t *trial) publish(ctx context.Context, end time.Time) error {
+	producer, err := t.client.CreateProducer(pulsar.ProducerOptions{Topic: t.topic, DisableBatching: true})
+	if err != nil {
+		return err
+	}
+	defer producer.Close()
+	var failed error
+	var mu sync.Mutex
+	for n := 0; time.Now().Before(end); n++ {
+		key := fmt.Sprint("key", n%keys)
+		producer.SendAsync(ctx, &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%s/%d", key, n/keys), Key: key},
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					t.sent++
+				} else if failed == nil {
+					failed = err
+				}
+			})
+		time.Sleep(5 * time.Millisecond)
+	}
+	err = producer.FlushWithCtx(ctx)
+	mu.Lock()
+	defer mu.Unlock()
+	return errors.Join(err, failed)
+}
+
+// journal notes what handlers did with messages, of which the payload says the key and the number in it.
+type journal struct {
+	mu             *sync.Mutex
+	calls          map[string]int
+	succeeded      map[string]int // how often each message
+	last           map[string]int // the highest number of a key that succeeded
+	repeated, back int
+	healed         *bool
+}
+
+func newJournal() journal {
+	return journal{mu: new(sync.Mutex), calls: map[string]int{}, succeeded: map[string]int{}, last: map[string]int{}, healed: new(bool)}
+}
+
+var errDown = errors.New("no answer")
+
+func (j *journal) handle(ctx context.Context, msg pulsar.Message) error {
+	payload := string(msg.Payload())
+	key, number, _ := strings.Cut(payload, "/")
+	var n, k int
+	_, _ = fmt.Sscan(number, &n)
+	_, _ = fmt.Sscan(strings.TrimPrefix(key, "key"), &k)
+	time.Sleep(time.Duration(1+rand.IntN(2)) * time.Millisecond)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls[payload]++
+	switch down := time.Now().Unix()/3%keys == int64(k); {
+	case j.succeeded[payload] == 0 && !*j.healed && (down || (n*keys+k)%20 == 7 && j.calls[payload] < 3):
+		return errDown
+	case j.succeeded[payload] > 0:
+		j.repeated++
+	case n < j.last[key]:
+		j.back++
+	default:
+		j.last[key] = n
+	}
+	j.succeeded[payload]++
+	return nil
+}
+
+// heal has no message fail any more.
+func (j *journal) heal() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	*j.healed = true
+}
+
+// figures returns how many messages succeeded, how many successes were repeated, and how many came after a later message of their key.
+func (j *journal) figures() (succeeded, repeated, back int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.succeeded), j.repeated, j.back
+}

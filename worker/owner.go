@@ -1,0 +1,116 @@
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// This file has what becomes of messages that are another consumer's by now.
+
+// lookAgain is how often to look whether a message is still the Consumer's.
+const lookAgain = 100 * time.Millisecond
+
+// isMine reports whether a message, whose turn it is, is still the Consumer's; known is false if it has no turn any more: it waits until that
+// is known, or is dropped with what waited behind it and was lost too.
+func (l *lanes) isMine(t task) (mine, known bool) {
+	mine, err := l.consumer.Reclaim(t.counted())
+	switch {
+	case mine, errors.Is(err, redelivery.ErrClosed): // the next call of the Consumer tells
+		return true, true
+	case err == nil:
+		l.looksAgain(t)
+		return false, false
+	}
+	l.dropLost(t.lane)
+	t.beat.stop()
+	l.counts.lost.Add(1)
+	l.forget(t)
+	return false, false
+}
+
+// looksAgain has a message wait until it is known whose it is, and its key with it.
+func (l *lanes) looksAgain(t task) {
+	l.mu.Lock()
+	over, tell := l.over, func() {}
+	if !over {
+		tell = l.waits(t, 1)
+		t.lane.tried = t
+		t.lane.again = time.AfterFunc(lookAgain, func() { l.due(t.lane) })
+	}
+	l.mu.Unlock()
+	tell()
+	if over {
+		t.beat.stop()
+		l.counts.left.Add(1)
+	}
+}
+
+// dropLost drops what waits in a lane, of which the caller has the turn, and is lost.
+func (l *lanes) dropLost(of *lane) {
+	l.mu.Lock()
+	waiting := slices.Clone(of.queue)
+	l.mu.Unlock()
+	var lost []task
+	for _, t := range waiting {
+		if _, err := l.consumer.Reclaim(t.msg); errors.Is(err, redelivery.ErrNotInFlight) {
+			lost = append(lost, t)
+		}
+	}
+	var tell []func()
+	l.mu.Lock()
+	if !l.over {
+		of.queue = slices.DeleteFunc(of.queue, func(t task) bool {
+			return slices.ContainsFunc(lost, func(l task) bool { return l.msg == t.msg })
+		})
+		for _, t := range lost {
+			tell = append(tell, l.waits(t, -1))
+		}
+		l.counts.lost.Add(uint64(len(lost)))
+	}
+	l.mu.Unlock()
+	for _, t := range lost {
+		t.beat.stop()
+	}
+	for _, f := range tell {
+		f()
+	}
+}
+
+// add puts a message in its place: what was lost and comes again may be before what is there already.
+func (of *lane) add(t task) {
+	at := len(of.queue)
+	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {
+		at--
+	}
+	of.queue = slices.Insert(of.queue, at, t)
+}
+
+// comesBefore reports whether a message is before another of its partition.
+func comesBefore(msg, other pulsar.Message) bool {
+	a, b := msg.ID(), other.ID()
+	return cmp.Or(cmp.Compare(a.LedgerID(), b.LedgerID()), cmp.Compare(a.EntryID(), b.EntryID()),
+		cmp.Compare(a.BatchIdx(), b.BatchIdx())) < 0 && msg.Topic() == other.Topic()
+}
+
+// stillMine returns those tasks, which a slot has, that are the Consumer's. Of a key what is not known yet waits in its lane.
+func (r *run) stillMine(tasks []task) []task {
+	return slices.DeleteFunc(tasks, func(t task) bool {
+		if t.lane != nil {
+			mine, _ := r.lanes.isMine(t)
+			return !mine
+		}
+		_, err := r.consumer.Reclaim(t.counted())
+		lost := errors.Is(err, redelivery.ErrNotInFlight)
+		if lost {
+			t.beat.stop()
+			r.counts.lost.Add(1)
+		}
+		return lost
+	})
+}

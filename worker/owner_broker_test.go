@@ -1,0 +1,199 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// journal notes what handlers of several Workers did with messages, of which the payload says the key and the number in it.
+type journal struct {
+	mu        sync.Mutex
+	calls     map[string]int
+	succeeded map[string]int // how often each message
+	last      map[string]int // the highest number of a key that succeeded
+	repeated  int            // successes of what had succeeded
+	back      int            // first successes after one of a later message of the key
+}
+
+func newJournal() *journal {
+	return &journal{calls: map[string]int{}, succeeded: map[string]int{}, last: map[string]int{}}
+}
+
+// call returns which call of the handler with a message it is, from 1.
+func (j *journal) call(msg pulsar.Message) int {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.calls[string(msg.Payload())]++
+	return j.calls[string(msg.Payload())]
+}
+
+func (j *journal) succeeds(msg pulsar.Message) error {
+	key, number, _ := strings.Cut(string(msg.Payload()), "/")
+	var n int
+	_, _ = fmt.Sscan(number, &n)
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.succeeded[string(msg.Payload())]++
+	switch last, ok := j.last[key]; {
+	case j.succeeded[string(msg.Payload())] > 1:
+		j.repeated++
+	case ok && n < last:
+		j.back++
+	default:
+		j.last[key] = n
+	}
+	return nil
+}
+
+// figures returns how many messages succeeded, how many successes were repeated, and how many came after a later message of their key.
+func (j *journal) figures() (succeeded, repeated, back int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return len(j.succeeded), j.repeated, j.back
+}
+
+// publishKeyed publishes messages of keys, one after the other.
+func (s *site) publishKeyed(keys []string, each int) {
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true,
+		MessageRouter: func(msg *pulsar.ProducerMessage, topic pulsar.TopicMetadata) int {
+			var n uint32
+			_, _ = fmt.Sscan(strings.TrimPrefix(msg.Key, "key"), &n)
+			return int(n % topic.NumPartitions())
+		}})
+	require.NoError(s, err)
+	defer producer.Close()
+	for n := range each {
+		for _, key := range keys {
+			producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%s/%d", key, n), Key: key},
+				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { assert.NoError(s, err) })
+		}
+	}
+	require.NoError(s, producer.FlushWithCtx(context.Background()))
+}
+
+func (s *site) partitions(n int) {
+	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(admin.FullName(s.topic))+"/partitions", n, nil))
+}
+
+func (s *site) unload(topic string) {
+	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(admin.FullName(topic))+"/unload", nil, nil))
+}
+
+// employ subscribes and runs a Worker, until the end of the test.
+func (s *site) employ(kind pulsar.SubscriptionType, name string, handler worker.Handler, options ...worker.Option) *worker.Worker {
+	s.Helper()
+	c := s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, redelivery.WithNackRedeliveryDelay(3*time.Second))
+	w, err := worker.New(c, handler, append([]worker.Option{worker.WithConcurrency(4), worker.WithLogger(quiet)}, options...)...)
+	require.NoError(s, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- w.Run(ctx) }()
+	s.Cleanup(func() {
+		cancel()
+		assert.NoError(s, <-done)
+	})
+	return w
+}
+
+// withAndWithout runs a test with key order, and beside it the control without.
+func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Option)) {
+	t.Run("without key order", func(t *testing.T) { t.Parallel(); test(t) })
+	t.Run("with key order", func(t *testing.T) { t.Parallel(); test(t, worker.WithKeyOrder()) })
+}
+
+// A key of each partition waits, and all that came after its first message with it, when another consumer joins and one partition becomes its.
+func TestPartitionBecomesAnothers(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
+		s, j := newSite(t), newJournal()
+		s.partitions(2)
+		handler := func(_ context.Context, msg pulsar.Message) error {
+			if call := j.call(msg); call == 1 && strings.HasSuffix(string(msg.Payload()), "/0") {
+				return errTest
+			}
+			return j.succeeds(msg)
+		}
+		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover}).Close()
+		s.publishKeyed([]string{"key0", "key1"}, 200)
+		s.employ(pulsar.Failover, "a", handler, options...)
+		time.Sleep(time.Second)
+		s.employ(pulsar.Failover, "b", handler, options...)
+		s.judge(j, 400, len(options) > 0)
+	})
+}
+
+// Many keys wait when the topic, or one of its partitions, is unloaded and another consumer joins.
+func TestKeysMoveWithAnUnload(t *testing.T) {
+	for name, c := range map[string]struct {
+		partitions int
+		joinsFirst bool
+	}{
+		"a join follows": {}, "a join goes before": {joinsFirst: true},
+		"of one partition, a join follows": {partitions: 2}, "of one partition, a join goes before": {2, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			keysMove(t, c.partitions, c.joinsFirst)
+		})
+	}
+}
+
+func keysMove(t *testing.T, partitions int, joinsFirst bool) {
+	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
+		s, j := newSite(t), newJournal()
+		unloaded := s.topic
+		if partitions > 0 {
+			s.partitions(partitions)
+			unloaded += "-partition-0"
+		}
+		handler := func(_ context.Context, msg pulsar.Message) error {
+			if call := j.call(msg); call == 1 && strings.HasSuffix(string(msg.Payload()), "/0") {
+				return errTest
+			}
+			time.Sleep(5 * time.Millisecond)
+			return j.succeeds(msg)
+		}
+		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}).Close()
+		var keys []string
+		for n := range 20 {
+			keys = append(keys, fmt.Sprint("key", n))
+		}
+		s.publishKeyed(keys, 10)
+		s.employ(pulsar.KeyShared, "a", handler, options...)
+		time.Sleep(time.Second)
+		if joinsFirst {
+			s.employ(pulsar.KeyShared, "b", handler, options...)
+			time.Sleep(100 * time.Millisecond)
+		}
+		s.unload(unloaded)
+		if !joinsFirst {
+			s.employ(pulsar.KeyShared, "b", handler, options...)
+		}
+		s.judge(j, 200, len(options) > 0)
+	})
+}
+
+// judge waits until all messages succeeded, and for a while more for those that come again.
+func (s *site) judge(j *journal, messages int, inOrder bool) {
+	s.Helper()
+	assert.Eventually(s, func() bool { succeeded, _, _ := j.figures(); return succeeded == messages }, 40*time.Second, 100*time.Millisecond)
+	time.Sleep(5 * time.Second)
+	succeeded, repeated, back := j.figures()
+	s.Logf("%d of %d succeeded, %d repeated, %d back", succeeded, messages, repeated, back)
+	require.Equal(s, messages, succeeded)
+	if inOrder {
+		require.Zero(s, back)
+	}
+	require.LessOrEqual(s, repeated, 4, "more than handlers were at work on")
+}

@@ -1,0 +1,238 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// ErrStuck says that so many handlers do not return that the Worker cannot go on: Run returns it, and Healthy.
+var ErrStuck = errors.New("worker: too many handlers are stuck")
+
+// errHangs is why a message becomes a dead letter whose handler does not return.
+var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
+
+// Healthy returns nil as long as the Worker can handle messages, as a /healthz endpoint wants it: before Run too, and while it is
+// paused or in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, one that wraps
+// redelivery.ErrClosed if the Consumer was closed or gave up, and an error after Run has returned.
+func (w *Worker) Healthy() error {
+	select {
+	case <-w.consumer.Done():
+		return fmt.Errorf("worker: the consumer is lost: %w", redelivery.ErrClosed)
+	default:
+	}
+	r := w.run.Load()
+	switch {
+	case r == nil:
+		return nil
+	case r.lasting.Err() != nil:
+		return r.ended()
+	}
+	if _, stuck := r.inFlight(); stuck >= w.concurrency {
+		return fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, w.concurrency)
+	}
+	return nil
+}
+
+// ended says why Run has returned.
+func (r *run) ended() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return errors.Join(errors.New("worker: Run has returned"), r.lost)
+}
+
+// all returns the slots.
+func (r *run) all() []*slot {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.slots)
+}
+
+// isAtWork reports whether a handler has a message that came again. The message is not to be handled by two at a time: it is put aside
+// until the handler returns, whose result settles it, or until the handler is known to be stuck.
+func (r *run) isAtWork(t task) bool {
+	if t.msg.RedeliveryCount() == 0 {
+		return false
+	}
+	of := nameOf(t.msg)
+	for _, s := range r.all() {
+		switch i, hangs := s.find(of); {
+		case i < 0:
+			continue
+		case !hangs && t.beat == nil:
+			t.beat = r.heartbeat(t.msg, time.Time{})
+			fallthrough
+		case !hangs:
+			if !s.putAside(i, t) { // the handler has returned meanwhile
+				return false
+			}
+		default:
+			r.comesInVain(t)
+		}
+		return true
+	}
+	return false
+}
+
+// comesInVain has a message come again whose handler is stuck. Each time it counts, so that it becomes a dead letter in the end.
+func (r *run) comesInVain(t task) {
+	t.lane = nil // that is the handler's
+	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs})
+}
+
+// find returns the place of a message among those that the slot's handler has, or -1, and reports whether the handler hangs.
+func (s *slot) find(of name) (i int, hangs bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.tasks { // their heartbeats are being set
+		if s.stage == handling && nameOf(s.tasks[i].msg) == of {
+			return i, s.lost
+		}
+	}
+	return -1, false
+}
+
+// putAside keeps a message that came again until the slot's handler returns, and reports false if it has.
+func (s *slot) putAside(i int, t task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.stage != handling || s.lost || i >= len(s.tasks) || nameOf(s.tasks[i].msg) != nameOf(t.msg) {
+		return false
+	}
+	if s.again == nil {
+		s.again = map[int]task{}
+		since := s.since
+		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
+	}
+	s.again[i].beat.stop()
+	s.again[i] = t
+	return true
+}
+
+// takeAgain has the slot settle the newest delivery of what came again while its handler was at work.
+func (s *slot) takeAgain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, t := range s.again {
+		s.tasks[i].beat.stop()
+		s.tasks[i].msg, s.tasks[i].beat = t.msg, t.beat
+	}
+	s.again = nil
+}
+
+// losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
+func (s *slot) losePlace(since time.Time) {
+	s.mu.Lock()
+	loses := s.stage == handling && s.since.Equal(since) && !s.lost && s.taking.Err() == nil
+	again := s.again
+	if loses {
+		s.lost, s.again = true, nil
+	}
+	s.mu.Unlock()
+	if !loses {
+		return
+	}
+	s.run.replace()
+	for _, t := range again {
+		s.comesInVain(t)
+	}
+}
+
+// replace begins another slot, unless more handlers are stuck than there may be.
+func (r *run) replace() {
+	stuck := 0
+	for _, s := range r.all() {
+		s.mu.Lock()
+		if s.lost {
+			stuck++
+		}
+		s.mu.Unlock()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case r.taking.Err() != nil:
+	case stuck > r.concurrency:
+		r.lost = fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, r.concurrency)
+		r.stop()
+	default:
+		s := &slot{run: r}
+		r.slots = append(r.slots, s)
+		r.alive.Go(s.loop)
+	}
+}
+
+// leaves reports whether the slot is to end, since another has its place. What it kept it handles first.
+func (s *slot) leaves() bool {
+	s.mu.Lock()
+	leaves := s.lost && len(s.tasks) == 0
+	s.mu.Unlock()
+	if leaves {
+		s.run.mu.Lock()
+		defer s.run.mu.Unlock()
+		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
+	}
+	return leaves
+}
+
+// endOnLoss ends contexts of handlers whose messages are lost.
+func (r *run) endOnLoss() {
+	for {
+		next := r.consumer.NextLoss()
+		for _, s := range r.all() {
+			s.endIfLost()
+		}
+		select {
+		case <-next:
+		case <-r.lasting.Done():
+			return
+		}
+	}
+}
+
+// endIfLost ends the context of the handler if all its messages are lost.
+func (s *slot) endIfLost() {
+	s.mu.Lock()
+	var msgs []pulsar.Message
+	for i := range s.tasks {
+		msgs = append(msgs, s.tasks[i].msg)
+	}
+	since, end := s.since, s.endCall
+	if s.stage != handling {
+		end = nil
+	}
+	s.mu.Unlock()
+	if end == nil {
+		return
+	}
+	for _, msg := range msgs {
+		if d, err := s.consumer.Delivery(msg); err == nil && !d.Lost {
+			return
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.endCall != nil && s.since.Equal(since) {
+		end(ErrLost)
+	}
+}
+
+// whileOurs returns a context that ends when the messages of the call are lost.
+func (s *slot) whileOurs(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	s.mu.Lock()
+	s.endCall = cancel
+	s.mu.Unlock()
+	return ctx, func() {
+		s.mu.Lock()
+		s.endCall = nil
+		s.mu.Unlock()
+		cancel(nil)
+	}
+}

@@ -1,0 +1,208 @@
+package worker_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// hanging returns a handler that ignores its context and hangs with messages "hang", until they are released.
+func hanging(c *calls) (handler worker.Handler, release func()) {
+	released := make(chan struct{})
+	return func(_ context.Context, msg pulsar.Message) error {
+		c.note(msg)
+		if string(msg.Payload()) == "hang" {
+			<-released
+		}
+		return nil
+	}, func() { close(released) }
+}
+
+// A message whose handler hangs comes again after its ack timeout. It takes no other slot, whatever the options.
+func TestHangingMessageTakesOneSlot(t *testing.T) {
+	for name, options := range map[string][]worker.Option{
+		"alone": nil, "with a timeout": {worker.WithTimeout(10 * time.Second)}, "in key order": {worker.WithKeyOrder()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				calls := newCalls()
+				handler, release := hanging(calls)
+				w, stop := t.start(handler, append(options, worker.WithConcurrency(3))...)
+				t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte("hang"), Key: "a"})
+				t.sleep(time.Hour)
+				for range 10 {
+					t.publish("tea")
+				}
+				t.sleep(time.Hour)
+				require.Equal(t, 11, len(calls.times()))
+				require.Equal(t, 1, w.Stats().Stuck)
+				require.NoError(t, w.Healthy())
+				release()
+				require.NoError(t, stop())
+				require.Equal(t, uint64(11), w.Stats().Succeeded)
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithAckTimeout(3*time.Second))
+		})
+	}
+}
+
+// Where there are dead letters it becomes one.
+func TestHangingMessageBecomesADeadLetter(t *testing.T) {
+	virtually(t, withDeadLetters(4), func(t *rig) {
+		calls := newCalls()
+		handler, release := hanging(calls)
+		_, stop := t.start(handler, worker.WithConcurrency(2), worker.WithTimeout(10*time.Second))
+		t.publish("hang")
+		t.sleep(time.Hour)
+		require.Equal(t, []string{"hang: worker: the handler of an earlier delivery has not returned"}, t.letters())
+		require.Len(t, calls.times(), 1)
+		release()
+		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// A handler that is slower than the ack timeout is not called again meanwhile: what it returns settles the message.
+func TestSlowHandlerIsNotCalledTwiceAtATime(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want []time.Duration
+	}{
+		"it succeeds": {nil, []time.Duration{0}},
+		"it fails":    {errTest, []time.Duration{0, 12 * time.Second}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				calls := newCalls()
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					if calls.note(msg) > 1 {
+						return nil
+					}
+					time.Sleep(10 * time.Second)
+					return c.err
+				}, worker.WithConcurrency(3))
+				t.publish("tea")
+				t.sleep(time.Hour)
+				require.Equal(t, c.want, calls.times())
+				require.NoError(t, stop())
+				require.Equal(t, uint64(1), w.Stats().Succeeded)
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(2*time.Second))
+		})
+	}
+}
+
+// A handler that ignores the end of its context loses its place. Too many of them end Run.
+func TestStuckHandlerLosesItsPlace(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		handler, release := hanging(calls)
+		w, err := worker.New(t.consumer, handler, worker.WithConcurrency(2), worker.WithTimeout(10*time.Second),
+			worker.WithStuckLimit(20*time.Second), worker.WithDrainTimeout(0), worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		require.NoError(t, w.Healthy())
+		stop := t.run(w)
+		t.publish("hang")
+		t.publish("hang")
+		t.publish("tea")
+		t.sleep(16 * time.Second)
+		require.Equal(t, 2, w.Stats().Stuck)
+		require.ErrorIs(t, w.Healthy(), worker.ErrStuck)
+		t.sleep(13 * time.Second)
+		require.Len(t, calls.times(), 2)
+		t.sleep(time.Second)
+		require.Len(t, calls.times(), 3)
+		require.Equal(t, uint64(1), w.Stats().Succeeded)
+		t.publish("hang")
+		t.sleep(time.Minute)
+		require.ErrorIs(t, w.Healthy(), worker.ErrStuck)
+		err = stop()
+		require.ErrorIs(t, err, worker.ErrStuck)
+		require.Error(t, w.Healthy())
+		release()
+		t.sleep(time.Second)
+		require.Zero(t, w.Stats().InFlight)
+	})
+}
+
+// A stuck handler that returns in the end leaves its place to the other one.
+func TestStuckHandlerThatReturns(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		active, most := 0, 0
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if calls.note(msg) == 1 {
+				time.Sleep(time.Minute)
+				return errTest
+			}
+			active++
+			most = max(most, active)
+			time.Sleep(time.Second)
+			active--
+			return nil
+		}, worker.WithConcurrency(1), worker.WithTimeout(10*time.Second))
+		for range 100 {
+			t.publish("tea")
+		}
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, uint64(100), w.Stats().Succeeded)
+		require.Equal(t, 1, most)
+	}, redelivery.WithNackRedeliveryDelay(time.Second))
+}
+
+func TestHealthyAfterTheConsumerIsLost(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		w, stop := t.start(func(context.Context, pulsar.Message) error { return nil })
+		t.sleep(time.Second)
+		t.consumer.Close()
+		t.sleep(time.Second)
+		require.ErrorIs(t, w.Healthy(), redelivery.ErrClosed)
+		require.Error(t, stop())
+	})
+}
+
+// A handler gets its context ended when its message may be another consumer's, if an option says so.
+func TestCancelLost(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"without": nil, "with": {worker.WithCancelLost()}} {
+		t.Run(name, func(t *testing.T) {
+			failover := orders
+			failover.Type = pulsar.Failover
+			virtually(t, failover, func(t *rig) {
+				other, err := redelivery.Subscribe(t.broker, failover, redelivery.WithLogger(quiet))
+				require.NoError(t, err)
+				defer other.Close()
+				var cause error
+				calls := newCalls()
+				_, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
+					if calls.note(msg) > 1 {
+						return nil
+					}
+					select {
+					case <-ctx.Done():
+						cause = context.Cause(ctx)
+					case <-time.After(10 * time.Second):
+					}
+					return cause
+				}, options...)
+				t.publish("tea")
+				t.sleep(3 * time.Second)
+				t.broker.Elect() // the other one
+				t.sleep(time.Minute)
+				if len(options) == 0 {
+					require.NoError(t, cause)
+				} else {
+					assert.True(t, errors.Is(cause, worker.ErrLost), cause)
+				}
+				require.NoError(t, stop())
+			}, redelivery.WithNackRedeliveryDelay(time.Second))
+		})
+	}
+}
