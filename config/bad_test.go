@@ -114,13 +114,11 @@ func TestBadInput(t *testing.T) {
 		worker + "{timeout: 2562047h48m}":     `line 3: workers.w.timeout is "2562047h48m", want at most 2562047h47m16.854s`,
 		worker + "{timeout: -106752d}":        `line 3: workers.w.timeout is "-106752d", want a duration with its unit`,
 		worker + "{timeout: 1s 106752d}":      `line 3: workers.w.timeout is "1s 106752d", want a duration with its unit`,
-		worker + "{memoryLimit: 1000}":        "line 3: workers.w.memoryLimit is 1000, want keyOrder: true too",
 		worker + "{pauseOnFailureRatio: 1.5}": "line 3: workers.w.pauseOnFailureRatio is 1.5, want a number above 0, and at most 1",
 		worker + "{pauseOnFailureWindow: 5}":  "line 3: workers.w.pauseOnFailureWindow is 5, want pauseOnFailureBackoff too",
 		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,
 		worker + "{pauseOnFailureBackoff: b}": `line 3: workers.w.pauseOnFailureBackoff is "b", want the name of a policy (a)`,
 		worker + "{batchMaxBytes: 1MB}":       `line 3: workers.w.batchMaxBytes is "1MB", want bytes, 1 or more, such as 4096 or "16MiB"; units are KiB, MiB and GiB`,
-		worker + "{memoryLimit: 0}":           `line 3: workers.w.memoryLimit is 0, want bytes, 1 or more`,
 
 		"consumers: {c: {reconsumeBackoff: b}}":                                  `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,
 		consumer + "{nack: 1s}":                                                  "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",

@@ -28,7 +28,6 @@
 //	    drainTimeout: 1m
 //	    maxAge: 1d
 //	    keyOrder: true
-//	    memoryLimit: 4MiB                   # of messages that wait for their keys
 //	    pauseOnFailureWindow: 100           # of the last 100 messages
 //	    pauseOnFailureRatio: 0.9            # nearly all failed: one at a time, after growing pauses
 //	    pauseOnFailureBackoff: gentle

@@ -18,7 +18,6 @@ type Worker struct {
 	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
-	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
@@ -31,7 +30,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "pauseOnFailureWindow",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
 // NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
@@ -77,7 +76,6 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		Timeout:               d.duration(v["timeout"], 1),
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
-		MemoryLimit:           d.bytes(v["memoryLimit"], 1),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
@@ -88,9 +86,6 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 	if n := v["drainTimeout"]; n != nil {
 		timeout := d.duration(n, 0)
 		w.DrainTimeout = &timeout
-	}
-	if n := v["memoryLimit"]; n != nil && !w.KeyOrder {
-		d.fail(n, "keyOrder: true too")
 	}
 	const window, ratio, pause = "pauseOnFailureWindow", "pauseOnFailureRatio", "pauseOnFailureBackoff"
 	d.need(v, window, pause)
@@ -119,9 +114,6 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.KeyOrder {
 		options = append(options, worker.WithKeyOrder())
-	}
-	if w.MemoryLimit != 0 {
-		options = append(options, worker.WithMemoryLimit(w.MemoryLimit))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

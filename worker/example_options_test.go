@@ -113,13 +113,6 @@ func ExampleWithObserver() {
 	// acked <nil>
 }
 
-func ExampleWithMemoryLimit() {
-	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error { return nil },
-		worker.WithKeyOrder(), worker.WithMemoryLimit(1<<20)) // of messages that wait for their keys
-	fmt.Println("done")
-	// Output: done
-}
-
 func ExampleRetryAfter() {
 	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {
 		if msg.RedeliveryCount() == 0 {

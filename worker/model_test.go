@@ -191,7 +191,7 @@ func (p plan) run() []string {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: p.maxDeliveries}
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay)}
+	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithMemoryLimit(p.memoryLimit)}
 	if p.ackTimeout > 0 {
 		options = append(options, redelivery.WithAckTimeout(p.ackTimeout))
 	}
@@ -204,7 +204,7 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
 	if p.keyOrder {
-		workerOptions = append(workerOptions, worker.WithKeyOrder(), worker.WithMemoryLimit(p.memoryLimit))
+		workerOptions = append(workerOptions, worker.WithKeyOrder())
 	}
 	if p.maxAge > 0 {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -22,8 +21,7 @@ type settings struct {
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
-	memoryLimit  int64 // of keyOrder
-	window       int   // of failures before a pause; 0 for none
+	window       int // of failures before a pause; 0 for none
 	ratio        float64
 	pause        backoff.RedeliveryBackoff
 	middleware   []Middleware
@@ -44,10 +42,6 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
-	if s.memoryLimit != 0 && !s.keyOrder {
-		return s, fmt.Errorf("%w: worker: WithMemoryLimit is given, want WithKeyOrder too", redelivery.ErrInvalidOption)
-	}
-	s.memoryLimit = cmp.Or(s.memoryLimit, redelivery.DefaultMemoryLimit)
 	return s, nil
 }
 
@@ -115,6 +109,10 @@ func WithMaxAge(d time.Duration) Option {
 // When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
 // cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
 //
+// The messages that wait count toward the Consumer's memory limit (redelivery.WithMemoryLimit), beside those that wait for redelivery. At
+// the limit the Worker takes another message only when one that waits has made room. It logs this, and Stats.Full shows it. As many
+// messages as WithConcurrency may wait in any case.
+//
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
 // do not survive a restart.
 //
@@ -125,19 +123,6 @@ func WithMaxAge(d time.Duration) Option {
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
-		return nil
-	}
-}
-
-// WithMemoryLimit (default: redelivery.DefaultMemoryLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
-// counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
-// Stats shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
-func WithMemoryLimit(bytes int64) Option {
-	return func(s *settings) error {
-		if bytes <= 0 {
-			return invalid("WithMemoryLimit", bytes, "more than 0")
-		}
-		s.memoryLimit = bytes
 		return nil
 	}
 }

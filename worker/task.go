@@ -11,7 +11,6 @@ type task struct {
 	msg  pulsar.Message
 	more uint32     // deliveries that the Consumer does not know of: it was tried again here
 	beat *heartbeat // nil for none
-	size int64      // what it keeps alive, but for the buffer of its batch
 	lane *lane      // of its key; nil without key order, and without a key
 }
 

@@ -95,10 +95,10 @@ type Stats struct {
 	Paused bool // Pause was called, and Resume not yet, nor has Run returned
 	Outage bool // WithPauseOnFailure tries one message at a time
 
-	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
-	Stuck        int   // handlers that did not return within five seconds after their context ended
-	Waiting      int   // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
-	WaitingBytes int64 // what the waiting messages count towards WithMemoryLimit
+	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
+	Stuck    int  // handlers that did not return within five seconds after their context ended
+	Waiting  int  // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
+	Full     bool // the waiting messages reached the Consumer's memory limit: none is taken until one of them has made room
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // errors, each time, except those under Permanent, those that are no attempts in an outage (WithPauseOnFailure), and of a batch that is halved
@@ -130,7 +130,7 @@ func (w *Worker) Stats() Stats {
 		s.InFlight, s.Stuck = r.inFlight()
 		s.Outage = r.outage != nil && r.outage.current() != nil
 		if r.lanes != nil {
-			s.Waiting, s.WaitingBytes = r.lanes.waiting()
+			s.Waiting, s.Full = r.lanes.waiting()
 		}
 	}
 	return s

@@ -20,7 +20,6 @@ type workerPlan struct {
 	DrainTimeout *seconds `json:"drainTimeout,omitempty"`
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
-	MemoryLimit  int64    `json:"memoryLimit,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
 }
@@ -49,7 +48,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit}
+		KeyOrder: w.KeyOrder}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -112,11 +111,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
 	}
 	if p.KeyOrder {
-		limit := "16 MiB"
-		if p.MemoryLimit > 0 {
-			limit = fmt.Sprintf("%d bytes", p.MemoryLimit)
-		}
-		row("a key", "is handled in order, over retries; up to %s wait", limit)
+		row("a key", "is handled in order, over retries")
 	}
 	if o := p.Outage; o != nil {
 		var pauses []string

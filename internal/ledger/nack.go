@@ -68,7 +68,7 @@ const (
 // returns how the message stood, and whether it is kept.
 func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
 	delay = max(0, delay)
-	size := l.sizeOf(msg)
+	w := l.weigh(msg)
 	l.mu.Lock()
 	t, ref := &l.table, d.Ref
 	e, r := t.at(ref)
@@ -94,7 +94,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	case r.flags.has(doubtful), why == Failed && !l.o.Keeps, why == Unreadable:
 		t.drop(e, r)
 	case msg != nil && (why != Failed || !r.isKept()): // with what it is to be published with
-		t.keep(ref, e, r, msg, size, why != Failed)
+		t.keep(ref, e, r, msg, w, why != Failed)
 	}
 	kept = r.isKept()
 	l.nacks.TrackFor(uint64(ref), delay)
