@@ -164,6 +164,10 @@ type Stats struct {
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
+	// Unfinished messages are settled, but batches that they came in are not settled whole: if the Consumer is closed now, the broker sends
+	// them again. Arriving messages are those of such batches that are prefetched. Both are 0 with EnableBatchIndexAcknowledgment.
+	Unfinished, Arriving int
+
 	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
 }
 
@@ -171,7 +175,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
 	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(),
-		c.hooks.reconnections(), s.Oldest}
+		c.hooks.reconnections(), s.Unfinished, s.Arriving, s.Oldest}
 }
 
 // fail reports what cannot be returned. The operation is for observers.

@@ -13,6 +13,7 @@ type Delivery struct {
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
+	Begun           bool          // the application had other messages of its batch, which come again unless this one is settled too; see Stats.Unfinished
 }
 
 // Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
@@ -36,6 +37,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		Last:            c.ledger.IsLast(d.Count),
 		NackDelay:       max(0, c.nackDelay(d.Count)),
 		AckDeadline:     c.ledger.AckDeadline(d),
+		Begun:           c.ledger.IsBegun(d),
 	}, nil
 }
 

@@ -26,6 +26,7 @@
 //	    concurrency: 8
 //	    timeout: 30s                        # of a handler
 //	    drainTimeout: 1m
+//	    finishBatches: true                 # that were begun, in a drain
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    pauseOnFailureWindow: 100           # of the last 100 messages

@@ -13,11 +13,12 @@ import (
 // Worker is what a file says about one worker: an option of package worker for each key. A zero field is not set in the file: the
 // default of package worker holds. In the file, each name begins with a small letter.
 type Worker struct {
-	Concurrency  int            // worker.WithConcurrency
-	Timeout      time.Duration  // worker.WithTimeout
-	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
-	MaxAge       time.Duration  // worker.WithMaxAge
-	KeyOrder     bool           // worker.WithKeyOrder
+	Concurrency   int            // worker.WithConcurrency
+	Timeout       time.Duration  // worker.WithTimeout
+	DrainTimeout  *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
+	FinishBatches *bool          // worker.WithFinishBatches
+	MaxAge        time.Duration  // worker.WithMaxAge
+	KeyOrder      bool           // worker.WithKeyOrder
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
@@ -30,7 +31,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "pauseOnFailureWindow",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
 // NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
@@ -83,6 +84,10 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		BatchMaxBytes:         d.bytes(v["batchMaxBytes"], 1),
 		BatchMaxWait:          d.duration(v["batchMaxWait"], 1),
 	}
+	if n := v["finishBatches"]; n != nil {
+		finish := d.boolean(n)
+		w.FinishBatches = &finish
+	}
 	if n := v["drainTimeout"]; n != nil {
 		timeout := d.duration(n, 0)
 		w.DrainTimeout = &timeout
@@ -108,6 +113,9 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.DrainTimeout != nil {
 		options = append(options, worker.WithDrainTimeout(*w.DrainTimeout))
+	}
+	if w.FinishBatches != nil {
+		options = append(options, worker.WithFinishBatches(*w.FinishBatches))
 	}
 	if w.MaxAge != 0 {
 		options = append(options, worker.WithMaxAge(w.MaxAge))

@@ -17,7 +17,7 @@ import (
 const workers = `
 policies: {calm: {type: fixed, delay: 30s}}
 workers:
-  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true,
+  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, finishBatches: false, maxAge: 2d, keyOrder: true,
     pauseOnFailureWindow: 100, pauseOnFailureRatio: 0.5, pauseOnFailureBackoff: calm,
     batchMaxMessages: 50, batchMaxBytes: 4KiB, batchMaxWait: 1s}
   plain:
@@ -29,14 +29,15 @@ func TestWorkers(t *testing.T) {
 	c, err := Parse([]byte(workers))
 	require.NoError(t, err)
 	var none time.Duration
+	no := false
 	ten := 10 * s
 	assert.Equal(t, map[string]Worker{
-		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true,
+		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, FinishBatches: &no, MaxAge: 48 * 60 * m, KeyOrder: true,
 			PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
 			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s},
 		"plain": {DrainTimeout: &ten, KeyOrder: true},
 	}, c.Workers)
-	for name, n := range map[string]int{"billing": 6, "plain": 2} {
+	for name, n := range map[string]int{"billing": 7, "plain": 2} {
 		assert.Len(t, c.Workers[name].options(), n)
 		w, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
 		require.NoError(t, err)

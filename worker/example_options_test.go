@@ -123,3 +123,10 @@ func ExampleRetryAfter() {
 	})
 	// Output: redelivery 1
 }
+
+func ExampleWithFinishBatches() {
+	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error { return nil },
+		worker.WithFinishBatches(false)) // a drain takes no more, and batches that were begun come again whole
+	fmt.Println("done")
+	// Output: done
+}

@@ -222,6 +222,18 @@ func (l *lanes) waiting() (messages int, full bool) {
 	return l.count, l.room.over != nil
 }
 
+// readyNow is how many messages of batches wait only for a slot.
+func (l *lanes) readyNow() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.ready {
+		if t.msg.ID().BatchSize() > 1 {
+			n++
+		}
+	}
+	return n
+}
+
 // abandon leaves what waits to the broker.
 func (l *lanes) abandon() {
 	l.mu.Lock()

@@ -16,24 +16,25 @@ import (
 type Option func(*settings) error
 
 type settings struct {
-	concurrency  int
-	timeout      time.Duration // 0 for none
-	drainTimeout time.Duration
-	maxAge       time.Duration // 0 for none
-	keyOrder     bool
-	window       int // of failures before a pause; 0 for none
-	ratio        float64
-	pause        backoff.RedeliveryBackoff
-	middleware   []Middleware
-	classify     func(error) error // nil for none
-	observers    observers
-	logger       *slog.Logger
+	concurrency   int
+	timeout       time.Duration // 0 for none
+	drainTimeout  time.Duration
+	finishBatches bool
+	maxAge        time.Duration // 0 for none
+	keyOrder      bool
+	window        int // of failures before a pause; 0 for none
+	ratio         float64
+	pause         backoff.RedeliveryBackoff
+	middleware    []Middleware
+	classify      func(error) error // nil for none
+	observers     observers
+	logger        *slog.Logger
 }
 
 const defaultDrainTimeout = 30 * time.Second
 
 func newSettings(options []Option) (settings, error) {
-	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, logger: slog.Default()}
+	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, finishBatches: true, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return s, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
@@ -86,6 +87,18 @@ func WithDrainTimeout(d time.Duration) Option {
 			return invalid("WithDrainTimeout", d, "0 or more")
 		}
 		s.drainTimeout = d
+		return nil
+	}
+}
+
+// WithFinishBatches (default: true) has a drain finish the batches of producers of which messages were handled: it goes on with the
+// messages of these batches that are prefetched, and with no others, within the drain timeout. Without batch-index acknowledgement
+// (EnableBatchIndexAcknowledgment) the broker hears of a batch when all of it is acknowledged, and sends the whole batch again after a
+// restart, with what was handled before. If they cannot be finished in time, by how long handlers took, or if the Worker is
+// paused or in an outage, they are left. Stats of the Consumer shows how many handled messages come again as Unfinished, and the last line of the log as "again".
+func WithFinishBatches(finish bool) Option {
+	return func(s *settings) error {
+		s.finishBatches = finish
 		return nil
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,9 +33,12 @@ type run struct {
 	collecting chan struct{}  // held by the slot that collects a batch
 	alive      sync.WaitGroup // the slots' goroutines
 
-	mu   sync.Mutex
-	lost error        // the Consumer's
-	left []*heartbeat // of the messages that are left
+	pace atomic.Int64 // nanoseconds that a slot takes for a message
+
+	mu        sync.Mutex
+	lost      error        // the Consumer's
+	left      []*heartbeat // of the messages that are left
+	finishing finishing
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
@@ -61,7 +65,7 @@ func (r *run) run() error {
 	<-r.taking.Done()
 	before := r.settled()
 	n, _ := r.inFlight()
-	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout)...)
+	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "begun", r.consumer.Stats().Arriving)...)
 	ended := make(chan struct{})
 	go func() {
 		r.alive.Wait()
@@ -85,7 +89,7 @@ func (r *run) run() error {
 	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
-		"stuck", len(stuck))...)
+		"stuck", len(stuck), "again", r.consumer.Stats().Unfinished)...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -112,7 +116,7 @@ func (r *run) take(into []task) ([]task, error) {
 	for {
 		open, err := r.valve.wait(r.taking)
 		if err != nil {
-			return nil, err
+			return r.takeToFinish(into)
 		}
 		tasks, err := r.some(open, into)
 		switch {
@@ -134,8 +138,15 @@ func (r *run) some(ctx context.Context, into []task) ([]task, error) {
 	return append(into, t), err
 }
 
-// next takes a message.
+// next takes a message, in a drain one of a batch that was begun.
 func (r *run) next(ctx context.Context) (task, error) {
+	if r.taking.Err() != nil {
+		return r.nextToFinish(ctx)
+	}
+	return r.receive(ctx)
+}
+
+func (r *run) receive(ctx context.Context) (task, error) {
 	if r.lanes != nil {
 		return r.lanes.next(ctx)
 	}

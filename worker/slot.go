@@ -117,6 +117,7 @@ func (s *slot) call(tasks []task) {
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
 	took := time.Since(s.since)
+	s.paced(took, n)
 	s.outcomes = s.outcomes[:0]
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
