@@ -39,6 +39,7 @@ type Consumer struct {
 	life       *life
 	pause      *pause // of receiving
 	tally      tally
+	blocked    blocked
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages
@@ -49,7 +50,6 @@ type Consumer struct {
 // tally is what has happened.
 type tally struct {
 	swallowed, failed atomic.Uint64
-	blocked           bool // by many unacknowledged messages; for whoever has the turn
 }
 
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
@@ -162,6 +162,10 @@ type Stats struct {
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
+	// Blocked says that the broker may have stopped sending, since too much is unacknowledged: nothing comes although somebody waits, and
+	// Observer.Blocked was told. It ends with the next message.
+	Blocked bool
+
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
 	// Unfinished messages are settled, but batches that they came in are not settled whole: if the Consumer is closed now, the broker sends
@@ -174,8 +178,11 @@ type Stats struct {
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(),
-		c.hooks.reconnections(), s.Unfinished, s.Arriving, s.Oldest}
+	return Stats{
+		Waiting: s.Waiting, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
+		Swallowed: c.tally.swallowed.Load(), Late: s.Late, Failed: c.tally.failed.Load(), Blocked: c.blocked.on.Load(),
+		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, OldestWaiting: s.Oldest,
+	}
 }
 
 // fail reports what cannot be returned. The operation is for observers.

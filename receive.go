@@ -3,7 +3,6 @@ package redelivery
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"strings"
 	"sync/atomic"
@@ -220,24 +219,6 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	}
 }
 
-// idle acts where nothing came for a second although somebody waited.
-func (c *Consumer) idle() {
-	unsettled := c.ledger.Idle()
-	blocked := unsettled >= nearLimit && !c.hooks.redeliversAll
-	if blocked && !c.tally.blocked {
-		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
-			"wait for redelivery count too", "unacknowledged", unsettled)
-		if c.observer.Blocked != nil {
-			c.tell(func() { c.observer.Blocked(Blocked{c, c.observer.subscription, unsettled}) })
-		}
-	}
-	c.tally.blocked = blocked
-}
-
-// nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
-// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
-const nearLimit = 45_000
-
 // arrive enters a message into the ledger and reports whether it goes to the application now.
 func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	if !isTracked(cm.Message) {
@@ -255,6 +236,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
 	}
 	verdict := c.ledger.Arrive(cm, retry, d)
+	c.blocked.ends()
 	if verdict == ledger.AckDuplicate {
 		c.tally.swallowed.Add(1)
 		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
