@@ -65,7 +65,7 @@ func (c *Consumer) idle() {
 // isBehind reports whether topics have messages that did not come. Retries may wait for their time at the broker.
 func (c *Consumer) isBehind() bool {
 	var last []pulsar.TopicMessageID
-	err := c.call(func() (err error) { last, err = c.inner.GetLastMessageIDs(); return err })
+	err := c.call(func() (err error) { last, err = c.current().GetLastMessageIDs(); return err })
 	return err == nil && slices.ContainsFunc(last, func(id pulsar.TopicMessageID) bool {
 		return publishing.BaseTopic(id.Topic()) != c.publisher.retryTopic && c.ledger.IsBehind(id.Topic(), id)
 	})

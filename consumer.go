@@ -23,7 +23,7 @@ import (
 // topics may be acknowledged with this one; a nack of it changes nothing. If it has no error to return, it
 // logs a warning and counts the failure in Stats.
 type Consumer struct {
-	inner     pulsar.Consumer
+	inner     inner
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	settings  *settings
 	hooks     *hooks // of the inner consumer
@@ -55,7 +55,6 @@ type tally struct {
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
 func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *preparation) *Consumer {
 	c := &Consumer{
-		inner:      inner,
 		settings:   s,
 		hooks:      &hooks{},
 		publisher:  publisher,
@@ -64,6 +63,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		life:       newLife(),
 		pause:      newPause(),
 	}
+	c.inner.now.Store(&inner)
 	c.observe(s.observers)
 	messages := chanOf(inner)
 	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
@@ -87,10 +87,10 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 }
 
 // Name returns the name of the consumer.
-func (c *Consumer) Name() string { return c.inner.Name() }
+func (c *Consumer) Name() string { return c.current().Name() }
 
 // Subscription returns the subscription's name.
-func (c *Consumer) Subscription() string { return c.inner.Subscription() }
+func (c *Consumer) Subscription() string { return c.current().Subscription() }
 
 // ask requests a message. The inner consumer sends requests with its next tick.
 func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
@@ -108,7 +108,7 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if !isPulsarID(id) {
 		return foreign(id) // upstream would stop dispatching until it reconnects
 	}
-	return c.withReaderStopped(func() error { return c.inner.Seek(id) })
+	return c.withReaderStopped(func() error { return c.current().Seek(id) })
 }
 
 // withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
@@ -136,20 +136,20 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 
 // GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	return c.inner.GetLastMessageIDs()
+	return c.current().GetLastMessageIDs()
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
 // longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.withReaderStopped(func() error { return c.inner.SeekByTime(t) })
+	return c.withReaderStopped(func() error { return c.current().SeekByTime(t) })
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and gets no more: close it then.
-func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.current().Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.inner.UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.current().UnsubscribeForce) }
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
@@ -200,7 +200,7 @@ func (c *Consumer) report(what string, err error, attrs ...any) {
 // log logs what happened to the consumer.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
-		append(attrs, "consumer", c.inner.Name(), "subscription", c.inner.Subscription())...)
+		append(attrs, "consumer", c.current().Name(), "subscription", c.current().Subscription())...)
 }
 
 // safely calls what may call code that is not ours, where nobody could recover from its panic.

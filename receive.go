@@ -163,6 +163,12 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err
 		if c.pause.on.Load() {
 			return true, nil
 		}
+		if c.inner.away {
+			if err := c.comeBack(ctx); err != nil {
+				return false, err
+			}
+			return true, nil // somebody may want the turn meanwhile
+		}
 		newsTurn := c.cameAgain && !c.ledger.OffersAgain() && c.intake.IsReady() // or messages that always fail would keep what is new waiting
 		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
 			cm, event, err := c.intake.Take(ctx)
@@ -213,7 +219,7 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 		}
 	}
 	for {
-		if _, err := c.inner.Receive(ctx); err != nil {
+		if _, err := c.current().Receive(ctx); err != nil {
 			return err
 		}
 	}

@@ -29,6 +29,9 @@ func TestBlockedByWaitingMessagesOfBatches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
+			if s.inProcess != nil {
+				t.Skip("180,000 messages: with PULSAR_URL")
+			}
 			opts := pulsar.ConsumerOptions{Type: pulsar.Shared}
 			first := s.subscribe(opts)
 			first.Close()

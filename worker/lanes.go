@@ -216,6 +216,12 @@ func (l *lanes) wakeOne() {
 	}
 }
 
+func (l *lanes) isEmpty() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count == 0
+}
+
 func (l *lanes) waiting() (messages int, full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -29,6 +29,9 @@ func heap() int64 {
 func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	const batches, each, limit = 400, 200, 16 << 20
 	s := newSite(t)
+	if s.inProcess != nil { // whose broker has its messages on the same heap
+		t.Skip("80,000 messages: with PULSAR_URL")
+	}
 	opts := pulsar.ConsumerOptions{Type: pulsar.Exclusive}
 	first := s.subscribe(opts)
 	first.Close()
@@ -66,9 +69,7 @@ func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	buffered, grown := c.Stats().BufferedBytes, heap()-before
 	t.Logf("%d messages wait: %d KiB are counted, the heap grew by %d KiB", w.Stats().Waiting, buffered>>10, grown>>10)
 	require.LessOrEqual(t, buffered, int64(limit))
-	if s.inProcess == nil { // whose broker has its messages on the same heap
-		require.Less(t, grown, int64(2*limit)) // with what is prefetched, and the ids of siblings
-	}
+	require.Less(t, grown, int64(2*limit)) // with what is prefetched, and the ids of siblings
 	up.Store(true)
 	require.Eventually(t, func() bool { return handled.Load() == batches*each }, time.Minute, 10*time.Millisecond)
 	cancel()

@@ -33,6 +33,7 @@ type run struct {
 	collecting chan struct{}  // held by the slot that collects a batch
 	alive      sync.WaitGroup // the slots' goroutines
 
+	rest rest
 	pace atomic.Int64 // nanoseconds that a slot takes for a message
 
 	mu        sync.Mutex
@@ -114,7 +115,7 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // take takes what a slot is to handle next. Its error says that there is to be no more.
 func (r *run) take(into []task) ([]task, error) {
 	for {
-		open, err := r.valve.wait(r.taking)
+		open, err := r.valve.waitAnd(r.taking, r.resting)
 		if err != nil {
 			return r.takeToFinish(into)
 		}

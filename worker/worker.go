@@ -73,7 +73,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts
-// are renewed as always. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
+// are renewed as always. When none is left, what was prefetched is given back to the broker, where the Consumer can do so
+// (redelivery.Consumer.GiveBack), unless messages wait for their keys. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
 // more, and Pause does nothing.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
