@@ -223,11 +223,19 @@ func (p plan) run() []string {
 			broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: msg.key})
 		})
 	}
-	for _, e := range p.events {
-		time.AfterFunc(e.at, func() { m.happen(e.what, w, broker) })
+	var over atomic.Bool
+	for i, e := range m.events {
+		time.AfterFunc(e.at, func() {
+			if !m.happen(e.what, w, broker) && !over.Load() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.events[i].what = "nothing"
+			}
+		})
 	}
 	runErr := w.Run(ctx)
 	returned := m.now()
+	over.Store(true)
 	synctest.Wait()
 	m.check(w, broker, returned, runErr)
 	close(m.release)
@@ -238,7 +246,8 @@ func (p plan) run() []string {
 	return m.wrong
 }
 
-func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) {
+// happen reports whether that could be: a consumer that gave everything back in a pause has no connection to give up.
+func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) bool {
 	switch what {
 	case "pause":
 		w.Pause()
@@ -255,6 +264,7 @@ func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) 
 	case "sends work":
 		m.badSends.Store(false)
 	case "give up":
-		broker.GiveUp(errTest)
+		return broker.GiveUp(errTest)
 	}
+	return true
 }
