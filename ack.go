@@ -76,7 +76,7 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 	case ledger.Settled:
 		return nil
 	case ledger.Unknown:
-		return ack(c.inner, n.ID)
+		return ack(c.current(), n.ID)
 	default: // it is being settled now, by another call too perhaps
 	}
 	if len(c.hooks.of) > 0 {
@@ -154,7 +154,7 @@ func (c *Consumer) ackCumulative(n ledger.Name) error {
 	ack := pulsar.Consumer.AckIDCumulative
 	for consumer, id := c.ledger.Newest(n); id != nil; {
 		if consumer == nil {
-			consumer = c.inner
+			consumer = c.current()
 		}
 		if err := c.call(func() error { return ack(consumer, id) }); err != nil {
 			return err

@@ -33,7 +33,7 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	defer c.calls.Leave()
 	var settling []pulsar.MessageID
 	for _, id := range ids {
-		consumer, s := c.inner, ledger.Settling{ID: id}
+		consumer, s := c.current(), ledger.Settling{ID: id}
 		switch c.ledger.Settle(ledger.Name{ID: id}, &s) {
 		case ledger.Unsettled, ledger.Busy:
 			consumer, settling = s.Consumer, append(settling, s.ID)

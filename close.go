@@ -43,7 +43,10 @@ func (c *Consumer) shut() bool {
 	c.publisher.close()
 	c.calls.Wait(patience)
 	c.hooks.flush()
-	c.inner.Close()
+	c.inner.mu.Lock()
+	inner := c.current()
+	c.inner.mu.Unlock()
+	inner.Close()
 	c.goroutines.Wait(math.MaxInt64)
 	return true
 }

@@ -23,7 +23,7 @@ import (
 // and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one; a nack of it
 // changes nothing.
 type Consumer struct {
-	inner     pulsar.Consumer
+	inner     inner
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	settings  *settings
 	hooks     *hooks // of the inner consumer
@@ -40,6 +40,7 @@ type Consumer struct {
 	pause      *pause // of receiving
 	losses     losses
 	tally      tally
+	blocked    blocked
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages
@@ -50,13 +51,11 @@ type Consumer struct {
 // tally is what has happened.
 type tally struct {
 	swallowed, failed atomic.Uint64
-	blocked           bool // by many unacknowledged messages; for whoever has the turn
 }
 
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
 func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *preparation) *Consumer {
 	c := &Consumer{
-		inner:      inner,
 		settings:   s,
 		hooks:      &hooks{},
 		publisher:  publisher,
@@ -65,6 +64,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		life:       newLife(),
 		pause:      newPause(),
 	}
+	c.inner.now.Store(&inner)
 	c.observe(s.observers)
 	messages := chanOf(inner)
 	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
@@ -93,10 +93,10 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 }
 
 // Name returns the name of the consumer.
-func (c *Consumer) Name() string { return c.inner.Name() }
+func (c *Consumer) Name() string { return c.current().Name() }
 
 // Subscription returns the subscription's name.
-func (c *Consumer) Subscription() string { return c.inner.Subscription() }
+func (c *Consumer) Subscription() string { return c.current().Subscription() }
 
 // ask requests a message. The inner consumer sends requests with its next tick.
 func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
@@ -114,7 +114,7 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if !isPulsarID(id) {
 		return foreign(id) // upstream would stop dispatching until it reconnects
 	}
-	return c.withReaderStopped(func() error { return c.inner.Seek(id) })
+	return c.withReaderStopped(func() error { return c.current().Seek(id) })
 }
 
 // withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
@@ -142,20 +142,20 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 
 // GetLastMessageIDs returns the id of the last message published to each partition.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
-	return c.inner.GetLastMessageIDs()
+	return c.current().GetLastMessageIDs()
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
 // longer redeliver them.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.withReaderStopped(func() error { return c.inner.SeekByTime(t) })
+	return c.withReaderStopped(func() error { return c.current().SeekByTime(t) })
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and gets no more: close it then.
-func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.inner.Unsubscribe) }
+func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.current().Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.inner.UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.current().UnsubscribeForce) }
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
@@ -168,7 +168,15 @@ type Stats struct {
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
+	// Blocked says that the broker may have stopped sending, since too much is unacknowledged: nothing comes although somebody waits, and
+	// Observer.Blocked was told. It ends with the next message.
+	Blocked bool
+
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
+
+	// Unfinished messages are settled, but batches that they came in are not settled whole: if the Consumer is closed now, the broker sends
+	// them again. Arriving messages are those of such batches that are prefetched. Both are 0 with EnableBatchIndexAcknowledgment.
+	Unfinished, Arriving int
 
 	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
 }
@@ -176,8 +184,11 @@ type Stats struct {
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
-	return Stats{s.Waiting, s.BufferedBytes, s.Buffered, s.Dropped, s.Redelivered, c.tally.swallowed.Load(), s.Late, c.tally.failed.Load(),
-		c.hooks.reconnections(), s.Oldest}
+	return Stats{
+		Waiting: s.Waiting, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
+		Swallowed: c.tally.swallowed.Load(), Late: s.Late, Failed: c.tally.failed.Load(), Blocked: c.blocked.on.Load(),
+		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, OldestWaiting: s.Oldest,
+	}
 }
 
 // fail reports what cannot be returned. The operation is for observers.
@@ -195,7 +206,7 @@ func (c *Consumer) report(what string, err error, attrs ...any) {
 // log logs what happened to the consumer.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
-		append(attrs, "consumer", c.inner.Name(), "subscription", c.inner.Subscription())...)
+		append(attrs, "consumer", c.current().Name(), "subscription", c.current().Subscription())...)
 }
 
 // safely calls what may call code that is not ours, where nobody could recover from its panic.

@@ -14,6 +14,7 @@ type Delivery struct {
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
 	Lost            bool          // another consumer may have it: see Observer.Lost. The broker has not sent it again since
+	Begun           bool          // the application had other messages of its batch, which come again unless this one is settled too; see Stats.Unfinished
 }
 
 // Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
@@ -38,6 +39,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		NackDelay:       max(0, c.nackDelay(d.Count)),
 		AckDeadline:     c.ledger.AckDeadline(d),
 		Lost:            c.losses.any.Load() && c.ledger.IsDoubtful(n),
+		Begun:           c.ledger.IsBegun(d),
 	}, nil
 }
 

@@ -32,6 +32,7 @@ type hooks struct {
 	later   postponed    // what the interceptors are told of messages that are being settled
 
 	mu           sync.Mutex
+	leaving      bool // GiveBack closes the inner consumer
 	gaveUp       int
 	lastAsk      time.Time
 	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
@@ -116,6 +117,9 @@ func (h *hooks) OnNegativeAcksSend(consumer pulsar.Consumer, ids []pulsar.Messag
 // OnConsumerClose is called for each child. Upstream goes on without one that gave up, and when it was the last it does not
 // tell.
 func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
+	if h.isLeaving() {
+		return
+	}
 	h.closes.Add(1)
 	if outer := h.outer.Load(); outer != nil && outer.life.ended.Err() == nil {
 		outer.ledger.Gone(consumer)
@@ -133,7 +137,7 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 				outer.life.end()
 				go func() {
 					defer outer.goroutines.Leave()
-					outer.inner.Close()
+					outer.current().Close()
 				}()
 			}
 		}
@@ -202,6 +206,20 @@ func (r *reconnection) Reset() {
 
 // attemptTime is how long one attempt to connect may take. A topic that is gone ends without a word.
 const attemptTime = time.Minute
+
+// leaves notes that GiveBack begins to close the inner consumer, or has done so: what is received next comes by another connection.
+func (h *hooks) leaves(begins bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.leaving, h.gaveUp, h.reconnecting = begins, 0, nil
+	h.lost.Store(true)
+}
+
+func (h *hooks) isLeaving() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.leaving
+}
 
 // reconnects notes that a reconnection goes on for some time.
 func (h *hooks) reconnects(r *reconnection, d time.Duration) {

@@ -99,7 +99,7 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		if msg != nil {
 			count, topic = countOf(msg), topicOf(msg)
 		}
-		c.ledger.Adopt(n, topic, c.inner, count)
+		c.ledger.Adopt(n, topic, c.current(), count)
 		d, current, _ = c.ledger.Find(n)
 	}
 	if c.life.ended.Err() != nil {

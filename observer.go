@@ -109,13 +109,18 @@ const (
 	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 )
 
-// Blocked tells that nothing came for a second although somebody waited, and that 45,000 messages or more of a partition are
-// unacknowledged: by default the broker stops sending at 50,000 (maxUnackedMessagesPerConsumer), on Shared and Key_Shared. Messages that wait
-// for redelivery count. It is told again when it comes to that again.
+// Blocked tells that the broker may have stopped sending on Shared or Key_Shared, since too much is unacknowledged. Either nothing came for a
+// second although somebody waited, and 45,000 messages or more of a partition are unacknowledged: by default the broker stops at 50,000
+// (maxUnackedMessagesPerConsumer). Or nothing came for ten seconds, 100 messages or more are unacknowledged, and the broker says that the
+// topic has later ones; these may be another consumer's, or not due yet.
+//
+// Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all messages of a batch count
+// until the last one is acknowledged. If there is a retry topic, the Consumer moves messages that wait for ten seconds or longer to it,
+// as far as they are kept in memory, until the broker sends. Else only their settlement helps. Blocked is told again when it comes to that again.
 type Blocked struct {
 	Consumer       *Consumer // that gets nothing
 	Subscription   string    // of the Consumer
-	Unacknowledged int       // messages of the partition that has most
+	Unacknowledged int       // messages that the broker waits for, of the partition with most
 }
 
 // Failed tells of a failure that no method could return as an error. Stats counts it.

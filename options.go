@@ -240,7 +240,8 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: those that wait
-// until they are due and, in half of the limit, those that the application has. A message counts its payload, its properties and 512
+// until they are due, those that an application keeps for long (Keep; a Worker does so with WithKeyOrder) and, in half of the limit, the
+// others that the application has. A message counts its payload, its properties and 512
 // bytes, rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does
 // not fit is dropped, and the Consumer asks the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to
 // be published to the retry or dead letter topic.

@@ -116,6 +116,11 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 	if _, _, kept := c.ledger.Nack(d, delay, d.Message, why); !kept {
 		return
 	}
+	c.publishWaiting(ch, d, what, start)
+}
+
+// publishWaiting publishes a message elsewhere that waits since hand-over d, unless it is back before that.
+func (c *Consumer) publishWaiting(ch *chores, d ledger.Delivery, what string, start publication) {
 	d.Message = nil // it is kept by the ledger, which counts it
 	c.start(ch, func(session context.Context) {
 		select {

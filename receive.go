@@ -3,11 +3,9 @@ package redelivery
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"reflect"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -149,6 +147,12 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err
 		if c.pause.on.Load() {
 			return true, nil
 		}
+		if c.inner.away {
+			if err := c.comeBack(ctx); err != nil {
+				return false, err
+			}
+			return true, nil // somebody may want the turn meanwhile
+		}
 		newsTurn := c.cameAgain && !c.ledger.OffersAgain() && c.intake.IsReady() // or messages that always fail would keep what is new waiting
 		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
 			cm, event, err := c.intake.Take(ctx)
@@ -199,33 +203,11 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 		}
 	}
 	for {
-		if _, err := c.inner.Receive(ctx); err != nil {
+		if _, err := c.current().Receive(ctx); err != nil {
 			return err
 		}
 	}
 }
-
-// idle acts where nothing came for so long although somebody waited.
-func (c *Consumer) idle(quiet time.Duration) {
-	if quiet < time.Second {
-		c.ledger.Empty()
-		return
-	}
-	unsettled := c.ledger.Idle()
-	blocked := unsettled >= nearLimit && !c.hooks.redeliversAll
-	if blocked && !c.tally.blocked {
-		c.log(slog.LevelWarn, "many messages are unacknowledged, close to the broker's limit, where it stops sending: those that "+
-			"wait for redelivery count too", "unacknowledged", unsettled)
-		if c.observer.Blocked != nil {
-			c.tell(func() { c.observer.Blocked(Blocked{c, c.observer.subscription, unsettled}) })
-		}
-	}
-	c.tally.blocked = blocked
-}
-
-// nearLimit is where a warning is due. The broker stops sending at 50,000 unacknowledged messages for each consumer of a
-// partition, on Shared and Key_Shared, by default (maxUnackedMessagesPerConsumer).
-const nearLimit = 45_000
 
 // arrive enters a message into the ledger and reports whether it goes to the application now.
 func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
@@ -244,6 +226,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
 	}
 	verdict := c.ledger.Arrive(cm, retry, d)
+	c.blocked.ends()
 	if verdict == ledger.AckDuplicate {
 		c.tally.swallowed.Add(1)
 		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}

@@ -237,6 +237,7 @@ func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Me
 	}()
 	wait := start(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
 	started = true
+	publishing.Begun(ctx)
 	return func() (err error) {
 		err = errPanicked
 		defer func() { err = end(err) }()

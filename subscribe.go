@@ -24,8 +24,8 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	return subscribed(client, client.Subscribe, opts, options)
 }
 
-// SubscribeWith is Subscribe where other code subscribes: it calls subscribe once, with options made of opts, and drives the consumer
-// that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still the consumer's own; but it
+// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made of opts, once and again after GiveBack, and
+// drives the consumer that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still the consumer's own; but it
 // must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ and RetryEnable, nor NackRedeliveryDelay and
 // NackPrecisionBit, by which the Consumer asks the broker: messages would come late, or be lost to another consumer.
 //
@@ -69,7 +69,18 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	done = true
-	return newConsumer(inner, s, p.publisher, p), nil
+	c := newConsumer(inner, s, p.publisher, p)
+	if delays(opts.Type) && opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
+		prepared.Name = inner.Name()
+		c.inner.again = func() (pulsar.Consumer, error) {
+			inner, err := with(prepared)
+			if err == nil {
+				err = isOf(inner, prepared)
+			}
+			return inner, err
+		}
+	}
+	return c, nil
 }
 
 // isOf returns an error, and closes the consumer, if it was not subscribed with opts.

@@ -101,7 +101,7 @@ func TestBadInput(t *testing.T) {
 		params(`'{"minDelayMs": "a"}'`):                              `line 2: policies.p.params.minDelayMs is "a", want a whole number from 1`,
 		params(`'{"minDelayMs": 1, "minDelayMs": 2}'`):               "line 2: policies.p.params.minDelayMs is there twice",
 
-		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key (did you mean concurrency?), want one of concurrency, timeout, drainTimeout",
+		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key (did you mean concurrency?), want one of concurrency, timeout, drainTimeout, finishBatches",
 		worker + "{concurrency: 0}":           "line 3: workers.w.concurrency is 0, want a whole number from 1 to 2147483647",
 		worker + "{timeout: 0s}":              `line 3: workers.w.timeout is "0s", want more than 0`,
 		worker + "{drainTimeout: -1s}":        `line 3: workers.w.drainTimeout is "-1s", want 0 or more`,
@@ -114,7 +114,6 @@ func TestBadInput(t *testing.T) {
 		worker + "{timeout: 2562047h48m}":     `line 3: workers.w.timeout is "2562047h48m", want at most 2562047h47m16.854s`,
 		worker + "{timeout: -106752d}":        `line 3: workers.w.timeout is "-106752d", want a duration with its unit`,
 		worker + "{timeout: 1s 106752d}":      `line 3: workers.w.timeout is "1s 106752d", want a duration with its unit`,
-		worker + "{memoryLimit: 1000}":        "line 3: workers.w.memoryLimit is 1000, want keyOrder: true too",
 		worker + "{pauseOnFailureRatio: 1.5}": "line 3: workers.w.pauseOnFailureRatio is 1.5, want a number above 0, and at most 1",
 		worker + "{pauseOnFailureWindow: 5}":  "line 3: workers.w.pauseOnFailureWindow is 5, want pauseOnFailureBackoff too",
 		worker + "{pauseOnFailureBackoff: a}": `line 3: workers.w.pauseOnFailureBackoff is "a", want pauseOnFailureRatio too`,
@@ -124,7 +123,6 @@ func TestBadInput(t *testing.T) {
 		worker + "{rateBurst: 5}":             `line 3: workers.w.rateBurst is 5, want rateLimit too`,
 		worker + "{localRetries: 5}":          `line 3: workers.w.localRetries is 5, want localRetryBackoff too`,
 		worker + "{localRetryBackoff: a}":     `line 3: workers.w.localRetryBackoff is "a", want localRetries too`,
-		worker + "{memoryLimit: 0}":           `line 3: workers.w.memoryLimit is 0, want bytes, 1 or more`,
 
 		"consumers: {c: {reconsumeBackoff: b}}":                                  `line 1: consumers.c.reconsumeBackoff is "b", want the name of a policy (the file has none)`,
 		consumer + "{nack: 1s}":                                                  "line 3: consumers.c.nack is an unknown key, want one of nackRedeliveryBackoff, nackRedeliveryDelay",

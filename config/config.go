@@ -26,9 +26,9 @@
 //	    concurrency: 8
 //	    timeout: 30s                        # of a handler
 //	    drainTimeout: 1m
+//	    finishBatches: true                 # that were begun, in a drain
 //	    maxAge: 1d
 //	    keyOrder: true
-//	    memoryLimit: 4MiB                   # of messages that wait for their keys
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
 //	    localRetries: 2                     # calls of the handler before a failure counts

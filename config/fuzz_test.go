@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 		string(file), "", "policies:", `{"policies": {"p": {"type": "fixed", "delay": "1m", "jitter": 1e-3}}}`,
 		"policies: {a: &a {type: fixed, delay: 1s}, b: *a, c: {<<: *a}}", "policies: &a [*a]", params(`'{"minDelayMs": 1}'`),
 		"policies: {p: {type: exponential, min: 1ms, max: 2562047h, multiplier: 1e300}}\nconsumers: {c: {nackRedeliveryBackoff: p}}",
-		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, memoryLimit: 1, batchMaxWait: 1s, " +
+		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
 		"policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {reconsumeBackoff: p, nackRetryTopic: 1m, maxReconsumes: 2, retryTopic: r, " +
 			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m}, d: {maxRedeliverCount: 3, deadLetterTopic: d}}",

@@ -16,16 +16,16 @@ import (
 // Worker is what a file says about one worker: an option of package worker for each key. A zero field is not set in the file: the
 // default of package worker holds. In the file, each name begins with a small letter.
 type Worker struct {
-	Concurrency  int            // worker.WithConcurrency
-	Timeout      time.Duration  // worker.WithTimeout
-	DrainTimeout *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
-	MaxAge       time.Duration  // worker.WithMaxAge
-	KeyOrder     bool           // worker.WithKeyOrder
-	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
-	StuckLimit   time.Duration  // worker.WithStuckLimit
-	CancelLost   bool           // worker.WithCancelLost
-	RateLimit    float64        // worker.WithRateLimit, in messages a second
-	RateBurst    int            // its burst: messages at once, after a quiet time; what RateLimit allows in a second if it is not set, and at least 1
+	Concurrency   int            // worker.WithConcurrency
+	Timeout       time.Duration  // worker.WithTimeout
+	DrainTimeout  *time.Duration // worker.WithDrainTimeout; 0 in the file means at once
+	FinishBatches *bool          // worker.WithFinishBatches
+	MaxAge        time.Duration  // worker.WithMaxAge
+	KeyOrder      bool           // worker.WithKeyOrder
+	StuckLimit    time.Duration  // worker.WithStuckLimit
+	CancelLost    bool           // worker.WithCancelLost
+	RateLimit     float64        // worker.WithRateLimit, in messages a second
+	RateBurst     int            // its burst: messages at once, after a quiet time; what RateLimit allows in a second if it is not set, and at least 1
 
 	// For worker.WithLocalRetries: set both or none.
 	LocalRetries      int                       // its n
@@ -42,7 +42,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "rateLimit", "rateBurst", "localRetries",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "rateLimit", "rateBurst", "localRetries",
 	"localRetryBackoff", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
@@ -90,7 +90,6 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		Timeout:               d.duration(v["timeout"], 1),
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
-		MemoryLimit:           d.bytes(v["memoryLimit"], 1),
 		RateLimit:             d.number(v["rateLimit"], "above 0", func(f float64) bool { return f > 0 }),
 		RateBurst:             int(d.whole(v["rateBurst"], 1, math.MaxInt32)),
 		LocalRetries:          int(d.whole(v["localRetries"], 1, math.MaxInt32)),
@@ -104,12 +103,13 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		StuckLimit:            d.duration(v["stuckLimit"], 5*time.Second),
 		CancelLost:            d.boolean(v["cancelLost"]),
 	}
+	if n := v["finishBatches"]; n != nil {
+		finish := d.boolean(n)
+		w.FinishBatches = &finish
+	}
 	if n := v["drainTimeout"]; n != nil {
 		timeout := d.duration(n, 0)
 		w.DrainTimeout = &timeout
-	}
-	if n := v["memoryLimit"]; n != nil && !w.KeyOrder {
-		d.fail(n, "keyOrder: true too")
 	}
 	d.need(v, "rateBurst", "rateLimit")
 	d.need(v, "localRetries", "localRetryBackoff")
@@ -136,14 +136,14 @@ func (w Worker) options() []worker.Option {
 	if w.DrainTimeout != nil {
 		options = append(options, worker.WithDrainTimeout(*w.DrainTimeout))
 	}
+	if w.FinishBatches != nil {
+		options = append(options, worker.WithFinishBatches(*w.FinishBatches))
+	}
 	if w.MaxAge != 0 {
 		options = append(options, worker.WithMaxAge(w.MaxAge))
 	}
 	if w.KeyOrder {
 		options = append(options, worker.WithKeyOrder())
-	}
-	if w.MemoryLimit != 0 {
-		options = append(options, worker.WithMemoryLimit(w.MemoryLimit))
 	}
 	if w.RateLimit != 0 {
 		burst := cmp.Or(w.RateBurst, int(min(math.MaxInt32, max(1, w.RateLimit))))

@@ -17,7 +17,7 @@ import (
 const workers = `
 policies: {calm: {type: fixed, delay: 30s}}
 workers:
-  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, maxAge: 2d, keyOrder: true, memoryLimit: 1000000,
+  billing: {concurrency: 8, timeout: 30s, drainTimeout: 0s, finishBatches: false, maxAge: 2d, keyOrder: true,
     rateLimit: 100, rateBurst: 20, localRetries: 2, localRetryBackoff: calm, pauseOnFailureWindow: 100, pauseOnFailureRatio: 0.5, pauseOnFailureBackoff: calm,
     batchMaxMessages: 50, batchMaxBytes: 4KiB, batchMaxWait: 1s, stuckLimit: 20s, cancelLost: true}
   plain:
@@ -26,19 +26,19 @@ workers:
 func TestWorkers(t *testing.T) {
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_DRAIN_TIMEOUT", "10s")
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_KEY_ORDER", "true")
-	t.Setenv("REDELIVERY_WORKERS_PLAIN_MEMORY_LIMIT", "2MiB")
 	t.Setenv("REDELIVERY_WORKERS_PLAIN_RATE_LIMIT", "0.5")
 	c, err := Parse([]byte(workers))
 	require.NoError(t, err)
 	var none time.Duration
+	no := false
 	ten := 10 * s
 	assert.Equal(t, map[string]Worker{
-		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, MaxAge: 48 * 60 * m, KeyOrder: true, MemoryLimit: 1_000_000,
+		"billing": {Concurrency: 8, Timeout: 30 * s, DrainTimeout: &none, FinishBatches: &no, MaxAge: 48 * 60 * m, KeyOrder: true,
 			RateLimit: 100, RateBurst: 20, LocalRetries: 2, LocalRetryBackoff: backoff.Fixed(30 * s), PauseOnFailureWindow: 100, PauseOnFailureRatio: 0.5, PauseOnFailureBackoff: backoff.Fixed(30 * s),
 			BatchMaxMessages: 50, BatchMaxBytes: 4096, BatchMaxWait: s, StuckLimit: 20 * s, CancelLost: true},
-		"plain": {DrainTimeout: &ten, KeyOrder: true, MemoryLimit: 2 << 20, RateLimit: 0.5},
+		"plain": {DrainTimeout: &ten, KeyOrder: true, RateLimit: 0.5},
 	}, c.Workers)
-	for name, n := range map[string]int{"billing": 11, "plain": 4} {
+	for name, n := range map[string]int{"billing": 11, "plain": 3} {
 		assert.Len(t, c.Workers[name].options(), n)
 		w, err := c.NewBatchWorker(name, new(redelivery.Consumer), handleAll)
 		require.NoError(t, err)

@@ -4,7 +4,7 @@ import "github.com/prometheus/client_golang/prometheus"
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, buffered, oldest, handlers, paused, outage, full float64
+	waiting, buffered, oldest, handlers, paused, outage, full, blocked, unfinished float64
 }
 
 type gauge struct {
@@ -25,6 +25,10 @@ func newGauges() []gauge {
 		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }},
 		{desc("redelivery_memory_limit_reached", "Workers of which too many messages wait for others of their keys."),
 			func(s state) float64 { return s.full }},
+		{desc("redelivery_blocked", "Consumers that the broker may send nothing, since too much is unacknowledged."),
+			func(s state) float64 { return s.blocked }},
+		{desc("redelivery_unfinished_messages", "Settled messages that come again after a restart, since their batches are not settled whole."),
+			func(s state) float64 { return s.unfinished }},
 	}
 }
 
@@ -41,6 +45,10 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		s.paused += float64(c.paused.Load())
 		s.outage += float64(c.outage.Load())
 		s.full += float64(c.full.Load())
+		s.unfinished += float64(stats.Unfinished)
+		if stats.Blocked {
+			s.blocked++
+		}
 		states[c.subscription] = s
 		return true
 	})

@@ -166,7 +166,7 @@ func TestMetrics(t *testing.T) {
 			assert.Equal(t, []promlint.Problem(nil), problems)
 			c.Close()
 			for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
-				"memory_limit_reached"} {
+				"memory_limit_reached", "blocked", "unfinished_messages"} {
 				_, series := value(t, reg, "redelivery_"+gauge)
 				assert.Zero(t, series, "%s is left after Close", gauge)
 			}

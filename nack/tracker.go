@@ -47,6 +47,9 @@ func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 // Untrack forgets key and reports whether it was tracked. If it returns true, the key does not come due.
 func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
 
+// Left returns how much of key's delay is left; ok is false if key is not tracked.
+func (t *Tracker[K]) Left(key K) (d time.Duration, ok bool) { return t.queue.Left(key) }
+
 // Tracks reports whether key is tracked.
 func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
 

@@ -110,13 +110,6 @@ func ExampleWithObserver() {
 	// acked <nil>
 }
 
-func ExampleWithMemoryLimit() {
-	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error { return nil },
-		worker.WithKeyOrder(), worker.WithMemoryLimit(1<<20)) // of messages that wait for their keys
-	fmt.Println("done")
-	// Output: done
-}
-
 func ExampleSnooze() {
 	opens := time.Now().Add(50 * time.Millisecond)
 	serve([]string{"coffee"}, func(_ context.Context, msg pulsar.Message) error {
@@ -203,4 +196,11 @@ func ExampleRetryAfter() {
 		return nil
 	})
 	// Output: redelivery 1
+}
+
+func ExampleWithFinishBatches() {
+	serve([]string{"tea", "coffee"}, func(context.Context, pulsar.Message) error { return nil },
+		worker.WithFinishBatches(false)) // a drain takes no more, and batches that were begun come again whole
+	fmt.Println("done")
+	// Output: done
 }

@@ -130,7 +130,7 @@ func TestLostConsumerIsNoticed(t *testing.T) {
 	}{
 		"idle":                {nil, nil},
 		"in an outage":        {errTest, []worker.Option{worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(1)}},
-		"at the memory limit": {errTest, []worker.Option{worker.WithKeyOrder(), worker.WithMemoryLimit(1)}},
+		"at the memory limit": {errTest, []worker.Option{worker.WithKeyOrder(), worker.WithConcurrency(2)}},
 		"retrying a message":  {errTest, []worker.Option{worker.WithKeyOrder(), worker.WithConcurrency(1)}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -20,12 +20,11 @@ type lanes struct {
 	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
 	byKey   map[laneKey]*lane
 	ready   []task             // whose turn it is
-	scale   scale              // of the messages that wait, ready ones too
-	count   int                // of them
+	count   int                // of messages that wait, ready ones too
 	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle    int                // slots that wait for wake
-	full    bool               // the memory limit was reached, and the lanes are not half empty yet
-	over    bool               // the Run is
+	room    room
+	over    bool // the Run is
 
 	wake chan struct{} // has one of the idle slots look again
 }
@@ -50,8 +49,9 @@ func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key
 
 // next returns a message whose turn it is.
 func (l *lanes) next(ctx context.Context) (task, error) {
-	for {
+	for first := true; ; first = false {
 		l.mu.Lock()
+		l.room.look = l.room.look || first // the caller's last message may have made room
 		switch {
 		case ctx.Err() != nil:
 			l.wakeOne() // in place of this slot
@@ -61,10 +61,10 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			t := l.ready[0]
 			l.ready[0] = task{}
 			l.ready = l.ready[1:]
-			tell := l.waits(t, -1)
+			l.leaves(t)
 			l.wakeOne()
 			l.mu.Unlock()
-			tell()
+			l.tellRoom()
 			switch mine, known := l.isMine(t); {
 			case !known:
 			case mine && l.consumer.InProgress(t.msg) == nil:
@@ -72,7 +72,10 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			case mine: // it was settled by a handler that took too long, and so had it come again
 				l.forget(t)
 			}
-		case l.pulling == nil && !l.full:
+		case l.pulling == nil && l.room.over != nil && l.room.look:
+			l.mu.Unlock()
+			l.lookForRoom()
+		case l.pulling == nil && l.room.over == nil:
 			var pull context.Context
 			pull, l.pulling = context.WithCancel(ctx)
 			l.mu.Unlock()
@@ -121,17 +124,20 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	}
 	exited = false
 	l.mu.Lock()
-	l.pulling()
-	l.pulling = nil
-	tell := func() {}
 	if msg != nil {
 		if mine = l.enter(&t); !mine {
-			tell = l.waits(t, 1)
+			l.count++
+			l.mu.Unlock()
+			fits := l.fits(t.msg) // before the next one is taken
+			l.mu.Lock()
+			l.fill(t, fits)
 		}
 	}
+	l.pulling()
+	l.pulling = nil
 	l.wakeOne()
 	l.mu.Unlock()
-	tell()
+	l.tellRoom()
 	return t, mine, err
 }
 
@@ -141,7 +147,6 @@ func (l *lanes) enter(t *task) bool {
 	if key.key == "" {
 		return true
 	}
-	t.size = sizeOf(t.msg)
 	if t.lane = l.byKey[key]; t.lane == nil {
 		t.lane = &lane{key: key}
 		l.byKey[key] = t.lane
@@ -168,15 +173,15 @@ func (l *lanes) keep(t task, o outcome) {
 	if t.here = 0; o.verb != snooze {
 		t.more++
 	}
+	_ = l.fits(t.msg) // it waits in any case
 	l.mu.Lock()
-	over, tell := l.over, func() {}
+	over := l.over
 	if !over {
-		tell = l.waits(t, 1)
+		l.count++
 		t.lane.tried = t
 		t.lane.again = time.AfterFunc(o.delay, func() { l.due(t.lane) })
 	}
 	l.mu.Unlock()
-	tell()
 	if over {
 		t.beat.stop()
 		l.leave(t, "it failed after Run returned", o.err)
@@ -223,33 +228,28 @@ func (l *lanes) wakeOne() {
 	}
 }
 
-// waits counts a message that begins (1) or ends (-1) to wait. The caller holds mu, and calls what it returns without.
-func (l *lanes) waits(t task, n int) (tell func()) {
-	l.count += n
-	if n > 0 {
-		l.scale.put(t)
-	} else {
-		l.scale.take(t)
-	}
-	before := l.full
-	l.full = l.scale.bytes >= l.memoryLimit || l.full && l.scale.bytes > l.memoryLimit/2
-	switch {
-	case l.full == before:
-		return func() {}
-	case before:
-		return func() { l.tellPaused(false, PauseMemoryLimit) }
-	}
-	return func() {
-		l.tellPaused(true, PauseMemoryLimit)
-		l.logger.Warn("worker: the memory limit is reached: no more messages are taken until half of it is free",
-			append(l.who(), "limit", l.memoryLimit)...)
-	}
-}
-
-func (l *lanes) waiting() (messages int, bytes int64) {
+func (l *lanes) isEmpty() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count, l.scale.bytes
+	return l.count == 0
+}
+
+func (l *lanes) waiting() (messages int, full bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.count, l.room.over != nil
+}
+
+// readyNow is how many messages of batches wait only for a slot.
+func (l *lanes) readyNow() (n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, t := range l.ready {
+		if t.msg.ID().BatchSize() > 1 {
+			n++
+		}
+	}
+	return n
 }
 
 // abandon leaves what waits to the broker.
@@ -263,15 +263,12 @@ func (l *lanes) abandon() {
 			left = append(left, of.tried)
 		}
 	}
-	full := l.full
-	l.ready, l.scale, l.count, l.full, l.over = nil, scale{}, 0, false, true
+	l.ready, l.count, l.room.over, l.over = nil, 0, nil, true
 	l.mu.Unlock()
 	for _, t := range left {
 		t.beat.stop()
 	}
-	if full {
-		l.tellPaused(false, PauseMemoryLimit)
-	}
+	l.tellRoom()
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))
 		l.logger.LogAttrs(l.lasting, slog.LevelWarn, "worker: messages that waited for their keys are left to the broker",

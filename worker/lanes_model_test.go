@@ -235,7 +235,7 @@ func (m *watchedCrew) work(i int, shift time.Duration) error {
 	if m.maxDeliveries > 0 {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: m.maxDeliveries}
 	}
-	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay)}
+	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithMemoryLimit(m.memoryLimit)}
 	if m.ackTimeout > 0 {
 		options = append(options, redelivery.WithAckTimeout(m.ackTimeout))
 	}
@@ -244,7 +244,7 @@ func (m *watchedCrew) work(i int, shift time.Duration) error {
 		return err
 	}
 	defer consumer.Close()
-	workerOptions := []worker.Option{worker.WithKeyOrder(), worker.WithMemoryLimit(m.memoryLimit), worker.WithLogger(quiet),
+	workerOptions := []worker.Option{worker.WithKeyOrder(), worker.WithLogger(quiet),
 		worker.WithConcurrency(m.concurrency), worker.WithDrainTimeout(m.drain)}
 	w, err := worker.NewBatch(consumer, func(ctx context.Context, msgs []pulsar.Message) error {
 		return m.handle(i, ctx, msgs)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -134,79 +133,6 @@ func TestKeyOrderWithoutDeadLetters(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"0s a1 0", "1m0s a1 1", "2m0s a1 2", "2m0s a2 0"}, d.all())
-	})
-}
-
-// What waits is bounded: then nothing is taken, not of other keys either, until some of it goes on.
-func TestKeyOrderMemoryLimit(t *testing.T) {
-	virtually(t, orders, func(t *rig) {
-		t.publishKeyed("a0", "a1", "a2", "a3", "b1")
-		d := &diary{began: time.Now()}
-		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-			d.note(msg)
-			if string(msg.Payload()) == "a0" {
-				time.Sleep(time.Minute)
-			}
-			return nil
-		}, worker.WithKeyOrder(), worker.WithConcurrency(3), worker.WithMemoryLimit(1000))
-		t.sleep(time.Second)
-		require.Equal(t, worker.Stats{InFlight: 1, Waiting: 2, WaitingBytes: 2 * 520}, w.Stats())
-		require.Contains(t, t.log.String(), "the memory limit is reached")
-		require.Equal(t, []string{"0s a0 0"}, d.all())
-		t.sleep(time.Hour)
-		require.NoError(t, stop())
-		require.ElementsMatch(t, []string{"0s a0 0", "1m0s a1 0", "1m0s a2 0", "1m0s a3 0", "1m0s b1 0"}, d.all())
-		require.Equal(t, worker.Stats{Succeeded: 5}, w.Stats())
-	})
-}
-
-// Once the limit is reached nothing is taken until half of it is free, even if less than the limit waits.
-func TestKeyOrderMemoryLimitUntilHalfIsFree(t *testing.T) {
-	virtually(t, orders, func(t *rig) {
-		t.publishKeyed("a1", "a2"+strings.Repeat(" ", 9000)) // which alone is more than the limit
-		for range 10 {
-			t.publishKeyed("a3")
-		}
-		w, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return nil },
-			worker.WithKeyOrder(), worker.WithMemoryLimit(6*520), worker.WithConcurrency(2))
-		var waiting []int
-		for range 10 {
-			t.sleep(time.Second - 1)
-			waiting = append(waiting, w.Stats().Waiting)
-			t.sleep(1)
-		}
-		require.Equal(t, []int{1, 6, 5, 4, 6, 5, 4, 4, 3, 2}, waiting)
-		t.sleep(time.Hour)
-		require.NoError(t, stop())
-		require.Equal(t, worker.Stats{Succeeded: 12}, w.Stats())
-	})
-}
-
-// What fails and waits counts too.
-func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
-	var full atomic.Int32
-	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
-		if p.Paused {
-			full.Add(1)
-		} else {
-			full.Add(-1)
-		}
-	}})
-	virtually(t, orders, func(t *rig) {
-		t.publishKeyed("a1", "b1", "c1", "d1", "e1")
-		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-			if msg.RedeliveryCount() == 0 {
-				return errTest
-			}
-			return nil
-		}, observer, worker.WithKeyOrder(), worker.WithMemoryLimit(3*520), worker.WithConcurrency(1))
-		t.sleep(time.Second)
-		require.Equal(t, worker.Stats{Waiting: 3, WaitingBytes: 3 * 520, Failed: 3}, w.Stats())
-		require.EqualValues(t, 1, full.Load())
-		t.sleep(time.Hour)
-		require.NoError(t, stop())
-		require.Equal(t, worker.Stats{Succeeded: 5, Failed: 5}, w.Stats())
-		require.Zero(t, full.Load())
 	})
 }
 

@@ -197,7 +197,7 @@ func (p plan) run() []string {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: p.maxDeliveries}
 	}
 	quiet := slog.New(slog.NewTextHandler(io.Discard, nil))
-	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay)}
+	options := []redelivery.Option{redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithMemoryLimit(p.memoryLimit)}
 	if p.ackTimeout > 0 {
 		options = append(options, redelivery.WithAckTimeout(p.ackTimeout))
 	}
@@ -211,7 +211,7 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithTimeout(p.timeout))
 	}
 	if p.keyOrder {
-		workerOptions = append(workerOptions, worker.WithKeyOrder(), worker.WithMemoryLimit(p.memoryLimit))
+		workerOptions = append(workerOptions, worker.WithKeyOrder())
 	}
 	if p.maxAge > 0 {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
@@ -230,11 +230,19 @@ func (p plan) run() []string {
 			broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n)), Key: msg.key})
 		})
 	}
-	for _, e := range p.events {
-		time.AfterFunc(e.at, func() { m.happen(e.what, w, broker) })
+	var over atomic.Bool
+	for i, e := range m.events {
+		time.AfterFunc(e.at, func() {
+			if !m.happen(e.what, w, broker) && !over.Load() {
+				m.mu.Lock()
+				defer m.mu.Unlock()
+				m.events[i].what = "nothing"
+			}
+		})
 	}
 	runErr := w.Run(ctx)
 	returned := m.now()
+	over.Store(true)
 	synctest.Wait()
 	if errors.Is(runErr, worker.ErrStuck) {
 		m.checkStuck()
@@ -249,7 +257,8 @@ func (p plan) run() []string {
 	return m.wrong
 }
 
-func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) {
+// happen reports whether that could be: a consumer that gave everything back in a pause has no connection to give up.
+func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) bool {
 	switch what {
 	case "pause":
 		w.Pause()
@@ -266,6 +275,7 @@ func (m *watched) happen(what string, w *worker.Worker, broker *virtual.Broker) 
 	case "sends work":
 		m.badSends.Store(false)
 	case "give up":
-		broker.GiveUp(errTest)
+		return broker.GiveUp(errTest)
 	}
+	return true
 }

@@ -49,7 +49,7 @@ type Pause string
 const (
 	PauseAsked       Pause = "asked"        // Worker.Pause was called
 	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit Pause = "memory_limit" // too many messages wait for others of their keys: WithKeyOrder
+	PauseMemoryLimit Pause = "memory_limit" // the messages that wait for others of their keys reached the memory limit: WithKeyOrder
 )
 
 // observers are the functions of all Observers, in order.

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"runtime"
@@ -20,25 +19,25 @@ import (
 type Option func(*settings) error
 
 type settings struct {
-	concurrency  int
-	timeout      time.Duration // 0 for none
-	drainTimeout time.Duration
-	stuckLimit   time.Duration
-	cancelLost   bool
-	maxAge       time.Duration // 0 for none
-	keyOrder     bool
-	memoryLimit  int64 // of keyOrder
-	window       int   // of failures before a pause; 0 for none
-	ratio        float64
-	pause        backoff.RedeliveryBackoff
-	limiter      *rate.Limiter // nil for none
-	localRetries int
-	localPause   backoff.RedeliveryBackoff
-	middleware   []Middleware
-	classify     func(error) error                                     // nil for none
-	policy       func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
-	observers    observers
-	logger       *slog.Logger
+	concurrency   int
+	timeout       time.Duration // 0 for none
+	drainTimeout  time.Duration
+	finishBatches bool
+	stuckLimit    time.Duration
+	cancelLost    bool
+	maxAge        time.Duration // 0 for none
+	keyOrder      bool
+	window        int // of failures before a pause; 0 for none
+	ratio         float64
+	pause         backoff.RedeliveryBackoff
+	limiter       *rate.Limiter // nil for none
+	localRetries  int
+	localPause    backoff.RedeliveryBackoff
+	middleware    []Middleware
+	classify      func(error) error                                     // nil for none
+	policy        func(pulsar.Message, error) backoff.RedeliveryBackoff // nil for the Consumer's
+	observers     observers
+	logger        *slog.Logger
 }
 
 const (
@@ -47,7 +46,7 @@ const (
 )
 
 func newSettings(options []Option) (settings, error) {
-	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, stuckLimit: defaultStuckLimit, logger: slog.Default()}
+	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, finishBatches: true, stuckLimit: defaultStuckLimit, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return s, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")
@@ -56,10 +55,6 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
-	if s.memoryLimit != 0 && !s.keyOrder {
-		return s, fmt.Errorf("%w: worker: WithMemoryLimit is given, want WithKeyOrder too", redelivery.ErrInvalidOption)
-	}
-	s.memoryLimit = cmp.Or(s.memoryLimit, redelivery.DefaultMemoryLimit)
 	return s, nil
 }
 
@@ -135,6 +130,18 @@ func WithCancelLost() Option {
 	}
 }
 
+// WithFinishBatches (default: true) has a drain finish the batches of producers of which messages were handled: it goes on with the
+// messages of these batches that are prefetched, and with no others, within the drain timeout. Without batch-index acknowledgement
+// (EnableBatchIndexAcknowledgment) the broker hears of a batch when all of it is acknowledged, and sends the whole batch again after a
+// restart, with what was handled before. If they cannot be finished in time, by how long handlers took, or if the Worker is
+// paused or in an outage, they are left. Stats of the Consumer shows how many handled messages come again as Unfinished, and the last line of the log as "again".
+func WithFinishBatches(finish bool) Option {
+	return func(s *settings) error {
+		s.finishBatches = finish
+		return nil
+	}
+}
+
 // WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than
 // d ago. Every message is handled at least once, however old it is. The age of a retry from the retry topic counts from the
 // publication of the retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
@@ -154,6 +161,10 @@ func WithMaxAge(d time.Duration) Option {
 // When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
 // cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
 //
+// The messages that wait count toward the Consumer's memory limit (redelivery.WithMemoryLimit), beside those that wait for redelivery. At
+// the limit the Worker takes another message only when one that waits has made room. It logs this, and Stats.Full shows it. As many
+// messages as WithConcurrency may wait in any case.
+//
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
 // do not survive a restart.
 //
@@ -168,19 +179,6 @@ func WithMaxAge(d time.Duration) Option {
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
-		return nil
-	}
-}
-
-// WithMemoryLimit (default: redelivery.DefaultMemoryLimit, 16 MiB) limits the bytes of messages that wait for their keys. A message
-// counts its payload, its properties and 512 bytes; a batch counts its whole buffer once, since one message keeps it alive. At the limit the Worker stops taking messages, until half of it is free. It logs this, and
-// Stats shows the waiting messages. bytes must be more than 0. The option needs WithKeyOrder.
-func WithMemoryLimit(bytes int64) Option {
-	return func(s *settings) error {
-		if bytes <= 0 {
-			return invalid("WithMemoryLimit", bytes, "more than 0")
-		}
-		s.memoryLimit = bytes
 		return nil
 	}
 }

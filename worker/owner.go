@@ -37,14 +37,13 @@ func (l *lanes) isMine(t task) (mine, known bool) {
 // looksAgain has a message wait until it is known whose it is, and its key with it.
 func (l *lanes) looksAgain(t task) {
 	l.mu.Lock()
-	over, tell := l.over, func() {}
+	over := l.over
 	if !over {
-		tell = l.waits(t, 1)
+		l.count++
 		t.lane.tried = t
 		t.lane.again = time.AfterFunc(lookAgain, func() { l.due(t.lane) })
 	}
 	l.mu.Unlock()
-	tell()
 	if over {
 		t.beat.stop()
 		l.counts.left.Add(1)
@@ -62,14 +61,13 @@ func (l *lanes) dropLost(of *lane) {
 			lost = append(lost, t)
 		}
 	}
-	var tell []func()
 	l.mu.Lock()
 	if !l.over {
 		of.queue = slices.DeleteFunc(of.queue, func(t task) bool {
 			return slices.ContainsFunc(lost, func(l task) bool { return l.msg == t.msg })
 		})
 		for _, t := range lost {
-			tell = append(tell, l.waits(t, -1))
+			l.leaves(t)
 		}
 		l.counts.lost.Add(uint64(len(lost)))
 	}
@@ -77,9 +75,7 @@ func (l *lanes) dropLost(of *lane) {
 	for _, t := range lost {
 		t.beat.stop()
 	}
-	for _, f := range tell {
-		f()
-	}
+	l.tellRoom()
 }
 
 // add puts a message in its place: what was lost and comes again may be before what is there already.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -33,10 +34,14 @@ type run struct {
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the slots' goroutines
 
-	mu    sync.Mutex
-	slots []*slot
-	lost  error        // the Consumer's, or ErrStuck
-	left  []*heartbeat // of the messages that are left
+	rest rest
+	pace atomic.Int64 // nanoseconds that a slot takes for a message
+
+	mu        sync.Mutex
+	slots     []*slot
+	lost      error        // the Consumer's, or ErrStuck
+	left      []*heartbeat // of the messages that are left
+	finishing finishing
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
@@ -66,7 +71,7 @@ func (r *run) run() error {
 	<-r.taking.Done()
 	before := r.settled()
 	n, _ := r.inFlight()
-	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout)...)
+	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "begun", r.consumer.Stats().Arriving)...)
 	ended := make(chan struct{})
 	go func() {
 		r.alive.Wait()
@@ -90,7 +95,7 @@ func (r *run) run() error {
 	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
-		"stuck", len(stuck))...)
+		"stuck", len(stuck), "again", r.consumer.Stats().Unfinished)...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -115,9 +120,9 @@ func within(d time.Duration, done <-chan struct{}) bool {
 // take takes what a slot is to handle next. Its error says that there is to be no more.
 func (r *run) take(into []task) ([]task, error) {
 	for {
-		open, err := r.valve.wait(r.taking)
+		open, err := r.valve.waitAnd(r.taking, r.resting)
 		if err != nil {
-			return nil, err
+			return r.takeToFinish(into)
 		}
 		tasks, err := r.some(open, into)
 		switch {
@@ -139,8 +144,15 @@ func (r *run) some(ctx context.Context, into []task) ([]task, error) {
 	return append(into, t), err
 }
 
-// next takes a message.
+// next takes a message, in a drain one of a batch that was begun.
 func (r *run) next(ctx context.Context) (task, error) {
+	if r.taking.Err() != nil {
+		return r.nextToFinish(ctx)
+	}
+	return r.receive(ctx)
+}
+
+func (r *run) receive(ctx context.Context) (task, error) {
 	if r.lanes != nil {
 		return r.lanes.next(ctx)
 	}

@@ -22,6 +22,9 @@ const ackTimeout = time.Minute
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
+// maxLetters is how many dead letters of a batch are published at the same time.
+const maxLetters = 100
+
 // classifyAll has the classifier, if there is one, look at the errors of a handler.
 func (r *run) classifyAll(errs []error) {
 	for i, err := range errs {
@@ -92,6 +95,11 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	default: // dead or done above
 	}
 	r.forget(t)
+}
+
+// mayBeLetter reports whether settling a message may publish it.
+func (r *run) mayBeLetter(t task, o outcome) bool {
+	return o.verb == dead || o.retries() && t.isLast(r.consumer)
 }
 
 // countPermanent counts an error that was to make a dead letter: like any other if its message is to be tried again.

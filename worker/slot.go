@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // slot is one of the places for what is handled at the same time. It takes a task, calls the handler and settles the task, all in
@@ -137,10 +139,8 @@ func (s *slot) call(tasks []task) {
 func (s *slot) end(n int, probe bool) {
 	s.set(s.tasks, settling)
 	s.takeAgain()
-	var took time.Duration // a clock costs more than all else that a slot does, and is read only for those who ask
-	if len(s.observers.handled) > 0 {
-		took = time.Since(s.since)
-	}
+	took := time.Since(s.since)
+	s.paced(took, n)
 	s.outcomes = s.outcomes[:0]
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
@@ -170,11 +170,7 @@ func (s *slot) settleAll(probe bool) {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
 		}
 	}
-	ctx := s.lasting
-	if len(s.outcomes) > 1 { // what all dead letters of a batch may take together
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, deadLetterTimeout)
-		defer cancel()
+	if len(s.outcomes) > 1 {
 		s.ackTogether(s.tasks[:len(s.outcomes)], s.outcomes)
 		for i, o := range s.outcomes {
 			if o.verb != acked && o.verb != held { // it waits for those before it, which may take long
@@ -182,10 +178,39 @@ func (s *slot) settleAll(probe bool) {
 			}
 		}
 	}
+	s.settleEach()
+}
+
+// settleEach settles what is not held. Dead letters of a batch begin to be published in their order, as long as that does not take long, and
+// nobody waits for the answer to the one before: all of them could take minutes.
+func (s *slot) settleEach() {
+	inOrder, cancel := context.WithTimeout(s.lasting, patience)
+	defer cancel()
+	var letters sync.WaitGroup
+	defer letters.Wait()
+	room := make(chan struct{}, maxLetters)
+	settle := func(ctx context.Context, i int) {
+		s.settle(ctx, s.tasks[i], s.outcomes[i])
+		s.outcomes[i].verb = done
+	}
 	for i, o := range s.outcomes {
-		if o.verb != held {
-			s.settle(ctx, s.tasks[i], o)
-			s.outcomes[i].verb = done
+		switch {
+		case o.verb == held:
+		case len(s.outcomes) > 1 && s.mayBeLetter(s.tasks[i], o):
+			room <- struct{}{}
+			begun := make(chan struct{})
+			tell := sync.OnceFunc(func() { close(begun) })
+			letters.Go(func() {
+				defer func() { <-room }()
+				defer tell()
+				settle(publishing.WhenBegun(s.lasting, tell), i)
+			})
+			select {
+			case <-begun:
+			case <-inOrder.Done():
+			}
+		default:
+			settle(s.lasting, i)
 		}
 	}
 }

@@ -13,7 +13,6 @@ type task struct {
 	here int        // local retries of this delivery
 	more uint32     // deliveries that the Consumer does not know of: it was tried again here
 	beat *heartbeat // nil for none
-	size int64      // what it keeps alive, but for the buffer of its batch
 	lane *lane      // of its key; nil without key order, and without a key
 }
 

@@ -16,6 +16,11 @@ type valve struct {
 
 // wait waits while the valve is shut. It returns a context to take messages with, which ends when the valve is shut or ctx is done.
 func (v *valve) wait(ctx context.Context) (context.Context, error) {
+	return v.waitAnd(ctx, func() func() { return func() {} })
+}
+
+// waitAnd is wait, which calls meanwhile before it waits, and what that returns after it.
+func (v *valve) waitAnd(ctx context.Context, meanwhile func() (after func())) (context.Context, error) {
 	for {
 		v.mu.Lock()
 		opened := v.opened
@@ -28,9 +33,13 @@ func (v *valve) wait(ctx context.Context) (context.Context, error) {
 			return flow, ctx.Err()
 		}
 		v.mu.Unlock()
+		after := meanwhile()
 		select {
 		case <-opened:
 		case <-ctx.Done():
+		}
+		after()
+		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 	}

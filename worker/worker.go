@@ -73,7 +73,8 @@ func (w *Worker) Run(ctx context.Context) error {
 }
 
 // Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts
-// are renewed as always. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
+// are renewed as always. When none is left, what was prefetched is given back to the broker, where the Consumer can do so
+// (redelivery.Consumer.GiveBack), unless messages wait for their keys. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
 // more, and Pause does nothing.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
@@ -95,10 +96,10 @@ type Stats struct {
 	Paused bool // Pause was called, and Resume not yet, nor has Run returned
 	Outage bool // WithPauseOnFailure tries one message at a time
 
-	InFlight     int   // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
-	Stuck        int   // handlers that did not return within five seconds after their context ended
-	Waiting      int   // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
-	WaitingBytes int64 // what the waiting messages count towards WithMemoryLimit
+	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
+	Stuck    int  // handlers that did not return within five seconds after their context ended
+	Waiting  int  // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
+	Full     bool // the waiting messages reached the Consumer's memory limit: none is taken until one of them has made room
 
 	Succeeded uint64 // messages acknowledged
 	Failed    uint64 // errors, each time, except those under Permanent, those that are no attempts in an outage (WithPauseOnFailure), and of a batch that is halved
@@ -134,7 +135,7 @@ func (w *Worker) Stats() Stats {
 		s.InFlight, s.Stuck = r.inFlight()
 		s.Outage = r.outage != nil && r.outage.current() != nil
 		if r.lanes != nil {
-			s.Waiting, s.WaitingBytes = r.lanes.waiting()
+			s.Waiting, s.Full = r.lanes.waiting()
 		}
 	}
 	return s

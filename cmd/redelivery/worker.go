@@ -21,7 +21,6 @@ type workerPlan struct {
 	DrainTimeout *seconds `json:"drainTimeout,omitempty"`
 	MaxAge       seconds  `json:"maxAge,omitempty"`
 	KeyOrder     bool     `json:"keyOrder,omitempty"`
-	MemoryLimit  int64    `json:"memoryLimit,omitempty"`
 	RateLimit    float64  `json:"rateLimit,omitempty"`
 	RateBurst    int      `json:"rateBurst,omitempty"`
 	Local        *local   `json:"localRetries,omitempty"`
@@ -60,7 +59,7 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, MemoryLimit: w.MemoryLimit, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost}
+		KeyOrder: w.KeyOrder, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost}
 	if w.DrainTimeout != nil {
 		d := seconds(*w.DrainTimeout)
 		p.DrainTimeout = &d
@@ -155,11 +154,7 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
 	}
 	if p.KeyOrder {
-		limit := "16 MiB"
-		if p.MemoryLimit > 0 {
-			limit = fmt.Sprintf("%d bytes", p.MemoryLimit)
-		}
-		row("a key", "is handled in order, over retries; up to %s wait", limit)
+		row("a key", "is handled in order, over retries")
 	}
 	if o := p.Outage; o != nil {
 		row("an outage", "begins when %.4g%% of %d messages have failed in a row", 100*o.Ratio, o.Window)

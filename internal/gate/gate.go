@@ -51,3 +51,6 @@ func (g *Gate) Wait(patience time.Duration) {
 		}
 	}
 }
+
+// IsQuiet reports whether no call is under way.
+func (g *Gate) IsQuiet() bool { return g.calls.Load()&^shut == 0 }

@@ -44,7 +44,7 @@ type Retry struct {
 
 // Arrive takes a message that the inner consumer delivered. It fills d if that is to be delivered or swallowed.
 func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v Verdict) {
-	a := arrival{msg: cm.Message, id: cm.ID(), size: l.sizeOf(cm.Message), count: cm.RedeliveryCount()}
+	a := arrival{msg: cm.Message, id: cm.ID(), weight: l.weigh(cm.Message), count: cm.RedeliveryCount()}
 	topic := cm.Topic()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -80,7 +80,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		e.batch.last = ref.index()
 		s.largest = max(s.largest, e.size())
 		if e.batch.kept == 0 {
-			e.batch.size = max(e.batch.size, a.size)
+			e.batch.size = max(e.batch.size, a.weight.buffer)
 		}
 	}
 	defer t.follow(s, current) // which may let go of what is settled, but for what has just arrived
@@ -111,11 +111,11 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 
 // arrival is a message that arrives, of which all is known that it has to be asked for.
 type arrival struct {
-	msg   pulsar.Message
-	id    pulsar.MessageID
-	size  int64
-	count uint32
-	old   bool // it came by a connection that was lost
+	msg    pulsar.Message
+	id     pulsar.MessageID
+	weight weight
+	count  uint32
+	old    bool // it came by a connection that was lost
 }
 
 // first enters a message that was not seen before.
@@ -134,14 +134,14 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		if l.o.Timed {
 			l.handed(t.timing(ref, e))
 		}
-		t.keep(ref, e, r, a.msg, a.size, false)
+		t.keep(ref, e, r, a.msg, a.weight, false)
 		return Deliver
 	}
 	t.move(r, waiting)
 	r.flags |= postponed
 	l.waitsFor(ref, e, retry.Wait, NoCause)
 	l.nacks.TrackFor(uint64(ref), retry.Wait)
-	return l.buffered(!a.old && t.keep(ref, e, r, a.msg, a.size, false))
+	return l.buffered(!a.old && t.keep(ref, e, r, a.msg, a.weight, false))
 }
 
 // copy takes another delivery of a message that is not settled.
@@ -165,7 +165,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 		t.again(e, r, a.count)
 		t.name(ref, r, a.id)
 		t.hand(r)
-		t.keep(ref, e, r, a.msg, a.size, false)
+		t.keep(ref, e, r, a.msg, a.weight, false)
 		l.nacks.Untrack(uint64(ref))
 		return Deliver
 	case ready: // it waits for the application already
@@ -176,7 +176,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 		return l.buffered(r.isKept())
 	default: // it waits
 	}
-	kept := !a.old && t.keep(ref, e, r, a.msg, a.size, r.flags.has(leaving))
+	kept := !a.old && t.keep(ref, e, r, a.msg, a.weight, r.flags.has(leaving))
 	if !kept {
 		t.drop(e, r)
 		t.name(ref, r, a.id)

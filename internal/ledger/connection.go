@@ -130,9 +130,9 @@ func (l *Ledger) Empty() {
 	l.at.empty = time.Now()
 }
 
-// Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition are not
-// settled.
-func (l *Ledger) Idle() (unsettled int) {
+// Idle tells that nothing came for a while although somebody waited. It returns how many messages of the fullest partition the
+// broker waits for.
+func (l *Ledger) Idle() (unacknowledged int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at.idle = time.Now()
@@ -143,7 +143,7 @@ func (l *Ledger) Idle() (unsettled int) {
 		}
 	}
 	for _, s := range l.table.streams {
-		unsettled = max(unsettled, s.unsettled)
+		unacknowledged = max(unacknowledged, l.unacknowledged(s))
 		if !asked[s] {
 			if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
 				l.startRounds()
@@ -151,7 +151,7 @@ func (l *Ledger) Idle() (unsettled int) {
 			l.table.idle(s)
 		}
 	}
-	return unsettled
+	return unacknowledged
 }
 
 // Gone tells that a child of the inner consumer is closed, and forgets what came from it.

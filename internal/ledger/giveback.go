@@ -75,3 +75,28 @@ func (l *Ledger) letGo(ref Ref, e *entry, r *record) {
 		}
 	}
 }
+
+// GaveBack tells that everything was given back, as by a lost connection: what the application had is not its own any more, and comes again
+// to whichever consumer, without being counted.
+func (l *Ledger) GaveBack() {
+	l.Disconnected()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.table
+	for _, s := range t.streams {
+		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
+			e := &t.entries.At(slot).Value
+			for i := range e.size() {
+				r, ref := e.at(i), refOf(slot, i)
+				if r.state != inFlight || r.flags.has(busy) {
+					continue
+				}
+				l.untrack(ref, r)
+				t.drop(e, r)
+				r.flags = r.flags&^timed | postponed
+				t.move(r, due)
+				l.nacks.TrackFor(uint64(ref), lostTime)
+			}
+		}
+	}
+}

@@ -104,6 +104,7 @@ type Stats struct {
 	Waiting                              int
 	BufferedBytes                        int64
 	Buffered, Dropped, Redelivered, Late uint64
+	Unfinished, Arriving                 int           // settled messages of batches that are not settled whole; and what is to come of these
 	Oldest                               time.Duration // for how long the message has waited that waits longest, if somebody observes
 }
 
@@ -161,6 +162,7 @@ func (l *Ledger) Stats() Stats {
 	s.Waiting = l.table.states[waiting] + l.table.states[due] + l.table.states[ready]
 	s.BufferedBytes = l.table.memory.bytes
 	s.Oldest = l.oldest()
+	s.Unfinished, s.Arriving = l.unfinished()
 	return s
 }
 

@@ -20,13 +20,14 @@ type message struct {
 	id      pulsar.MessageID
 	payload []byte
 	count   uint32
+	props   map[string]string
 }
 
 func (m message) ID() pulsar.MessageID          { return m.id }
 func (m message) Topic() string                 { return "t" }
 func (m message) Payload() []byte               { return m.payload }
 func (m message) RedeliveryCount() uint32       { return m.count }
-func (m message) Properties() map[string]string { return nil }
+func (m message) Properties() map[string]string { return m.props }
 
 type consumer struct{ pulsar.Consumer }
 

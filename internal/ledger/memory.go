@@ -21,23 +21,35 @@ const overhead = 512
 // minLeaving is how many bytes there are room for at least, if they are leaving: they must some day.
 const minLeaving = 1 << 20
 
-// sizeOf returns what a message keeps alive: a payload of a batch is a slice of one buffer, which the capacity of the first shows. It is
+// weight is what a message keeps alive.
+type weight struct {
+	own    int64 // with its properties
+	buffer int64 // of its batch, which has room for all payloads, and counts once for all; 0 of one that came alone
+}
+
+// weigh returns what a message keeps alive: a payload of a batch is a slice of one buffer, to the end of which its capacity reaches. It is
 // called without a lock: a message may be of a consumer that is not pulsar-client-go's, and panic.
-func (l *Ledger) sizeOf(msg pulsar.Message) (n int64) {
+func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
+	w.own = overhead
 	if msg == nil || l.unsized.Load() {
-		return overhead
+		return w
 	}
 	defer func() {
 		if recover() != nil {
 			l.unsized.Store(true)
-			n = overhead
+			w = weight{own: overhead}
 		}
 	}()
-	n = int64(cap(msg.Payload()))
 	for key, value := range msg.Properties() {
-		n += int64(len(key) + len(value) + propertyOverhead)
+		w.own += int64(len(key) + len(value) + propertyOverhead)
 	}
-	return n
+	id, payload := msg.ID(), int64(cap(msg.Payload()))
+	if size := int64(id.BatchSize()); size > 1 {
+		w.buffer = payload * size / max(1, size-int64(indexOf(id)))
+	} else {
+		w.own += payload
+	}
+	return w
 }
 
 // propertyOverhead is what a property takes in a map beside its text.
@@ -76,27 +88,33 @@ func (o *Options) isLast(count uint32) bool {
 	return o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(o.MaxDeliveries)
 }
 
-// keep keeps a message in place of its id, if there is room, and reports whether it does. size is what it keeps alive.
-func (t *table) keep(ref Ref, e *entry, r *record, msg pulsar.Message, size int64, leaves bool) bool {
-	t.drop(e, r)
-	n := classOf(overhead + size)
-	needs := n.bytes()
-	if e.isBatch() {
-		n = classOf(overhead)
-		needs = n.bytes()
-		if e.batch.kept == 0 {
-			e.batch.size = max(e.batch.size, size)
-			needs += e.batch.size
-		}
-	}
-	if t.memory.bytes+needs > t.room(r, leaves) {
+// keep keeps a message in place of its id, if there is room, and reports whether it does.
+func (t *table) keep(ref Ref, e *entry, r *record, msg pulsar.Message, w weight, leaves bool) bool {
+	if !t.keepIn(t.room(r, leaves), ref, e, r, msg, w) {
 		return false
 	}
-	t.put(ref, e, r, msg, n)
 	if leaves {
 		r.flags |= leaving
 		t.memory.leaving++
 	}
+	return true
+}
+
+// keepIn keeps a message if so many bytes have room for it too.
+func (t *table) keepIn(room int64, ref Ref, e *entry, r *record, msg pulsar.Message, w weight) bool {
+	t.drop(e, r)
+	n, needs := classOf(w.own), int64(0)
+	switch {
+	case !e.isBatch():
+		n = classOf(w.own + w.buffer)
+	case e.batch.kept == 0:
+		e.batch.size = max(e.batch.size, w.buffer)
+		needs = e.batch.size
+	}
+	if t.memory.bytes+needs+n.bytes() > room {
+		return false
+	}
+	t.put(ref, e, r, msg, n)
 	return true
 }
 
@@ -136,4 +154,42 @@ func (t *table) stays(r *record) {
 		r.flags &^= leaving
 		t.memory.leaving--
 	}
+}
+
+// Hold keeps a message that the application has, and is to have for long, and reports whether the limit has room for it. Messages that wait
+// for redelivery make room: the broker has them too.
+func (l *Ledger) Hold(n Name, msg pulsar.Message) bool {
+	w := l.weigh(msg)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	t := &l.table
+	ref, e, r := l.find(n)
+	if msg == nil || r == nil || !isWith(r, n) || r.isKept() {
+		return true
+	}
+	return t.keepIn(t.memory.limit, ref, e, r, msg, w) ||
+		t.makeRoom(w.own+w.buffer) && t.keepIn(t.memory.limit, ref, e, r, msg, w)
+}
+
+// makeRoom drops messages that wait until there are so many bytes of room, and an eighth of the limit, so that this is rare; it reports
+// whether it dropped any. A broker that forgets the subscription with the connection may not send them again.
+func (t *table) makeRoom(needs int64) (some bool) {
+	if t.states[waiting] == 0 || t.o.NonDurable {
+		return false
+	}
+	for _, s := range t.streams {
+		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
+			e := &t.entries.At(slot).Value
+			for i := range e.size() {
+				if t.memory.bytes+needs <= t.memory.limit*7/8 {
+					return some
+				}
+				if r := e.at(i); r.state == waiting && r.isKept() && r.flags&(leaving|busy|postponed) == 0 {
+					t.drop(e, r)
+					some = true
+				}
+			}
+		}
+	}
+	return some
 }

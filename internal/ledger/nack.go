@@ -69,7 +69,7 @@ const (
 // returns how the message stood, and whether it is kept.
 func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why Why) (s Settling, had, kept bool) {
 	delay = max(0, delay)
-	size := l.sizeOf(msg)
+	w := l.weigh(msg)
 	l.mu.Lock()
 	t, ref := &l.table, d.Ref
 	e, r := t.at(ref)
@@ -99,7 +99,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	case r.flags.has(doubtful), why == Failed && !l.o.Keeps, why == Unreadable:
 		t.drop(e, r)
 	case msg != nil && (leaves || !r.isKept()): // with what it is to be published with
-		t.keep(ref, e, r, msg, size, leaves)
+		t.keep(ref, e, r, msg, w, leaves)
 	}
 	kept = r.isKept()
 	l.nacks.TrackFor(uint64(ref), delay)

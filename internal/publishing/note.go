@@ -50,6 +50,20 @@ func Because(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
 }
 
+type begunKey struct{}
+
+// WhenBegun returns a context for a publication: begun is called once the message has its place in the order of those that are published.
+func WhenBegun(ctx context.Context, begun func()) context.Context {
+	return context.WithValue(ctx, begunKey{}, begun)
+}
+
+// Begun tells that.
+func Begun(ctx context.Context) {
+	if begun, ok := ctx.Value(begunKey{}).(func()); ok {
+		begun()
+	}
+}
+
 // For notes the reason of a dead letter.
 func (n *Note) For(reason string) *Note {
 	if n != nil {

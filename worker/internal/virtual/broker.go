@@ -123,12 +123,12 @@ func (b *Broker) Reconnect() {
 	b.deliverAll()
 }
 
-// GiveUp closes the first consumer as upstream does when it gives up reconnecting.
-func (b *Broker) GiveUp(err error) {
+// GiveUp closes the first consumer as upstream does when it gives up reconnecting, and reports whether there is one.
+func (b *Broker) GiveUp(err error) bool {
 	b.mu.Lock()
 	if len(b.consumers) == 0 {
 		b.mu.Unlock()
-		return
+		return false
 	}
 	c := b.consumers[0]
 	b.mu.Unlock()
@@ -137,6 +137,7 @@ func (b *Broker) GiveUp(err error) {
 			x.OnConsumerClose(c, err)
 		}
 	}
+	return true
 }
 
 // Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is there gets all.

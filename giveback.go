@@ -1,0 +1,99 @@
+package redelivery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/intake"
+)
+
+// inner is the inner consumer. GiveBack closes it, and whoever receives next has another one subscribed in its place.
+type inner struct {
+	again func() (pulsar.Consumer, error) // nil if that cannot be
+
+	now   atomic.Pointer[pulsar.Consumer]
+	mu    sync.Mutex // held while it is replaced
+	away  bool       // it was closed; for whoever has the turn
+	tries uint32     // to subscribe again, in vain; likewise
+}
+
+// current returns the inner consumer; after GiveBack it is closed.
+func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
+
+// GiveBack gives everything back to the broker that is not settled: what was prefetched, what waits for redelivery, and what the application
+// has. The broker sends it to other consumers of the subscription at once, and does not count that as a redelivery. GiveBack closes the consumer
+// at the broker. The next Receive, or the goroutine behind Chan, subscribes again; after Pause that is after Resume. Meanwhile this
+// Consumer takes nothing from the others, and settling a message returns an error.
+//
+// Call it when the application has no messages: those that it has may be handled twice. Delays and counts of messages that wait are kept for
+// those that come here again. It needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription, and a receiver queue;
+// else it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after Close.
+func (c *Consumer) GiveBack() error {
+	if c.inner.again == nil {
+		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)
+	}
+	if err := c.intake.Interrupt(); err != nil {
+		return ErrClosed
+	}
+	defer c.intake.Release()
+	if c.inner.away {
+		return nil
+	}
+	c.hooks.flush()
+	for end := time.Now().Add(patience); !c.calls.IsQuiet() && time.Now().Before(end); { // as Close
+		time.Sleep(time.Millisecond)
+	}
+	c.hooks.leaves(true)
+	c.inner.away = true
+	c.current().Close()
+	for messages := chanOf(c.current()); len(messages) > 0; {
+		<-messages
+	}
+	c.hooks.leaves(false)
+	c.ledger.GaveBack()
+	return nil
+}
+
+// comeBack subscribes again after GiveBack, for whoever has the turn. If that fails it waits for a while.
+func (c *Consumer) comeBack(ctx context.Context) error {
+	consumer, err := c.inner.again()
+	if err == nil {
+		if !c.replace(consumer) {
+			consumer.Close()
+			return intake.ErrClosed
+		}
+		c.inner.away, c.inner.tries = false, 0
+		return nil
+	}
+	c.fail("receive", "subscribing again", err)
+	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
+	defer timer.Stop()
+	c.inner.tries++
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ended.Done():
+		return intake.ErrClosed
+	}
+}
+
+// replace sets the inner consumer, unless the Consumer was closed meanwhile.
+func (c *Consumer) replace(consumer pulsar.Consumer) bool {
+	c.inner.mu.Lock()
+	defer c.inner.mu.Unlock()
+	if c.life.ended.Err() != nil {
+		return false
+	}
+	c.inner.now.Store(&consumer)
+	c.intake.Replace(consumer)
+	return true
+}

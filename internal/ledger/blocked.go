@@ -1,0 +1,84 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// unacknowledged returns how many messages of a partition the broker waits for: without batch-index acknowledgement, all of a batch of which
+// one is not settled. The caller holds mu.
+func (l *Ledger) unacknowledged(s *stream) (n int) {
+	if l.o.IndexAcks {
+		return s.unsettled
+	}
+	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
+		n += int(l.table.entries.At(slot).Value.size())
+	}
+	for _, p := range s.past.parts {
+		n += int(l.table.entries.At(p.slot).Value.size())
+	}
+	return n
+}
+
+// IsBehind reports whether a topic has a message after the newest that came of it. It is false for a topic of which nothing came.
+func (l *Ledger) IsBehind(topic string, last pulsar.MessageID) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.table.streams[topic]
+	return s != nil && !s.inactive && s.newest.before(entryOf(last))
+}
+
+// Waiting is a message that waits here.
+type Waiting struct {
+	Delivery
+	Delay time.Duration // until it is due
+}
+
+// Waits returns messages that wait here for so long still and are all that the broker waits for of their entries, those of the oldest entries first: of the
+// partition with most that are unacknowledged, until so many of these are covered.
+func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var fullest *stream
+	most := 0
+	for _, s := range l.table.streams {
+		if n := l.unacknowledged(s); n > most {
+			fullest, most = s, n
+		}
+	}
+	if fullest == nil {
+		return nil
+	}
+	t := &l.table
+	for slot := fullest.list.head; slot != none && covers > 0; slot = t.entries.At(slot).Value.next {
+		e := &t.entries.At(slot).Value
+		if of, ok := l.waitsOf(slot, e, atLeast); ok {
+			all = append(all, of...)
+			covers -= int(e.size())
+		}
+	}
+	return all
+}
+
+// waitsOf returns the unsettled messages of an entry, if all of them wait here for so long and may be published elsewhere. The caller holds mu.
+func (l *Ledger) waitsOf(slot uint32, e *entry, atLeast time.Duration) (all []Waiting, ok bool) {
+	if e.isBatch() && e.batch.seen < e.size() {
+		return nil, false
+	}
+	for i := range e.size() {
+		ref := refOf(slot, i)
+		switch r := e.at(i); {
+		case r.state == acked:
+		case r.state == waiting && r.isKept() && r.flags&(busy|leaving|postponed|doubtful) == 0:
+			left, _ := l.nacks.Left(uint64(ref))
+			if left < atLeast {
+				return nil, false
+			}
+			all = append(all, Waiting{deliveryOf(ref, e, r), left})
+		default:
+			return nil, false
+		}
+	}
+	return all, len(all) > 0
+}

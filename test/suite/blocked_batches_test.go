@@ -1,0 +1,56 @@
+package suite
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// The broker counts a batch whole until all of it is acknowledged: one message of each of 50 batches that waits keeps 50,000 unacknowledged.
+func TestBlockedByBatches(t *testing.T) {
+	for name, index := range map[string]bool{"by entry": false, "with batch-index acks": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const batches, each = 50, 1000
+				blocked := make(chan redelivery.Blocked, 10)
+				c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared, EnableBatchIndexAcknowledgment: index},
+					redelivery.WithNackRedeliveryDelay(time.Hour),
+					redelivery.WithObserver(redelivery.Observer{Blocked: func(b redelivery.Blocked) { blocked <- b }}))
+				defer c.Close()
+				for entry := range int64(batches) {
+					s.publish(batch(entry, each, 10)...)
+					for i := range each {
+						if msg := receive(t, c); i == 7 {
+							c.Nack(msg)
+						} else {
+							require.NoError(t, c.Ack(msg))
+						}
+					}
+					s.truncate()
+				}
+				ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+				defer cancel()
+				_, err := c.Receive(ctx)
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				synctest.Wait()
+				if index {
+					require.Empty(t, blocked)
+					require.False(t, c.Stats().Blocked)
+					return
+				}
+				require.Len(t, blocked, 1)
+				require.Equal(t, batches*each, (<-blocked).Unacknowledged)
+				require.True(t, c.Stats().Blocked)
+				s.publish(batch(batches, 1, 10)...)
+				require.NoError(t, c.Ack(receive(t, c)))
+				require.False(t, c.Stats().Blocked)
+			})
+		})
+	}
+}

@@ -1,0 +1,117 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a batch when all of it is
+// acknowledged, and would send the whole of it again.
+
+// finishing is what a drain does about batches that were begun.
+type finishing struct {
+	aside map[batch]bool // batches of which a message was taken that are not begun
+	gone  bool           // they cannot be finished in time
+	until time.Time      // the end of the drain timeout; zero before the drain
+}
+
+// batch names the entry of a topic that a message came in.
+type batch struct {
+	topic         string
+	ledger, entry int64
+}
+
+func batchOf(msg pulsar.Message) batch {
+	return batch{msg.Topic(), msg.ID().LedgerID(), msg.ID().EntryID()}
+}
+
+var errNothingToFinish = errors.New("worker: no batch is left that was begun")
+
+// takePoll is how long a slot waits for a message of a batch before it looks whether another slot got the last one.
+const takePoll = 20 * time.Millisecond
+
+// takeToFinish takes what is left of the batches that were begun.
+func (r *run) takeToFinish(into []task) ([]task, error) {
+	if !r.finishBatches || r.valve.isShut() || r.outage != nil && r.outage.current() != nil {
+		return nil, errNothingToFinish
+	}
+	return r.some(r.working, into)
+}
+
+// nextToFinish takes a message of a batch that was begun.
+func (r *run) nextToFinish(ctx context.Context) (task, error) {
+	for began := time.Now(); time.Since(began) < patience; {
+		if !r.hasToFinish() {
+			return task{}, errNothingToFinish
+		}
+		short, cancel := context.WithTimeout(ctx, takePoll)
+		t, err := r.receive(short)
+		cancel()
+		switch {
+		case err == nil && r.isBegun(t):
+			return t, nil
+		case err == nil: // it is of the next batch, and comes again with it
+			r.counts.left.Add(1)
+			t.beat.stop()
+			r.keepLeft(&t)
+		case ctx.Err() != nil || short.Err() == nil:
+			return task{}, err
+		}
+	}
+	return task{}, errNothingToFinish
+}
+
+// isBegun reports whether a message belongs to a batch that was begun. Nothing of its key is handled after one that does not.
+func (r *run) isBegun(t task) bool {
+	d, err := r.consumer.Delivery(t.msg)
+	of := batchOf(t.msg)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err == nil && d.Begun && !r.finishing.aside[of] {
+		return true
+	}
+	if r.finishing.aside == nil {
+		r.finishing.aside = map[batch]bool{}
+	}
+	r.finishing.aside[of] = true
+	return false
+}
+
+// hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether there is time for
+// them: to handle some of them only would repeat even more.
+func (r *run) hasToFinish() bool {
+	n := r.consumer.Stats().Arriving
+	if r.lanes != nil {
+		n += r.lanes.readyNow()
+	}
+	if n == 0 {
+		return false
+	}
+	needs := time.Duration(n) * time.Duration(r.pace.Load()) / time.Duration(r.concurrency)
+	r.mu.Lock()
+	if r.finishing.until.IsZero() {
+		r.finishing.until = time.Now().Add(r.drainTimeout)
+	}
+	late := time.Now().Add(needs).After(r.finishing.until)
+	told := r.finishing.gone
+	r.finishing.gone = late
+	r.mu.Unlock()
+	if late && !told {
+		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: batches that were begun cannot be finished within the drain timeout",
+			slog.Int("messages", n), slog.Duration("need", needs))
+	}
+	return !late
+}
+
+// paced notes how long a slot took for each of n messages, averaged over the last ones.
+func (r *run) paced(took time.Duration, n int) {
+	before, now := r.pace.Load(), int64(took)/int64(max(1, n))
+	if before > 0 {
+		now = before + (now-before)/8
+	}
+	r.pace.Store(now)
+}

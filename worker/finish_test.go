@@ -1,0 +1,112 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A Worker that drains finishes the batches of producers that it has begun, so that nothing that it handled comes again. Without it all of
+// these messages do. If there is no time for that it does not begin.
+func TestDrainFinishesBatches(t *testing.T) {
+	const each, takes = 200, time.Millisecond
+	options := map[string][]worker.Option{
+		"a Handler":             nil,
+		"a Handler, by key":     {worker.WithKeyOrder()},
+		"a BatchHandler":        nil,
+		"not at all":            {worker.WithFinishBatches(false)},
+		"if there is no time":   {worker.WithDrainTimeout(20 * time.Millisecond)},
+		"with batch-index acks": nil,
+	}
+	for name, options := range options {
+		for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
+			t.Run(fmt.Sprint(name, " ", kind), func(t *testing.T) {
+				s := newSite(t)
+				opts := pulsar.ConsumerOptions{Type: kind, EnableBatchIndexAcknowledgment: strings.Contains(name, "index")}
+				first := s.subscribe(opts)
+				first.Close()
+				publishBatches(t, s, 5, each)
+				var mu sync.Mutex
+				handled := map[string]int{}
+				var log safeBuffer
+				options := append(options, worker.WithConcurrency(4), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+				work := func(done func(n int) bool) (worker.Stats, int) {
+					c := s.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Hour))
+					defer c.Close()
+					ctx, cancel := context.WithCancel(context.Background())
+					defer cancel()
+					handle := func(msgs ...pulsar.Message) {
+						time.Sleep(takes)
+						mu.Lock()
+						defer mu.Unlock()
+						for _, msg := range msgs {
+							handled[string(msg.Payload())]++
+						}
+						if done(len(handled)) {
+							cancel()
+						}
+					}
+					w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error { handle(msg); return nil }, options...)
+					if name == "a BatchHandler" {
+						w, err = worker.NewBatch(c, func(_ context.Context, msgs []pulsar.Message) error { handle(msgs...); return nil },
+							worker.Batch{MaxMessages: 7}, options...)
+					}
+					require.NoError(t, err)
+					require.NoError(t, w.Run(ctx))
+					return w.Stats(), c.Stats().Unfinished
+				}
+				stats, unfinished := work(func(n int) bool { return n >= each+each/2 })
+				t.Logf("%d handled, %d come again, %d left", stats.Succeeded, unfinished, stats.Left)
+				require.Contains(t, log.String(), fmt.Sprint("again=", unfinished))
+				finishes := strings.HasPrefix(name, "a ")
+				switch {
+				case finishes:
+					require.EqualValues(t, 2*each, stats.Succeeded)
+					require.Zero(t, unfinished)
+				case name == "if there is no time":
+					require.Contains(t, log.String(), "cannot be finished within the drain timeout")
+					fallthrough
+				case name == "not at all":
+					require.GreaterOrEqual(t, unfinished, each/2)
+					require.Less(t, stats.Succeeded, uint64(2*each))
+				default:
+					require.Less(t, stats.Succeeded, uint64(2*each))
+				}
+				work(func(n int) bool { return n == 5*each })
+				again := 0
+				for _, n := range handled {
+					again += n - 1
+				}
+				if !strings.Contains(name, "index") { // of which the broker in process knows nothing
+					require.Equal(t, unfinished, again)
+				}
+			})
+		}
+	}
+}
+
+// publishBatches publishes batches of so many messages, each with a key of its own.
+func publishBatches(t *testing.T, s *site, batches, each int) {
+	t.Helper()
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, BatchingMaxMessages: uint(each),
+		BatchingMaxPublishDelay: time.Minute, BatchingMaxSize: 1 << 20})
+	require.NoError(t, err)
+	defer producer.Close()
+	for b := range batches {
+		for i := range each {
+			producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(b, " ", i)), Key: fmt.Sprint(i)},
+				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { require.NoError(t, err) })
+		}
+		require.NoError(t, producer.FlushWithCtx(context.Background()))
+	}
+}

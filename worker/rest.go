@@ -1,0 +1,49 @@
+package worker
+
+import (
+	"errors"
+	"sync"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// rest counts the slots that have nothing and wait for the end of a pause. When all do, what the Consumer has prefetched is given back to the
+// broker, so that other consumers get it.
+type rest struct {
+	mu    sync.Mutex // held while it is given back
+	slots int
+	never bool // it cannot be
+}
+
+// resting notes that a slot waits for the end of a pause, until it calls what is returned.
+func (r *run) resting() (ends func()) {
+	r.rest.mu.Lock()
+	defer r.rest.mu.Unlock()
+	if r.rest.slots++; r.rest.slots == r.concurrency {
+		r.giveBack()
+	}
+	return func() {
+		r.rest.mu.Lock()
+		defer r.rest.mu.Unlock()
+		r.rest.slots--
+	}
+}
+
+// giveBack gives back what the Consumer has. Messages that wait for their keys are kept: their order, and how often they were tried, would be
+// lost. The caller holds rest.mu.
+func (r *run) giveBack() {
+	if r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
+		return
+	}
+	err := r.protect(r.consumer.GiveBack)
+	switch {
+	case err == nil:
+		r.logger.Info("worker: what was prefetched is given back to the broker", r.who()...)
+	case errors.Is(err, errors.ErrUnsupported):
+		r.rest.never = true
+	case errors.Is(err, redelivery.ErrClosed):
+		r.lose(err)
+	default:
+		r.logger.Warn("worker: giving back what was prefetched failed", append(r.who(), "error", err)...)
+	}
+}

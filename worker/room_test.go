@@ -1,0 +1,118 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// What a short message counts toward the memory limit.
+const short = 576
+
+// What waits is bounded: then nothing is taken, not of other keys either, until some of it goes on.
+func TestKeyOrderMemoryLimit(t *testing.T) {
+	const limit = 6 * short
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "b1")
+		d := &diary{began: time.Now()}
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			d.note(msg)
+			if string(msg.Payload()) == "a0" {
+				time.Sleep(time.Minute)
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
+		t.sleep(time.Second)
+		require.Equal(t, worker.Stats{InFlight: 1, Waiting: 6, Full: true}, w.Stats()) // the last one does not fit
+		require.EqualValues(t, limit, t.consumer.Stats().BufferedBytes)
+		require.Contains(t, t.log.String(), "the memory limit is reached")
+		require.Equal(t, []string{"0s a0 0"}, d.all())
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Len(t, d.all(), 10)
+		require.Equal(t, worker.Stats{Succeeded: 10}, w.Stats())
+		require.Zero(t, t.consumer.Stats().BufferedBytes)
+	}, redelivery.WithMemoryLimit(limit))
+}
+
+// A burst of one key that reached the limit does not stop the others for longer than it has all of the room, though another key keeps more
+// than half of it for long.
+func TestKeyOrderGoesOnBelowTheMemoryLimit(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "b0", "b1", "b2", "b3", "b4", "b5")
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			switch msg.Key() {
+			case "a":
+				return worker.RetryAfter(time.Hour, errTest)
+			case "b":
+				time.Sleep(time.Second)
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
+		t.sleep(time.Minute)
+		require.Equal(t, worker.Stats{Waiting: 6, Succeeded: 6, Failed: 1}, w.Stats())
+		t.publishKeyed("c0", "d0")
+		t.sleep(time.Minute)
+		require.EqualValues(t, 8, w.Stats().Succeeded)
+		require.NoError(t, stop())
+	}, redelivery.WithMemoryLimit(10*short))
+}
+
+// What fails and waits counts too.
+func TestKeyOrderMemoryLimitOfFailures(t *testing.T) {
+	var full atomic.Int32
+	observer := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
+		if p.Paused {
+			full.Add(1)
+		} else {
+			full.Add(-1)
+		}
+	}})
+	virtually(t, orders, func(t *rig) {
+		t.publishKeyed("a1", "b1", "c1", "d1", "a2", "b2", "c2")
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if msg.RedeliveryCount() == 0 {
+				return errTest
+			}
+			return nil
+		}, observer, worker.WithKeyOrder(), worker.WithConcurrency(1))
+		t.sleep(time.Second)
+		require.Equal(t, worker.Stats{Waiting: 5, Failed: 4, Full: true}, w.Stats())
+		require.EqualValues(t, 1, full.Load())
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, worker.Stats{Succeeded: 7, Failed: 7}, w.Stats())
+		require.Zero(t, full.Load())
+	}, redelivery.WithMemoryLimit(4*short))
+}
+
+// Messages that wait for redelivery and those that wait for their keys have one limit. The former make room: the broker has them too.
+func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
+	const limit = 20 * short
+	virtually(t, orders, func(t *rig) {
+		for range 30 {
+			t.publish("without a key")
+		}
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if msg.Key() == "" && msg.RedeliveryCount() == 0 || strings.HasPrefix(string(msg.Payload()), "a0") {
+				return worker.RetryAfter(time.Hour, errTest)
+			}
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
+		t.sleep(time.Minute)
+		require.Greater(t, t.consumer.Stats().BufferedBytes, int64(limit*9/20)) // half of it
+		t.publishKeyed("a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "a8", "a9", "b0")
+		t.sleep(time.Minute)
+		require.Equal(t, worker.Stats{Waiting: 10, Succeeded: 1, Failed: 31}, w.Stats())
+		require.LessOrEqual(t, t.consumer.Stats().BufferedBytes, int64(limit))
+		require.NoError(t, stop())
+	}, redelivery.WithMemoryLimit(limit))
+}
