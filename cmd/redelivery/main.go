@@ -4,6 +4,7 @@
 //	redelivery plan -config redelivery.yaml -consumer billing
 //	redelivery dlq list public/default
 //	redelivery dlq replay orders-billing-DLQ -canary 10
+//	redelivery doctor -subscription billing orders
 package main
 
 import (
@@ -17,6 +18,7 @@ const usage = `Usage: redelivery <command> [flags]
 Commands:
   plan    show when a failing message will come back, and when it is dead
   dlq     look into dead letter topics, replay, export and purge them
+  doctor  check the broker, the topics and the consumer before production
 
 "redelivery <command> -h" shows the flags of a command.
 `
@@ -58,10 +60,12 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return planCommand(args[1:], stdout, stderr)
 	case "dlq":
 		return dlqCommand(args[1:], os.Stdin, stdout, stderr)
+	case "doctor":
+		return doctorCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq (-h shows both)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq or doctor (-h shows them)\n", args[0])
 	return 2
 }

@@ -1,0 +1,39 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+var deadLettersEmptied = Check{
+	Name: "dead-letters-emptied", About: "Dead letters", Needs: AdminAPI,
+	Asks:   "Does somebody empty each subscription of the dead letter topic?",
+	Why:    "dead letters that nobody looks at are lost messages, and fill the disk or the backlog quota",
+	Remedy: "redelivery dlq groups {dead}, then replay or purge; delete subscriptions that nobody uses: pulsar-admin topics unsubscribe -s NAME {dead}",
+	look: func(v *visit) verdict {
+		dead := v.dead()
+		if dead == "" {
+			return verdict{}
+		}
+		s, err := v.stats(dead)
+		if errors.Is(err, errNoTopic) {
+			return ok("there are none yet")
+		}
+		if err != nil {
+			return unknown(err)
+		}
+		found := verdict{}
+		for _, name := range sorted(s.Subscriptions) {
+			sub := s.Subscriptions[name]
+			said := fmt.Sprintf("%s: %d letters, %d consumers", name, sub.MsgBacklog, len(sub.Consumers))
+			age := sub.oldest()
+			if age > 0 {
+				said += ", the oldest died " + age.Round(time.Second).String() + " ago"
+			}
+			const longest = 24 * time.Hour
+			found = worse(found, judge(age <= longest, Warning, "%s", said))
+		}
+		return found
+	},
+}
