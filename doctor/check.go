@@ -7,8 +7,8 @@ type Check struct {
 	Name   string // short, and its place in docs/production.md
 	About  string // what it belongs to
 	Asks   string // what is asked: a yes is good
-	Why    string // it matters
-	Remedy string // a command or an option, with {names} of what is examined
+	Why    string // it matters; code is in `backquotes`
+	Remedy string // a command or an option, in `backquotes`, with {names} of what is examined
 	Needs  Needs  // who can tell
 
 	look func(*visit) verdict
@@ -34,7 +34,7 @@ var checks = []Check{
 	topicExists, nonPersistent, partitionsAlike, subscriptionExists, subscriptionType, typeDelays, subscriptionExpires,
 	timeToLives, evicted,
 	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, receiverQueue, memory,
-	unackedLimits, blocked, batchIndex,
+	unackedLimits, blocked, batchIndex, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
 	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, backlogQuotas, inactiveTopics, producing, duplicates,
 	consumers, idleConsumer, stuckDispatch, drain, keepAlive,

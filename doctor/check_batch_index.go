@@ -5,7 +5,7 @@ var batchIndex = Check{
 	Asks: "If producers batch, do the broker and the client acknowledge single messages of a batch?",
 	Why: "without it a batch of which one message waits comes again as a whole after a restart (measured: 693 of 695 finished messages, and 27 with it), " +
 		"and counts as a whole towards the limits",
-	Remedy: "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, and pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}",
+	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, and `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
 	look: func(v *visit) verdict {
 		n := v.messagesPerEntry()
 		if n <= 1 {

@@ -10,7 +10,7 @@ var consumers = Check{
 	Asks: "Are consumers connected, each by a name of its own?",
 	Why: "without a consumer the backlog grows; the broker chooses the active consumer of Failover by name, and logs and metrics tell consumers " +
 		"apart by it",
-	Remedy: "start a consumer; leave pulsar.ConsumerOptions.Name empty, or make it unique to each process",
+	Remedy: "start a consumer; leave `pulsar.ConsumerOptions.Name` empty, or make it unique to each process",
 	look: func(v *visit) verdict {
 		s, err := v.stats(v.Topic)
 		if err != nil {

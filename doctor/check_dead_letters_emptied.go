@@ -10,7 +10,7 @@ var deadLettersEmptied = Check{
 	Name: "dead-letters-emptied", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Does somebody empty each subscription of the dead letter topic?",
 	Why:    "dead letters that nobody looks at are lost messages, and fill the disk or the backlog quota",
-	Remedy: "redelivery dlq groups {dead}, then replay or purge; delete subscriptions that nobody uses: pulsar-admin topics unsubscribe -s NAME {dead}",
+	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; delete subscriptions that nobody uses: `pulsar-admin topics unsubscribe -s NAME {dead}`",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {

@@ -6,7 +6,7 @@ var deadLettersLive = Check{
 	Name: "dead-letters-ttl", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do dead letters stay until somebody has read them?",
 	Why:    "the time to live of the namespace deletes dead letters that wait in a subscription, too",
-	Remedy: "pulsar-admin topicPolicies set-message-ttl {dead} -t 0, or a namespace of its own for dead letters",
+	Remedy: "`pulsar-admin topicPolicies set-message-ttl {dead} -t 0`, or a namespace of its own for dead letters",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {

@@ -10,7 +10,7 @@ var deadLettersRead = Check{
 	Name: "dead-letters-read", About: "Dead letters", Needs: Options,
 	Asks:   "Does somebody subscribe to the dead letter topic?",
 	Why:    "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
-	Remedy: "InitialSubscriptionName in DLQPolicy or WithDeadLetterPolicy; pulsar-admin topics create-subscription -s inspect {dead}",
+	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics create-subscription -s inspect {dead}`",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {

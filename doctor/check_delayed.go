@@ -5,7 +5,7 @@ var delayedOn = Check{
 	Asks: "Does the broker delay messages of the retry topic?",
 	Why: "without delayed delivery every retry is sent at once, waits in a consumer, counts as unacknowledged, and comes early to consumers of other " +
 		"libraries",
-	Remedy: "pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s",
+	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`",
 	look: func(v *visit) verdict {
 		d, found := v.delayed()
 		if found.status != OK {

@@ -7,7 +7,7 @@ var duplicates = Check{
 	Asks: "If there are dead letters to replay, does the broker drop duplicates?",
 	Why: "a replay that is killed publishes up to a batch of letters twice when it goes on, unless the broker deduplicates; so does a retry whose " +
 		"confirmation was lost",
-	Remedy: "pulsar-admin namespaces set-deduplication {namespace} --enable",
+	Remedy: "`pulsar-admin namespaces set-deduplication {namespace} --enable`",
 	look: func(v *visit) verdict {
 		dead := v.dead()
 		if dead == "" {

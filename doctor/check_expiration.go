@@ -6,7 +6,7 @@ var subscriptionExpires = Check{
 	Name: "expiration", About: "Topic and subscription", Needs: SuperUser,
 	Asks:   "Do subscriptions stay when nobody is connected?",
 	Why:    "an expired subscription is deleted with all that it has not delivered: dead letters usually wait without a consumer",
-	Remedy: "pulsar-admin namespaces remove-subscription-expiration-time {namespace}",
+	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
 	look: func(v *visit) verdict {
 		minutes, err := expiration.ofTopic(v, v.Topic)
 		if err != nil {

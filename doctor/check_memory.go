@@ -4,7 +4,7 @@ var memory = Check{
 	Name: "memory", About: "Policy", Needs: AdminAPI,
 	Asks:   "Does what waits fit the memory limit?",
 	Why:    "what does not fit is dropped and comes back through the broker, behind what was prefetched",
-	Remedy: "WithMemoryLimit(bytes), or memoryLimit in the file",
+	Remedy: "`WithMemoryLimit(bytes)`, or `memoryLimit` in the file",
 	look: func(v *visit) verdict {
 		waiting, rate, _ := v.waiting()
 		s, err := v.stats(v.Topic)

@@ -6,7 +6,7 @@ var nonPersistent = Check{
 	Name: "non-persistent", About: "Topic and subscription", Needs: Options,
 	Asks:   "Is the topic persistent?",
 	Why:    "the broker keeps no message of a non-persistent topic: none is redelivered",
-	Remedy: "use a topic persistent://{namespace}/NAME",
+	Remedy: "use a topic `persistent://{namespace}/NAME`",
 	look: func(v *visit) verdict {
 		if !strings.HasPrefix(v.Topic, "non-persistent://") {
 			return verdict{}

@@ -5,7 +5,7 @@ var partitionsAlike = Check{
 	Asks: "Does every partition have the subscription, with as many consumers?",
 	Why: "what is published to a partition without consumers does not come; pulsar-client-go finds new partitions once a minute, and may give up " +
 		"those that it has if it cannot subscribe to a new one",
-	Remedy: "restart the consumers; pulsar-admin topics create-missed-partitions {topic}",
+	Remedy: "restart the consumers; `pulsar-admin topics create-missed-partitions {topic}`",
 	look: func(v *visit) verdict {
 		n, err := v.partitions(v.Topic)
 		if err != nil || n == 0 {

@@ -7,7 +7,7 @@ var receiverQueue = Check{
 	Asks: "Is what is prefetched handled within ten seconds, and within the ack timeout?",
 	Why: "a message that comes back through the broker, as after an ack timeout, queues behind what was prefetched; other consumers have nothing to do " +
 		"meanwhile, and all of it comes again after a restart",
-	Remedy: "pulsar.ConsumerOptions{ReceiverQueueSize: 16}, or about what is handled in a second",
+	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about what is handled in a second",
 	look: func(v *visit) verdict {
 		if v.Load.HandlerTime == 0 {
 			return verdict{}

@@ -5,9 +5,9 @@ import "time"
 var backlogQuotas = Check{
 	Name: "quotas", About: "Dead letters", Needs: AdminAPI,
 	Asks: "Do the retry and the dead letter topic have no backlog quota?",
-	Why: "their backlog waits on purpose. At the limit the broker refuses retries and dead letters (producer_exception), holds them up " +
-		"(producer_request_hold) or deletes them (consumer_backlog_eviction)",
-	Remedy: "pulsar-admin topicPolicies set-backlog-quota {dead} -l -1 -p producer_request_hold, and of {retry}; or a namespace of their own",
+	Why: "their backlog waits on purpose. At the limit the broker refuses retries and dead letters (`producer_exception`), holds them up " +
+		"(`producer_request_hold`) or deletes them (`consumer_backlog_eviction`)",
+	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without one",
 	look: func(v *visit) verdict {
 		topics, err := v.existing(v.retry(), v.dead())
 		if err != nil {

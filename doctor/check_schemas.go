@@ -10,7 +10,7 @@ var schemas = Check{
 	Name: "schemas", About: "Dead letters", Needs: AdminAPI,
 	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
 	Why:    "retries and dead letters are published with the consumer's schema: a topic of another one refuses them",
-	Remedy: "pulsar-admin schemas delete TOPIC for the topic that differs, if it has no messages; else another topic",
+	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it has no messages; else another topic",
 	look: func(v *visit) verdict {
 		topics, err := v.existing(v.retry(), v.dead())
 		if err != nil {

@@ -4,7 +4,7 @@ var stuckDispatch = Check{
 	Name: "stuck", About: "Consumers", Needs: AdminAPI,
 	Asks:   "Does the broker send what consumers have permits for?",
 	Why:    "under load a broker now and then stops sending to a connected consumer after a reconnection: permits, a backlog, nothing unacknowledged",
-	Remedy: "pulsar-admin topics unload {topic}, or restart the consumer: it gets everything",
+	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart the consumer: it gets everything",
 	look: func(v *visit) verdict {
 		if t := v.typeOf(); t == "Failover" { // of which only one is active
 			return verdict{}

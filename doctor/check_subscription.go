@@ -6,7 +6,7 @@ var subscriptionExists = Check{
 	Name: "subscription", About: "Topic and subscription", Needs: AdminAPI,
 	Asks:   "Does the subscription exist, or may the broker create it?",
 	Why:    "a message that is published before there is a subscription is not delivered to it",
-	Remedy: "pulsar-admin topics create-subscription -s {subscription} {topic}",
+	Remedy: "`pulsar-admin topics create-subscription -s {subscription} {topic}`",
 	look: func(v *visit) verdict {
 		sub, found, err := v.subscription()
 		if err != nil && !errors.Is(err, errNoTopic) {

@@ -4,7 +4,7 @@ var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
 	Asks:   "Does the topic exist, or may the broker create it?",
 	Why:    "without its topic no consumer can subscribe",
-	Remedy: "pulsar-admin topics create {topic}",
+	Remedy: "`pulsar-admin topics create {topic}`",
 	look:   func(v *visit) verdict { return v.made(v.Topic) },
 }
 

@@ -5,7 +5,7 @@ var unackedLimits = Check{
 	Asks: "Does what waits fit the broker's limits of unacknowledged messages?",
 	Why: "a message that waits is unacknowledged, and of a batch all messages count until the last one is acknowledged; at the limit the broker " +
 		"sends nothing more",
-	Remedy: "pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N, set-max-unacked-messages-per-subscription -c N; a retry " +
+	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, `set-max-unacked-messages-per-subscription -c N`; a retry " +
 		"topic, or fewer deliveries",
 	look: func(v *visit) verdict {
 		if !v.delays() {

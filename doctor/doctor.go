@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -157,10 +158,13 @@ func (v *visit) run(c Check) Finding {
 	}
 	f := Finding{Check: c.Name, Status: found.status, Found: found.text}
 	if f.Status >= Warning {
-		f.Why, f.Remedy, f.Link = c.Why, v.fill(c.Remedy), Link(c.Name)
+		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy)), Link(c.Name)
 	}
 	return f
 }
+
+// plain is without the marks that a page has.
+func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
 
 // Link is the address of a check's description.
 func Link(name string) string {

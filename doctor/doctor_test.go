@@ -70,7 +70,7 @@ func TestWhereASettingIs(t *testing.T) {
 			f := look(t, "ttl", limited, c.answers)
 			assert.Equal(t, Problem, f.Status)
 			assert.Equal(t, c.want+"; a message waits for up to 2m0s", f.Found)
-			assert.Contains(t, f.Remedy, "set-message-ttl public/default -ttl MORE-THAN-120s")
+			assert.Contains(t, f.Remedy, "set-message-ttl public/default -ttl of more than 120s")
 		})
 	}
 }

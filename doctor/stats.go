@@ -24,7 +24,9 @@ type subscription struct {
 	UnackedMessages, MsgOutCounter   int
 	BlockedSubscriptionOnUnackedMsgs bool
 	EarliestMsgPublishTimeInBacklog  int64
-	Consumers                        []consumer
+
+	NonContiguousDeletedMessagesRanges int
+	Consumers                          []consumer
 }
 
 type consumer struct {

@@ -157,6 +157,20 @@ var matrix = map[string]wrong{
 		s.publish("", 1000, true)
 		s.in("/runtime", `("acknowledgmentAtBatchIndexLevelEnabled":)"true"`, `${1}"false"`)
 	}},
+	"many ranges of acknowledgements": {"ack-holes", Problem, func(s *scene) {
+		s.consumers[""].Close()
+		consumer := s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
+		s.publish("", 100, false)
+		for i := range 100 {
+			msg, err := consumer.Receive(s.t.Context())
+			require.NoError(s.t, err)
+			if i%2 == 1 {
+				require.NoError(s.t, consumer.Ack(msg))
+			}
+		}
+		time.Sleep(time.Second) // acknowledgements are grouped
+		s.in("/runtime", `("managedLedgerMaxUnackedRangesToPersist":)"\d+"`, `${1}"10"`)
+	}},
 	"no retry topic":          {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
 	"nobody consumes retries": {"retry-consumer", Problem, func(s *scene) { s.consumers["-billing-RETRY"].Close() }},
 	"no delayed delivery":     {"delayed-delivery", Problem, func(s *scene) { s.set("delayedDelivery", map[string]any{"active": false, "tickTime": 1000}) }},

@@ -128,7 +128,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	} else {
 		c := doctor.Checks()[0]
 		f.findings = append(f.findings, doctor.Finding{Check: c.Name, Status: doctor.Problem, Found: err.Error(), Why: c.Why,
-			Remedy: c.Remedy, Link: doctor.Link(c.Name)})
+			Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: doctor.Link(c.Name)})
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
 	if f.asJSON {
