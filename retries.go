@@ -89,26 +89,6 @@ const withClient = "WithClient or WithReconsumer too"
 // delays reports whether the broker delays messages on subscriptions of a type.
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
-// warn says which options will not do all that somebody may expect of them.
-func (p *preparation) warn() {
-	s, opts := p.settings, p.opts
-	warn := func(what string) {
-		s.logger.Warn("redelivery: "+what, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
-	}
-	if !delays(opts.Type) {
-		const why = " without effect on delays: the broker delays on Shared and Key_Shared only"
-		switch {
-		case s.reconsumer != nil:
-			warn("WithReconsumer" + why)
-		case s.retries(opts):
-			warn("RetryEnable" + why)
-		}
-	}
-	if policy, ok := s.limits(opts); ok && s.reconsumer == nil && policy.InitialSubscriptionName == "" && (opts.DLQ != nil || s.deadLetters != nil) {
-		warn("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
-	}
-}
-
 func typeName(t pulsar.SubscriptionType) string {
 	switch t {
 	case pulsar.Exclusive:

@@ -11,6 +11,6 @@ var nonPersistent = Check{
 		if !strings.HasPrefix(v.Topic, "non-persistent://") {
 			return verdict{}
 		}
-		return problem("messages of a non-persistent topic are not redelivered: %s", v.Topic)
+		return problem("messages of %s are not redelivered: the broker keeps none of a non-persistent topic", v.Topic)
 	},
 }

@@ -25,7 +25,7 @@ var policyRange = Check{
 			}
 			if e, is := b.(backoff.Exponential); is {
 				first, last := e.Next(0), e.Next(1<<20)
-				found = worse(found, judge(e.Next(1) < last || last >= 2*first, Warning, "of %s: %v to %v", p.of, first, last.Round(time.Millisecond)))
+				found = worse(found, judge(e.Next(1) < last || last >= 2*first, Warning, "delays of %s are %v to %v", p.of, first, last.Round(time.Millisecond)))
 			}
 		}
 		return found

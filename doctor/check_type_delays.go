@@ -9,6 +9,9 @@ var typeDelays = Check{
 		if v.retry() == "" || v.typeOf() == "" {
 			return verdict{}
 		}
-		return judge(v.delays(), Problem, "a retry topic on %s", v.typeOf())
+		if v.delays() {
+			return ok("%s", v.typeOf())
+		}
+		return problem("a retry topic without effect on delays: the broker delays on Shared and Key_Shared only, this is %s", v.typeOf())
 	},
 }

@@ -125,12 +125,13 @@ type Finding struct {
 }
 
 // Examine runs all checks, in the order of Checks, and returns what those that apply have found. It takes some seconds if a consumer
-// seems to do nothing. When ctx is done, the rest is Unknown.
+// seems to do nothing, and asks policies for up to 10,000 delays. When ctx is done, the rest is Unknown.
 func Examine(ctx context.Context, s Setup) []Finding {
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }
 
-// ExamineOptions runs the checks that can be judged by a consumer's options alone. It asks no broker.
+// ExamineOptions runs the checks that can be judged by a consumer's options alone. It asks no broker, and calls no policy but those of
+// package backoff.
 func ExamineOptions(s Setup) []Finding {
 	s.Admin, s.Client = Admin{}, nil
 	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })

@@ -155,10 +155,21 @@ func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:]
 
 // fill writes what a remedy is for.
 func (v *visit) fill(remedy string) string {
-	return strings.NewReplacer("{topic}", v.Topic, "{subscription}", v.Subscription, "{namespace}", namespaceOf(v.Topic),
-		"{retry}", cmp.Or(v.retry(), v.Topic+"-"+v.Subscription+"-RETRY"), "{dead}", cmp.Or(v.dead(), v.Topic+"-"+v.Subscription+"-DLQ"),
-		"{longest}", seconds(v.longest()), "{milliseconds}", fmt.Sprint(v.longest().Milliseconds()),
-		"{drain}", fmt.Sprint(v.gracePeriod())).Replace(remedy)
+	for name, value := range map[string]func() string{
+		"{topic}":        func() string { return v.Topic },
+		"{subscription}": func() string { return v.Subscription },
+		"{namespace}":    func() string { return namespaceOf(v.Topic) },
+		"{retry}":        func() string { return cmp.Or(v.retry(), v.Topic+"-"+v.Subscription+"-RETRY") },
+		"{dead}":         func() string { return cmp.Or(v.dead(), v.Topic+"-"+v.Subscription+"-DLQ") },
+		"{longest}":      func() string { return seconds(v.longest()) },
+		"{milliseconds}": func() string { return fmt.Sprint(v.longest().Milliseconds()) },
+		"{drain}":        func() string { return fmt.Sprint(v.gracePeriod()) },
+	} {
+		if strings.Contains(remedy, name) {
+			remedy = strings.ReplaceAll(remedy, name, value())
+		}
+	}
+	return remedy
 }
 
 func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int64((d+time.Second-1)/time.Second)) }

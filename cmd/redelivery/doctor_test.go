@@ -48,9 +48,9 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	assert.Equal(t, 1, code)
 	assert.Empty(t, stderr)
 	for _, want := range []string{
-		`(?m)^problem  type-delays +a retry topic on Exclusive$`,
+		`(?m)^problem  type-delays +a retry topic without effect on delays: `,
 		`(?m)^problem  ack-timeout +it is 1s, and a handler takes 2s$`,
-		`(?m)^warning  policy-range +of nacks: 1s to 1s; of retries: 1s to 1s$`,
+		`(?m)^warning  policy-range +delays of nacks are 1s to 1s; `,
 		`(?m)^warning  outage `,
 		`(?m)^warning  drain +it needs 66s, and has 30s$`,
 		`(?m)^         remedy: terminationGracePeriodSeconds: 66,`,
