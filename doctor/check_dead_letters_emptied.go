@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -26,7 +27,7 @@ var deadLettersEmptied = Check{
 		found := verdict{}
 		for _, name := range sorted(s.Subscriptions) {
 			sub := s.Subscriptions[name]
-			said := fmt.Sprintf("%s: %d letters, %d consumers", name, sub.MsgBacklog, len(sub.Consumers))
+			said := fmt.Sprintf("%s: %d letters, %s", name, sub.MsgBacklog, who(sub.Consumers))
 			age := sub.oldest()
 			if age > 0 {
 				said += ", the oldest died " + age.Round(time.Second).String() + " ago"
@@ -36,4 +37,19 @@ var deadLettersEmptied = Check{
 		}
 		return found
 	},
+}
+
+// who names consumers, the first three.
+func who(consumers []consumer) string {
+	if len(consumers) == 0 {
+		return "nobody is connected"
+	}
+	var names []string
+	for _, c := range consumers[:min(3, len(consumers))] {
+		names = append(names, c.ConsumerName)
+	}
+	if rest := len(consumers) - len(names); rest > 0 {
+		names = append(names, fmt.Sprintf("%d more", rest))
+	}
+	return "read by " + strings.Join(names, ", ")
 }

@@ -60,7 +60,7 @@ func add(a, b time.Duration) time.Duration {
 	return a + b
 }
 
-// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are published there anew.
+// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are published there again.
 func (v *visit) inPlace() schedule {
 	s := schedule{ends: true}
 	for _, one := range v.schedules() {
