@@ -37,6 +37,7 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	}
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
+	assert.NotRegexp(t, `(width|height|x|y|y1|y2)="(-|NaN|\+Inf)`, string(svg))
 	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
