@@ -14,6 +14,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -141,8 +142,20 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(client.Close)
 	s := &scene{t: t, client: client, namespace: fmt.Sprintf("public/doctor-%08x", rand.Uint32()), consumers: map[string]pulsar.Consumer{}}
 	s.rest("PUT", "namespaces/"+s.namespace, map[string]any{"bundles": map[string]int{"numBundles": 1}})
-	t.Cleanup(func() {
-		_ = admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "DELETE", "namespaces/"+s.namespace+"?force=true", nil, nil)
+	t.Cleanup(func() { // brokers do not force a namespace's deletion by default
+		call := func(method, path string, answer any) error {
+			return admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), method, path, nil, answer)
+		}
+		for _, kind := range []string{"/partitioned", ""} {
+			var topics []string
+			_ = call("GET", "persistent/"+s.namespace+kind+"?includeSystemTopic=true", &topics)
+			for _, topic := range topics {
+				_ = call("DELETE", admin.Topic(topic)+strings.Replace(kind, "/partitioned", "/partitions", 1)+"?force=true", nil)
+			}
+		}
+		if err := call("DELETE", "namespaces/"+s.namespace, nil); err != nil {
+			t.Log("the namespace stays:", err)
+		}
 	})
 	for _, suffix := range []string{"", "-billing-RETRY"} {
 		s.consumers[suffix] = s.subscribe(suffix, pulsar.ConsumerOptions{Type: pulsar.Shared}, true)
