@@ -256,6 +256,15 @@ func ExampleWithLogger() {
 	// Output: level=WARN msg="redelivery: nack failed" error="redelivery: message is nil, want one that was received" subscription=billing
 }
 
+func ExampleWithoutChecks() {
+	logger := slog.New(slog.NewTextHandler(os.Stdout, nil))
+	hourly := backoff.Exponential{Min: time.Hour, Max: time.Hour} // on purpose: Subscribe would log that it does not grow
+	try(func(_ context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
+		return consumer.Ack(msg)
+	}, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryBackoff(hourly), redelivery.WithoutChecks())
+	// Output:
+}
+
 func ExampleConsumer_Pause() {
 	try(func(ctx context.Context, consumer *redelivery.Consumer, msg pulsar.Message) error {
 		consumer.Nack(msg)

@@ -3,7 +3,6 @@ package redelivery
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -23,12 +22,6 @@ type preparation struct {
 func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	if err := s.complete(&opts); err != nil {
 		return nil, err
-	}
-	for _, topic := range append([]string{opts.Topic, opts.TopicsPattern}, opts.Topics...) {
-		if strings.HasPrefix(topic, nonPersistent) {
-			s.logger.Warn("redelivery: messages of a non-persistent topic are not redelivered: the broker keeps none",
-				"topic", topic, "subscription", opts.SubscriptionName)
-		}
 	}
 	p := &preparation{opts: opts, settings: s}
 	d := opts.Decryption

@@ -88,32 +88,19 @@ const withClient = "WithClient or WithReconsumer too"
 // delays reports whether the broker delays messages on subscriptions of a type.
 func delays(t pulsar.SubscriptionType) bool { return t == pulsar.Shared || t == pulsar.KeyShared }
 
-// warn says which options will not do all that somebody may expect of them.
-func (p *preparation) warn() {
+// warnOfOrder says where a Java consumer of the same topics would have another retry topic.
+func (p *preparation) warnOfOrder() {
 	s, opts := p.settings, p.opts
-	warn := func(what string) {
-		s.logger.Warn("redelivery: "+what, "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+	policy, _ := s.limits(opts)
+	topics := topicsOf(opts)
+	if !s.retries(opts) || policy.RetryTopic != "" || len(topics) < 2 {
+		return
 	}
-	if !delays(opts.Type) {
-		const why = " without effect on delays: the broker delays on Shared and Key_Shared only"
-		switch {
-		case s.reconsumer != nil:
-			warn("WithReconsumer" + why)
-		case s.retries(opts):
-			warn("RetryEnable" + why)
-		}
-	}
-	policy, ok := s.limits(opts)
-	if ok && s.reconsumer == nil && policy.InitialSubscriptionName == "" && (opts.DLQ != nil || s.deadLetters != nil) {
-		warn("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
-	}
-	if topics := topicsOf(opts); s.retries(opts) && policy.RetryTopic == "" && len(topics) > 1 {
-		base := func(topic string) string { return publishing.BaseTopic(fullTopic(topic)) }
-		first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
-		if base(first) != base(topics[0]) {
-			warn("the retry topic is named by the first topic as listed; a Java consumer names it by the first in order, " + first +
-				", and would not find these retries: list that first, or set the retry topic")
-		}
+	base := func(topic string) string { return publishing.BaseTopic(fullTopic(topic)) }
+	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
+	if base(first) != base(topics[0]) {
+		s.logger.Warn("redelivery: the retry topic is named by the first topic as listed; a Java consumer names it by the first in order, "+first+
+			", and would not find these retries: list that first, or set the retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 }
 

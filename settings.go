@@ -32,6 +32,7 @@ type settings struct {
 	memoryLimit      int64
 	logger           *slog.Logger
 	observers        []Observer
+	unchecked        bool // WithoutChecks
 }
 
 // setNackBackoff sets the policy of nacks, by an option of this name.

@@ -21,6 +21,7 @@
 //	    memoryLimit: 64MiB
 //	    redeliveryFrom: memory              # or broker, or auto
 //	    resolution: 20ms
+//	    withoutChecks: true                 # of the options, when it subscribes
 //	workers:
 //	  billing:
 //	    concurrency: 8

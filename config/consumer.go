@@ -53,11 +53,13 @@ type Consumer struct {
 	// Resolution is how often the broker is asked for messages, from 1 ms to 1 minute. Default: that of
 	// redelivery.WithRedeliveryResolution.
 	Resolution time.Duration
+	// WithoutChecks leaves out the checks of the options when the consumer subscribes. Default: false.
+	WithoutChecks bool
 }
 
 var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
 	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "retryTopic",
-	"memoryLimit", "redeliveryFrom", "resolution", "maxRedeliverCount", "retryLetterTopic"}
+	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
 // consumer reads what is said about a consumer.
 func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackoff) Consumer {
@@ -76,6 +78,7 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 		RetryTopic:                  d.topic(v["retryTopic"]),
 		RedeliveryFrom:              d.source(v["redeliveryFrom"]),
 		Resolution:                  d.resolution(v["resolution"]),
+		WithoutChecks:               d.boolean(v["withoutChecks"]),
 	}
 	if n := v["nackRedeliveryDelay"]; n != nil {
 		delay := d.duration(n, 0)

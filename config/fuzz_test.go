@@ -25,7 +25,7 @@ func FuzzParse(f *testing.F) {
 		"policies: {p: {type: fixed, delay: 1s}}\nworkers: {w: {concurrency: 2, keyOrder: true, batchMaxWait: 1s, " +
 			"pauseOnFailureWindow: 2, pauseOnFailureRatio: 1, pauseOnFailureBackoff: p}}",
 		"policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {reconsumeBackoff: p, nackRetryTopic: 1m, maxReconsumes: 2, retryTopic: r, " +
-			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m}, d: {maxRedeliverCount: 3, deadLetterTopic: d}}",
+			"omitCause: true, memoryLimit: 1GiB, redeliveryFrom: broker, resolution: 1m, withoutChecks: true}, d: {maxRedeliverCount: 3, deadLetterTopic: d}}",
 		"policies: {p: {type: mine, n: !!int x, f: .inf, b: yes, d: 2001-01-01, x: !!binary aaaa}}",
 	} {
 		f.Add([]byte(seed))

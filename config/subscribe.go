@@ -93,6 +93,9 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	if c.Resolution != 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(c.Resolution))
 	}
+	if c.WithoutChecks {
+		options = append(options, redelivery.WithoutChecks())
+	}
 	return options
 }
 

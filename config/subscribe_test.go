@@ -114,6 +114,8 @@ func TestOptions(t *testing.T) {
 		"redeliveryFrom: broker":                          1,
 		"resolution: 1ms":                                 1,
 		"resolution: 1m":                                  1,
+		"withoutChecks: true":                             1,
+		"withoutChecks: false":                            0,
 		"reconsumeBackoff: p":                             1,
 		"reconsumeBackoff: p, nackRetryTopic: 1m":         2,
 		"reconsumeBackoff: p, retryTopic: r":              2,

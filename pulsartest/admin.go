@@ -9,6 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
+// version is that of the broker which this one behaves like.
+const version = "4.0.7"
+
 // adminHandler serves the part of the admin REST API that tests of clients need.
 func (s *Server) adminHandler() http.Handler {
 	mux := http.NewServeMux()
@@ -30,6 +33,10 @@ func (s *Server) adminHandler() http.Handler {
 	s.schemaHandlers(handle)
 	handle("GET /admin/v2/brokers/health", func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := w.Write([]byte("ok"))
+		return err
+	})
+	handle("GET /admin/v2/brokers/version", func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := w.Write([]byte(version))
 		return err
 	})
 	handle("GET /admin/v2/clusters", func(w http.ResponseWriter, _ *http.Request) error {

@@ -4,6 +4,8 @@
 //	redelivery plan -config redelivery.yaml -consumer billing
 //	redelivery dlq list public/default
 //	redelivery dlq replay orders-billing-DLQ -canary 10
+//	redelivery doctor -subscription billing orders
+//	redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s -outage 10m
 package main
 
 import (
@@ -15,9 +17,11 @@ import (
 const usage = `Usage: redelivery <command> [flags]
 
 Commands:
-  plan    show when a failing message will come back, and when it is dead
-  dlq     look into dead letter topics, replay, export and purge them
-  version say which version this is
+  plan      show when a failing message will come back, and when it is dead
+  dlq       look into dead letter topics, replay, export and purge them
+  doctor    check the broker, the topics and the consumer before production
+  simulate  play an outage: calls, what waits, dead letters, time to recover
+  version   say which version this is
 
 "redelivery <command> -h" shows the flags of a command.
 `
@@ -61,10 +65,14 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return dlqCommand(args[1:], os.Stdin, stdout, stderr)
 	case "version", "-version", "--version":
 		return versionCommand(stdout)
+	case "doctor":
+		return doctorCommand(args[1:], stdout, stderr)
+	case "simulate":
+		return simulateCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq or version (-h shows all)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate or version (-h shows all)\n", args[0])
 	return 2
 }

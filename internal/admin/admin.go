@@ -36,9 +36,12 @@ func (e *Error) Error() string {
 }
 
 // NotFound reports whether err says that there is no such thing.
-func NotFound(err error) bool {
-	var status *Error
-	return errors.As(err, &status) && status.Status == http.StatusNotFound
+func NotFound(err error) bool { return HasStatus(err, http.StatusNotFound) }
+
+// HasStatus reports whether err is an answer with a status.
+func HasStatus(err error, status int) bool {
+	var answer *Error
+	return errors.As(err, &answer) && answer.Status == status
 }
 
 // Call calls the API at url, without authentication.
@@ -47,7 +50,7 @@ func Call(ctx context.Context, url, method, path string, body, answer any) error
 }
 
 // Call sends body as JSON, unless it is nil, to a path below /admin/v2 and reads what comes back into answer, unless that is
-// nil. A topic's name in path is made the path that it has there. A status of 300 or more is an *Error. No answer within
+// nil or nothing comes; a *[]byte gets it as it is. A topic's name in path is made the path that it has there. A status of 300 or more is an *Error. No answer within
 // Patience is an error too.
 func (a API) Call(ctx context.Context, method, path string, body, answer any) error {
 	limited, cancel := context.WithTimeout(ctx, Patience)
@@ -87,7 +90,11 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 	if resp.StatusCode >= 300 {
 		return &Error{method, path, resp.StatusCode, string(text)}
 	}
-	if answer != nil {
+	if raw, ok := answer.(*[]byte); ok {
+		*raw = text
+		return nil
+	}
+	if answer != nil && len(text) > 0 {
 		return json.Unmarshal(text, answer)
 	}
 	return nil
@@ -120,3 +127,18 @@ func CursorName(subscription string) string {
 }
 
 var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.QueryEscape differs
+
+// Clock returns what time it is at the broker, to the second.
+func (a API) Clock(ctx context.Context) (time.Time, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.URL, "/")+"/admin/v2/brokers/version", nil)
+	if err != nil {
+		return time.Time{}, err
+	}
+	req.Close = true
+	resp, err := cmp.Or(a.Client, http.DefaultClient).Do(req)
+	if err != nil {
+		return time.Time{}, err
+	}
+	defer resp.Body.Close()
+	return http.ParseTime(resp.Header.Get("Date"))
+}

@@ -2,8 +2,10 @@ package suite
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -118,21 +120,38 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		options []redelivery.Option
 	}{
 		"dead letters without InitialSubscriptionName": {opts{Type: pulsar.Shared, DLQ: dlq}, client},
-		"RetryEnable without effect on delays":         {opts{Type: pulsar.Failover, RetryEnable: true}, client},
-		"WithReconsumer without effect on delays":      {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
-		"":                              {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, client},
-		"wins over NackRedeliveryDelay": {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: 1}, nil},
+		"a retry topic without effect on delays":       {opts{Type: pulsar.Failover, RetryEnable: true}, client},
+		"without effect on delays":                     {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
+		"of non-persistent://public/default/t are not": {opts{Topic: "non-persistent://public/default/t"}, nil},
+		"production.md#policy-range": {opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(
+			backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1))}},
+		"production.md#nack-retry-topic": {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
+		"wins over NackRedeliveryDelay":  {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: 1}, nil},
+
+		"":         {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, client},
+		"a switch": {opts{Type: pulsar.Failover, DLQ: dlq, RetryEnable: true}, append(client, redelivery.WithoutChecks())},
 	} {
 		var log bytes.Buffer
-		c.opts.Topic, c.opts.SubscriptionName = "t", "s"
-		consumer, _ := subscribeFake(t, newFake(), c.opts, append(c.options, logTo(&log))...)
+		c.opts.Topic, c.opts.SubscriptionName = cmp.Or(c.opts.Topic, "t"), "s"
+		consumer, _ := subscribeFake(t, newFake(), c.opts, append(slices.Clip(c.options), logTo(&log))...)
 		consumer.Close()
-		if want == "" {
-			require.NotContains(t, log.String(), "without")
+		if want == "" || want == "a switch" {
+			require.NotContains(t, log.String(), "WARN")
 		} else {
+			require.Equal(t, 1, strings.Count(log.String(), "WARN"), log.String())
 			require.Equal(t, 1, strings.Count(log.String(), want), log.String())
 		}
 	}
+}
+
+// A policy of the application's is not called before there is a message: it may panic, or count its calls.
+func TestChecksCallNoPolicyOfTheApplication(t *testing.T) {
+	policy := backoff.Func(func(uint32) time.Duration { panic("called") })
+	opts := pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}}
+	consumer, _ := subscribeFake(t, newFake(), opts, redelivery.WithClient(noClient{}), redelivery.WithNackRedeliveryBackoff(policy),
+		redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(policy), redelivery.WithReconsumeBackoff(policy),
+		redelivery.WithNackRetryTopic(time.Minute))
+	consumer.Close()
 }
 
 // The topics of retries and dead letters are named by it, and the broker keeps nothing there.

@@ -188,7 +188,7 @@ var secretScenes = map[string]func(*talk, string){
 		}
 		opts.Topic, opts.RetryEnable, opts.Type = topic, true, pulsar.Exclusive
 		k.subscribe(opts, k.logger())
-		k.logged("RetryEnable without effect")
+		k.logged("a retry topic without effect")
 	},
 	"bad configuration": func(k *talk, _ string) {
 		for _, text := range []string{

@@ -1,0 +1,61 @@
+package redelivery
+
+import (
+	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// WithoutChecks (default: Subscribe and SubscribeWith log what they find) leaves out the checks of package doctor that need nothing but
+// options. Each finding is one line at Warn, once, with a link to what it means.
+func WithoutChecks() Option {
+	return func(s *settings) error {
+		s.unchecked = true
+		return nil
+	}
+}
+
+// warn logs what the doctor finds in the options.
+func (p *preparation) warn() {
+	if p.settings.unchecked {
+		return
+	}
+	p.warnOfOrder()
+	told := map[string]bool{}
+	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
+		if topic == "" {
+			continue
+		}
+		for _, f := range doctor.ExamineOptions(p.setup(topic)) {
+			if f.Status < doctor.Warning || told[f.Found] {
+				continue
+			}
+			told[f.Found] = true
+			p.settings.logger.Warn("redelivery: "+f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
+				"subscription", p.opts.SubscriptionName)
+		}
+	}
+}
+
+// setup is what the doctor has to know of a consumer of a topic.
+func (p *preparation) setup(topic string) doctor.Setup {
+	s, opts := p.settings, p.opts
+	limits, ok := s.limits(opts)
+	d := doctor.Setup{
+		Topic:        topic,
+		Subscription: opts.SubscriptionName,
+		Type:         typeName(opts.Type),
+		RetryTopic:   p.publisher.retryTopic,
+		Policy: doctor.Policy{Nack: s.nackBackoff, NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
+			Reconsume: s.reconsumeBackoff, MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, MemoryLimit: s.memoryLimit},
+		InitialSubscription: limits.InitialSubscriptionName,
+		Consumer:            doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize, BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
+	}
+	if limits.MaxReconsumes == reconsume.Unlimited {
+		d.Policy.MaxReconsumes = 0
+	}
+	asked := opts.DLQ != nil || s.deadLetters != nil // RetryEnable alone has dead letters, too, as upstream: it is not warned of
+	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {
+		d.DeadLetterTopic = own.DeadLetterTopic()
+	}
+	return d
+}

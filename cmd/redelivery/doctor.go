@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/doctor"
+)
+
+const doctorUsage = `Usage: redelivery doctor -subscription name [flags] topic
+
+Checks what redelivery depends on: settings of the broker, the namespace, the
+topics and the consumer. It changes nothing. docs/production.md describes each
+check.
+
+  redelivery doctor -subscription billing orders
+  redelivery doctor -subscription billing -config redelivery.yaml \
+    -consumer billing -handler-time 200ms orders
+
+What is examined:
+  -subscription name
+  -config file, -consumer name      what a file says about the consumer, and
+                                    about the worker of that name
+  -type Shared                      as the options have it; without, the
+                                    broker's
+What the program does, as far as no file says it:
+  -handler-time 200ms               for a message
+  -queue 1000                       ReceiverQueueSize
+  -batch-index-acks                 EnableBatchIndexAcknowledgment; or
+                                    -batch-index-acks=false
+  -failing 0.01                     this part of the messages fails until they
+                                    are dead letters
+  -instances 4                      without, those that are connected
+  -keep-alive 30s, -operation-timeout 30s
+  -grace-period 30s                 Kubernetes' terminationGracePeriodSeconds
+Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
+PULSAR_CLIENT_CONF names:
+  -url pulsar://localhost:6650, -admin-url http://localhost:8080
+  -auth-plugin name, -auth-params params
+  -tls-trust-cert-path file, -tls-allow-insecure,
+  -tls-enable-hostname-verification
+Output:
+  -json                             for machines
+  -v                                the client's log, on stderr
+
+Exit codes: 0, also with warnings; 1 for a problem or an error; 2 for a wrong
+command line.
+`
+
+// doctorFlags are one command line of redelivery doctor.
+type doctorFlags struct {
+	connection
+	setup             doctor.Setup
+	config, consumer  string
+	gracePeriod       time.Duration
+	indexAcks         bool
+	asJSON, talkative bool
+	given             map[string]bool
+	stdout, stderr    io.Writer
+	findings          []doctor.Finding
+}
+
+func doctorCommand(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	f := &doctorFlags{stdout: stdout, stderr: stderr, given: map[string]bool{}}
+	err := f.parse(args)
+	var usage errUsage
+	if err == nil {
+		err = f.run(ctx)
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, doctorUsage)
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "redelivery doctor: %v (-h shows the flags)\n", err)
+		return 2
+	case err != nil:
+		fmt.Fprintf(stderr, "redelivery doctor: %v\n", err)
+		return 1
+	case doctor.Worst(f.findings) == doctor.Problem:
+		return 1
+	}
+	return 0
+}
+
+func (f *doctorFlags) run(ctx context.Context) error {
+	if f.config != "" {
+		file, err := config.Load(f.config)
+		if err != nil {
+			return err
+		}
+		if _, err := file.Options(f.consumer); err != nil { // knows what there is
+			return err
+		}
+		f.adopt(file.Consumers[f.consumer])
+		if w, found := file.Workers[f.consumer]; found {
+			f.setup.Worker = workerOf(w)
+		}
+	}
+	if err := f.complete(); err != nil {
+		return err
+	}
+	log := slog.New(slog.DiscardHandler)
+	if f.talkative {
+		log = slog.New(slog.NewTextHandler(f.stderr, nil))
+	}
+	client, api, err := f.connect(log)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	f.setup.Admin = doctor.Admin(api)
+	if err := f.reach(ctx); err == nil { // upstream would try for long, and not say where
+		f.setup.Client = client
+	} else {
+		c := doctor.Checks()[0]
+		f.findings = append(f.findings, doctor.Finding{Check: c.Name, Status: doctor.Problem, Found: err.Error(), Why: c.Why,
+			Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: doctor.Link(c.Name)})
+	}
+	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
+	if f.asJSON {
+		e := json.NewEncoder(f.stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(f.findings)
+	}
+	f.write()
+	return nil
+}
+
+// write writes a table of what was found, and below each warning why it matters and what helps.
+func (f *doctorFlags) write() {
+	widest := 0
+	for _, found := range f.findings {
+		widest = max(widest, len(found.Check))
+	}
+	count := map[doctor.Status]int{}
+	for _, found := range f.findings {
+		count[found.Status]++
+		wrapTo(f.stdout, fmt.Sprintf("%-8s %-*s ", found.Status, widest, found.Check), clean(found.Found))
+		if found.Status < doctor.Warning {
+			continue
+		}
+		for _, line := range []string{found.Why, "remedy: " + found.Remedy, found.Link} {
+			wrapTo(f.stdout, "         ", line)
+		}
+	}
+	fmt.Fprintf(f.stdout, "\n%d ok, %d unknown, %d warnings, %d problems\n", count[doctor.OK], count[doctor.Unknown],
+		count[doctor.Warning], count[doctor.Problem])
+}
+
+// wrapTo writes words in lines of a terminal's width, below each other after what the first line begins with.
+func wrapTo(w io.Writer, begins, text string) {
+	column := utf8.RuneCountInString(begins)
+	line, at := begins, column
+	for word := range strings.FieldsSeq(text) {
+		n := utf8.RuneCountInString(word)
+		if at > column {
+			if at+1+n > width {
+				fmt.Fprintln(w, line)
+				line, at = strings.Repeat(" ", column), column
+			} else {
+				line, at = line+" ", at+1
+			}
+		}
+		line, at = line+word, at+n
+	}
+	fmt.Fprintln(w, line)
+}

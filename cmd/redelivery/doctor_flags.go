@@ -1,0 +1,134 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/doctor"
+)
+
+// parse takes flags before and after the topic.
+func (f *doctorFlags) parse(args []string) error {
+	set := flag.NewFlagSet("redelivery doctor", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	s := &f.setup
+	f.flags(set)
+	set.StringVar(&s.Subscription, "subscription", "", "")
+	set.StringVar(&f.config, "config", "", "")
+	set.StringVar(&f.consumer, "consumer", "", "")
+	set.Func("type", "", func(name string) error {
+		if !slices.Contains(subscriptionTypes, name) {
+			return fmt.Errorf("want one of %s", strings.Join(subscriptionTypes, ", "))
+		}
+		s.Type = name
+		return nil
+	})
+	set.Func("handler-time", "", positiveInto(&s.Load.HandlerTime))
+	set.Func("queue", "", countInto(&s.Consumer.ReceiverQueueSize, 1, math.MaxInt32))
+	set.BoolVar(&f.indexAcks, "batch-index-acks", false, "")
+	set.Func("failing", "", fractionInto(&s.Load.Failing))
+	set.Func("instances", "", countInto(&s.Load.Instances, 1, math.MaxInt32))
+	set.Func("keep-alive", "", positiveInto(&s.Consumer.KeepAliveInterval))
+	set.Func("operation-timeout", "", positiveInto(&s.Consumer.OperationTimeout))
+	set.Func("grace-period", "", positiveInto(&f.gracePeriod))
+	set.BoolVar(&f.asJSON, "json", false, "")
+	set.BoolVar(&f.talkative, "v", false, "")
+	for {
+		if err := set.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return err
+			}
+			return errUsage{err}
+		}
+		if set.NArg() == 0 {
+			break
+		}
+		if s.Topic != "" {
+			return errUsage{fmt.Errorf("argument is %q, want only one topic", set.Arg(0))}
+		}
+		s.Topic, args = set.Arg(0), set.Args()[1:]
+	}
+	set.Visit(func(given *flag.Flag) { f.given[given.Name] = true })
+	switch {
+	case s.Topic == "":
+		return errUsage{errors.New("no topic is given")}
+	case s.Subscription == "":
+		return errUsage{errors.New("-subscription is missing, want the name of the subscription")}
+	case f.given["config"] != f.given["consumer"]:
+		return errUsage{errors.New("-config and -consumer: want both or none")}
+	}
+	if f.given["batch-index-acks"] {
+		s.Consumer.BatchIndexAcknowledgment = &f.indexAcks
+	}
+	s.Consumer.TerminationGracePeriodSeconds = int(f.gracePeriod / time.Second)
+	return nil
+}
+
+var subscriptionTypes = []string{"Exclusive", "Shared", "Failover", "Key_Shared"}
+
+// positiveInto parses a duration of more than 0.
+func positiveInto(d *time.Duration) func(string) error {
+	return func(s string) error {
+		if err := durationInto(d)(s); err != nil {
+			return err
+		}
+		if *d <= 0 {
+			return errors.New("want more than 0")
+		}
+		return nil
+	}
+}
+
+// fractionInto parses a number above 0, and at most 1.
+func fractionInto(n *float64) func(string) error {
+	return func(s string) error {
+		if err := numberInto(n)(s); err != nil {
+			return err
+		}
+		if !(*n > 0 && *n <= 1) {
+			return errors.New("want a number above 0, and at most 1")
+		}
+		return nil
+	}
+}
+
+// adopt takes over what a file says about the consumer.
+func (f *doctorFlags) adopt(c config.Consumer) {
+	s := &f.setup
+	s.Policy = doctor.Policy{Nack: c.NackRedeliveryBackoff, NackRetryTopic: c.NackRetryTopic, AckTimeout: c.AckTimeout,
+		AckTimeoutBackoff: c.AckTimeoutRedeliveryBackoff, Reconsume: c.ReconsumeBackoff, MaxDeliveries: c.MaxDeliveries,
+		MaxReconsumes: c.MaxReconsumes}
+	if c.NackRedeliveryDelay != nil {
+		s.Policy.Nack = backoff.Fixed(*c.NackRedeliveryDelay)
+	}
+	if c.MemoryLimit != nil {
+		s.Policy.MemoryLimit = *c.MemoryLimit
+	}
+	s.InitialSubscription = c.InitialSubscriptionName
+	prefix := s.Topic + "-" + s.Subscription
+	if c.ReconsumeBackoff != nil {
+		s.RetryTopic = cmp.Or(c.RetryTopic, prefix+"-RETRY")
+	}
+	if c.MaxDeliveries > 0 || c.MaxReconsumes > 0 {
+		s.DeadLetterTopic = cmp.Or(c.DeadLetterTopic, prefix+"-DLQ")
+	}
+}
+
+// workerOf is what a file says about a worker, with the defaults of package worker.
+func workerOf(w config.Worker) *doctor.Worker {
+	d := &doctor.Worker{Concurrency: w.Concurrency, Timeout: w.Timeout, DrainTimeout: 30 * time.Second,
+		Pauses: w.PauseOnFailureBackoff != nil}
+	if w.DrainTimeout != nil {
+		d.DrainTimeout = *w.DrainTimeout
+	}
+	return d
+}

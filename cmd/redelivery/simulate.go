@@ -1,0 +1,210 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
+	"github.com/pulsar-redelivery/redelivery/internal/simulate"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+const simulateUsage = `Usage: redelivery simulate [flags]
+
+Plays an outage of what handlers call, with the policies of a file: how often
+they call it, what waits, what dies, and when all is well again; as configured,
+and with and without jitter, a pause, and a retry topic. Nothing waits, and no
+broker is needed.
+
+  redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
+    -instances 10 -handler 20ms -outage 10m
+
+What is simulated:
+  -config file, -consumer name      its policies, and the worker of that name;
+                                    without, nacks after one minute
+  -rate 100/s                       messages; also 6000/m
+  -instances 1                      consumers of the Shared subscription
+  -concurrency 8                    handlers of each; without, the worker's
+  -handler 20ms                     what a call takes, also one that fails
+  -queue 1000                       ReceiverQueueSize
+  -outage 10m                       how long calls fail
+  -partial 1                        this part of the calls fails
+  -before 1m                        until the outage begins
+Output:
+  -svg file                         a picture
+  -json                             for machines
+`
+
+// simulation is one command line.
+type simulation struct {
+	simulate.Setup
+	config, consumer, svg string
+	asJSON                bool
+	given                 map[string]bool
+}
+
+// variant is a simulation and what is different in it.
+type variant struct {
+	Name string `json:"name"`
+	simulate.Result
+}
+
+func simulateCommand(args []string, stdout, stderr io.Writer) int {
+	s := &simulation{given: map[string]bool{}}
+	err := s.parse(args)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, simulateUsage)
+		return 0
+	case err != nil:
+		fmt.Fprintf(stderr, "redelivery simulate: %v (-h shows the flags)\n", err)
+		return 2
+	}
+	if err := s.run(stdout); err != nil {
+		fmt.Fprintf(stderr, "redelivery simulate: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func (s *simulation) parse(args []string) error {
+	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute, Outage: 10 * time.Minute,
+		Partial: 1, Tick: time.Second, MaxUnacked: 50_000}
+	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	set.StringVar(&s.config, "config", "", "")
+	set.StringVar(&s.consumer, "consumer", "", "")
+	set.Func("rate", "", rateInto(&s.Rate))
+	set.Func("instances", "", countInto(&s.Instances, 1, 1000))
+	set.Func("concurrency", "", countInto(&s.Concurrency, 1, 100_000))
+	set.Func("handler", "", positiveInto(&s.Handler))
+	set.Func("queue", "", countInto(&s.Queue, 1, math.MaxInt32))
+	set.Func("outage", "", positiveInto(&s.Outage))
+	set.Func("partial", "", fractionInto(&s.Partial))
+	set.Func("before", "", positiveInto(&s.Before))
+	set.StringVar(&s.svg, "svg", "", "")
+	set.BoolVar(&s.asJSON, "json", false, "")
+	if err := set.Parse(args); err != nil {
+		return err
+	}
+	set.Visit(func(f *flag.Flag) { s.given[f.Name] = true })
+	const most = 20_000_000
+	switch messages := s.Rate * (s.Before + s.Outage).Seconds(); {
+	case set.NArg() > 0:
+		return fmt.Errorf("argument is %q, want only flags", set.Arg(0))
+	case s.given["config"] != s.given["consumer"]:
+		return errors.New("-config and -consumer: want both or none")
+	case messages > most:
+		return fmt.Errorf("-rate and -outage make %.3g messages, want at most %d", messages, most)
+	}
+	return nil
+}
+
+// rateInto parses messages a second.
+func rateInto(rate *float64) func(string) error {
+	return func(s string) error {
+		number, unit, _ := strings.Cut(s, "/")
+		per, ok := map[string]float64{"": 1, "s": 1, "m": 60, "h": 3600}[unit]
+		n, err := strconv.ParseFloat(number, 64)
+		if err != nil || !ok || !(n > 0) || math.IsInf(n, 0) {
+			return errors.New("want messages in a time, such as 200/s")
+		}
+		*rate = n / per
+		return nil
+	}
+}
+
+func (s *simulation) run(stdout io.Writer) error {
+	if err := s.adopt(); err != nil {
+		return err
+	}
+	var all []variant
+	for _, v := range s.variants() {
+		all = append(all, variant{v.name, simulate.Run(v.Setup)})
+	}
+	if s.svg != "" {
+		if err := os.WriteFile(s.svg, s.picture(all), 0o600); err != nil {
+			return err
+		}
+	}
+	if s.asJSON {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(all)
+	}
+	s.write(stdout, all)
+	return nil
+}
+
+// adopt takes over what the file says.
+func (s *simulation) adopt() error {
+	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
+	concurrency := 0
+	if s.config != "" {
+		file, err := config.Load(s.config)
+		if err != nil {
+			return err
+		}
+		if _, err := file.Options(s.consumer); err != nil { // knows what there is
+			return err
+		}
+		c, w := file.Consumers[s.consumer], file.Workers[s.consumer]
+		if c.NackRedeliveryBackoff != nil {
+			s.Nack = c.NackRedeliveryBackoff
+		}
+		if c.NackRedeliveryDelay != nil {
+			s.Nack = backoff.Fixed(*c.NackRedeliveryDelay)
+		}
+		s.MaxDeliveries, s.RetryFrom = c.MaxDeliveries, c.NackRetryTopic
+		s.Window, s.Ratio, s.Pause = w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff
+		concurrency = w.Concurrency
+	}
+	s.Concurrency = cmp.Or(s.Concurrency, concurrency, 8)
+	return nil
+}
+
+type named struct {
+	name string
+	simulate.Setup
+}
+
+// variants are what is configured, and what differs from it in one thing.
+func (s *simulation) variants() []named {
+	vary := func(name string, change func(*simulate.Setup)) named {
+		v := named{name, s.Setup}
+		change(&v.Setup)
+		return v
+	}
+	all := []named{vary("as configured", func(*simulate.Setup) {})}
+	if shortest, longest := policies.Bounds(s.Nack, 0); shortest == longest {
+		all = append(all, vary("with jitter 0.2", func(v *simulate.Setup) { v.Nack = backoff.WithJitter(v.Nack, 0.2) }))
+	} else if jitter, ok := s.Nack.(interface {
+		Unwrap() backoff.RedeliveryBackoff
+	}); ok {
+		all = append(all, vary("without jitter", func(v *simulate.Setup) { v.Nack = jitter.Unwrap() }))
+	}
+	if s.Window == 0 {
+		all = append(all, vary("with a pause", func(v *simulate.Setup) {
+			v.Window, v.Ratio, v.Pause = 100, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}
+		}))
+	} else {
+		all = append(all, vary("without a pause", func(v *simulate.Setup) { v.Window = 0 }))
+	}
+	if s.RetryFrom == 0 {
+		all = append(all, vary("with a retry topic", func(v *simulate.Setup) { v.RetryFrom = time.Second }))
+	} else {
+		all = append(all, vary("without a retry topic", func(v *simulate.Setup) { v.RetryFrom = 0 }))
+	}
+	return all
+}

@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"encoding/xml"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What a file says is simulated, and what differs from it in one thing: numbers, a chart and a picture.
+func TestSimulate(t *testing.T) {
+	dir := t.TempDir()
+	file, picture := filepath.Join(dir, "redelivery.yaml"), filepath.Join(dir, "outage.svg")
+	require.NoError(t, os.WriteFile(file, []byte(`
+policies: {second: {type: fixed, delay: 1s}, pause: {type: exponential, min: 1s, max: 4s}}
+consumers: {billing: {nackRedeliveryBackoff: second, maxDeliveries: 5}}
+workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRatio: 0.9, pauseOnFailureBackoff: pause}}`), 0o600))
+	args := []string{"simulate", "-config", file, "-consumer", "billing", "-rate", "3000/m", "-instances", "2", "-handler", "10ms", "-outage", "30s",
+		"-before", "10s"}
+	code, stdout, stderr := command(append(args, "-svg", picture)...)
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "50 messages a second for 2 × 4 handlers of 10ms; all calls fail for 30s\n")
+	for _, name := range []string{"as configured", "with jitter 0.2", "without a pause", "with a retry topic"} {
+		assert.Contains(t, stdout, "\n"+name+"\n", name)
+	}
+	for line := range strings.Lines(stdout) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), width, line)
+	}
+	svg, err := os.ReadFile(picture)
+	require.NoError(t, err)
+	assert.NotRegexp(t, `(width|height|x|y|y1|y2)="(-|NaN|\+Inf)`, string(svg))
+	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
+		if _, err := d.Token(); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+	}
+
+	code, stdout, _ = command(append(args, "-json")...)
+	require.Zero(t, code)
+	var all []struct {
+		Name                 string
+		Calls, Dead, Handled int
+		Recovered            bool
+		After                time.Duration
+		Points               []struct{ Calls, Backlog, Waiting, Dead int }
+	}
+	require.NoError(t, json.Unmarshal([]byte(stdout), &all))
+	require.Len(t, all, 4)
+	paused, nacks := all[0], all[2]
+	assert.Equal(t, "without a pause", nacks.Name)
+	assert.InDelta(t, 50*(30-4), nacks.Dead, 20, "whoever came in the last four seconds is tried again after the outage")
+	assert.InDelta(t, 50*30+50*29+50*28+50*27+50*26, nacks.Calls, 50)
+	assert.Zero(t, paused.Dead)
+	assert.Less(t, paused.Calls, nacks.Calls/20)
+	for _, v := range all {
+		assert.True(t, v.Recovered, v.Name)
+	}
+}
+
+func TestSimulateCommandLine(t *testing.T) {
+	for want, args := range map[string][]string{
+		`argument is "x", want only flags`:         {"x"},
+		"-config and -consumer: want both or none": {"-config", "f"},
+		"want messages in a time, such as 200/s":   {"-rate", "200/d"},
+		"want a whole number, 1 to 1000":           {"-instances", "0"},
+		"want more than 0":                         {"-outage", "0s"},
+		"want a number above 0, and at most 1":     {"-partial", "0"},
+		"want at most 20000000":                    {"-rate", "1000000/s"},
+	} {
+		code, stdout, stderr := command(append([]string{"simulate"}, args...)...)
+		assert.Equal(t, 2, code, want)
+		assert.Empty(t, stdout)
+		assert.Contains(t, stderr, want)
+	}
+	code, stdout, _ := command("simulate", "-h")
+	assert.Zero(t, code)
+	for line := range strings.Lines(stdout) {
+		assert.LessOrEqual(t, utf8.RuneCountInString(line), width+1, line)
+	}
+}

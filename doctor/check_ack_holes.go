@@ -1,0 +1,37 @@
+package doctor
+
+var ackHoles = Check{
+	Name: "ack-holes", About: "Limits", Needs: SuperUser,
+	Asks: "Does the broker store all acknowledgements behind messages that wait?",
+	Why: "the broker stores acknowledgements behind an unacknowledged message as ranges, of which it keeps a limited number over a restart or an unload: " +
+		"what is acknowledged beyond it comes again",
+	Remedy: "acknowledge, reconsume or dead-letter what waits longest; `managedLedgerMaxUnackedRangesToPersist` in `broker.conf`",
+	look: func(v *visit) verdict {
+		s, err := v.stats(v.Topic)
+		if err != nil {
+			return verdict{}
+		}
+		conf, err := v.broker()
+		if err != nil {
+			return unknown(err)
+		}
+		limit := whole(conf, "managedLedgerMaxUnackedRangesToPersist")
+		if limit <= 0 {
+			return verdict{}
+		}
+		found := verdict{}
+		for name, part := range s.parts(v.Topic) {
+			sub, is := part.Subscriptions[v.Subscription]
+			if !is {
+				continue
+			}
+			status := Warning
+			if sub.NonContiguousDeletedMessagesRanges > limit {
+				status = Problem
+			}
+			found = worse(found, judge(2*sub.NonContiguousDeletedMessagesRanges <= limit, status, "%s has %d ranges, of %d",
+				local(name), sub.NonContiguousDeletedMessagesRanges, limit))
+		}
+		return found
+	},
+}

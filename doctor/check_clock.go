@@ -1,0 +1,34 @@
+package doctor
+
+import (
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+var clock = Check{
+	Name: "clock", About: "Connection", Needs: AdminAPI,
+	Asks: "Does the broker's clock differ from this one by at most two seconds?",
+	Why: "the client sets the moment until which the broker delays a retry, and the broker compares it with its own clock; `WithMaxAge` " +
+		"compares the two as well",
+	Remedy: "synchronize the clocks, by NTP, on the brokers and here",
+	look: func(v *visit) verdict {
+		began := time.Now()
+		theirs, err := admin.API(v.Admin).Clock(v.ctx)
+		took := time.Since(began)
+		if err != nil {
+			return unknown(err)
+		}
+		const exact = time.Second // of the header
+		differ := theirs.Sub(began.Add(took / 2)).Abs()
+		said := "less than a second"
+		if differ > exact+took {
+			said = differ.Round(time.Second).String()
+		}
+		status := Warning
+		if differ > time.Minute {
+			status = Problem
+		}
+		return judge(differ <= 2*time.Second+exact+took, status, "they differ by %s", said)
+	},
+}

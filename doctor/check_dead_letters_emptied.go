@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+var deadLettersEmptied = Check{
+	Name: "dead-letters-emptied", About: "Dead letters", Needs: AdminAPI,
+	Asks:   "Does somebody empty each subscription of the dead letter topic?",
+	Why:    "dead letters that nobody looks at are lost messages, and fill the disk or the backlog quota",
+	Remedy: "`redelivery dlq groups {dead}`, then replay or purge; delete subscriptions that nobody uses: `pulsar-admin topics unsubscribe -s NAME {dead}`",
+	look: func(v *visit) verdict {
+		dead := v.dead()
+		if dead == "" {
+			return verdict{}
+		}
+		s, err := v.stats(dead)
+		if errors.Is(err, errNoTopic) {
+			return ok("there are none yet")
+		}
+		if err != nil {
+			return unknown(err)
+		}
+		found := verdict{}
+		for _, name := range sorted(s.Subscriptions) {
+			sub := s.Subscriptions[name]
+			said := fmt.Sprintf("%s: %d letters, %s", name, sub.MsgBacklog, who(sub.Consumers))
+			age := sub.oldest()
+			if age > 0 {
+				said += ", the oldest died " + age.Round(time.Second).String() + " ago"
+			}
+			const longest = 24 * time.Hour
+			found = worse(found, judge(age <= longest, Warning, "%s", said))
+		}
+		return found
+	},
+}
+
+// who names consumers, the first three.
+func who(consumers []consumer) string {
+	if len(consumers) == 0 {
+		return "nobody is connected"
+	}
+	var names []string
+	for _, c := range consumers[:min(3, len(consumers))] {
+		names = append(names, c.ConsumerName)
+	}
+	if rest := len(consumers) - len(names); rest > 0 {
+		names = append(names, fmt.Sprintf("%d more", rest))
+	}
+	return "read by " + strings.Join(names, ", ")
+}

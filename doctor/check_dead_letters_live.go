@@ -1,0 +1,24 @@
+package doctor
+
+import "time"
+
+var deadLettersLive = Check{
+	Name: "dead-letters-ttl", About: "Dead letters", Needs: AdminAPI,
+	Asks:   "Do dead letters stay until somebody has read them?",
+	Why:    "the time to live of the namespace deletes dead letters that wait in a subscription, too",
+	Remedy: "`pulsar-admin topicPolicies set-message-ttl {dead} -t 0`, or a namespace of its own for dead letters",
+	look: func(v *visit) verdict {
+		dead := v.dead()
+		if dead == "" {
+			return verdict{}
+		}
+		ttl, err := timeToLive.ofTopic(v, dead)
+		if err != nil {
+			return unknown(err)
+		}
+		if ttl <= 0 {
+			return ok("no time to live")
+		}
+		return warning("they are deleted unread after %v", time.Duration(ttl)*time.Second)
+	},
+}

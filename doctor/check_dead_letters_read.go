@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"errors"
+	"strings"
+	"time"
+)
+
+var deadLettersRead = Check{
+	Name: "dead-letters-read", About: "Dead letters", Needs: Options,
+	Asks:   "Does somebody subscribe to the dead letter topic?",
+	Why:    "the broker deletes messages of a topic without a subscription, unless its retention keeps them",
+	Remedy: "`InitialSubscriptionName` in `DLQPolicy` or `WithDeadLetterPolicy`; `pulsar-admin topics create-subscription -s inspect {dead}`",
+	look: func(v *visit) verdict {
+		dead := v.dead()
+		if dead == "" {
+			return verdict{}
+		}
+		if v.InitialSubscription != "" {
+			return ok("the options have the broker make %s", v.InitialSubscription)
+		}
+		if v.unreachable {
+			return verdict{}
+		}
+		if v.Admin.URL == "" {
+			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
+		}
+		s, err := v.stats(dead)
+		switch {
+		case err != nil && !errors.Is(err, errNoTopic):
+			return unknown(err)
+		case err == nil:
+			var durable []string
+			for _, name := range sorted(s.Subscriptions) {
+				if d := s.Subscriptions[name].IsDurable; d == nil || *d {
+					durable = append(durable, name)
+				}
+			}
+			if len(durable) > 0 {
+				return ok("%s", strings.Join(durable, ", "))
+			}
+		}
+		kept, err := retained.ofTopic(v, dead)
+		switch {
+		case err != nil:
+			return worse(unknown(err), verdict{Unknown, "nobody, and the retention is not known"})
+		case kept.Minutes == 0 || kept.Megabytes == 0:
+			return problem("nobody: the broker deletes dead letters")
+		case kept.Minutes < 0:
+			return warning("nobody; they are kept, by a retention of %d MB", kept.Megabytes)
+		}
+		return warning("nobody; they are kept for %v, by retention", time.Duration(kept.Minutes)*time.Minute)
+	},
+}

@@ -1,0 +1,29 @@
+package doctor
+
+var delayedOn = Check{
+	Name: "delayed-delivery", About: "Retry topic", Needs: AdminAPI,
+	Asks: "Does the broker delay messages of the retry topic?",
+	Why: "without delayed delivery every retry is sent at once, waits in a consumer, counts as unacknowledged, and comes early to consumers of other " +
+		"libraries",
+	Remedy: "`pulsar-admin namespaces set-delayed-delivery {namespace} --enable --time 1s`",
+	look: func(v *visit) verdict {
+		d, found := v.delayed()
+		if found.status != OK {
+			return found
+		}
+		return judge(d.Active, Problem, "delayed delivery is %s", map[bool]string{true: "on", false: "off"}[d.Active])
+	},
+}
+
+// delayed is delayed delivery on the retry topic; without one the verdict is none.
+func (v *visit) delayed() (delayed, verdict) {
+	retry := v.retry()
+	if retry == "" {
+		return delayed{}, verdict{}
+	}
+	d, err := delayedDelivery.ofTopic(v, retry)
+	if err != nil {
+		return d, unknown(err)
+	}
+	return d, ok("")
+}

@@ -1,0 +1,35 @@
+package doctor
+
+import "time"
+
+var drain = Check{
+	Name: "drain", About: "Consumers", Needs: Given,
+	Asks: "Does the process have time to drain: the drain timeout and six seconds?",
+	Why: "a process that is killed while it drains repeats what its handlers had finished; an acknowledgement that is confirmed may take " +
+		"`OperationTimeout`, and is lost if the drain is shorter",
+	Remedy: "`terminationGracePeriodSeconds: {drain}`, or a shorter `worker.WithDrainTimeout`; `OperationTimeout` in `pulsar.ClientOptions` of at most the drain timeout",
+	look: func(v *visit) verdict {
+		if v.Worker == nil {
+			return verdict{}
+		}
+		has, needs := v.Consumer.TerminationGracePeriodSeconds, v.gracePeriod()
+		found := ok("it needs %ds", needs)
+		if has > 0 {
+			found = judge(has >= needs, Warning, "it needs %ds, and has %ds", needs, has)
+		}
+		if d, op := v.Worker.DrainTimeout, v.Consumer.OperationTimeout; op > d && d > 0 {
+			found = worse(found, warning("OperationTimeout is %v, the drain timeout %v", op, d))
+		}
+		return found
+	},
+}
+
+// gracePeriod is how many seconds it takes to end a worker and close its consumer.
+func (v *visit) gracePeriod() int {
+	const after = 6 * time.Second // see worker.WithDrainTimeout
+	d := 30 * time.Second
+	if v.Worker != nil {
+		d = v.Worker.DrainTimeout
+	}
+	return int((d + after + time.Second - 1) / time.Second)
+}

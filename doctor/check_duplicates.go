@@ -1,0 +1,38 @@
+package doctor
+
+import "errors"
+
+var duplicates = Check{
+	Name: "deduplication", About: "Dead letters", Needs: AdminAPI,
+	Asks: "If there are dead letters to replay, does the broker drop duplicates?",
+	Why: "a replay that is killed publishes up to a batch of letters twice when it goes on, unless the broker deduplicates; so does a retry whose " +
+		"confirmation was lost",
+	Remedy: "`pulsar-admin namespaces set-deduplication {namespace} --enable`",
+	look: func(v *visit) verdict {
+		dead := v.dead()
+		if dead == "" {
+			return verdict{}
+		}
+		on, err := deduplication.ofTopic(v, dead)
+		if err != nil {
+			return unknown(err)
+		}
+		letters := 0
+		s, err := v.stats(dead)
+		if err != nil && !errors.Is(err, errNoTopic) {
+			return unknown(err)
+		}
+		for _, sub := range s.subscriptions() {
+			letters = max(letters, sub.MsgBacklog)
+		}
+		return judge(on || letters == 0, Warning, "deduplication is %s, %d dead letters", map[bool]string{true: "on", false: "off"}[on], letters)
+	},
+}
+
+// subscriptions are those of a topic; of none, none.
+func (s *stats) subscriptions() map[string]subscription {
+	if s == nil {
+		return nil
+	}
+	return s.Subscriptions
+}

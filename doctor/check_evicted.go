@@ -1,0 +1,22 @@
+package doctor
+
+var evicted = Check{
+	Name: "eviction", About: "Topic and subscription", Needs: AdminAPI,
+	Asks:   "Does the topic have no backlog quota that evicts messages?",
+	Why:    "`consumer_backlog_eviction` skips the oldest messages, and those that wait for their redelivery are the oldest",
+	Remedy: "`pulsar-admin namespaces set-backlog-quota {namespace} -l LIMIT -p producer_request_hold`",
+	look: func(v *visit) verdict {
+		all, err := quotas.ofTopic(v, v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		for _, kind := range sorted(all) {
+			if said, limited := all[kind].limited(); limited && all[kind].Policy == evicts {
+				return warning("%s: %s", kind, said)
+			}
+		}
+		return ok("none that evicts")
+	},
+}
+
+const evicts = "consumer_backlog_eviction"

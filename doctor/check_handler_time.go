@@ -1,0 +1,19 @@
+package doctor
+
+var handlerTime = Check{
+	Name: "ack-timeout", About: "Policy", Needs: Given,
+	Asks:   "Is the ack timeout longer than a handler takes?",
+	Why:    "a message that is still being handled when its ack timeout ends is delivered again, and handled twice",
+	Remedy: "`WithAckTimeout` of several times the handler's time; `worker.WithTimeout` or `InProgress`, which renew it",
+	look: func(v *visit) verdict {
+		timeout, takes := v.Policy.AckTimeout, v.Load.HandlerTime
+		if timeout == 0 || takes == 0 || v.Worker != nil && v.Worker.Timeout > 0 {
+			return verdict{}
+		}
+		status := Warning
+		if takes >= timeout {
+			status = Problem
+		}
+		return judge(2*takes <= timeout, status, "it is %v, and a handler takes %v", timeout, takes)
+	},
+}

@@ -1,0 +1,62 @@
+package doctor
+
+import "fmt"
+
+var idleConsumer = Check{
+	Name: "idle-consumer", About: "Consumers", Needs: AdminAPI,
+	Asks: "Does every consumer take messages while there are some?",
+	Why: "a consumer without permits takes nothing: its handlers hang, it is paused, or nobody receives; what it has prefetched is not given to " +
+		"others",
+	Remedy: "look at that process: goroutines in the handler, `Pause`, a full memory limit; then restart it. A smaller `ReceiverQueueSize` limits what it holds",
+	look: func(v *visit) verdict {
+		return v.stalled(func(sub subscription, c consumer) bool {
+			return c.AvailablePermits <= 0 && !c.BlockedConsumerOnUnackedMsgs
+		},
+			Warning, "consumer %s of %s takes nothing: %d permits, %d unacknowledged, %d in the backlog")
+	},
+}
+
+// stalled finds consumers that get nothing for a while although there is something.
+func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Status, format string) verdict {
+	topics, err := v.existing(v.Topic, v.retry())
+	if err != nil {
+		return unknown(err)
+	}
+	found := verdict{}
+	for _, topic := range topics {
+		first, err := v.stats(topic)
+		if err != nil {
+			return unknown(err)
+		}
+		suspects := map[string]consumer{} // by partition and name
+		for name, part := range first.parts(topic) {
+			sub := part.Subscriptions[v.Subscription]
+			for _, c := range sub.Consumers {
+				found = worse(found, ok("all do"))
+				if sub.left() > 0 && suspicious(sub, c) {
+					suspects[name+" "+c.ConsumerName] = c
+				}
+			}
+		}
+		if len(suspects) == 0 {
+			continue
+		}
+		second, err := v.again(topic)
+		if err != nil {
+			return unknown(err)
+		}
+		for name, part := range second.parts(topic) {
+			sub := part.Subscriptions[v.Subscription]
+			for _, c := range sub.Consumers {
+				before, suspect := suspects[name+" "+c.ConsumerName]
+				if suspect && c.MsgOutCounter == before.MsgOutCounter && sub.left() > 0 && suspicious(sub, c) {
+					found = worse(found, verdict{status, fmt.Sprintf(format, c.ConsumerName, local(name), c.AvailablePermits, c.UnackedMessages, sub.MsgBacklog)})
+				}
+			}
+		}
+	}
+	return found
+}
+
+// left is what could be sent now.
+func (s subscription) left() int { return s.MsgBacklog - s.MsgDelayed - s.UnackedMessages }

@@ -1,0 +1,20 @@
+package doctor
+
+var memory = Check{
+	Name: "memory", About: "Policy", Needs: AdminAPI,
+	Asks:   "Does what waits fit the memory limit?",
+	Why:    "what does not fit is dropped and comes back through the broker, behind what was prefetched",
+	Remedy: "`WithMemoryLimit(bytes)`, or `memoryLimit` in the file",
+	look: func(v *visit) verdict {
+		waiting, rate, _ := v.waiting()
+		s, err := v.stats(v.Topic)
+		if err != nil || rate == 0 {
+			return verdict{}
+		}
+		const own = 512 // that each message counts beside its payload
+		each := waiting / max(1, v.instances())
+		bytes := int64(each) * (int64(s.AverageMsgSize)*int64(v.messagesPerEntry()) + own)
+		return judge(bytes <= v.Policy.MemoryLimit, Warning, "%d messages wait in each consumer, about %d KiB of %d, if %g%% fail", each, bytes>>10,
+			v.Policy.MemoryLimit>>10, 100*v.Load.Failing)
+	},
+}

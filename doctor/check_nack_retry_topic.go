@@ -1,0 +1,36 @@
+package doctor
+
+import (
+	"reflect"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+var nackRetryTopicUsed = Check{
+	Name: "nack-retry-topic", About: "Policy", Needs: Options,
+	Asks:   "Does any delay of nacks reach WithNackRetryTopic?",
+	Why:    "nacks with shorter delays wait in the process, and do not survive it",
+	Remedy: "`WithNackRetryTopic` with a shorter duration than the policy's longest delay; `redelivery plan` shows the delays",
+	look: func(v *visit) verdict {
+		at := v.Policy.NackRetryTopic
+		if at <= 0 || !pure(v.Policy.Nack) {
+			return verdict{}
+		}
+		longest := sum("nacks", v.Policy.Nack, 0, v.Policy.MaxDeliveries).longest
+		return judge(longest >= at, Warning, "nacks from %v on go to the retry topic, and their longest delay is %v", at, longest)
+	},
+}
+
+// pure reports whether b is a policy of package backoff: Subscribe calls no others before there is a message.
+func pure(b backoff.RedeliveryBackoff) bool {
+	if jitter, is := b.(interface {
+		Unwrap() backoff.RedeliveryBackoff
+	}); is {
+		b = jitter.Unwrap()
+	}
+	switch b.(type) {
+	case backoff.Exponential, *backoff.Exponential, backoff.DelayLevels:
+		return true
+	}
+	return reflect.TypeOf(b) == reflect.TypeOf(backoff.Fixed(0))
+}

@@ -1,0 +1,26 @@
+package doctor
+
+import "time"
+
+var receiverQueue = Check{
+	Name: "queue", About: "Policy", Needs: Given,
+	Asks: "Is what is prefetched handled within ten seconds, and within the ack timeout?",
+	Why: "a message that comes back through the broker, as after an ack timeout, queues behind what was prefetched; other consumers have nothing to do " +
+		"meanwhile, and all of it comes again after a restart",
+	Remedy: "`pulsar.ConsumerOptions{ReceiverQueueSize: 16}`, or about what is handled in a second",
+	look: func(v *visit) verdict {
+		if v.Load.HandlerTime == 0 {
+			return verdict{}
+		}
+		limit := 10 * time.Second
+		if v.Policy.AckTimeout > 0 {
+			limit = min(limit, v.Policy.AckTimeout)
+		}
+		at := 1
+		if v.Worker != nil {
+			at = max(1, v.Worker.Concurrency)
+		}
+		takes := v.Load.HandlerTime * time.Duration(v.Consumer.ReceiverQueueSize) / time.Duration(at)
+		return judge(takes <= limit, Warning, "%d messages, %d at a time, take %v", v.Consumer.ReceiverQueueSize, at, takes.Round(time.Millisecond))
+	},
+}

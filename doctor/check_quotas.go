@@ -1,0 +1,60 @@
+package doctor
+
+import "time"
+
+var backlogQuotas = Check{
+	Name: "quotas", About: "Dead letters", Needs: AdminAPI,
+	Asks: "Do the retry and the dead letter topic have no backlog quota?",
+	Why: "their backlog waits on purpose. At the limit the broker refuses retries and dead letters (`producer_exception`), holds them up " +
+		"(`producer_request_hold`) or deletes them (`consumer_backlog_eviction`)",
+	Remedy: "`pulsar-admin namespaces remove-backlog-quota {namespace}`, or a namespace of their own without one",
+	look: func(v *visit) verdict {
+		topics, err := v.existing(v.retry(), v.dead())
+		if err != nil {
+			return unknown(err)
+		}
+		if len(topics) == 0 {
+			topics = []string{v.retry(), v.dead()}
+		}
+		found := verdict{}
+		for _, topic := range topics {
+			if topic == "" {
+				continue
+			}
+			all, err := quotas.ofTopic(v, topic)
+			if err != nil {
+				return unknown(err)
+			}
+			found = worse(found, ok("none"))
+			for _, kind := range sorted(all) {
+				said, limited := all[kind].limited()
+				if !limited {
+					continue
+				}
+				status := Warning
+				if v.full(topic, all[kind]) {
+					status = Problem
+				}
+				found = worse(found, verdict{status, local(topic) + " has " + said})
+			}
+		}
+		return found
+	},
+}
+
+// full reports whether four fifths of a quota are used.
+func (v *visit) full(topic string, q quota) bool {
+	s, err := v.stats(topic)
+	if err != nil {
+		return false
+	}
+	if q.LimitSize > 0 && s.BacklogSize*5 >= q.LimitSize*4 {
+		return true
+	}
+	for _, sub := range s.Subscriptions {
+		if q.LimitTime > 0 && sub.oldest()*5 >= time.Duration(q.LimitTime)*time.Second*4 {
+			return true
+		}
+	}
+	return false
+}

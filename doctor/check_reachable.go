@@ -1,0 +1,31 @@
+package doctor
+
+import (
+	"errors"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+// reachable comes first: without an admin API the checks that need it are not run.
+var reachable = Check{
+	Name: "reachable", About: "Connection", Needs: AdminAPI,
+	Asks:   "Do the admin API and the broker answer?",
+	Why:    "nothing is redelivered without a connection, and nothing below can be checked",
+	Remedy: "check `-url` and `-admin-url`, TLS, tokens and what is between here and the broker",
+	look: func(v *visit) verdict {
+		var version string
+		var refused *admin.Error // which is an answer
+		if err := v.get("brokers/version", &version); err != nil && !errors.As(err, &refused) {
+			v.unreachable = true
+			return problem("the admin API at %s: %v", v.Admin.URL, err)
+		}
+		found, err := v.exists(v.Topic)
+		if err == nil && found && v.Client != nil {
+			if _, err := v.Client.TopicPartitions(v.Topic); err != nil {
+				return problem("the broker: %v", err)
+			}
+			return ok("the broker and its admin API")
+		}
+		return ok("the admin API")
+	},
+}

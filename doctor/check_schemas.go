@@ -1,0 +1,50 @@
+package doctor
+
+import (
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+var schemas = Check{
+	Name: "schemas", About: "Dead letters", Needs: AdminAPI,
+	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
+	Why:    "retries and dead letters are published with the consumer's schema: a topic of another one refuses them",
+	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it has no messages; else another topic",
+	look: func(v *visit) verdict {
+		topics, err := v.existing(v.retry(), v.dead())
+		if err != nil {
+			return unknown(err)
+		}
+		if len(topics) == 0 {
+			return verdict{}
+		}
+		own, err := v.schema(v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		for _, topic := range topics {
+			other, err := v.schema(topic)
+			if err != nil {
+				return unknown(err)
+			}
+			if other != "" && other != own {
+				return problem("%s has %s, the topic has %s", local(topic), other, map[bool]string{true: "none", false: own}[own == ""])
+			}
+		}
+		if own == "" {
+			return ok("none")
+		}
+		return ok("%s", own)
+	},
+}
+
+// schema is the type of a topic's schema; "" if it has none.
+func (v *visit) schema(topic string) (string, error) {
+	var s struct{ Type string }
+	err := v.get("schemas/"+strings.TrimPrefix(admin.Topic(topic), "persistent/")+"/schema", &s)
+	if admin.NotFound(err) {
+		err = nil
+	}
+	return s.Type, err
+}

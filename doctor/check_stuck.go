@@ -1,0 +1,16 @@
+package doctor
+
+var stuckDispatch = Check{
+	Name: "stuck", About: "Consumers", Needs: AdminAPI,
+	Asks:   "Does the broker send what consumers have permits for?",
+	Why:    "under load a broker now and then stops sending to a connected consumer after a reconnection: permits, a backlog, nothing unacknowledged",
+	Remedy: "look for a dispatch rate of the subscription; else `pulsar-admin topics unload {topic}`, or restart the consumer: it gets everything",
+	look: func(v *visit) verdict {
+		if t := v.typeOf(); t == "Failover" { // of which only one is active
+			return verdict{}
+		}
+		return v.stalled(func(sub subscription, c consumer) bool {
+			return c.AvailablePermits > 0 && sub.UnackedMessages == 0 && !sub.BlockedSubscriptionOnUnackedMsgs
+		}, Problem, "consumer %s of %s gets nothing: %d permits, %d unacknowledged, %d in the backlog")
+	},
+}

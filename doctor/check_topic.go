@@ -1,0 +1,33 @@
+package doctor
+
+var topicExists = Check{
+	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
+	Asks:   "Does the topic exist, or may the broker create it?",
+	Why:    "without its topic no consumer can subscribe",
+	Remedy: "`pulsar-admin topics create {topic}`",
+	look:   func(v *visit) verdict { return v.made(v.Topic) },
+}
+
+// made says whether a topic exists or may be made.
+func (v *visit) made(topic string) verdict {
+	if topic == "" {
+		return verdict{}
+	}
+	found, err := v.exists(topic)
+	if err != nil {
+		return unknown(err)
+	}
+	if found {
+		n, _ := v.partitions(topic)
+		if n > 0 {
+			return ok("%s has %d partitions", local(topic), n)
+		}
+		return ok("%s exists", local(topic))
+	}
+	may, err := autoTopics.ofTopic(v, topic)
+	if err != nil {
+		return unknown(err)
+	}
+	return judge(may, Problem, "%s does not exist, and the broker %s", local(topic), map[bool]string{true: "creates it when it is used",
+		false: "may not create it"}[may])
+}

@@ -1,0 +1,45 @@
+package doctor
+
+import "time"
+
+var timeToLives = Check{
+	Name: "ttl", About: "Topic and subscription", Needs: AdminAPI,
+	Asks: "Is the time to live longer than the policy keeps a message waiting?",
+	Why: "a message that is older than the time to live counts as acknowledged: it is neither redelivered nor a dead letter. " +
+		"Retention is no remedy, since it concerns acknowledged messages",
+	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl` of more than {longest}, or a policy with fewer or shorter delays",
+	look: func(v *visit) verdict {
+		ttl, err := timeToLive.ofTopic(v, v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		s := v.inPlace()
+		need := s.total
+		if !s.ends {
+			need = s.longest
+		}
+		found := lives(ttl, need)
+		if found.status == OK && ttl > 0 && !s.ends {
+			found = warning("%s; one that does not stop failing is dropped then, and is no dead letter", found.text)
+		}
+		if retry := v.retry(); retry != "" {
+			ttl, err := timeToLive.ofTopic(v, retry)
+			if err != nil {
+				return worse(found, unknown(err))
+			}
+			if retries := lives(ttl, v.onRetryTopic()); retries.status > OK {
+				retries.text = "on the retry topic " + retries.text
+				found = worse(found, retries)
+			}
+		}
+		return found
+	},
+}
+
+func lives(ttl int, need time.Duration) verdict {
+	if ttl <= 0 {
+		return ok("none; a message waits for up to %v", need)
+	}
+	d := time.Duration(ttl) * time.Second
+	return judge(d > need, Problem, "%v; a message waits for up to %v", d, need)
+}

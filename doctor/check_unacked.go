@@ -1,0 +1,40 @@
+package doctor
+
+var unackedLimits = Check{
+	Name: "unacked-limits", About: "Limits", Needs: AdminAPI,
+	Asks: "Does what waits fit the broker's limits of unacknowledged messages?",
+	Why: "a message that waits is unacknowledged, and of a batch all messages count until the last one is acknowledged; at the limit the broker " +
+		"sends nothing more",
+	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, `set-max-unacked-messages-per-subscription -c N`; a retry " +
+		"topic, or fewer deliveries",
+	look: func(v *visit) verdict {
+		if !v.delays() {
+			return verdict{}
+		}
+		perConsumer, err := maxUnackedOfConsumer.ofTopic(v, v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		total, err := maxUnackedOfSubscription.ofTopic(v, v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		waiting, rate, wait := v.waiting()
+		if rate == 0 {
+			return ok("%d of a consumer, %d of a subscription; nothing was published in the last minute", perConsumer, total)
+		}
+		waiting *= v.messagesPerEntry()
+		found := func(n, limit int, of string) verdict {
+			if limit <= 0 {
+				return ok("no limit of a %s", of)
+			}
+			status := Warning
+			if n > limit {
+				status = Problem
+			}
+			return judge(2*n <= limit, status, "about %d of %d of a %s, at %.3g messages a second of which %g%% fail for %v", n, limit, of, rate,
+				100*v.Load.Failing, wait)
+		}
+		return worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"), found(waiting, total, "subscription"))
+	},
+}

@@ -1,0 +1,219 @@
+// Package doctor checks what redelivery depends on: settings of the broker, the namespace, the topics and the consumer. It reads
+// from the admin API, looks topics up, and opens producers of the retry and the dead letter topic for a moment, if these exist. It
+// changes nothing. Command redelivery doctor prints what it finds, and docs/production.md describes each check.
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Setup is what to examine. Zero fields are not known, or have the default that is said here.
+type Setup struct {
+	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
+	Admin Admin
+	// Client looks the topic up and tries to open producers. Default: neither is done. The caller closes it.
+	Client pulsar.Client
+
+	// Topic is the name of the topic. Required.
+	Topic string
+	// Subscription is the name of the subscription. Required.
+	Subscription string
+	// Type is what the options say: Exclusive, Shared, Failover or Key_Shared. Default: the broker's.
+	Type string
+
+	// Policy is when messages come back.
+	Policy Policy
+	// RetryTopic is the name of the retry topic. Default: <topic>-<subscription>-RETRY, if there is such a topic.
+	RetryTopic string
+	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a topic.
+	DeadLetterTopic string
+	// InitialSubscription is the one that the options have the broker make with the dead letter topic. Default: none.
+	InitialSubscription string
+
+	// Consumer is how the client is set.
+	Consumer Consumer
+	// Worker is how the worker is set. Default: there is none, or nothing is known of it.
+	Worker *Worker
+	// Load is how much there is to do.
+	Load Load
+
+	// Patience is how long is waited before statistics are read again, if a consumer seems to do nothing. Default: 3s.
+	Patience time.Duration
+}
+
+// Policy is when messages come back, and how often.
+type Policy struct {
+	Nack              backoff.RedeliveryBackoff // of negatively acknowledged messages; default: one minute
+	NackRetryTopic    time.Duration             // nacks from this delay on go to the retry topic; 0 for none
+	AckTimeout        time.Duration             // 0 for none
+	AckTimeoutBackoff backoff.RedeliveryBackoff // is added to AckTimeout; nil for none
+	Reconsume         backoff.RedeliveryBackoff // of the retry topic; default: backoff.DefaultDelayLevels
+	MaxDeliveries     uint32                    // then the message is a dead letter; 0 for no limit
+	MaxReconsumes     uint32                    // then the message is a dead letter; 0 for no limit
+	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB
+}
+
+// Consumer is how pulsar-client-go is set.
+type Consumer struct {
+	ReceiverQueueSize             int           // 0 for 1,000
+	BatchIndexAcknowledgment      *bool         // EnableBatchIndexAcknowledgment; nil if it is not known
+	KeepAliveInterval             time.Duration // 0 for 30 s
+	OperationTimeout              time.Duration // 0 if it is not known
+	TerminationGracePeriodSeconds int           // what Kubernetes gives the process to end; 0 if that is not known
+}
+
+// Worker is how a worker is set.
+type Worker struct {
+	Concurrency  int           // 0 if it is not known
+	Timeout      time.Duration // of a handler; 0 for none
+	DrainTimeout time.Duration // 0 ends handlers at once
+	Pauses       bool          // WithPauseOnFailure is given
+}
+
+// Load is how much there is to do.
+type Load struct {
+	HandlerTime time.Duration // that a message takes; 0 if it is not known
+	Instances   int           // consumers of the subscription; 0 for those that are connected
+	Failing     float64       // the fraction of messages that fail until they are dead letters; 0 for 0.01
+}
+
+// Admin is the broker's admin REST API.
+type Admin struct {
+	URL    string       // its address, such as http://localhost:8080
+	Client *http.Client // makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
+}
+
+// Status is what a check comes to.
+type Status uint8
+
+const (
+	// None means that the check does not apply.
+	None Status = iota
+	// OK means that nothing was found.
+	OK
+	// Unknown means that it could not be looked up, for instance without the right to.
+	Unknown
+	// Warning means that messages may be late, come twice or be lost in circumstances that Found says.
+	Warning
+	// Problem means that messages are late, come twice, are lost or do not come.
+	Problem
+)
+
+// String returns none, ok, unknown, warning or problem.
+func (s Status) String() string { return [...]string{"none", "ok", "unknown", "warning", "problem"}[s] }
+
+// MarshalJSON writes the status as a word.
+func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) }
+
+// Finding is what a check found.
+type Finding struct {
+	Check  string `json:"check"`            // its name
+	Status Status `json:"status"`           // what it comes to
+	Found  string `json:"found"`            // what is there, in words
+	Why    string `json:"why,omitempty"`    // it matters; of a warning or a problem
+	Remedy string `json:"remedy,omitempty"` // a command or an option; of a warning or a problem
+	Link   string `json:"link,omitempty"`   // to the check in docs/production.md
+}
+
+// Examine runs all checks, in the order of Checks, and returns what those that apply have found. It takes some seconds if a consumer
+// seems to do nothing, and asks policies for up to 10,000 delays. When ctx is done, the rest is Unknown.
+func Examine(ctx context.Context, s Setup) []Finding {
+	return examine(newVisit(ctx, s), func(Check) bool { return true })
+}
+
+// ExamineOptions runs the checks that can be judged by a consumer's options alone. It asks no broker, and calls no policy but those of
+// package backoff.
+func ExamineOptions(s Setup) []Finding {
+	s.Admin, s.Client = Admin{}, nil
+	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })
+}
+
+func examine(v *visit, wanted func(Check) bool) []Finding {
+	findings := []Finding{}
+	for _, c := range checks {
+		if !wanted(c) {
+			continue
+		}
+		if f := v.run(c); f.Status != None {
+			findings = append(findings, f)
+		}
+	}
+	return findings
+}
+
+func (v *visit) run(c Check) Finding {
+	found := verdict{}
+	switch {
+	case c.Needs > Given && (v.Admin.URL == "" || v.unreachable):
+	default:
+		found = c.look(v)
+	}
+	f := Finding{Check: c.Name, Status: found.status, Found: found.text}
+	if f.Status >= Warning {
+		f.Why, f.Remedy, f.Link = plain(c.Why), plain(v.fill(c.Remedy)), Link(c.Name)
+	}
+	return f
+}
+
+// plain is without the marks that a page has.
+func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
+
+// Link is the address of a check's description.
+func Link(name string) string {
+	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/production.md#" + name
+}
+
+// Worst is the worst status of findings.
+func Worst(findings []Finding) Status {
+	worst := None
+	for _, f := range findings {
+		worst = max(worst, f.Status)
+	}
+	return worst
+}
+
+// verdict is what a check says.
+type verdict struct {
+	status Status
+	text   string
+}
+
+func ok(format string, args ...any) verdict { return verdict{OK, fmt.Sprintf(format, args...)} }
+
+func warning(format string, args ...any) verdict {
+	return verdict{Warning, fmt.Sprintf(format, args...)}
+}
+
+func problem(format string, args ...any) verdict {
+	return verdict{Problem, fmt.Sprintf(format, args...)}
+}
+
+// judge is bad unless fine.
+func judge(fine bool, bad Status, format string, args ...any) verdict {
+	if fine {
+		bad = OK
+	}
+	return verdict{bad, fmt.Sprintf(format, args...)}
+}
+
+// worse is the worse verdict; of two alike both texts.
+func worse(a, b verdict) verdict {
+	switch {
+	case a.status > b.status:
+		return a
+	case a.status < b.status:
+		return b
+	case a.text != "" && b.text != "" && a.text != b.text:
+		a.text += "; " + b.text
+	}
+	return a
+}

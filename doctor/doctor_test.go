@@ -1,0 +1,130 @@
+package doctor
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+func TestMain(m *testing.M) { leaktest.Main(m) }
+
+// look runs one check on an admin API that answers as a map of paths says: a number is a status.
+func look(t *testing.T, name string, s Setup, answers map[string]string) Finding {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path := strings.TrimPrefix(r.URL.Path, "/admin/v2/")
+		switch answer, found := answers[path]; {
+		case !found:
+			http.NotFound(w, r)
+		case answer == "403":
+			w.WriteHeader(http.StatusForbidden)
+		case answer == "405":
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		case answer == "204":
+			w.WriteHeader(http.StatusNoContent)
+		default:
+			_, _ = w.Write([]byte(answer))
+		}
+	}))
+	defer server.Close()
+	s.Topic, s.Subscription, s.Admin.URL = "orders", "billing", server.URL
+	for _, c := range Checks() {
+		if c.Name == name {
+			return newVisit(t.Context(), s).run(c)
+		}
+	}
+	require.Fail(t, "no check "+name)
+	return Finding{}
+}
+
+const (
+	ordersPath = "persistent/public/default/orders"
+	namespaces = "namespaces/public/default"
+	runtime    = "brokers/configuration/runtime"
+)
+
+// What a topic does not set, its namespace may, and else the broker; brokers without policies of topics are asked for the latter two.
+func TestWhereASettingIs(t *testing.T) {
+	limited := Setup{Policy: Policy{Nack: backoff.Fixed(time.Minute), MaxDeliveries: 3}}
+	for name, c := range map[string]struct {
+		answers map[string]string
+		want    string
+	}{
+		"topic":               {map[string]string{ordersPath + "/messageTTL": "90"}, "1m30s"},
+		"namespace":           {map[string]string{ordersPath + "/messageTTL": "204", namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
+		"no topic":            {map[string]string{namespaces: `{"message_ttl_in_seconds": 80}`}, "1m20s"},
+		"no policy of topics": {map[string]string{ordersPath + "/messageTTL": "405", namespaces: `{}`, runtime: `{"ttlDurationDefaultInSeconds": "70"}`}, "1m10s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := look(t, "ttl", limited, c.answers)
+			assert.Equal(t, Problem, f.Status)
+			assert.Equal(t, c.want+"; a message waits for up to 2m0s", f.Found)
+			assert.Contains(t, f.Remedy, "set-message-ttl public/default -ttl of more than 120s")
+		})
+	}
+}
+
+// Who has no right to look something up is told so, and what the broker does not tell is no problem.
+func TestUnknown(t *testing.T) {
+	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})
+	assert.Equal(t, Finding{Check: "ttl", Status: Unknown, Found: "no right to read persistent/public/default/orders/messageTTL (403)"}, f)
+	f = look(t, "expiration", Setup{}, map[string]string{namespaces: `{}`, runtime: "403"})
+	assert.Equal(t, "no right to read brokers/configuration/runtime (403)", f.Found)
+	f = look(t, "ttl", Setup{}, nil)
+	assert.Equal(t, "this broker does not tell namespaces/public/default", f.Found)
+}
+
+// ctx ends an examination.
+func TestExamineEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	findings := Examine(ctx, Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: "http://127.0.0.1:1"}})
+	assert.Equal(t, Problem, Worst(findings))
+	assert.Contains(t, findings[0].Found, "context canceled")
+}
+
+// A fresh broker in process, and a topic in use, have no problem.
+func TestNoFalseAlarm(t *testing.T) {
+	server := pulsartest.NewServer(t)
+	client := server.Client(t)
+	setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing", Patience: time.Millisecond}
+	assert.Empty(t, alarms(Examine(t.Context(), setup)))
+	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared})
+	require.NoError(t, err)
+	defer consumer.Close()
+	assert.Empty(t, alarms(Examine(t.Context(), setup)))
+}
+
+// Names, questions and remedies are complete, and a name is a place in a page.
+func TestChecks(t *testing.T) {
+	names := map[string]bool{}
+	for _, c := range Checks() {
+		assert.Regexp(t, `^[a-z]+(-[a-z]+)*$`, c.Name)
+		assert.False(t, names[c.Name], c.Name)
+		names[c.Name] = true
+		assert.True(t, strings.HasSuffix(c.Asks, "?"), c.Asks)
+		assert.NotEmpty(t, c.About, c.Name)
+		assert.NotEmpty(t, c.Why, c.Name)
+		assert.NotEmpty(t, c.Remedy, c.Name)
+	}
+}
+
+// Statuses are words in JSON.
+func TestStatus(t *testing.T) {
+	for _, s := range []Status{None, OK, Unknown, Warning, Problem} {
+		text, err := s.MarshalJSON()
+		require.NoError(t, err)
+		assert.Equal(t, `"`+s.String()+`"`, string(text))
+	}
+}

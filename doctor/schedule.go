@@ -1,0 +1,112 @@
+package doctor
+
+import (
+	"cmp"
+	"math"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/policies"
+)
+
+// schedule is how long a message waits that fails again and again.
+type schedule struct {
+	of      string        // nacks, ack timeouts or retries
+	longest time.Duration // of one delay
+	total   time.Duration // of all delays until it is a dead letter; of 10,000, if it never is
+	ends    bool          // it becomes a dead letter
+}
+
+// far is how many delays a policy is asked for.
+const far = 10_000
+
+// schedules are those of nacks, ack timeouts and retries, as far as there are any.
+func (v *visit) schedules() []schedule {
+	p := v.Policy
+	all := []schedule{sum("nacks", p.Nack, 0, p.MaxDeliveries)}
+	if p.AckTimeout > 0 {
+		all = append(all, sum("ack timeouts", p.AckTimeoutBackoff, p.AckTimeout, p.MaxDeliveries))
+	}
+	if v.retry() != "" {
+		limit := cmp.Or(p.MaxReconsumes, p.MaxDeliveries)
+		if limit > 0 {
+			limit++ // the message itself
+		}
+		all = append(all, sum("retries", p.Reconsume, 0, limit))
+	}
+	return all
+}
+
+// sum adds the delays before a message is delivered for the last time, and each with timeout.
+func sum(of string, b backoff.RedeliveryBackoff, timeout time.Duration, deliveries uint32) schedule {
+	s := schedule{of: of, ends: deliveries > 0}
+	n := uint32(far)
+	if s.ends {
+		n = min(n, deliveries-1)
+	}
+	for i := range n {
+		_, d := policies.Bounds(b, i)
+		d = add(d, timeout)
+		s.longest, s.total = max(s.longest, d), add(s.total, d)
+	}
+	return s
+}
+
+// add saturates.
+func add(a, b time.Duration) time.Duration {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
+
+// inPlace is how long a message waits on its own topic, by nacks or ack timeouts: those that go to the retry topic are published there again.
+func (v *visit) inPlace() schedule {
+	s := schedule{ends: true}
+	for _, one := range v.schedules() {
+		if one.of == "retries" {
+			continue
+		}
+		s.longest, s.total, s.ends = max(s.longest, one.longest), max(s.total, one.total), s.ends && one.ends
+	}
+	if at := v.Policy.NackRetryTopic; at > 0 && v.Policy.AckTimeout == 0 {
+		s.longest, s.total = min(s.longest, at), min(s.total, at)
+	}
+	return s
+}
+
+// onRetryTopic is the longest delay of a message of the retry topic; 0 if there is none.
+func (v *visit) onRetryTopic() (longest time.Duration) {
+	for _, one := range v.schedules() {
+		if one.of == "retries" || one.of == "nacks" && v.Policy.NackRetryTopic > 0 {
+			longest = max(longest, one.longest)
+		}
+	}
+	return longest
+}
+
+// longest is what a time to live has to be longer than: the time on the topic until the dead letter, or the longest delay.
+func (v *visit) longest() time.Duration {
+	s := v.inPlace()
+	if s.ends {
+		s.longest = s.total
+	}
+	return max(s.longest, v.onRetryTopic())
+}
+
+// waiting is how many messages wait at a time for their redelivery, at the rate of the last minute; of one that never is a dead letter those
+// of half an hour.
+func (v *visit) waiting() (n int, rate float64, wait time.Duration) {
+	s := v.inPlace()
+	wait = s.total
+	if !s.ends {
+		wait = outage
+	}
+	if st, err := v.stats(v.Topic); err == nil {
+		rate = st.MsgRateIn
+	}
+	return int(rate * v.Load.Failing * wait.Seconds()), rate, wait
+}
+
+// outage is a typical one.
+const outage = 30 * time.Minute

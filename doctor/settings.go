@@ -1,0 +1,154 @@
+package doctor
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+// policies of a namespace. What it does not set is absent.
+type namespace struct {
+	TTL       *int             `json:"message_ttl_in_seconds"`
+	Retention *retention       `json:"retention_policies"`
+	Quotas    map[string]quota `json:"backlog_quota_map"`
+	Delayed   *delayed         `json:"delayed_delivery_policies"`
+	Consumer  *int             `json:"max_unacked_messages_per_consumer"`
+	Total     *int             `json:"max_unacked_messages_per_subscription"`
+	Dedup     *bool            `json:"deduplicationEnabled"`
+	Inactive  *inactive        `json:"inactive_topic_policies"`
+	Expiry    *int             `json:"subscription_expiration_time_minutes"`
+	Auto      *struct {
+		Allow bool `json:"allowAutoTopicCreation"`
+	} `json:"autoTopicCreationOverride"`
+	AutoSubscription *struct {
+		Allow bool `json:"allowAutoSubscriptionCreation"`
+	} `json:"autoSubscriptionCreationOverride"`
+}
+
+type retention struct {
+	Minutes   int `json:"retentionTimeInMinutes"`
+	Megabytes int `json:"retentionSizeInMB"`
+}
+
+type quota struct {
+	LimitSize int64
+	LimitTime int64 // seconds
+	Policy    string
+}
+
+type delayed struct {
+	TickTime int64 // milliseconds
+	Active   bool
+	MaxDelay int64 `json:"maxDeliveryDelayInMillis"` // 0 for no limit
+}
+
+type inactive struct {
+	Mode    string `json:"inactiveTopicDeleteMode"`
+	Deletes bool   `json:"deleteWhileInactive"`
+}
+
+func (v *visit) namespace(topic string) (n namespace, err error) {
+	return n, v.get("namespaces/"+namespaceOf(topic), &n)
+}
+
+// broker returns the broker's configuration, which only a super user may read.
+func (v *visit) broker() (map[string]string, error) {
+	conf := map[string]string{}
+	return conf, v.get("brokers/configuration/runtime", &conf)
+}
+
+// setting is one that a topic, its namespace and the broker may have.
+type setting[T any] struct {
+	path   string                             // of the topic
+	of     func(namespace) *T                 // of the namespace; nil if it has none
+	broker func(conf map[string]string) (v T) // of the broker
+}
+
+// of returns what holds for a topic, whether it exists or not.
+func (s setting[T]) ofTopic(v *visit, topic string) (value T, err error) {
+	if s.path != "" {
+		var found *T
+		if err = v.get(admin.Topic(topic)+"/"+s.path+"?applied=true", &found); err == nil && found != nil {
+			return *found, nil
+		}
+		if err != nil && !admin.NotFound(err) && !notAllowed(err) {
+			return value, err
+		}
+	}
+	n, err := v.namespace(topic)
+	if err != nil {
+		return value, err
+	}
+	if found := s.of(n); found != nil {
+		return *found, nil
+	}
+	conf, err := v.broker()
+	if err != nil {
+		return value, err
+	}
+	return s.broker(conf), nil
+}
+
+func notAllowed(err error) bool {
+	return admin.HasStatus(err, http.StatusMethodNotAllowed) || admin.HasStatus(err, http.StatusNoContent)
+}
+
+func whole(conf map[string]string, key string) int {
+	n, _ := strconv.Atoi(conf[key])
+	return n
+}
+
+// The settings that are looked at.
+var (
+	timeToLive = setting[int]{"messageTTL", func(n namespace) *int { return n.TTL },
+		func(c map[string]string) int { return whole(c, "ttlDurationDefaultInSeconds") }}
+	retained = setting[retention]{"retention", func(n namespace) *retention { return n.Retention },
+		func(c map[string]string) retention {
+			return retention{whole(c, "defaultRetentionTimeInMinutes"), whole(c, "defaultRetentionSizeInMB")}
+		}}
+	quotas = setting[map[string]quota]{"backlogQuotaMap", func(n namespace) *map[string]quota { return &n.Quotas },
+		func(map[string]string) map[string]quota { return nil }}
+	delayedDelivery = setting[delayed]{"delayedDelivery", func(n namespace) *delayed { return n.Delayed },
+		func(c map[string]string) delayed {
+			return delayed{int64(whole(c, "delayedDeliveryTickTimeMillis")), c["delayedDeliveryEnabled"] == "true",
+				int64(whole(c, "delayedDeliveryMaxDelayInMillis"))}
+		}}
+	maxUnackedOfConsumer = setting[int]{"maxUnackedMessagesOnConsumer", func(n namespace) *int { return n.Consumer },
+		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerConsumer") }}
+	maxUnackedOfSubscription = setting[int]{"maxUnackedMessagesOnSubscription", func(n namespace) *int { return n.Total },
+		func(c map[string]string) int { return whole(c, "maxUnackedMessagesPerSubscription") }}
+	deduplication = setting[bool]{"deduplicationEnabled", func(n namespace) *bool { return n.Dedup },
+		func(c map[string]string) bool { return c["brokerDeduplicationEnabled"] == "true" }}
+	inactivity = setting[inactive]{"inactiveTopicPolicies", func(n namespace) *inactive { return n.Inactive },
+		func(c map[string]string) inactive {
+			return inactive{c["brokerDeleteInactiveTopicsMode"], c["brokerDeleteInactiveTopicsEnabled"] == "true"}
+		}}
+	expiration = setting[int]{"", func(n namespace) *int { return n.Expiry },
+		func(c map[string]string) int { return whole(c, "subscriptionExpirationTimeMinutes") }}
+	autoTopics = setting[bool]{"", func(n namespace) *bool {
+		if n.Auto == nil {
+			return nil
+		}
+		return &n.Auto.Allow
+	}, func(c map[string]string) bool { return c["allowAutoTopicCreation"] == "true" }}
+	autoSubscriptions = setting[bool]{"", func(n namespace) *bool {
+		if n.AutoSubscription == nil {
+			return nil
+		}
+		return &n.AutoSubscription.Allow
+	}, func(c map[string]string) bool { return c["allowAutoSubscriptionCreation"] == "true" }}
+)
+
+// limited reports whether a quota limits anything, and by what.
+func (q quota) limited() (said string, limited bool) {
+	var limits []string
+	if q.LimitSize > 0 {
+		limits = append(limits, strconv.FormatInt(q.LimitSize, 10)+" bytes")
+	}
+	if q.LimitTime > 0 {
+		limits = append(limits, strconv.FormatInt(q.LimitTime, 10)+"s")
+	}
+	return strings.Join(limits, ", ") + " with " + q.Policy, len(limits) > 0
+}

@@ -1,0 +1,175 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/nack"
+)
+
+// visit is one examination. It asks each question once.
+type visit struct {
+	Setup
+	ctx         context.Context
+	api         admin.API
+	answers     map[string]answer // by path
+	unreachable bool              // the admin API does not answer
+}
+
+type answer struct {
+	body []byte
+	err  error
+}
+
+func newVisit(ctx context.Context, s Setup) *visit {
+	s.Topic = publishing.BaseTopic(admin.FullName(s.Topic))
+	for _, topic := range []*string{&s.RetryTopic, &s.DeadLetterTopic} {
+		if *topic != "" {
+			*topic = admin.FullName(*topic)
+		}
+	}
+	if s.Policy.Nack == nil {
+		s.Policy.Nack = backoff.Fixed(nack.DefaultDelay)
+	}
+	if s.Policy.Reconsume == nil {
+		s.Policy.Reconsume, _ = backoff.ParseDelayLevels(backoff.DefaultDelayLevels)
+	}
+	s.Policy.MemoryLimit = cmp.Or(s.Policy.MemoryLimit, 16<<20)
+	s.Consumer.ReceiverQueueSize = cmp.Or(s.Consumer.ReceiverQueueSize, 1000)
+	s.Consumer.KeepAliveInterval = cmp.Or(s.Consumer.KeepAliveInterval, 30*time.Second)
+	s.Load.Failing = cmp.Or(s.Load.Failing, 0.01)
+	s.Patience = cmp.Or(s.Patience, 3*time.Second)
+	return &visit{Setup: s, ctx: ctx, api: admin.API(s.Admin), answers: map[string]answer{}}
+}
+
+// get reads what is at a path below /admin/v2 into an answer, which stays as it is if there is none.
+func (v *visit) get(path string, into any) error {
+	a, asked := v.answers[path]
+	if !asked {
+		a.err = v.api.Call(v.ctx, http.MethodGet, path, nil, &a.body)
+		v.answers[path] = a
+	}
+	if a.err != nil || len(a.body) == 0 {
+		return a.err
+	}
+	if text, ok := into.(*string); ok {
+		*text = strings.Trim(string(a.body), "\"\n")
+		return nil
+	}
+	return json.Unmarshal(a.body, into)
+}
+
+// unknown says why something could not be looked up.
+func unknown(err error) verdict {
+	var refused *admin.Error
+	if !errors.As(err, &refused) {
+		return verdict{Unknown, err.Error()}
+	}
+	path, _, _ := strings.Cut(refused.Path, "?")
+	switch refused.Status {
+	case http.StatusUnauthorized, http.StatusForbidden:
+		return verdict{Unknown, fmt.Sprintf("no right to read %s (%d)", path, refused.Status)}
+	case http.StatusNotFound, http.StatusMethodNotAllowed:
+		return verdict{Unknown, "this broker does not tell " + path}
+	}
+	return verdict{Unknown, refused.Error()}
+}
+
+// errNoTopic says that there is no such topic.
+var errNoTopic = errors.New("no such topic")
+
+// partitions returns how many partitions a topic has; 0 if it has none.
+func (v *visit) partitions(topic string) (int, error) {
+	var metadata struct{ Partitions int }
+	err := v.get(admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", &metadata)
+	if admin.NotFound(err) {
+		return 0, errNoTopic
+	}
+	return metadata.Partitions, err
+}
+
+// exists reports whether there is a topic.
+func (v *visit) exists(topic string) (bool, error) {
+	n, err := v.partitions(topic)
+	if err == nil && n == 0 { // which old brokers also say of a topic that does not exist
+		_, err = v.stats(topic)
+	}
+	if errors.Is(err, errNoTopic) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// retry returns the retry topic; "" if there is none. It may not exist yet.
+func (v *visit) retry() string { return v.companion(v.RetryTopic, "-RETRY") }
+
+// dead returns the dead letter topic; "" if there is none. It may not exist yet.
+func (v *visit) dead() string { return v.companion(v.DeadLetterTopic, "-DLQ") }
+
+func (v *visit) companion(named, suffix string) string {
+	if named != "" || v.api.URL == "" {
+		return named
+	}
+	name := v.Topic + "-" + v.Subscription + suffix
+	if found, err := v.exists(name); !found || err != nil {
+		return ""
+	}
+	return name
+}
+
+// existing are those of topics that exist.
+func (v *visit) existing(topics ...string) (all []string, err error) {
+	for _, topic := range topics {
+		if topic == "" {
+			continue
+		}
+		found, err := v.exists(topic)
+		if err != nil {
+			return nil, err
+		}
+		if found {
+			all = append(all, topic)
+		}
+	}
+	return all, nil
+}
+
+// namespaceOf returns the tenant and namespace of a topic.
+func namespaceOf(topic string) string {
+	_, rest, _ := strings.Cut(topic, "://")
+	parts := strings.SplitN(rest, "/", 3)
+	return strings.Join(parts[:min(2, len(parts))], "/")
+}
+
+// local is a topic's name without its namespace, for people.
+func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
+
+// fill writes what a remedy is for.
+func (v *visit) fill(remedy string) string {
+	for name, value := range map[string]func() string{
+		"{topic}":        func() string { return v.Topic },
+		"{subscription}": func() string { return v.Subscription },
+		"{namespace}":    func() string { return namespaceOf(v.Topic) },
+		"{retry}":        func() string { return cmp.Or(v.retry(), v.Topic+"-"+v.Subscription+"-RETRY") },
+		"{dead}":         func() string { return cmp.Or(v.dead(), v.Topic+"-"+v.Subscription+"-DLQ") },
+		"{longest}":      func() string { return seconds(v.longest()) },
+		"{milliseconds}": func() string { return fmt.Sprint(v.longest().Milliseconds()) },
+		"{drain}":        func() string { return fmt.Sprint(v.gracePeriod()) },
+	} {
+		if strings.Contains(remedy, name) {
+			remedy = strings.ReplaceAll(remedy, name, value())
+		}
+	}
+	return remedy
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", int64((d+time.Second-1)/time.Second)) }

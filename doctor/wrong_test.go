@@ -1,0 +1,274 @@
+package doctor
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+type wrong struct {
+	check  string
+	status Status
+	wrong  func(*scene)
+}
+
+// newer skips what brokers before 4.0 do not have.
+func (s *scene) newer() {
+	var version string
+	require.NoError(s.t, newVisit(s.t.Context(), s.setup).get("brokers/version", &version))
+	if strings.HasPrefix(version, "3.") {
+		s.t.Skip("not with Pulsar " + version)
+	}
+}
+
+// in replaces what a broker answers at paths that end so.
+func (s *scene) in(path, old, now string) {
+	s.altered(func(r *http.Response, body []byte) []byte {
+		if strings.HasSuffix(r.Request.URL.Path, path) {
+			require.Regexp(s.t, old, string(body))
+			return regexp.MustCompile(old).ReplaceAll(body, []byte(now))
+		}
+		return body
+	})
+}
+
+// without deletes a topic whose consumer has left, which nobody may create again.
+func (s *scene) without(suffix string) {
+	if c := s.consumers[suffix]; c != nil {
+		c.Close()
+	}
+	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": false})
+	s.rest("DELETE", admin.Topic(s.topic(suffix))+"?force=true", nil)
+}
+
+// busy publishes until the broker's rates show it, once a minute.
+func (s *scene) busy() {
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic(""), DisableBatching: true})
+	require.NoError(s.t, err)
+	s.t.Cleanup(producer.Close)
+	end := time.After(90 * time.Second)
+	for v := newVisit(s.t.Context(), s.setup); ; v = newVisit(s.t.Context(), s.setup) {
+		for range 100 {
+			producer.SendAsync(s.t.Context(), &pulsar.ProducerMessage{Payload: make([]byte, 1000)}, nil)
+		}
+		require.NoError(s.t, producer.FlushWithCtx(s.t.Context()))
+		if _, rate, _ := v.waiting(); rate > 1 {
+			return
+		}
+		select {
+		case <-end:
+			require.Fail(s.t, "no rate")
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+var matrix = map[string]wrong{
+	"nothing":       {"", OK, func(*scene) {}},
+	"no admin API":  {"reachable", Problem, func(s *scene) { s.setup.Admin.URL = "http://127.0.0.1:1" }},
+	"an old broker": {"version", Warning, func(s *scene) { s.in("/brokers/version", `[\d.]+`, "2.11.4") }},
+	"an old Key_Shared": {"version", Warning, func(s *scene) {
+		s.setup.Type = "Key_Shared"
+		s.without("")
+		s.again(pulsar.KeyShared)
+		s.in("/brokers/version", `[\d.]+`, "3.0.9")
+	}},
+	"another clock":          {"clock", Warning, func(s *scene) { s.clock(10 * time.Second) }},
+	"a clock of an hour ago": {"clock", Problem, func(s *scene) { s.clock(-time.Hour) }},
+	"no topic": {"topic", Problem, func(s *scene) {
+		s.without("")
+		s.setup.RetryTopic, s.setup.DeadLetterTopic = "", ""
+		s.without("-billing-RETRY")
+		s.without("-billing-DLQ")
+	}},
+	"non-persistent": {"non-persistent", Problem, func(s *scene) {
+		s.setup.Topic = strings.Replace(s.topic("-np"), "persistent", "non-persistent", 1)
+		s.setup.RetryTopic, s.setup.DeadLetterTopic = "", ""
+	}},
+	"a new partition": {"partitions", Warning, func(s *scene) {
+		s.rest("PUT", admin.Topic(s.topic("-p"))+"/partitions", 2)
+		s.subscribe("-p", pulsar.ConsumerOptions{Type: pulsar.Shared}, true)
+		s.rest("POST", admin.Topic(s.topic("-p"))+"/partitions", 3)
+		s.setup.Topic = s.topic("-p")
+	}},
+	"no subscription": {"subscription", Problem, func(s *scene) {
+		s.set("autoSubscriptionCreation", map[string]any{"allowAutoSubscriptionCreation": false})
+		s.setup.Subscription, s.setup.RetryTopic = "other", ""
+	}},
+	"another type": {"type", Problem, func(s *scene) { s.newer(); s.setup.Type = "Key_Shared" }},
+	"a retry topic on Failover": {"type-delays", Problem, func(s *scene) {
+		s.setup.Type = "Failover"
+		s.without("")
+		s.again(pulsar.Failover)
+	}},
+	"subscriptions expire": {"expiration", Problem, func(s *scene) { s.set("subscriptionExpirationTime", 10) }},
+	"a short time to live": {"ttl", Problem, func(s *scene) {
+		s.set("messageTTL", 10)
+		s.setOf("-billing-DLQ", "messageTTL?messageTTL=0", nil)
+	}},
+	"a time to live without dead letters": {"ttl", Warning, func(s *scene) {
+		s.set("messageTTL", 86400)
+		s.setOf("-billing-DLQ", "messageTTL?messageTTL=0", nil)
+		s.setup.Policy.MaxDeliveries = 0
+	}},
+	"messages are evicted": {"eviction", Warning, func(s *scene) {
+		s.setOf("", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "policy": evicts})
+	}},
+	"no growth": {"policy-range", Warning, func(s *scene) {
+		s.setup.Policy.Nack = backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1)
+	}},
+	"dead after seconds":                 {"outage", Warning, func(s *scene) { s.setup.Worker.Pauses = false }},
+	"no jitter":                          {"jitter", Warning, func(s *scene) { s.setup.Policy.Nack = backoff.Fixed(time.Minute); s.setup.Load.Instances = 10 }},
+	"a retry topic that nothing reaches": {"nack-retry-topic", Warning, func(s *scene) { s.setup.Policy.NackRetryTopic = time.Hour }},
+	"a slow handler": {"ack-timeout", Problem, func(s *scene) {
+		s.setup.Load.HandlerTime, s.setup.Consumer.ReceiverQueueSize = time.Minute, 1
+	}},
+	"a nearly slow handler": {"ack-timeout", Warning, func(s *scene) {
+		s.setup.Load.HandlerTime, s.setup.Consumer.ReceiverQueueSize = 20*time.Second, 1
+	}},
+	"a long queue": {"queue", Warning, func(s *scene) { s.setup.Load.HandlerTime = 100 * time.Millisecond }},
+	"no memory": {"memory", Warning, func(s *scene) {
+		s.setup.Load.Failing, s.setup.Policy.MemoryLimit = 1, 1<<10
+		s.busy()
+	}},
+	"more waits than the limit": {"unacked-limits", Problem, func(s *scene) {
+		s.setup.Load.Failing, s.setup.Policy.MemoryLimit = 1, 1<<30
+		s.set("maxUnackedMessagesPerConsumer", 500)
+		s.busy()
+	}},
+	"blocked": {"blocked", Problem, func(s *scene) {
+		s.set("maxUnackedMessagesPerConsumer", 5)
+		s.consumers[""].Close()
+		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
+		s.publish("", 100, false)
+		s.unacked(5)
+	}},
+	"nearly blocked": {"blocked", Warning, func(s *scene) {
+		s.set("maxUnackedMessagesPerConsumer", 100)
+		s.consumers[""].Close()
+		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
+		s.publish("", 95, false)
+		s.unacked(95)
+	}},
+	"batches, and a client without index acks": {"batch-index", Warning, func(s *scene) {
+		s.setup.Consumer.BatchIndexAcknowledgment = new(bool)
+		s.publish("", 1000, true)
+	}},
+	"batches, and a broker without index acks": {"batch-index", Warning, func(s *scene) {
+		s.publish("", 1000, true)
+		s.in("/runtime", `("acknowledgmentAtBatchIndexLevelEnabled":)"\w+"`, `${1}"false"`)
+	}},
+	"many ranges of acknowledgements": {"ack-holes", Problem, func(s *scene) {
+		s.consumers[""].Close()
+		consumer := s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
+		s.publish("", 100, false)
+		for i := range 100 {
+			msg, err := consumer.Receive(s.t.Context())
+			require.NoError(s.t, err)
+			if i%2 == 1 {
+				require.NoError(s.t, consumer.Ack(msg))
+			}
+		}
+		time.Sleep(time.Second) // acknowledgements are grouped
+		s.in("/runtime", `("managedLedgerMaxUnackedRangesToPersist":)"\d+"`, `${1}"10"`)
+	}},
+	"no retry topic":          {"retry-topic", Problem, func(s *scene) { s.without("-billing-RETRY") }},
+	"nobody consumes retries": {"retry-consumer", Problem, func(s *scene) { s.consumers["-billing-RETRY"].Close() }},
+	"no delayed delivery":     {"delayed-delivery", Problem, func(s *scene) { s.set("delayedDelivery", map[string]any{"active": false, "tickTime": 1000}) }},
+	"a long tick":             {"tick", Warning, func(s *scene) { s.set("delayedDelivery", map[string]any{"active": true, "tickTime": 5000}) }},
+	"a limit of delays": {"max-delay", Problem, func(s *scene) {
+		s.newer()
+		s.set("delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 10_000})
+	}},
+	"no dead letter topic": {"dead-letter-topic", Problem, func(s *scene) {
+		s.without("-billing-DLQ")
+		s.setup.InitialSubscription = "inspect"
+	}},
+	"nobody reads dead letters": {"dead-letters-read", Problem, func(s *scene) {
+		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
+	}},
+	"nobody reads dead letters, but they are kept": {"dead-letters-read", Warning, func(s *scene) {
+		s.set("retention", map[string]any{"retentionTimeInMinutes": 1000, "retentionSizeInMB": 100})
+		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
+	}},
+	"nobody empties dead letters": {"dead-letters-emptied", Warning, func(s *scene) {
+		s.set("deduplication", true)
+		s.publish("-billing-DLQ", 1, false)
+		s.in("-billing-DLQ/stats", `("earliestMsgPublishTimeInBacklog":)\d+`, `${1}1700000000000`)
+	}},
+	"dead letters expire": {"dead-letters-ttl", Warning, func(s *scene) { s.setOf("-billing-DLQ", "messageTTL?messageTTL=3600", nil) }},
+	"another schema": {"schemas", Problem, func(s *scene) {
+		s.setup.Client = nil
+		s.rest("POST", "schemas/"+strings.TrimPrefix(admin.Topic(s.topic("-billing-DLQ")), "persistent/")+"/schema",
+			map[string]any{"type": "STRING", "schema": "", "properties": map[string]string{}})
+	}},
+	"a backlog quota": {"quotas", Warning, func(s *scene) {
+		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "policy": "producer_exception"})
+	}},
+	"a full backlog quota": {"quotas", Problem, func(s *scene) {
+		s.set("deduplication", true)
+		s.publish("-billing-DLQ", 100, false)
+		s.setup.Client = nil
+		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1000, "policy": "producer_exception"})
+	}},
+	"inactive topics": {"inactive-topics", Warning, func(s *scene) {
+		s.set("inactiveTopicPolicies", map[string]any{"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up",
+			"maxInactiveDurationSeconds": 86400, "deleteWhileInactive": true})
+	}},
+	"a terminated topic": {"producing", Problem, func(s *scene) { s.rest("POST", admin.Topic(s.topic("-billing-DLQ"))+"/terminate", nil) }},
+	"a replay is due":    {"deduplication", Warning, func(s *scene) { s.publish("-billing-DLQ", 10, false) }},
+	"one name for two": {"consumers", Warning, func(s *scene) {
+		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
+		s.subscribe("-n", pulsar.ConsumerOptions{Type: pulsar.Shared, Name: "same"}, true)
+		s.setup.Topic = s.topic("-n")
+	}},
+	"no consumer": {"consumers", Warning, func(s *scene) {
+		s.consumers[""].Close()
+		s.publish("", 10, false)
+	}},
+	"a handler hangs": {"idle-consumer", Warning, func(s *scene) {
+		s.consumers[""].Close()
+		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared, ReceiverQueueSize: 10}, false)
+		s.publish("", 100, false)
+		s.unacked(10)
+	}},
+	"nothing is sent": {"stuck", Problem, func(s *scene) {
+		s.set("subscriptionDispatchRate", map[string]any{"dispatchThrottlingRateInMsg": 1, "dispatchThrottlingRateInByte": -1, "ratePeriodInSecond": 1000})
+		time.Sleep(time.Second)
+		s.publish("", 500, false)
+		s.unacked(0)
+	}},
+	"killed while it drains": {"drain", Warning, func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
+	"a slow keep-alive":      {"keep-alive", Warning, func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
+}
+
+// clock has the broker's clock differ.
+func (s *scene) clock(by time.Duration) {
+	s.altered(func(r *http.Response, body []byte) []byte {
+		r.Header.Set("Date", time.Now().Add(by).UTC().Format(http.TimeFormat))
+		return body
+	})
+}
+
+// again subscribes with another type.
+func (s *scene) again(t pulsar.SubscriptionType) {
+	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "non-partitioned"})
+	s.subscribe("", pulsar.ConsumerOptions{Type: t}, true)
+}
+
+// unacked waits until the broker has sent so many messages that are not acknowledged.
+func (s *scene) unacked(n int) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		sub, _, err := newVisit(s.t.Context(), s.setup).subscription()
+		return err == nil && sub.UnackedMessages >= n && sub.MsgBacklog > 0
+	}, 20*time.Second, 100*time.Millisecond)
+	time.Sleep(time.Second)
+}

@@ -1,0 +1,127 @@
+// Package simulate plays an outage: messages come at a rate, handlers of several instances call something that is down for a while, and
+// what fails comes back by the policies of a Consumer and a Worker. It is a simulation of discrete events; nothing waits.
+package simulate
+
+import (
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// Setup is what is simulated.
+type Setup struct {
+	Rate        float64       // messages a second, evenly spaced
+	Instances   int           // consumers of a Shared subscription, each with a Worker
+	Concurrency int           // of each Worker
+	Handler     time.Duration // what a call takes, also one that fails
+	Queue       int           // ReceiverQueueSize
+
+	Before  time.Duration // until the outage begins
+	Outage  time.Duration // its length
+	Partial float64       // the fraction of calls that fail meanwhile; 1 for all
+
+	Nack          backoff.RedeliveryBackoff
+	MaxDeliveries uint32        // 0 for no limit
+	RetryFrom     time.Duration // nacks with this delay or a longer one go to the retry topic; 0 for none
+	Tick          time.Duration // of the broker, for the retry topic
+
+	Window int // of WithPauseOnFailure; 0 for none
+	Ratio  float64
+	Pause  backoff.RedeliveryBackoff
+
+	MaxUnacked int           // of a consumer, at the broker; 0 for no limit
+	Longest    time.Duration // after the outage, if it does not recover
+}
+
+// Result is what happened.
+type Result struct {
+	Calls     int           // during the outage
+	Peak      float64       // calls a second, the most in any step
+	Backlog   int           // the most messages that nobody had begun to handle
+	Waiting   int           // the most messages that waited for their redelivery
+	Unsettled int           // the most messages that were neither acknowledged nor dead
+	Dead      int           // dead letters
+	Handled   int           // messages acknowledged
+	Recovered bool          // no more than a second's messages are unsettled
+	After     time.Duration // the outage, when it had recovered
+	Step      time.Duration // of Points
+	Points    []Point       // from the beginning on
+}
+
+// Point is one step: the calls in it, and what there was at its end.
+type Point struct {
+	Calls            int
+	Backlog, Waiting int
+	Dead             int // since the beginning
+}
+
+// Run simulates until all has recovered.
+func Run(s Setup) Result {
+	w := newWorld(s)
+	w.run()
+	return w.result()
+}
+
+// message is one that is not settled.
+type message struct {
+	count uint32 // of redeliveries
+	at    int    // the instance that has it
+	tried int    // as a probe in the present outage of that instance
+}
+
+// event is something that is due.
+type event struct {
+	at   time.Duration
+	seq  int // events of one moment are in order
+	kind kind
+	msg  *message
+	of   int // instance
+	era  int // of probes: which outage of the instance
+}
+
+type kind uint8
+
+const (
+	arrives  kind = iota // a message is published
+	succeeds             // a handler returns
+	fails                // a handler returns an error
+	probed               // a handler that tried a message in an outage returns an error
+	returns              // a message that waits in memory is due
+	retried              // a message of the retry topic is due
+	ticked               // the broker sends one that is due
+	replayed             // the broker sends a message again
+	probes               // the pause of an outage is over
+)
+
+// events are a heap.
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at < e[j].at || e[i].at == e[j].at && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// fifo is a queue.
+type fifo struct {
+	all  []*message
+	head int
+}
+
+func (f *fifo) len() int        { return len(f.all) - f.head }
+func (f *fifo) push(m *message) { f.all = append(f.all, m) }
+
+func (f *fifo) pop() *message {
+	m := f.all[f.head]
+	f.all[f.head] = nil
+	if f.head++; f.head > 1024 && 2*f.head > len(f.all) {
+		f.all, f.head = append([]*message(nil), f.all[f.head:]...), 0
+	}
+	return m
+}

@@ -1,0 +1,167 @@
+package simulate
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+func small() Setup {
+	return Setup{Rate: 50, Instances: 3, Concurrency: 4, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Second, Outage: 20 * time.Second,
+		Partial: 1, Nack: backoff.Exponential{Min: 500 * time.Millisecond, Max: 4 * time.Second}, MaxDeliveries: 5, Tick: time.Second,
+		MaxUnacked: 50_000, Longest: time.Minute}
+}
+
+var cases = map[string]func(*Setup){
+	"nacks":             func(*Setup) {},
+	"a part fails":      func(s *Setup) { s.Partial = 0.3 },
+	"one delay for all": func(s *Setup) { s.Nack, s.MaxDeliveries = backoff.Fixed(3*time.Second), 4 },
+	"pause": func(s *Setup) {
+		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: longestPause}
+	},
+	"retry topic": func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(5*time.Second), time.Second },
+}
+
+// What is predicted is what Consumers and Workers do at the broker in process: calls, dead letters, what is unsettled, and the time to recover, within
+// a tenth. A busy machine has three tries. All cases run at once, since they mostly wait.
+func TestAgainstARealRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	var all sync.WaitGroup
+	for name, change := range cases {
+		s := small()
+		change(&s)
+		var clients []pulsar.Client
+		for range 3 {
+			clients = append(clients, pulsartest.NewServer(t).Client(t))
+		}
+		all.Go(func() {
+			want := Run(s)
+			for _, client := range clients {
+				got, err := play(t.Context(), client, s)
+				if !assert.NoError(t, err, name) {
+					return
+				}
+				t.Logf("%s: calls %d, in fact %d; dead letters %d, %d; unsettled %d, %d; recovered after %v, %v", name, want.Calls, got.Calls,
+					want.Dead, got.Dead, want.Unsettled, got.Unsettled, want.After, got.After)
+				if near(want, got) {
+					return
+				}
+			}
+			assert.Fail(t, "more than a tenth apart", name)
+		})
+	}
+	all.Wait()
+}
+
+// longestPause is how much later a recovery may begin, since the outage ends anywhere in a pause.
+const longestPause = time.Second
+
+func near(want, got Result) bool {
+	within := func(a, b, least float64) bool { return math.Abs(a-b) <= max(0.1*max(a, b), least) }
+	return within(float64(want.Calls), float64(got.Calls), 0) && within(float64(want.Dead), float64(got.Dead), 5) &&
+		within(float64(want.Unsettled), float64(got.Unsettled), 20) && within(want.After.Seconds(), got.After.Seconds(), longestPause.Seconds())
+}
+
+// play is Run in real time.
+func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var began atomic.Int64
+	var calls, acked, dead, published atomic.Int64
+	ended := make(chan error, s.Instances)
+	for range s.Instances {
+		options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(s.Nack), redelivery.WithLogger(quiet),
+			redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) {
+				switch e.Outcome {
+				case redelivery.Acked:
+					acked.Add(1)
+				case redelivery.DeadLettered:
+					dead.Add(1)
+				default:
+				}
+			}})}
+		policy := redelivery.DeadLetterPolicy{MaxDeliveries: s.MaxDeliveries, InitialSubscriptionName: "inspect"}
+		if s.RetryFrom > 0 {
+			options = append(options, redelivery.WithNackRetryTopic(s.RetryFrom), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		}
+		if s.MaxDeliveries > 0 {
+			options = append(options, redelivery.WithDeadLetterPolicy(policy))
+		}
+		consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared,
+			ReceiverQueueSize: s.Queue}, options...)
+		if err != nil {
+			return r, err
+		}
+		defer consumer.Close()
+		workerOptions := []worker.Option{worker.WithConcurrency(s.Concurrency), worker.WithDrainTimeout(time.Second), worker.WithLogger(quiet)}
+		if s.Window > 0 {
+			workerOptions = append(workerOptions, worker.WithPauseOnFailure(s.Window, s.Ratio, s.Pause))
+		}
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			now := time.Duration(time.Now().UnixNano() - began.Load())
+			down := now >= s.Before && now < s.Before+s.Outage
+			if down {
+				calls.Add(1)
+			}
+			time.Sleep(s.Handler)
+			if down && (s.Partial >= 1 || float64(hash(msg.ID().EntryID()*31+int64(msg.RedeliveryCount()))%1000) < 1000*s.Partial) {
+				return errors.New("down")
+			}
+			return nil
+		}, workerOptions...)
+		if err != nil {
+			return r, err
+		}
+		go func() { ended <- w.Run(ctx) }()
+	}
+	producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "orders", DisableBatching: true})
+	if err != nil {
+		return r, err
+	}
+	defer producer.Close()
+	began.Store(time.Now().UnixNano())
+	end := s.Before + s.Outage
+	for ; ; time.Sleep(2 * time.Millisecond) {
+		now := time.Duration(time.Now().UnixNano() - began.Load())
+		for float64(published.Load()) < now.Seconds()*s.Rate {
+			published.Add(1)
+			producer.SendAsync(ctx, &pulsar.ProducerMessage{Payload: []byte("order")}, nil)
+		}
+		r.Unsettled = max(r.Unsettled, int(published.Load()-acked.Load()-dead.Load()))
+		if now >= end && float64(published.Load()-acked.Load()-dead.Load()) <= s.Rate {
+			r.After = now - end
+			break
+		}
+		if now > end+s.Longest {
+			return r, errors.New("it does not recover")
+		}
+	}
+	r.Calls, r.Dead = int(calls.Load()), int(dead.Load())
+	cancel()
+	for range s.Instances {
+		err = errors.Join(err, <-ended)
+	}
+	return r, err
+}
+
+// hash spreads numbers.
+func hash(n int64) uint64 {
+	x := uint64(n) * 0x9e3779b97f4a7c15
+	return x ^ x>>29
+}

@@ -1,0 +1,167 @@
+package simulate
+
+import (
+	"container/heap"
+	"math/rand/v2"
+	"time"
+)
+
+// world is a topic, its subscription and the instances.
+type world struct {
+	Setup
+	now       time.Duration
+	events    events
+	seq       int
+	random    *rand.Rand
+	backlog   fifo // at the broker
+	replay    fifo // at the broker, to be sent again
+	instances []*instance
+	turn      int           // whose turn it is to be sent a message
+	retry     time.Duration // when the broker last had to do with a retry
+
+	published, handled, dead int
+	waiting                  int // for their redelivery
+	calls                    int // in the present step
+	during                   int // calls during the outage
+	points                   []Point
+	step                     time.Duration
+	recovered                time.Duration // 0 until then
+	most                     Point
+	unsettledMost            int
+	peak                     int
+}
+
+const (
+	steps = 240 // about so many
+
+	// request is how long it takes until the broker sends a message again: half of the default resolution, and a round trip.
+	request = 6 * time.Millisecond
+)
+
+func newWorld(s Setup) *world {
+	w := &world{Setup: s, random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // repeatable, not secret
+	w.step = max(100*time.Millisecond, (s.Before+2*s.Outage)/steps).Round(100 * time.Millisecond)
+	for i := range s.Instances {
+		w.instances = append(w.instances, &instance{world: w, number: i, idle: s.Concurrency})
+	}
+	w.at(0, arrives, nil, 0)
+	return w
+}
+
+// at has something happen after a while.
+func (w *world) at(after time.Duration, k kind, m *message, of int) {
+	w.seq++
+	heap.Push(&w.events, event{at: w.now + after, seq: w.seq, kind: k, msg: m, of: of})
+}
+
+func (w *world) run() {
+	end := w.Before + w.Outage
+	for {
+		e := heap.Pop(&w.events).(event)
+		for next := time.Duration(len(w.points)+1) * w.step; e.at >= next; next += w.step {
+			w.point()
+		}
+		w.now = e.at
+		w.happen(e)
+		w.unsettledMost = max(w.unsettledMost, w.unsettled())
+		switch {
+		case w.now < end:
+		case w.recovered == 0 && float64(w.unsettled()) <= max(w.Rate, 1):
+			w.recovered = w.now
+		case w.recovered > 0 && w.now >= w.recovered+max(10*w.step, w.Outage/10), w.now >= end+w.Longest:
+			w.point()
+			return
+		}
+	}
+}
+
+func (w *world) unsettled() int { return w.published - w.handled - w.dead }
+
+// point ends a step.
+func (w *world) point() {
+	p := Point{Calls: w.calls, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog.len() + w.replay.len()}
+	for _, i := range w.instances {
+		p.Backlog += i.queue.len() + i.ready.len()
+	}
+	w.most.Backlog, w.most.Waiting = max(w.most.Backlog, p.Backlog), max(w.most.Waiting, p.Waiting)
+	w.peak = max(w.peak, p.Calls)
+	w.points, w.calls = append(w.points, p), 0
+}
+
+func (w *world) happen(e event) {
+	switch e.kind {
+	case arrives:
+		w.published++
+		w.at(time.Duration(float64(time.Second)/w.Rate), arrives, nil, 0)
+		w.backlog.push(new(message))
+	case succeeds, fails, probed:
+		w.instances[e.of].finish(e.msg, e.kind)
+	case returns:
+		w.waiting--
+		w.instances[e.of].back(e.msg)
+	case retried: // a busy broker sends it up to a tick early, and it is held back; an idle one looks once a tick
+		if idle := w.now - w.retry; idle >= w.Tick && w.Tick > 0 {
+			w.at(w.Tick-w.now%w.Tick, ticked, e.msg, 0)
+		} else {
+			w.at(0, ticked, e.msg, 0)
+		}
+	case ticked: // by a topic of its own, with a queue of its own
+		w.retry = w.now
+		w.waiting--
+		i := w.instances[w.seq%len(w.instances)]
+		i.unacked++
+		e.msg.at = i.number
+		i.ready.push(e.msg)
+		i.take()
+	case replayed:
+		w.replay.push(e.msg)
+	case probes:
+		w.instances[e.of].probe(e.era)
+	}
+	w.dispatch()
+}
+
+// down reports whether a call fails now.
+func (w *world) down() bool {
+	return w.now >= w.Before && w.now < w.Before+w.Outage && (w.Partial >= 1 || w.random.Float64() < w.Partial)
+}
+
+// dispatch sends messages to the instances in turn, first those that are sent again.
+func (w *world) dispatch() {
+	for full := 0; full < len(w.instances) && w.backlog.len()+w.replay.len() > 0; {
+		i := w.instances[w.turn%len(w.instances)]
+		w.turn++
+		if !i.permits() {
+			full++
+			continue
+		}
+		full = 0
+		from := &w.backlog
+		if w.replay.len() > 0 {
+			from = &w.replay
+		}
+		m := from.pop()
+		m.at = i.number
+		i.unacked++
+		i.queue.push(m)
+		i.take()
+	}
+}
+
+// call counts a handler that begins, and reports whether it will fail.
+func (w *world) call() (fails bool) {
+	w.calls++
+	if w.now >= w.Before && w.now < w.Before+w.Outage {
+		w.during++
+	}
+	return w.down()
+}
+
+func (w *world) result() Result {
+	r := Result{Calls: w.during, Peak: float64(w.peak) / w.step.Seconds(), Backlog: w.most.Backlog, Waiting: w.most.Waiting, Unsettled: w.unsettledMost, Dead: w.dead,
+		Handled: w.handled, Recovered: w.recovered > 0, Step: w.step, Points: w.points}
+	if r.Recovered {
+		r.After = w.recovered - w.Before - w.Outage
+	}
+	return r
+}
