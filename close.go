@@ -40,6 +40,7 @@ func (c *Consumer) shut() bool {
 	c.calls.Wait(patience)
 	c.hooks.flush()
 	c.inner.Close()
+	c.attempts.close() // now that acknowledgements have surely reached the broker
 	c.goroutines.Wait(math.MaxInt64)
 	return true
 }

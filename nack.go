@@ -92,6 +92,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 	if msg != nil && d.Message == nil {
 		d.Message = c.received(msg)
 	}
+	c.attempts.count(n.Topic, &d)
 	if d.Message != nil && c.ledger.IsLast(d.Count) {
 		c.giveUp(d, ledger.Leaving, reason)
 		return nil
@@ -109,6 +110,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 		why = ledger.Unreadable
 	}
 	if s, had, _ := c.ledger.Nack(d, *delay, d.Message, why); had {
+		c.fails(&s, *delay, reason)
 		c.nacked(s, msg, *delay)
 	}
 	return nil

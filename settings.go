@@ -32,6 +32,7 @@ type settings struct {
 	memoryLimit      int64
 	logger           *slog.Logger
 	observers        []Observer
+	attempts         *AttemptLog // nil for none
 }
 
 // setNackBackoff sets the policy of nacks, by an option of this name.
@@ -59,6 +60,9 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
 			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
+	}
+	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
+		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable", "Durable with WithAttemptLog: the broker forgets the subscription")
 	}
 	delay := opts.NackRedeliveryDelay
 	if delay < 0 {
@@ -92,6 +96,9 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 		case s.deadLetters != nil:
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
+	}
+	if s.attempts != nil && s.client == nil {
+		return invalid("WithAttemptLog", "set", "WithClient too")
 	}
 	if opts != nil {
 		if err := s.adopt(*opts); err != nil {

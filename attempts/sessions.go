@@ -17,6 +17,7 @@ type watch struct {
 	live    map[SessionID]bool // heard since the log was read to its end
 	looked  int64              // when they were looked at the last time
 	doubted bool               // one of them was in doubt then
+	unsaid  []string           // names of those that were found lost, which is not logged yet
 
 	newest  map[uint32]position // of each topic, the newest entry that came here
 	orphans map[place]bool      // messages that came later than newer ones, and of which nothing is known: another session had them
@@ -119,8 +120,7 @@ func (l *Log) look(at int64) (doubtful bool) {
 			w.mourned[id] = true
 			w.careful = carefulFor
 			l.stats.Lost++
-			l.o.Logger.Warn("attempts: a session ended without saying so; its messages are handled with care", "topic", l.o.Topic, "session", id,
-				"name", x.name)
+			w.unsaid = append(w.unsaid, x.name)
 		case doubt && !w.live[id]:
 			w.doubted = true
 		}
@@ -185,7 +185,16 @@ func (l *Log) crashes(r record) uint32 {
 // long: after a session was lost, and for what came from one. It is asked once for each message that is handled.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	careful, lost := l.isCareful(k), l.sessions.unsaid
+	l.sessions.unsaid = nil
+	l.mu.Unlock()
+	for _, name := range lost {
+		l.o.Logger.Warn("attempts: a session ended without saying so; what follows is handled with care", "topic", l.o.Topic, "name", name)
+	}
+	return careful
+}
+
+func (l *Log) isCareful(k Key) bool {
 	w := &l.sessions
 	if p := l.state.place(k); w.orphans[p] {
 		delete(w.orphans, p)
