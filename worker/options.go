@@ -22,6 +22,7 @@ type settings struct {
 	drainTimeout time.Duration
 	maxAge       time.Duration // 0 for none
 	keyOrder     bool
+	crashLimit   int   // 0 for none
 	memoryLimit  int64 // of keyOrder
 	window       int   // of failures before a pause; 0 for none
 	ratio        float64

@@ -25,7 +25,7 @@ const deadLetterTimeout = 30 * time.Second
 // classifyAll has the classifier, if there is one, look at the errors of a handler.
 func (r *run) classifyAll(errs []error) {
 	for i, err := range errs {
-		if err != nil && r.classify != nil {
+		if err != nil && r.classify != nil && !isCrash(err) {
 			errs[i] = r.classified(err)
 		}
 	}

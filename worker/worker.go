@@ -51,6 +51,9 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.needsLog(consumer); err != nil {
+		return nil, err
+	}
 	return &Worker{settings: s, consumer: consumer}, nil
 }
 
@@ -107,11 +110,12 @@ type Stats struct {
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
+	Crashed   uint64 // messages that were not handled, by WithCrashLimit; of Permanent
 }
 
 // counts are the figures of Stats that only grow.
 type counts struct {
-	succeeded, failed, permanent, expired, panics, unsettled, left atomic.Uint64
+	succeeded, failed, permanent, expired, panics, unsettled, left, crashed atomic.Uint64
 }
 
 // Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
@@ -125,6 +129,7 @@ func (w *Worker) Stats() Stats {
 		Panics:    w.counts.panics.Load(),
 		Unsettled: w.counts.unsettled.Load(),
 		Left:      w.counts.left.Load(),
+		Crashed:   w.counts.crashed.Load(),
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
