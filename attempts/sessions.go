@@ -83,7 +83,7 @@ func (w *watch) hears(id SessionID) {
 	w.live[id] = true
 }
 
-// standing says what is known of a session. One that was not heard since the log was opened may live, if its clock is another. The caller
+// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log was opened may live, if its clock is another. The caller
 // holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x := l.state.sessions[id]
@@ -97,7 +97,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	case x.buried:
 		return true, false
 	case !x.isLost(at):
-		return false, !l.sessions.live[id] || at-x.heard > x.lease/2
+		return false, true // until it was heard once more
 	case l.sessions.live[id] || at-x.heard > x.lease+clockSlack.Milliseconds() || at-l.opened > x.lease:
 		return true, false
 	}
