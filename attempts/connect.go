@@ -78,6 +78,9 @@ type link struct {
 	topic    string
 	reader   pulsar.Reader
 	producer pulsar.Producer // nil if the Log is read only
+	underway chan struct{}   // full when too many frames wait for an answer
+	trimming sync.WaitGroup
+	fail     context.CancelCauseFunc // ends the link
 }
 
 func (c *link) close() {
@@ -87,6 +90,7 @@ func (c *link) close() {
 	if c.producer != nil {
 		c.producer.Close()
 	}
+	c.trimming.Wait()
 }
 
 // session reaches the topic, and reads and writes it until that fails, or until the Log is closed.
@@ -100,31 +104,20 @@ func (l *Log) session() error {
 	l.sessions.begins = true
 	l.own.again()
 	l.mu.Unlock()
-	life, end := context.WithCancel(l.life)
-	defer end()
+	life, end := context.WithCancelCause(l.life)
+	defer end(nil)
+	c.fail = end
+	c.underway = make(chan struct{}, maxUnderway)
 	var reading sync.WaitGroup
-	var readError error
-	reading.Go(func() {
-		defer end()
-		readError = l.follow(life, c)
-	})
-	if c.producer == nil {
-		reading.Wait()
-		return readError
+	reading.Go(func() { end(l.follow(life, c)) })
+	if c.producer != nil {
+		end(l.write(life, c)) // nil when the Log is closed
 	}
-	writeError := l.write(life, c)
-	if writeError == nil && readError == nil {
-		end()
-	}
-	end()
 	reading.Wait()
-	if errors.Is(writeError, context.Canceled) && l.life.Err() == nil {
-		writeError = nil
+	if err := context.Cause(life); !errors.Is(err, context.Canceled) {
+		return err
 	}
-	if readError != nil && !errors.Is(readError, context.Canceled) {
-		return readError
-	}
-	return writeError
+	return nil
 }
 
 // connect makes what reads and writes the topic. Its reader begins where the last one ended, or where all was copied.

@@ -130,16 +130,6 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// failed has a frame's changes sent again, unless they have changed since.
-func (c *changes) failed(number uint64, places []place) {
-	for _, p := range places {
-		if x := c.of[p]; x != nil && x.number == number {
-			x.number = 0
-			c.send(p, x)
-		}
-	}
-}
-
 // again has everything sent again that was not read back: the topic may be another.
 func (c *changes) again() {
 	for p, x := range c.of {

@@ -44,8 +44,8 @@ func (l *Log) KeepAlive() {
 	l.notify()
 }
 
-// says adds to a frame what is to be said of the session, and returns when the next time is; 0 for not.
-func (w *watch) says(f *frame, now int64, name string) (next int64) {
+// adds adds to a frame what is to be said of the session, and returns when the next time is; 0 for not.
+func (w *watch) adds(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
 		f.name = name
@@ -62,8 +62,8 @@ func (w *watch) says(f *frame, now int64, name string) (next int64) {
 	return max(1, w.renewal)
 }
 
-// said notes that a frame was sent.
-func (w *watch) said(f *frame) {
+// says notes that a frame is sent.
+func (w *watch) says(f *frame) {
 	if f.has(begins) {
 		w.begins = false
 	}

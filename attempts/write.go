@@ -26,14 +26,12 @@ func (l *Log) write(life context.Context, c *link) error {
 		}
 		f, places, wait := l.next(closing)
 		if f != nil {
-			id, err := l.send(life, c, f, places)
-			if err != nil {
+			if err := l.send(life, c, f, places); err != nil {
 				return err
 			}
 			if f.has(ends) {
-				return nil
+				return c.answered(life)
 			}
-			l.tidied(c, f, id)
 			wait = interval
 		}
 		timer.Reset(wait)
@@ -72,7 +70,7 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 	if n := time.Duration(len(l.sessions.live)); l.sessions.lease > 0 {
 		l.sessions.lease = max(minLease, n*leaseOfEach).Milliseconds()
 	}
-	renews := l.sessions.says(f, at, l.o.Name)
+	renews := l.sessions.adds(f, l.o.Name)
 	if f.has(begins) {
 		l.begun = f.number
 	}
@@ -117,27 +115,59 @@ func until(now int64, moments ...int64) time.Duration {
 	return wait
 }
 
-// send sends a frame and waits for the broker's answer.
-func (l *Log) send(life context.Context, c *link, f *frame, places []place) (pulsar.MessageID, error) {
-	began := time.Now()
-	id, err := c.producer.Send(life, &pulsar.ProducerMessage{Payload: f.encode()})
-	if took := time.Since(began); err == nil && took > slow {
-		l.isSlow(took)
+// maxUnderway is how many frames may wait for the broker's answer. What a killed process has sent the broker still gets.
+const maxUnderway = 16
+
+// send sends a frame.
+func (l *Log) send(life context.Context, c *link, f *frame, places []place) error {
+	select {
+	case c.underway <- struct{}{}:
+	case <-life.Done():
+		return life.Err()
 	}
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if err != nil {
-		l.own.failed(f.number, places)
-		l.own.resets = l.own.resets || f.has(resets)
-		return nil, fmt.Errorf("writing: %w", err)
-	}
+	l.sessions.says(f)
+	l.mu.Unlock()
+	began := time.Now()
+	c.producer.SendAsync(life, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		defer func() { <-c.underway }()
+		if err != nil {
+			l.mu.Lock()
+			l.own.resets = l.own.resets || f.has(resets)
+			l.mu.Unlock()
+			c.fail(fmt.Errorf("writing: %w", err))
+			return
+		}
+		l.sent(c, f, places, id)
+		if took := time.Since(began); took > slow {
+			l.isSlow(took)
+		}
+	})
+	return nil
+}
+
+// sent notes that a frame is written.
+func (l *Log) sent(c *link, f *frame, places []place, id pulsar.MessageID) {
+	l.mu.Lock()
 	for _, p := range places {
 		if x := l.own.of[p]; x != nil && x.number == f.number {
 			x.written()
 		}
 	}
-	l.sessions.said(f)
-	return id, nil
+	l.mu.Unlock()
+	l.tidied(c, f, id)
+}
+
+// answered waits until all that was sent has an answer.
+func (c *link) answered(life context.Context) error {
+	for range maxUnderway {
+		select {
+		case c.underway <- struct{}{}:
+		case <-life.Done():
+			return life.Err()
+		}
+	}
+	return nil
 }
 
 // slow is how long a frame may take before somebody is told.

@@ -33,6 +33,7 @@ func consume(client pulsar.Client) {
 	var c pulsar.Consumer
 	for c == nil { // the broker may not have noticed yet that the last one is gone
 		if c, err = subscribe(client, opts); err != nil {
+			fmt.Fprintln(os.Stderr, "subscribing:", err)
 			c = nil
 			time.Sleep(20 * time.Millisecond)
 		}
@@ -50,7 +51,7 @@ func consume(client pulsar.Client) {
 func subscribe(client pulsar.Client, opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	if *plain {
 		opts.NackRedeliveryDelay = delay
-		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries - 1} // which are redeliveries there
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: maxDeliveries - 1, DeadLetterTopic: opts.Topic + "-" + subscription + "-DLQ"} // which are redeliveries there
 		return client.Subscribe(opts)
 	}
 	return redelivery.Subscribe(client, opts, options()...)
@@ -118,9 +119,7 @@ func (r *result) read(file string, killed []time.Time) {
 		r.handled++
 		if last, ok := nacked[name]; ok && at.Before(last.Add(delay)) {
 			r.early++
-			if !justBefore(last, killed) {
-				r.earlyTold++
-			}
+			r.lost = max(r.lost, lost(last, killed))
 		}
 		delete(nacked, name)
 	}
@@ -131,12 +130,12 @@ func (r *result) read(file string, killed []time.Time) {
 	}
 }
 
-// justBefore reports whether something happened in the last moments of a process.
-func justBefore(at time.Time, killed []time.Time) bool {
+// lost returns how long before the end of its process something happened.
+func lost(at time.Time, killed []time.Time) time.Duration {
 	for _, k := range killed {
-		if d := k.Sub(at); d >= -50*time.Millisecond && d < 50*time.Millisecond {
-			return true
+		if d := k.Sub(at); d > -50*time.Millisecond {
+			return max(0, d)
 		}
 	}
-	return false
+	return 0
 }

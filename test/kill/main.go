@@ -77,7 +77,7 @@ func check(err error) {
 // killAll prints a table of all runs.
 func killAll(client pulsar.Client) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "type\tbatched\tclient\tkills\thandled\tmore than 4 times\tmost\tearly\tearly by more than the last 50 ms\tdead letters\tat an end after")
+	fmt.Fprintln(table, "type\tbatched\tclient\tkills\thandled\tmore than 4 times\tmost\tearly\tearly ones were nacked before a kill by\tdead letters\tat an end after")
 	for name := range strings.SplitSeq(*types, ",") {
 		for _, batched := range []bool{false, true} {
 			for _, how := range []string{"log", "plain"} {
@@ -85,8 +85,8 @@ func killAll(client pulsar.Client) {
 					continue
 				}
 				r := run(client, kinds[name], batched, how == "plain")
-				fmt.Fprintf(table, "%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%d of %d\t%s\n", name, batched, how, r.kills, r.handled, r.excess, r.most, r.early,
-					r.earlyTold, r.dead, *messages, r.took)
+				fmt.Fprintf(table, "%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%v\t%d of %d\t%s\n", name, batched, how, r.kills, r.handled, r.excess, r.most, r.early,
+					r.lost.Round(time.Millisecond), r.dead, *messages, r.took)
 				check(table.Flush())
 			}
 		}
@@ -95,8 +95,9 @@ func killAll(client pulsar.Client) {
 
 // result is what became of the messages of a run.
 type result struct {
-	kills, handled, excess, most, early, earlyTold, dead int
-	took                                                 string
+	kills, handled, excess, most, early, dead int
+	lost                                      time.Duration // how long before a kill a message was nacked, at most, that came early after it
+	took                                      string
 }
 
 // run publishes the messages, and kills what consumes them until all are dead letters.
@@ -110,7 +111,9 @@ func run(client pulsar.Client, kind pulsar.SubscriptionType, batched, plain bool
 	publish(client, topic, 0, *messages, batched)
 	file, err := os.CreateTemp("", "kill")
 	check(err)
-	defer os.Remove(file.Name())
+	if os.Getenv("KEEP") == "" {
+		defer os.Remove(file.Name())
+	}
 	defer file.Close()
 	began := time.Now()
 	end := began.Add(*limit)
