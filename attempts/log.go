@@ -198,7 +198,7 @@ func (l *Log) Stats() Stats {
 			s.Suspects++
 		}
 	}
-	s.Lag = l.lag(now())
+	s.Lag = l.own.lag(now())
 	return s
 }
 

@@ -1,5 +1,7 @@
 package attempts
 
+import "time"
+
 // changes are those of this session that were not read back from the topic yet.
 type changes struct {
 	of     map[place]*ownChange
@@ -12,6 +14,7 @@ type changes struct {
 // sent is what a frame has.
 type sent struct {
 	number uint64
+	since  int64
 	places []place
 }
 
@@ -125,7 +128,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 		next = now
 	}
 	if len(places) > 0 {
-		c.sent = append(c.sent, sent{number, places})
+		c.sent = append(c.sent, sent{number, now, places})
 	}
 	return places, next
 }
@@ -151,4 +154,21 @@ func (c *changes) echoed(number uint64) {
 		}
 		c.sent = c.sent[1:]
 	}
+}
+
+// lag returns how old the oldest change is that was not read back; 0 for none.
+func (c *changes) lag(now int64) time.Duration {
+	oldest := now + 1
+	if len(c.sent) > 0 {
+		oldest = c.sent[0].since
+	}
+	if len(c.unsent) > 0 {
+		if x := c.of[c.unsent[0]]; x != nil {
+			oldest = min(oldest, max(x.since, x.from))
+		}
+	}
+	if oldest > now {
+		return 0
+	}
+	return time.Duration(now-oldest+1) * time.Millisecond
 }

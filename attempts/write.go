@@ -190,13 +190,3 @@ func (l *Log) isSlow(took time.Duration) {
 	}
 }
 
-// lag returns how old the oldest change is that was not read back. The caller holds mu.
-func (l *Log) lag(at int64) time.Duration {
-	oldest := at
-	for _, x := range l.own.of {
-		if x.from <= at {
-			oldest = min(oldest, max(x.since, x.from))
-		}
-	}
-	return time.Duration(at-oldest) * time.Millisecond
-}
