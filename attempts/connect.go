@@ -27,7 +27,7 @@ func (l *Log) run() {
 	failures := uint32(0)
 	for !l.isOver() {
 		began := time.Now()
-		err := l.session()
+		err := l.safely()
 		if err == nil || l.isOver() {
 			return
 		}
@@ -43,6 +43,16 @@ func (l *Log) run() {
 		}
 		pause.Stop()
 	}
+}
+
+// safely is session, of which a panic of a client that is not pulsar-client-go's own is an error.
+func (l *Log) safely() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return l.session()
 }
 
 // isOver reports whether the Log is closed, and nothing more is to be written.

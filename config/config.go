@@ -18,6 +18,10 @@
 //	    deadLetterTopic: orders-dead
 //	    initialSubscriptionName: inspect
 //	    omitCause: true
+//	    attemptLog: true                    # counts and delays outlive the process
+//	    attemptLogTopic: orders-attempts
+//	    attemptLogOptional: true
+//	    attemptLogRetention: 2d
 //	    memoryLimit: 64MiB
 //	    redeliveryFrom: memory              # or broker, or auto
 //	    resolution: 20ms
@@ -29,6 +33,7 @@
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    memoryLimit: 4MiB                   # of messages that wait for their keys
+//	    crashLimit: 3                       # then a message that ends its process is a dead letter
 //	    pauseOnFailureWindow: 100           # of the last 100 messages
 //	    pauseOnFailureRatio: 0.9            # nearly all failed: one at a time, after growing pauses
 //	    pauseOnFailureBackoff: gentle

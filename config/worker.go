@@ -19,6 +19,7 @@ type Worker struct {
 	MaxAge       time.Duration  // worker.WithMaxAge
 	KeyOrder     bool           // worker.WithKeyOrder
 	MemoryLimit  int64          // worker.WithMemoryLimit in bytes, which needs KeyOrder
+	CrashLimit   int            // worker.WithCrashLimit, which needs AttemptLog of the consumer
 
 	// For worker.WithPauseOnFailure: set all three or none.
 	PauseOnFailureWindow  int                       // its window
@@ -31,7 +32,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "pauseOnFailureWindow",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "maxAge", "keyOrder", "memoryLimit", "crashLimit", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait"}
 
 // NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
@@ -78,6 +79,7 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
 		MemoryLimit:           d.bytes(v["memoryLimit"], 1),
+		CrashLimit:            int(d.whole(v["crashLimit"], 1, math.MaxInt32)),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
@@ -122,6 +124,9 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.MemoryLimit != 0 {
 		options = append(options, worker.WithMemoryLimit(w.MemoryLimit))
+	}
+	if w.CrashLimit != 0 {
+		options = append(options, worker.WithCrashLimit(w.CrashLimit))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

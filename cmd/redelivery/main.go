@@ -4,6 +4,7 @@
 //	redelivery plan -config redelivery.yaml -consumer billing
 //	redelivery dlq list public/default
 //	redelivery dlq replay orders-billing-DLQ -canary 10
+//	redelivery attempts -subscription billing orders
 package main
 
 import (
@@ -15,8 +16,9 @@ import (
 const usage = `Usage: redelivery <command> [flags]
 
 Commands:
-  plan    show when a failing message will come back, and when it is dead
-  dlq     look into dead letter topics, replay, export and purge them
+  plan      show when a failing message will come back, and when it is dead
+  dlq       look into dead letter topics, replay, export and purge them
+  attempts  show which messages failed, by the log of attempts, and forget one
 
 "redelivery <command> -h" shows the flags of a command.
 `
@@ -58,10 +60,12 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return planCommand(args[1:], stdout, stderr)
 	case "dlq":
 		return dlqCommand(args[1:], os.Stdin, stdout, stderr)
+	case "attempts":
+		return attemptsCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan or dlq (-h shows both)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq or attempts (-h shows them)\n", args[0])
 	return 2
 }
