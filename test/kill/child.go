@@ -24,7 +24,7 @@ func consume(client pulsar.Client) {
 	to, err := os.OpenFile(*recordsTo, os.O_APPEND|os.O_WRONLY, 0)
 	check(err)
 	note := func(what string, msg pulsar.Message) {
-		fmt.Fprintf(to, "%s %s %d\n", what, msg.Payload(), time.Now().UnixMicro())
+		fmt.Fprintf(to, "%s %s %d %d\n", what, msg.Payload(), time.Now().UnixMicro(), msg.RedeliveryCount())
 	}
 	if *isPoison {
 		handlePoison(client, opts, note)
@@ -60,7 +60,7 @@ func subscribe(client pulsar.Client, opts pulsar.ConsumerOptions) (pulsar.Consum
 func options() []redelivery.Option {
 	return []redelivery.Option{redelivery.WithNackRedeliveryDelay(delay), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: maxDeliveries}),
-		redelivery.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil)))}
+		redelivery.WithLogger(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))}
 }
 
 // handlePoison handles messages, of which one ends the process.
@@ -103,22 +103,27 @@ func (r *result) read(file string, killed []time.Time) {
 	f, err := os.Open(file)
 	check(err)
 	defer f.Close()
-	handled, nacked := map[string]int{}, map[string]time.Time{}
+	handled, counted, nacked := map[string]int{}, map[string]int{}, map[string]time.Time{}
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		var what, name string
 		var micros int64
-		if n, err := fmt.Sscan(lines.Text(), &what, &name, &micros); n < 3 || err != nil && !errors.Is(err, io.EOF) || strings.Contains(name, " ") {
+		var count int
+		if n, err := fmt.Sscan(lines.Text(), &what, &name, &micros, &count); n < 4 || err != nil && !errors.Is(err, io.EOF) || strings.Contains(name, " ") {
 			continue // the process was killed while it wrote
 		}
 		at := time.UnixMicro(micros)
 		if what == "n" {
-			nacked[name] = at
+			nacked[name], counted[name] = at, count+1
 			continue
 		}
 		handled[name]++
 		r.handled++
-		if last, ok := nacked[name]; ok && at.Before(last.Add(delay)) {
+		last, ok := nacked[name]
+		if ok && at.Before(last.Add(delay)) {
 			r.early++
+		}
+		if ok && count < counted[name] {
+			r.forgotten++
 			r.lost = max(r.lost, lost(last, killed))
 		}
 		delete(nacked, name)

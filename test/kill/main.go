@@ -77,7 +77,7 @@ func check(err error) {
 // killAll prints a table of all runs.
 func killAll(client pulsar.Client) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "type\tbatched\tclient\tkills\thandled\tmore than 4 times\tmost\tearly\tearly ones were nacked before a kill by\tdead letters\tat an end after")
+	fmt.Fprintln(table, "type\tbatched\tclient\tkills\thandled\tmore than 4 times\tmost\tearly\tfailures that were forgotten\tat most before a kill\tdead letters\tat an end after")
 	for name := range strings.SplitSeq(*types, ",") {
 		for _, batched := range []bool{false, true} {
 			for _, how := range []string{"log", "plain"} {
@@ -85,7 +85,7 @@ func killAll(client pulsar.Client) {
 					continue
 				}
 				r := run(client, kinds[name], batched, how == "plain")
-				fmt.Fprintf(table, "%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%v\t%d of %d\t%s\n", name, batched, how, r.kills, r.handled, r.excess, r.most, r.early,
+				fmt.Fprintf(table, "%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%d of %d\t%s\n", name, batched, how, r.kills, r.handled, r.excess, r.most, r.early, r.forgotten,
 					r.lost.Round(time.Millisecond), r.dead, *messages, r.took)
 				check(table.Flush())
 			}
@@ -95,9 +95,9 @@ func killAll(client pulsar.Client) {
 
 // result is what became of the messages of a run.
 type result struct {
-	kills, handled, excess, most, early, dead int
-	lost                                      time.Duration // how long before a kill a message was nacked, at most, that came early after it
-	took                                      string
+	kills, handled, excess, most, early, forgotten, dead int
+	lost                                                 time.Duration // how long before a kill a failure was, at most, that was forgotten
+	took                                                 string
 }
 
 // run publishes the messages, and kills what consumes them until all are dead letters.
