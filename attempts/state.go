@@ -126,7 +126,9 @@ func (s *state) apply(f read) {
 	}
 	at := f.at
 	if f.has(copies) {
-		at = f.asOf
+		if at = f.asOf; at.before(s.checkpoint) { // another was faster, and what was removed since is not known any more
+			f.sessions, f.changes = nil, nil
+		}
 		for _, c := range f.sessions {
 			s.copied(c, written)
 		}
