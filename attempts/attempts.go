@@ -31,8 +31,8 @@ func Topic(topic, subscription string) string {
 // Key names a message, on whatever connection it comes.
 type Key struct {
 	Topic         string // with its partition
-	Ledger, Entry int64
-	Index         int32 // in its batch; 0 if it is in none
+	Ledger, Entry int64  // of its id
+	Index         int32  // in its batch; 0 if it is in none
 }
 
 // KeyOf returns the key of a message that was received. It panics if msg does.
@@ -65,6 +65,7 @@ func ParseID(id string) (ledger, entry int64, index int32, err error) {
 // SessionID names a session: a Log from Open to Close, of one process. No two have the same.
 type SessionID uint64
 
+// String returns 16 hexadecimal digits.
 func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
 // Record is what a log says of a message.
@@ -81,12 +82,12 @@ type Record struct {
 
 // Session is a consumer that writes to a log, or did.
 type Session struct {
-	ID    SessionID
+	ID    SessionID     // as in records
 	Name  string        // of its consumer
 	Since time.Time     // by this machine's clock
 	Heard time.Time     // when it last wrote
 	Lease time.Duration // for how long it lives without being heard; 0 if it does not say
-	State SessionState
+	State SessionState  // whether it lives
 }
 
 // SessionState says what is known of a session.

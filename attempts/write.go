@@ -189,4 +189,3 @@ func (l *Log) isSlow(took time.Duration) {
 		l.o.Failed(fmt.Errorf("attempts: writing to %s took %v", l.o.Topic, took))
 	}
 }
-

@@ -37,7 +37,12 @@ type CrashError struct {
 	Crashes int // how many processes ended while it was in a handler
 }
 
-func (e *CrashError) Error() string { return fmt.Sprintf("crashed its consumer %d times", e.Crashes) }
+func (e *CrashError) Error() string {
+	if e.Crashes == 1 {
+		return "crashed its consumer once"
+	}
+	return fmt.Sprintf("crashed its consumer %d times", e.Crashes)
+}
 
 const (
 	begunAfter  = 50 * time.Millisecond // a message in a handler is recorded
