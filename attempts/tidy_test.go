@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,23 +65,59 @@ func TestManyRecords(t *testing.T) {
 	require.Eventually(t, func() bool { return a.Stats().Lag == 0 }, time.Minute, 10*time.Millisecond)
 	t.Logf("written and read back in %v", time.Since(began))
 	a.Close()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
 	began = time.Now()
 	b := openReady(t, client, topic, "b")
 	took := time.Since(began)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Logf("%d bytes of memory a record", (after.HeapAlloc-before.HeapAlloc)/100_000)
 	require.Equal(t, 100_000, b.Stats().Records)
 	require.Less(t, took, 5*time.Second)
 	t.Logf("read in %v", took)
-	if admin := os.Getenv("PULSAR_ADMIN_URL"); admin != "" {
-		r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats", admin, topic))
-		require.NoError(t, err)
-		defer http.DefaultClient.CloseIdleConnections()
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		require.NoError(t, err)
-		for _, part := range strings.Split(string(body), ",") {
-			if strings.Contains(part, "totalSize") || strings.Contains(part, "numberOfEntries") {
-				t.Log(part)
+	t.Log(atBroker(t, topic))
+}
+
+// A day of failures, 5 a second of 200 messages at a time, leaves the log's subscription with little behind it.
+func TestADay(t *testing.T) {
+	if os.Getenv("PULSAR_URL") == "" || os.Getenv("ATTEMPTS_DAY") == "" {
+		t.Skip("needs a real broker, a minute, and ATTEMPTS_DAY=1")
+	}
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	const failures = 5 * 24 * 60 * 60
+	for n := range int64(failures) {
+		k := Key{one.Topic, 1, n % 200, 0}
+		a.Failed(k, uint32(n/200)+1, time.Minute, "no coffee")
+		if n%20 == 0 { // so that a frame has about as many as in a day
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+	require.Eventually(t, func() bool { return a.Stats().Lag == 0 }, time.Minute, 10*time.Millisecond)
+	time.Sleep(3 * time.Second)
+	t.Log(atBroker(t, topic))
+	began := time.Now()
+	b := openReady(t, client, topic, "b")
+	require.Equal(t, 200, b.Stats().Records)
+	t.Logf("read in %v", time.Since(began))
+}
+
+// atBroker returns what the broker says of a topic.
+func atBroker(t *testing.T, topic string) (said []string) {
+	r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats", os.Getenv("PULSAR_ADMIN_URL"), topic))
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	for part := range strings.SplitSeq(string(body), ",") {
+		for _, name := range []string{"totalSize", "numberOfEntries\"", "markDelete", "lastConfirmed", "\"attempts\""} {
+			if strings.Contains(part, name) {
+				said = append(said, part)
 			}
 		}
 	}
+	return said
 }
