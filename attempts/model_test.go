@@ -17,7 +17,6 @@ type modelLog struct {
 	number   uint64
 	now      int64
 	truth    map[Key]modelTruth
-	settled  map[Key]bool
 }
 
 // modelTruth is what is known of a message, by the frames alone.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // WithCrashLimit (default: none) makes a message a dead letter, without calling the handler, that was in a handler n times when its process
@@ -164,6 +165,14 @@ func (b *begun) end() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.over = true
+}
+
+// tried writes down that a message failed that is tried again here. It is due at once for whoever has it next: what waits would be overtaken by
+// others of its key.
+func (r *run) tried(t task, o outcome) {
+	if log := r.consumer.AttemptLog(); log != nil {
+		log.Failed(attempts.KeyOf(t.msg), t.counted().RedeliveryCount()+1, 0, publishing.TypeName(o.err))
+	}
 }
 
 // isCrash reports whether a message was not handled, which is not for a classifier to judge.

@@ -78,6 +78,37 @@ func TestCrashLimit(t *testing.T) {
 	}
 }
 
+// Failures of a message that the Worker itself tries again are counted for the next consumer, which has it at once, so that order holds.
+func TestKeyOrderIsLogged(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	client := broker.Client(t)
+	options := []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(time.Hour)}
+	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.KeyShared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
+	c, err := redelivery.Subscribe(client, opts, options...)
+	require.NoError(t, err)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "k"}, &pulsar.ProducerMessage{Payload: []byte("coffee"), Key: "k"})
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return worker.RetryAfter(time.Hour, errTest) }, worker.WithKeyOrder(),
+		worker.WithDrainTimeout(0))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	require.Eventually(t, func() bool { return w.Stats().Failed == 1 && c.AttemptLog().Stats().Records == 1 }, 10*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	c.Close()
+	c, err = redelivery.Subscribe(client, opts, options...)
+	require.NoError(t, err)
+	defer c.Close()
+	for count, payload := range []string{"tea", "coffee"} {
+		msg, err := c.Receive(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, payload, string(msg.Payload()))
+		require.EqualValues(t, 1-count, msg.RedeliveryCount())
+	}
+}
+
 // crashed has a session crash while a message is in its handler.
 func crashed(t *testing.T, broker *pulsartest.Server, k attempts.Key) {
 	client := broker.Client(t)

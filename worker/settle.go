@@ -77,6 +77,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.counts.succeeded.Add(1)
 	case nack, again:
 		if t.lane != nil {
+			r.tried(t, o)
 			r.lanes.keep(t, o)
 			return
 		}

@@ -178,5 +178,5 @@ func publish(client pulsar.Client, topic string, from, to int, batched bool) {
 		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "m%d", i), Key: fmt.Sprint("k", i%20)},
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { check(err) })
 	}
-	check(p.Flush())
+	check(p.FlushWithCtx(bg))
 }

@@ -151,4 +151,3 @@ func newOther(t *testing.T, b *broker) pulsar.Client {
 	t.Cleanup(c.Close)
 	return c
 }
-
