@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -58,4 +59,54 @@ func TestAttemptsOutliveTheConsumer(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A wrapped consumer has a log too.
+func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, 1, false)
+	for count := range uint32(2) {
+		inner, err := b.client.Subscribe(b.options(topic, pulsar.Failover))
+		require.NoError(t, err)
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+			redelivery.WithNackRedeliveryDelay(time.Second))
+		require.NoError(t, err)
+		msg := receive(t, c)
+		require.Equal(t, count, msg.RedeliveryCount())
+		c.Nack(msg)
+		c.Close()
+	}
+}
+
+// The options that a log needs, and those that it does not go together with.
+func TestAttemptLogOptions(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	opts := b.options(b.topic(0), pulsar.Shared)
+	with := func(opts pulsar.ConsumerOptions, log redelivery.AttemptLog) error {
+		c, err := redelivery.Subscribe(b.client, opts, redelivery.WithAttemptLog(log))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	nonDurable, pattern := opts, opts
+	nonDurable.SubscriptionMode = pulsar.NonDurable
+	pattern.Topic, pattern.TopicsPattern = "", "persistent://public/default/.*"
+	for want, err := range map[string]error{
+		"OpenTimeout is -1ns":   with(opts, redelivery.AttemptLog{OpenTimeout: -1}),
+		"Retention is -1ns":     with(opts, redelivery.AttemptLog{Retention: -1}),
+		"NonDurable":            with(nonDurable, redelivery.AttemptLog{}),
+		"the log of attempts":   with(pattern, redelivery.AttemptLog{}),
+		"want a persistent one": with(opts, redelivery.AttemptLog{Topic: "non-persistent://public/default/log"}),
+	} {
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption, want)
+		if want != "the log of attempts" {
+			require.ErrorContains(t, err, want)
+		}
+	}
+	_, err := redelivery.SubscribeWith(b.client.Subscribe, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	require.ErrorContains(t, err, "WithClient")
 }
