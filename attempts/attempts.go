@@ -104,7 +104,7 @@ const (
 type Options struct {
 	// Topic is the log's. It is created if the broker allows that. Of a partitioned topic the first partition is used.
 	Topic string
-	// Name is what Sessions calls this one. Default: none.
+	// Name is what Sessions calls this one. Default: the host's name, a slash and the process id.
 	Name string
 	// Retention is for how long past its due time a record is kept of which nothing more is heard. Default: one day.
 	Retention time.Duration

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -69,6 +70,10 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)
 	}
 	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	if o.Name == "" {
+		host, _ := os.Hostname()
+		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
 	o.Logger = cmp.Or(o.Logger, slog.Default())
 	l := &Log{client: client, o: o, id: SessionID(rand.Uint64() | 1), opened: now(), state: newState(), closing: make(chan struct{}),
 		ended: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}

@@ -235,7 +235,11 @@ func (l *Log) Sessions() []Session {
 	at := now()
 	var sessions []Session
 	for id, x := range l.state.sessions {
-		s := Session{id, x.name, time.UnixMilli(x.begun), time.UnixMilli(x.heard), time.Duration(x.lease) * time.Millisecond, Live}
+		begun := x.begun
+		if begun == 0 { // that is not in the log any more
+			begun = x.heard
+		}
+		s := Session{id, x.name, time.UnixMilli(begun), time.UnixMilli(x.heard), time.Duration(x.lease) * time.Millisecond, Live}
 		if lost, _ := l.standing(id, at); lost {
 			s.State = Lost
 		} else if x.ended {

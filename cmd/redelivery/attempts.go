@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net/http"
 	"os"
 	"os/signal"
 	"slices"
@@ -123,7 +124,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if f.talkative {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))
 	}
-	client, _, err := f.connect(logger)
+	client, api, err := f.connect(logger)
 	if err != nil {
 		return err
 	}
@@ -131,6 +132,10 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	partitions, err := client.TopicPartitions(f.log)
 	if err != nil {
 		return err
+	}
+	var stats any
+	if err := api.Call(ctx, http.MethodGet, admin.Topic(partitions[0])+"/stats", nil, &stats); admin.NotFound(err) { // which a reader would create
+		return fmt.Errorf("there is no log %s", f.log)
 	}
 	log, err := attempts.Open(client, attempts.Options{Topic: partitions[0], Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
 	if err != nil {
@@ -218,7 +223,7 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 }
 
 func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) error {
-	fmt.Fprintf(stdout, "%d messages failed and are not settled, by %s\n", len(shown.Messages), shown.Log)
+	fmt.Fprintf(stdout, "%d messages in %s\n", len(shown.Messages), shown.Log)
 	table := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
 	if len(shown.Messages) > 0 {
 		fmt.Fprintln(table, "\nMESSAGE\tTOPIC\tDELIVERIES\tCRASHES\tFAILED\tDUE\tIN A HANDLER OF\tCAUSE")

@@ -18,6 +18,7 @@ func TestAttempts(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
 	t.Setenv("PULSAR_URL", server.URL())
+	t.Setenv("PULSAR_ADMIN_URL", server.AdminURL())
 	const topic = "persistent://public/default/orders-billing-ATTEMPTS"
 	log, err := attempts.Open(client, attempts.Options{Topic: topic, Name: "billing-1"})
 	require.NoError(t, err)
@@ -35,7 +36,7 @@ func TestAttempts(t *testing.T) {
 	}
 	out, _, code := tool("orders", "-subscription", "billing")
 	require.Zero(t, code)
-	require.Regexp(t, `(?s)1 messages failed.*12:3:0 +public/default/orders-partition-0 +2 +0 .* ago +in .* no coffee.*billing-1 +live`, out)
+	require.Regexp(t, `(?s)1 messages in .*-ATTEMPTS.*12:3:0 +public/default/orders-partition-0 +2 +0 .* ago +in .* no coffee.*billing-1 +live`, out)
 	out, _, code = tool("-json", "-subscription", "billing", "orders")
 	require.Zero(t, code)
 	var shown attemptsShown
@@ -46,6 +47,10 @@ func TestAttempts(t *testing.T) {
 	require.Contains(t, errs, "has no message 7:7")
 	out, _, code = tool("-subscription", "billing", "-forget", "12:3", "orders")
 	require.Zero(t, code, out)
+	_, errs, code = tool("-subscription", "shipping", "orders")
+	require.Equal(t, 1, code)
+	require.Contains(t, errs, "there is no log persistent://public/default/orders-shipping-ATTEMPTS")
+	require.NotContains(t, server.Topics(), "persistent://public/default/orders-shipping-ATTEMPTS")
 	_, ok := log.Find(key)
 	require.Eventually(t, func() bool { _, ok = log.Find(key); return !ok }, 10*time.Second, time.Millisecond)
 	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"}} {
