@@ -25,6 +25,7 @@ type Log struct {
 	known   atomic.Int64 // records and changes; if there are none nothing has to be looked up
 	watches atomic.Bool  // KeepAlive was called
 	opened  int64
+	readers int // that were made; for the goroutine that makes them
 
 	life    context.Context
 	end     context.CancelFunc

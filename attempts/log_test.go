@@ -96,3 +96,19 @@ func await(t *testing.T, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond)
 }
+
+// Sessions that open at once do not stand in each other's way.
+func TestManyOpenAtOnce(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	var logs []*Log
+	for range 20 {
+		l, err := Open(client, Options{Topic: topic})
+		require.NoError(t, err)
+		t.Cleanup(l.Close)
+		logs = append(logs, l)
+	}
+	for _, l := range logs {
+		require.NoError(t, l.Ready(t.Context()))
+		require.Zero(t, l.Stats().Failures)
+	}
+}
