@@ -47,6 +47,7 @@ func (c *Consumer) shut() bool {
 	inner := c.current()
 	c.inner.mu.Unlock()
 	inner.Close()
+	c.attempts.close() // now that acknowledgements have surely reached the broker
 	c.goroutines.Wait(math.MaxInt64)
 	return true
 }

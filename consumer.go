@@ -33,6 +33,7 @@ type Consumer struct {
 	publisher *publisher // of retries and dead letters
 	outlet    outlet     // the channel that Chan returns
 	observer  observer
+	attempts  *attemptLog // nil without WithAttemptLog
 
 	calls      *gate.Gate // calls of the inner consumer
 	goroutines *gate.Gate // of the Consumer
@@ -54,7 +55,7 @@ type tally struct {
 }
 
 // newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
-func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *preparation) *Consumer {
+func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *attemptLog, p *preparation) *Consumer {
 	c := &Consumer{
 		settings:   s,
 		hooks:      &hooks{},
@@ -63,6 +64,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		goroutines: gate.New(),
 		life:       newLife(),
 		pause:      newPause(),
+		attempts:   log,
 	}
 	c.inner.now.Store(&inner)
 	c.observe(s.observers)
@@ -83,6 +85,9 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, p *pr
 		}
 	})
 	c.hooks.outer.Store(c)
+	if log != nil {
+		log.outer.Store(c)
+	}
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)
 	}
@@ -130,6 +135,9 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	c.life.next()
 	c.intake.Forget()
 	c.ledger.Clear()
+	if c.attempts != nil {
+		c.attempts.Reset()
+	}
 	for c.outlet.given { // as upstream does
 		select {
 		case <-c.outlet.ch:

@@ -26,6 +26,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 			Wake:     func() { c.intake.Wake() },
 			GiveUp:   func(d ledger.Delivery) { c.giveUpAside(d, ledger.Leaving) },
 			TimedOut: c.timedOut(),
+			Settled:  c.settledIn(),
 		},
 	}
 	if p != nil {

@@ -111,6 +111,7 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 	if msg != nil && d.Message == nil {
 		d.Message = c.received(msg)
 	}
+	c.attempts.count(n.Topic, &d)
 	if why == ledger.Failed && d.Message != nil && c.ledger.IsLast(d.Count) {
 		c.giveUp(d, ledger.Leaving, reason)
 		return nil
@@ -127,6 +128,11 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		why = ledger.Unreadable
 	}
 	if s, had, _ := c.ledger.Nack(d, *delay, d.Message, why); had {
+		failed := s
+		if why == ledger.Snoozed {
+			failed.Attempts--
+		}
+		c.fails(&failed, *delay, reason)
 		c.nacked(s, msg, *delay)
 	}
 	return nil

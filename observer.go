@@ -127,7 +127,7 @@ type Blocked struct {
 type Failed struct {
 	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer
-	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy" or "callback"
+	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy", "callback" or "attempt log"
 	Err          error     // what failed
 }
 

@@ -82,7 +82,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	c.moveTo(&c.publisher.dead, d, why, c.nackDelay(d.Count), "dead letter",
+	c.moveTo(&c.publisher.dead, d, why, c.nackDelay(d.Count), reason, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
@@ -104,7 +104,7 @@ type givenUp struct {
 // move has a nacked message published to the retry topic.
 func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
-	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, "moving a nacked message to the retry topic",
+	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, nil, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
 		})
@@ -112,8 +112,12 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 
 // moveTo nacks a message and publishes it elsewhere, unless it is back before that. Dead letters are published in the order of
 // the calls, and no more than maxUnderway messages wait for the broker's answer.
-func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, what string, start publication) {
-	if _, _, kept := c.ledger.Nack(d, delay, d.Message, why); !kept {
+func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay time.Duration, reason error, what string, start publication) {
+	s, had, kept := c.ledger.Nack(d, delay, d.Message, why)
+	if had && why == ledger.Leaving {
+		c.fails(&s, delay, reason)
+	}
+	if !kept {
 		return
 	}
 	c.publishWaiting(ch, d, what, start)

@@ -222,6 +222,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	if c.publisher.isRetry(cm.Message) {
 		retry = retryOf(cm.Message)
 	}
+	c.attempts.recall(cm.Message, &retry)
 	if h := c.hooks; h.nacksUndecryptable && h.lost.Load() && cm.GetEncryptionContext() != nil {
 		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
 	}

@@ -179,7 +179,7 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	if err := checkPattern(opts.TopicsPattern, fullTopic(x.own.DeadLetterTopic())); err != nil {
+	if err := checkPattern(opts.TopicsPattern, fullTopic(x.own.DeadLetterTopic()), "dead letter topic"); err != nil {
 		return err
 	}
 	p.publisher = x
@@ -223,14 +223,14 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	return persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
-// checkPattern refuses a pattern that takes in its own dead letters: they would come again, and never end.
-func checkPattern(pattern, deadLetterTopic string) error {
+// checkPattern refuses a pattern that takes in its own dead letters, which would come again and never end, or its log of attempts.
+func checkPattern(pattern, topic, what string) error {
 	if pattern == "" {
 		return nil
 	}
 	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
-	if err == nil && matches.MatchString(deadLetterTopic) {
-		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the dead letter topic "+deadLetterTopic)
+	if err == nil && matches.MatchString(topic) {
+		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+what+" "+topic)
 	}
 	return nil
 }

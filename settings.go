@@ -32,7 +32,8 @@ type settings struct {
 	memoryLimit      int64
 	logger           *slog.Logger
 	observers        []Observer
-	unchecked        bool // WithoutChecks
+	unchecked        bool        // WithoutChecks
+	attempts         *AttemptLog // nil for none
 }
 
 // setNackBackoff sets the policy of nacks, by an option of this name.
@@ -60,6 +61,9 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 		d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionConsume {
 		return invalid("ConsumerOptions.Decryption.ConsumerCryptoFailureAction", "Consume",
 			"another with EnableZeroQueueConsumer: upstream panics on what it cannot decrypt")
+	}
+	if s.attempts != nil && opts.SubscriptionMode == pulsar.NonDurable {
+		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable", "Durable with WithAttemptLog: the broker forgets the subscription")
 	}
 	delay := opts.NackRedeliveryDelay
 	if delay < 0 {
@@ -93,6 +97,9 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 		case s.deadLetters != nil:
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
+	}
+	if s.attempts != nil && s.client == nil {
+		return invalid("WithAttemptLog", "set", "WithClient too")
 	}
 	if opts != nil {
 		if err := s.adopt(*opts); err != nil {

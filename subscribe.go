@@ -55,11 +55,16 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	done := false
+	var log *attemptLog
 	defer func() {
 		if !done {
 			p.publisher.close()
+			log.close()
 		}
 	}()
+	if log, err = p.openLog(); err != nil {
+		return nil, err
+	}
 	prepared := p.consumerOptions()
 	inner, err := with(prepared)
 	if err != nil {
@@ -69,7 +74,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	done = true
-	c := newConsumer(inner, s, p.publisher, p)
+	c := newConsumer(inner, s, p.publisher, log, p)
 	if delays(opts.Type) && opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
 		prepared.Name = inner.Name()
 		c.inner.again = func() (pulsar.Consumer, error) {
@@ -132,7 +137,12 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newConsumer(consumer, s, p, nil), nil
+	log, err := logOf(s, consumer)
+	if err != nil {
+		p.close()
+		return nil, err
+	}
+	return newConsumer(consumer, s, p, log, nil), nil
 }
 
 // newSettings applies options.

@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
@@ -84,14 +85,20 @@ func (c *Consumer) asked(topic string, id pulsar.MessageID) {
 
 // timedOut is what the ledger tells ack timeouts to; nil if nobody is to be told.
 func (c *Consumer) timedOut() func(ledger.Settling) {
-	if c.observer.Settled == nil {
+	if c.observer.Settled == nil && c.attempts == nil {
 		return nil
 	}
 	return func(s ledger.Settling) {
+		c.fails(&s, 0, errTimedOut)
+		if c.observer.Settled == nil {
+			return
+		}
 		e := c.settledEvent(&s, nil, TimedOut, c.now())
 		c.tell(func() { c.observer.Settled(e) })
 	}
 }
+
+var errTimedOut = errors.New("ack timeout")
 
 // settledEvent begins what is told of a message that the application had until then.
 func (c *Consumer) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome Outcome, until time.Duration) Settled {

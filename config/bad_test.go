@@ -148,6 +148,7 @@ func TestBadInput(t *testing.T) {
 		consumer + "{deadLetterTopic: d}":                                        `line 3: consumers.c.deadLetterTopic is "d", want maxDeliveries or maxRedeliverCount or reconsumeBackoff too`,
 		consumer + "{initialSubscriptionName: i}":                                `line 3: consumers.c.initialSubscriptionName is "i", want maxDeliveries or`,
 		consumer + "{maxDeliveries: 1, deadLetterTopic: non-persistent://a/b/c}": `line 3: consumers.c.deadLetterTopic is "non-persistent://a/b/c", want a persistent topic`,
+		consumer + "{attemptLogOptional: true}":                                  `line 3: consumers.c.attemptLogOptional is true, want attemptLog: true too`,
 		consumer + "{omitCause: true}":                                           `line 3: consumers.c.omitCause is true, want maxDeliveries or`,
 		consumer + "{omitCause: maybe, maxDeliveries: 1}":                        `line 3: consumers.c.omitCause is "maybe", want true or false`,
 		consumer + "{maxRedeliverCount: 0}":                                      "line 3: consumers.c.maxRedeliverCount is 0, want a whole number from 1 to 2147483647",

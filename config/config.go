@@ -18,6 +18,10 @@
 //	    deadLetterTopic: orders-dead
 //	    initialSubscriptionName: inspect
 //	    omitCause: true
+//	    attemptLog: true                    # counts and delays outlive the process
+//	    attemptLogTopic: orders-attempts
+//	    attemptLogOptional: true
+//	    attemptLogRetention: 2d
 //	    memoryLimit: 64MiB
 //	    redeliveryFrom: memory              # or broker, or auto
 //	    resolution: 20ms
@@ -30,6 +34,7 @@
 //	    finishBatches: true                 # that were begun, in a drain
 //	    maxAge: 1d
 //	    keyOrder: true
+//	    crashLimit: 3                       # then a message that ends its process is a dead letter
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
 //	    localRetries: 2                     # calls of the handler before a failure counts

@@ -46,6 +46,16 @@ type Consumer struct {
 	// ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 
+	// AttemptLog keeps redelivery counts and due times in a topic, so that they outlive the process: redelivery.WithAttemptLog. Default: false.
+	AttemptLog bool
+	// AttemptLogTopic is the log's topic. Default: <topic>-<subscription>-ATTEMPTS.
+	AttemptLogTopic string
+	// AttemptLogOptional has the consumer begin though the log cannot be read. Default: false.
+	AttemptLogOptional bool
+	// AttemptLogRetention is for how long past its due time a record is kept. AttemptLogTopic, AttemptLogOptional and AttemptLogRetention need
+	// AttemptLog. Default: one day.
+	AttemptLogRetention time.Duration
+
 	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
 	MemoryLimit *int64
 	// RedeliveryFrom is where nacked messages wait. The file has auto, memory or broker. Default: auto.
@@ -59,6 +69,7 @@ type Consumer struct {
 
 var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
 	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "retryTopic",
+	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogRetention",
 	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
 // consumer reads what is said about a consumer.
@@ -76,6 +87,10 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 		InitialSubscriptionName:     d.text(v["initialSubscriptionName"]),
 		OmitCause:                   d.boolean(v["omitCause"]),
 		RetryTopic:                  d.topic(v["retryTopic"]),
+		AttemptLog:                  d.boolean(v["attemptLog"]),
+		AttemptLogTopic:             d.topic(v["attemptLogTopic"]),
+		AttemptLogOptional:          d.boolean(v["attemptLogOptional"]),
+		AttemptLogRetention:         d.duration(v["attemptLogRetention"], 1),
 		RedeliveryFrom:              d.source(v["redeliveryFrom"]),
 		Resolution:                  d.resolution(v["resolution"]),
 		WithoutChecks:               d.boolean(v["withoutChecks"]),
@@ -96,6 +111,11 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	}
 	for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "omitCause"} {
 		d.need(v, key, "maxDeliveries", "maxRedeliverCount", "reconsumeBackoff")
+	}
+	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogRetention"} {
+		if n := v[key]; n != nil && !c.AttemptLog {
+			d.fail(n, "attemptLog: true too")
+		}
 	}
 	return c
 }

@@ -84,6 +84,10 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	if c.saysDeadLetters() {
 		options = append(options, redelivery.WithDeadLetterPolicy(c.deadLetters(dlq)))
 	}
+	if c.AttemptLog {
+		options = append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: c.AttemptLogTopic, Optional: c.AttemptLogOptional,
+			Retention: c.AttemptLogRetention}))
+	}
 	if c.MemoryLimit != nil {
 		options = append(options, redelivery.WithMemoryLimit(*c.MemoryLimit))
 	}

@@ -22,6 +22,7 @@ type Worker struct {
 	FinishBatches *bool          // worker.WithFinishBatches
 	MaxAge        time.Duration  // worker.WithMaxAge
 	KeyOrder      bool           // worker.WithKeyOrder
+	CrashLimit    int            // worker.WithCrashLimit, which needs AttemptLog of the consumer
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
@@ -42,7 +43,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "rateLimit", "rateBurst", "localRetries",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "crashLimit", "rateLimit", "rateBurst", "localRetries",
 	"localRetryBackoff", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
@@ -94,6 +95,7 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		RateBurst:             int(d.whole(v["rateBurst"], 1, math.MaxInt32)),
 		LocalRetries:          int(d.whole(v["localRetries"], 1, math.MaxInt32)),
 		LocalRetryBackoff:     d.reference(v["localRetryBackoff"], policies),
+		CrashLimit:            int(d.whole(v["crashLimit"], 1, math.MaxInt32)),
 		PauseOnFailureWindow:  int(d.whole(v["pauseOnFailureWindow"], 1, math.MaxInt32)),
 		PauseOnFailureRatio:   d.number(v["pauseOnFailureRatio"], "above 0, and at most 1", func(f float64) bool { return f > 0 && f <= 1 }),
 		PauseOnFailureBackoff: d.reference(v["pauseOnFailureBackoff"], policies),
@@ -157,6 +159,9 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.CancelLost {
 		options = append(options, worker.WithCancelLost())
+	}
+	if w.CrashLimit != 0 {
+		options = append(options, worker.WithCrashLimit(w.CrashLimit))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

@@ -5,11 +5,14 @@ import "github.com/prometheus/client_golang/prometheus"
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
 	waiting, buffered, oldest, handlers, paused, outage, full, blocked, unfinished float64
+	hasLog                                                                         bool
+	attempts, suspects, lag, lost                                                  float64 // of logs of attempts, which several Consumers may follow
 }
 
 type gauge struct {
-	desc *prometheus.Desc
-	of   func(state) float64
+	desc  *prometheus.Desc
+	of    func(state) float64
+	ofLog bool // only of subscriptions that have a log of attempts
 }
 
 func newGauges() []gauge {
@@ -17,18 +20,24 @@ func newGauges() []gauge {
 		return prometheus.NewDesc(name, help, []string{"subscription"}, nil)
 	}
 	return []gauge{
-		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }},
-		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }},
-		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }},
-		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }},
-		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }},
-		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }},
+		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }, false},
+		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }, false},
+		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }, false},
+		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }, false},
+		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }, false},
+		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }, false},
 		{desc("redelivery_memory_limit_reached", "Workers of which too many messages wait for others of their keys."),
-			func(s state) float64 { return s.full }},
+			func(s state) float64 { return s.full }, false},
 		{desc("redelivery_blocked", "Consumers that the broker may send nothing, since too much is unacknowledged."),
-			func(s state) float64 { return s.blocked }},
+			func(s state) float64 { return s.blocked }, false},
 		{desc("redelivery_unfinished_messages", "Settled messages that come again after a restart, since their batches are not settled whole."),
-			func(s state) float64 { return s.unfinished }},
+			func(s state) float64 { return s.unfinished }, false},
+		{desc("redelivery_attempt_log_records", "Messages that the log of attempts knows."), func(s state) float64 { return s.attempts }, true},
+		{desc("redelivery_attempt_log_suspects", "Messages that were in a handler when their process ended."),
+			func(s state) float64 { return s.suspects }, true},
+		{desc("redelivery_attempt_log_lag_seconds", "How long the log of attempts is behind."), func(s state) float64 { return s.lag }, true},
+		{desc("redelivery_attempt_log_lost_sessions", "Consumers that were found to have ended without closing."),
+			func(s state) float64 { return s.lost }, true},
 	}
 }
 
@@ -49,11 +58,22 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		if stats.Blocked {
 			s.blocked++
 		}
+		if log := c.AttemptLog(); log != nil {
+			x := log.Stats()
+			s.hasLog = true
+			s.attempts = max(s.attempts, float64(x.Records))
+			s.suspects = max(s.suspects, float64(x.Suspects))
+			s.lag = max(s.lag, x.Lag.Seconds())
+			s.lost = max(s.lost, float64(x.Lost))
+		}
 		states[c.subscription] = s
 		return true
 	})
 	for subscription, s := range states {
 		for _, g := range m.gauges {
+			if g.ofLog && !s.hasLog {
+				continue
+			}
 			ch <- prometheus.MustNewConstMetric(g.desc, prometheus.GaugeValue, g.of(s), subscription)
 		}
 	}

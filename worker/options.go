@@ -27,6 +27,7 @@ type settings struct {
 	cancelLost    bool
 	maxAge        time.Duration // 0 for none
 	keyOrder      bool
+	crashLimit    int // 0 for none
 	window        int // of failures before a pause; 0 for none
 	ratio         float64
 	pause         backoff.RedeliveryBackoff

@@ -30,6 +30,7 @@ type run struct {
 	end        context.CancelFunc
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
+	crashes    *crashes       // nil without WithCrashLimit
 	collecting chan struct{}  // held by the slot that collects a batch
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the slots' goroutines
@@ -54,6 +55,9 @@ func newRun(w *Worker, ctx context.Context) *run {
 	}
 	if w.window > 0 {
 		r.outage = newOutage(r)
+	}
+	if w.crashLimit > 0 {
+		r.crashes = newCrashes(r)
 	}
 	for range w.concurrency {
 		r.slots = append(r.slots, &slot{run: r})

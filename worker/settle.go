@@ -28,7 +28,7 @@ const maxLetters = 100
 // classifyAll has the classifier, if there is one, look at the errors of a handler.
 func (r *run) classifyAll(errs []error) {
 	for i, err := range errs {
-		if err != nil && r.classify != nil {
+		if err != nil && r.classify != nil && !isCrash(err) {
 			errs[i] = r.classified(err)
 		}
 	}
@@ -86,6 +86,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 			r.delayByPolicy(t, &o)
 		}
 		if t.lane != nil {
+			r.tried(t, o)
 			r.lanes.keep(t, o)
 			return
 		}

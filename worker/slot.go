@@ -86,8 +86,14 @@ func (s *slot) turn() bool {
 	if kept && s.waitForRate(n) != nil {
 		return false
 	}
+	handled := func() {}
+	if s.crashes != nil {
+		n = s.crashes.share(tasks[:n])
+		handled = s.crashes.admit(tasks[:n])
+	}
 	s.set(tasks, handling)
 	defer s.end(n, probe)
+	defer handled() // before it is settled
 	s.call(tasks[:n])
 	return true
 }
@@ -131,7 +137,7 @@ func (s *slot) call(tasks []task) {
 		defer done()
 	}
 	s.tellHandling(tasks)
-	s.whole = s.handle(ctx, tasks, s.errs)
+	s.whole = s.handleOthers(ctx, tasks, s.errs)
 }
 
 // end settles the first n tasks, with which the handler was called. Its steps are deferred, so that the others are done if the

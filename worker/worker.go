@@ -51,6 +51,9 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	if err != nil {
 		return nil, err
 	}
+	if err := s.needsLog(consumer); err != nil {
+		return nil, err
+	}
 	return &Worker{settings: s, consumer: consumer}, nil
 }
 
@@ -110,11 +113,12 @@ type Stats struct {
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
 	Lost      uint64 // messages dropped before their handler was called, because another consumer has them: redelivery.Observer.Lost
+	Crashed   uint64 // messages that were not handled, by WithCrashLimit; of Permanent
 }
 
 // counts are the figures of Stats that only grow.
 type counts struct {
-	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost atomic.Uint64
+	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 
 // Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
@@ -130,6 +134,7 @@ func (w *Worker) Stats() Stats {
 		Unsettled: w.counts.unsettled.Load(),
 		Left:      w.counts.left.Load(),
 		Lost:      w.counts.lost.Load(),
+		Crashed:   w.counts.crashed.Load(),
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()

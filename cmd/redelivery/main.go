@@ -6,6 +6,7 @@
 //	redelivery dlq replay orders-billing-DLQ -canary 10
 //	redelivery doctor -subscription billing orders
 //	redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s -outage 10m
+//	redelivery attempts -subscription billing orders
 package main
 
 import (
@@ -21,6 +22,7 @@ Commands:
   dlq       look into dead letter topics, replay, export and purge them
   doctor    check the broker, the topics and the consumer before production
   simulate  play an outage: calls, what waits, dead letters, time to recover
+  attempts  show which messages failed, by the log of attempts, and forget one
   version   say which version this is
 
 "redelivery <command> -h" shows the flags of a command.
@@ -69,10 +71,12 @@ func runCommand(args []string, stdout, stderr io.Writer) int {
 		return doctorCommand(args[1:], stdout, stderr)
 	case "simulate":
 		return simulateCommand(args[1:], stdout, stderr)
+	case "attempts":
+		return attemptsCommand(args[1:], stdout, stderr)
 	case "help", "-h", "-help", "--help":
 		fmt.Fprint(stdout, usage)
 		return 0
 	}
-	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate or version (-h shows all)\n", args[0])
+	fmt.Fprintf(stderr, "redelivery: command is %q, want plan, dlq, doctor, simulate, attempts or version (-h shows all)\n", args[0])
 	return 2
 }

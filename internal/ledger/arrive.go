@@ -36,10 +36,11 @@ const (
 	AckDuplicate                // acknowledge it again by d.ID, silently: the application settled it; AckedAgain must follow
 )
 
-// Retry is what a message of the retry topic says of itself.
+// Retry is what a message of the retry topic says of itself, and what else is known of a message from before it came here.
 type Retry struct {
-	Count uint32        // what was counted before it was published again
-	Wait  time.Duration // how long it is to wait here still
+	Count    uint32        // what was counted before it was published again
+	Attempts uint32        // how often it was delivered, by whichever consumer; 0 if nobody has written that down
+	Wait     time.Duration // how long it is to wait here still
 }
 
 // Arrive takes a message that the inner consumer delivered. It fills d if that is to be delivered or swallowed.
@@ -97,7 +98,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		return AckDuplicate
 	default:
 		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
-		v = l.copy(ref, e, r, a)
+		v = l.copy(ref, e, r, a, retry)
 	}
 	if a.old {
 		r.flags |= doubtful
@@ -129,7 +130,10 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		}
 		count = min(b.base, count)
 	}
-	r := t.enter(ref, e, a.id, count+min(retry.Count, ^count))
+	r := t.enter(ref, e, a.id, max(retry.Attempts, count+min(retry.Count, ^count)))
+	if retry.Attempts > 0 {
+		r.hand = 1 // it is no first hand-over, and the count is its own and not its batch's
+	}
 	if retry.Wait <= 0 {
 		if l.o.Timed {
 			l.handed(t.timing(ref, e))
@@ -137,15 +141,21 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		t.keep(ref, e, r, a.msg, a.weight, false)
 		return Deliver
 	}
+	return l.waitsHere(ref, e, r, a, retry.Wait)
+}
+
+// waitsHere has a message wait that the application is not to have yet.
+func (l *Ledger) waitsHere(ref Ref, e *entry, r *record, a arrival, wait time.Duration) Verdict {
+	t := &l.table
 	t.move(r, waiting)
 	r.flags |= postponed
-	l.waitsFor(ref, e, retry.Wait, NoCause)
-	l.nacks.TrackFor(uint64(ref), retry.Wait)
+	l.waitsFor(ref, e, wait, NoCause)
+	l.nacks.TrackFor(uint64(ref), wait)
 	return l.buffered(!a.old && t.keep(ref, e, r, a.msg, a.weight, false))
 }
 
 // copy takes another delivery of a message that is not settled.
-func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
+func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verdict {
 	t := &l.table
 	e.flags |= repeated
 	if r.state == inFlight && r.flags.has(doubtful) {
@@ -157,6 +167,14 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival) Verdict {
 	case due:
 		if r.flags.has(busy) {
 			break
+		}
+		if n := r.count + min(1, ^r.count); retry.Attempts > n { // another consumer had it meanwhile, and failed
+			r.count, r.flags = retry.Attempts, r.flags|postponed
+			r.hand++
+			if retry.Wait > 0 {
+				t.name(ref, r, a.id)
+				return l.waitsHere(ref, e, r, a, retry.Wait)
+			}
 		}
 		if !asked.IsZero() && l.at.idle.Sub(asked) > time.Second {
 			l.stats.Late++

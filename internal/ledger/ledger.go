@@ -64,6 +64,10 @@ type Calls struct {
 	Wake     func()                                          // Next has one
 	GiveUp   func(Delivery)                                  // the ack timeout of a last delivery is over: settle it
 	TimedOut func(Settling)                                  // that of any other; nil if nobody wants to know
+
+	// Settled tells that a message is settled; nil if nobody wants to know. Unlike the others it is called with the lock held, so that it
+	// must not wait, nor call the Ledger.
+	Settled func(topic string, ledger, entry int64, index int32)
 }
 
 // Ledger knows every message that was delivered and is not settled, and which entries are. Any number of

@@ -162,7 +162,8 @@ func (m *modelRun) id(entry int64, index, size int32) pulsar.MessageID {
 
 func (m *modelRun) deliver(t *rapid.T, topic string, id pulsar.MessageID) {
 	var d Delivery
-	retry := Retry{Wait: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second}).Draw(t, "retry")}
+	retry := Retry{Wait: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second}).Draw(t, "retry"),
+		Attempts: rapid.SampledFrom([]uint32{0, 0, 0, 2, 5}).Draw(t, "attempts")}
 	msg := &modelMessage{id: id, topic: topic, count: rapid.Uint32Range(0, 3).Draw(t, "count")}
 	switch m.Arrive(pulsar.ConsumerMessage{Consumer: m.children[topic], Message: msg}, retry, &d) {
 	case Deliver:

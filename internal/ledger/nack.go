@@ -77,6 +77,7 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		l.mu.Unlock()
 		return s, false, false
 	}
+	r.count = max(r.count, d.Count) // another consumer may have had it since
 	l.describe(ref, e, r, &s)
 	l.waitsFor(ref, e, delay, Nacked)
 	if r.flags.has(timed) {

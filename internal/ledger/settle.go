@@ -252,6 +252,10 @@ func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
 // settled marks a message settled. The caller holds mu.
 func (l *Ledger) settled(ref Ref, e *entry, r *record) {
 	t, s := &l.table, e.stream()
+	if l.o.Calls.Settled != nil {
+		key := t.entries.At(ref.slot()).Key
+		l.o.Calls.Settled(s.topic, key.ledger, key.entry, ref.index())
+	}
 	l.untrack(ref, r)
 	t.leave(ref, e, r)
 	r.flags &= ofEntry

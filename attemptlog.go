@@ -1,0 +1,198 @@
+package redelivery
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// AttemptLog says how to keep the log of attempts; see WithAttemptLog. Zero fields have the defaults that are said here.
+type AttemptLog struct {
+	// Topic is the log's, for all consumers of the subscription. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
+	// -partition-N. The broker has to allow that it is created, or it has to be there.
+	Topic string
+	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
+	OpenTimeout time.Duration
+	// Optional has Subscribe and Wrap go on when the log could not be read within OpenTimeout. Until it is, which is tried again and
+	// again, counts and delays are those of this process alone; each failure is logged and told to observers. Default: an error.
+	Optional bool
+	// Retention is for how long past its due time a record is kept of a message of which nothing more is heard. Default: one day.
+	Retention time.Duration
+}
+
+// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: a message that failed
+// is neither early nor counted anew after a restart, on every subscription type, and its last delivery makes it a dead letter. Each
+// consumer of the subscription needs the option; it reads the log before its first message, and follows it.
+//
+// A failure costs a record in a message that many share, written a few milliseconds later; a message that does not fail costs nothing. What
+// failed within these milliseconds before a crash is not counted. A Seek forgets all. docs/attempts.md says what it costs and when not to
+// use it. The option needs a client: that of Subscribe or WithClient. It is not for subscriptions that are not durable.
+func WithAttemptLog(log AttemptLog) Option {
+	return func(s *settings) error {
+		switch {
+		case log.OpenTimeout < 0:
+			return invalid("WithAttemptLog's OpenTimeout", log.OpenTimeout, "0 for the default, or more")
+		case log.Retention < 0:
+			return invalid("WithAttemptLog's Retention", log.Retention, "0 for the default, or more")
+		}
+		log.OpenTimeout = cmp.Or(log.OpenTimeout, defaultOpenTimeout)
+		s.attempts = &log
+		return nil
+	}
+}
+
+const defaultOpenTimeout = 30 * time.Second
+
+// AttemptLog returns the log of WithAttemptLog, or nil if there is none. Close closes it.
+func (c *Consumer) AttemptLog() *attempts.Log {
+	if c.attempts == nil {
+		return nil
+	}
+	return c.attempts.Log
+}
+
+// attemptLog is the log of a Consumer; nil for none.
+type attemptLog struct {
+	*attempts.Log
+	outer atomic.Pointer[Consumer] // nil until it is made
+}
+
+// openLog opens the log of attempts of a subscription, if there is to be one, and reads it.
+func openLog(s *settings, topic, subscription, name string) (*attemptLog, error) {
+	if s.attempts == nil || topic == "" || subscription == "" { // for which client.Subscribe has an error
+		return nil, nil
+	}
+	a := &attemptLog{}
+	log, err := attempts.Open(s.client, attempts.Options{
+		Topic:     fullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(fullTopic(topic), subscription))),
+		Name:      name,
+		Retention: s.attempts.Retention,
+		Logger:    s.logger,
+		Failed:    a.failed,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%w: WithAttemptLog: %w", ErrInvalidOption, err)
+	}
+	a.Log = log
+	ctx, cancel := context.WithTimeout(context.Background(), s.attempts.OpenTimeout)
+	defer cancel()
+	if err := log.Ready(ctx); err != nil && !s.attempts.Optional {
+		log.Close()
+		return nil, fmt.Errorf("redelivery: WithAttemptLog: %w", err)
+	}
+	return a, nil
+}
+
+// openLog opens the log of attempts of a consumer that is to be subscribed.
+func (p *preparation) openLog() (*attemptLog, error) {
+	topic, s := originOf(p.opts), p.settings
+	if s.attempts != nil && p.opts.TopicsPattern != "" {
+		name := fullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
+		if err := checkPattern(p.opts.TopicsPattern, name, "log of attempts"); err != nil {
+			return nil, err
+		}
+	}
+	return openLog(s, topic, p.opts.SubscriptionName, p.opts.Name)
+}
+
+// logOf opens the log of attempts of a consumer that Wrap got.
+func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
+	if s.attempts == nil {
+		return nil, nil
+	}
+	topic := s.attempts.Topic
+	if topic == "" {
+		ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
+		if err != nil {
+			return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
+		}
+		for _, id := range ids {
+			base := publishing.BaseTopic(fullTopic(id.Topic()))
+			switch {
+			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
+			case topic != "" && topic != base:
+				return nil, invalid("the wrapped consumer", "of "+topic+" and "+base, "Topic in WithAttemptLog for several topics")
+			default:
+				topic = base
+			}
+		}
+	}
+	return openLog(s, topic, consumer.Subscription(), consumer.Name())
+}
+
+func (a *attemptLog) close() {
+	if a != nil {
+		a.Close()
+	}
+}
+
+// failed tells observers that the log cannot be used. The log has logged it.
+func (a *attemptLog) failed(err error) {
+	if c := a.outer.Load(); c != nil {
+		c.tally.failed.Add(1)
+		c.failed("attempt log", err)
+	}
+}
+
+// recall adds what the log says of a message that comes.
+func (a *attemptLog) recall(msg pulsar.Message, retry *ledger.Retry) {
+	if a == nil {
+		return
+	}
+	if r, ok := a.Arrive(attempts.KeyOf(msg)); ok {
+		retry.Attempts = r.Count
+		retry.Wait = max(retry.Wait, time.Until(r.Due))
+	}
+}
+
+// count is how often a message was delivered: as the ledger has it, or as another consumer has written meanwhile.
+func (a *attemptLog) count(topic string, d *ledger.Delivery) {
+	if a == nil || topic == "" {
+		return
+	}
+	if r, ok := a.Find(attempts.KeyFor(topic, d.ID)); ok {
+		d.Count = max(d.Count, r.Count)
+	}
+}
+
+// fails notes that the application failed on a message.
+func (c *Consumer) fails(s *ledger.Settling, delay time.Duration, reason error) {
+	if c.attempts != nil {
+		c.attempts.Failed(attempts.KeyFor(s.Topic, s.ID), s.Attempts, delay, c.causeOf(reason))
+	}
+}
+
+// causeOf is what the log says of an error. Its text may quote the payload.
+func (c *Consumer) causeOf(reason error) (cause string) {
+	if reason == nil {
+		return ""
+	}
+	defer func() {
+		if recover() != nil {
+			cause = publishing.TypeName(reason)
+		}
+	}()
+	if d := c.settings.deadLetters; d != nil && d.OmitCause {
+		return publishing.TypeName(reason)
+	}
+	return reason.Error()
+}
+
+// settledIn returns what the ledger tells of messages that are settled; nil without a log.
+func (c *Consumer) settledIn() func(topic string, ledger, entry int64, index int32) {
+	if c.attempts == nil {
+		return nil
+	}
+	return func(topic string, ledger, entry int64, index int32) {
+		c.attempts.Settled(attempts.Key{Topic: topic, Ledger: ledger, Entry: entry, Index: index})
+	}
+}

@@ -1,0 +1,238 @@
+package attempts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// subscription is the log's own: the broker keeps what it has not acknowledged.
+const subscription = "attempts"
+
+// pauses are those between attempts to reach the topic.
+var pauses = backoff.Exponential{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+
+// run reads and writes the log until it is closed.
+func (l *Log) run() {
+	defer close(l.ended)
+	defer l.end()
+	failures := uint32(0)
+	for !l.isOver() {
+		began := time.Now()
+		err := l.safely()
+		if err == nil || l.isOver() {
+			return
+		}
+		if time.Since(began) > time.Minute {
+			failures = 0
+		}
+		l.fail(err)
+		pause := time.NewTimer(pauses.Next(failures))
+		failures++
+		select {
+		case <-pause.C:
+		case <-l.closing:
+		}
+		pause.Stop()
+	}
+}
+
+// safely is session, of which a panic of a client that is not pulsar-client-go's own is an error.
+func (l *Log) safely() (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("panic: %v", r)
+		}
+	}()
+	return l.session()
+}
+
+// isOver reports whether the Log is closed, and nothing more is to be written.
+func (l *Log) isOver() bool {
+	select {
+	case <-l.closing:
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.life.Err() != nil || l.failure != nil || l.o.ReadOnly
+	default:
+		return false
+	}
+}
+
+// fail notes that the topic could not be reached, read or written, and tells that.
+func (l *Log) fail(err error) {
+	l.mu.Lock()
+	told := l.failure != nil
+	l.failure = err
+	l.stats.Failures++
+	l.mu.Unlock()
+	if !told {
+		l.o.Logger.Warn("attempts: the log cannot be used; counts and delays are this process's own until it is back", "topic", l.o.Topic,
+			"error", err)
+	}
+	if l.o.Failed != nil {
+		l.o.Failed(err)
+	}
+}
+
+// link is a connection to the topic: what reads it and what writes it.
+type link struct {
+	topic    string
+	reader   pulsar.Reader
+	producer pulsar.Producer // nil if the Log is read only
+	underway chan struct{}   // full when too many frames wait for an answer
+	trimming sync.WaitGroup
+	fail     context.CancelCauseFunc // ends the link
+}
+
+func (c *link) close() {
+	if c.reader != nil {
+		c.reader.Close()
+	}
+	if c.producer != nil {
+		c.producer.Close()
+	}
+	c.trimming.Wait()
+}
+
+// session reaches the topic, and reads and writes it until that fails, or until the Log is closed.
+func (l *Log) session() error {
+	c, err := l.connect()
+	defer c.close()
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.sessions.begins = true
+	l.own.again()
+	l.mu.Unlock()
+	life, end := context.WithCancelCause(l.life)
+	defer end(nil)
+	c.fail = end
+	c.underway = make(chan struct{}, maxUnderway)
+	var reading sync.WaitGroup
+	reading.Go(func() { end(l.follow(life, c)) })
+	if c.producer != nil {
+		end(l.write(life, c)) // nil when the Log is closed
+	}
+	reading.Wait()
+	if err := context.Cause(life); !errors.Is(err, context.Canceled) {
+		return err
+	}
+	return nil
+}
+
+// connect makes what reads and writes the topic. Its reader begins where the last one ended, or where all was copied.
+func (l *Log) connect() (c *link, err error) {
+	c = &link{topic: l.o.Topic}
+	partitions, err := l.client.TopicPartitions(l.o.Topic)
+	if err != nil {
+		return c, fmt.Errorf("asking for the topic's partitions: %w", err)
+	}
+	if len(partitions) > 0 && partitions[0] != "" {
+		c.topic = partitions[0]
+	}
+	if !l.o.ReadOnly {
+		if err := l.subscribe(c.topic, func(pulsar.Consumer) error { return nil }); err != nil {
+			return c, fmt.Errorf("subscribing: %w", err)
+		}
+		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true, SendTimeout: sendTimeout,
+			DisableBlockIfQueueFull: true, Properties: map[string]string{"session": l.id.String()}})
+		if err != nil { // and p is a typed nil
+			return c, fmt.Errorf("making a producer: %w", err)
+		}
+		c.producer = p
+	}
+	from, err := l.beginning(c.topic)
+	if err != nil {
+		return c, fmt.Errorf("reading the last frame: %w", err)
+	}
+	var made atomic.Bool
+	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: c.topic, SubscriptionName: l.readerName(), StartMessageID: from, BackoffPolicyFunc: func() clientbackoff.Policy {
+		if made.Load() {
+			l.reconnected()
+		}
+		return clientbackoff.NewDefaultBackoff()
+	}})
+	if err != nil {
+		return c, fmt.Errorf("making a reader: %w", err)
+	}
+	c.reader = r
+	made.Store(true)
+	return c, nil
+}
+
+// readerName is another one for each reader: pulsar-client-go's own have five letters, and among hundreds two are the same.
+func (l *Log) readerName() string {
+	l.readers++
+	return fmt.Sprintf("%s-%v-%d", subscription, l.id, l.readers)
+}
+
+const sendTimeout = 10 * time.Second
+
+// beginning returns the id after which to read: of the last frame that was read, or of the checkpoint that the last frame of the topic
+// names.
+func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
+	l.mu.Lock()
+	last := l.state.last
+	l.mu.Unlock()
+	if last != (position{}) {
+		l.reconnected()
+		return last.id(), nil
+	}
+	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(), StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
+		ReceiverQueueSize: 1})
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if !r.HasNext() {
+		return pulsar.EarliestMessageID(), nil
+	}
+	ctx, cancel := context.WithTimeout(l.life, lastFrameTime)
+	defer cancel()
+	msg, err := r.Next(ctx)
+	if err != nil {
+		if l.life.Err() != nil {
+			return nil, ErrClosed
+		}
+		return pulsar.EarliestMessageID(), nil //nolint:nilerror // it was deleted meanwhile, and what there is is read from its beginning
+	}
+	f, err := decode(msg.Payload())
+	if err != nil || f.checkpoint == (position{}) {
+		return pulsar.EarliestMessageID(), nil //nolint:nilerror // likewise
+	}
+	return f.checkpoint.id(), nil
+}
+
+// lastFrameTime is how long the last frame of the topic may take. Without it all that there is is read.
+const lastFrameTime = 2 * time.Second
+
+func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p.entry, -1, 0) }
+
+func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), id.EntryID()} }
+
+// subscribe subscribes to the log's own subscription, which it creates, and calls what is to be done with it. If another session is there
+// it does that.
+func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
+	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Exclusive,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1, AckWithResponse: true})
+	switch {
+	case err == nil:
+	case strings.Contains(err.Error(), "ConsumerBusy"): // pulsar-client-go has no other sign of it
+		return nil
+	default:
+		return err
+	}
+	defer c.Close()
+	return do(c)
+}

@@ -1,0 +1,92 @@
+package attempts
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crash ends a Log as the end of its process does: it writes nothing more.
+func (l *Log) crash() {
+	l.once.Do(func() {
+		close(l.closing)
+		l.end()
+	})
+	<-l.ended
+}
+
+// A message that is in a handler when its session crashes counts a crash, but not before the session is known to be lost; until then the
+// message waits. A session that ends and says so has crashed nothing, and neither has one that lives.
+func TestCrashes(t *testing.T) {
+	t.Parallel()
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.KeepAlive()
+	b.KeepAlive()
+	require.False(t, b.IsCareful(two), "nobody crashed")
+	require.NoError(t, a.Begin(t.Context(), one))
+	await(t, func() bool { _, ok := b.Find(one); return ok })
+	r, ok := b.Arrive(one)
+	require.True(t, ok)
+	require.Greater(t, time.Until(r.Due), minLease/2, "a may have it")
+	require.Zero(t, b.Crashes(one))
+	a.crash()
+	c := openReady(t, client, topic, "c") // as a supervisor starts it
+	c.KeepAlive()
+	require.True(t, c.IsCareful(two), "a may be lost")
+	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
+	r, _ = b.Arrive(one)
+	require.False(t, r.Due.After(time.Now()))
+	require.True(t, b.IsCareful(two))
+	require.NoError(t, b.Begin(t.Context(), one))
+	require.EqualValues(t, 1, b.Crashes(one), "of b's own it is no crash")
+	b.Failed(one, 1, 0, "no coffee") // it did not crash this time
+	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
+	require.NoError(t, b.Begin(t.Context(), two))
+	b.Close()
+	await(t, func() bool {
+		for _, s := range c.Sessions() {
+			if s.ID == b.Session() {
+				return s.State == Ended
+			}
+		}
+		return false
+	})
+	require.Zero(t, c.Crashes(two), "b ended and said so")
+}
+
+// After so many messages that were handled with care the others need not be careful for that any more.
+func TestCareEnds(t *testing.T) {
+	t.Parallel()
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.KeepAlive()
+	b.KeepAlive()
+	await(t, func() bool { return len(b.Sessions()) == 2 && b.Sessions()[0].Lease > 0 && b.Sessions()[1].Lease > 0 })
+	a.crash()
+	await(t, func() bool { return b.IsCareful(one) })
+	for range carefulFor {
+		b.IsCareful(one)
+	}
+	require.False(t, b.IsCareful(one))
+	await(t, func() bool { return b.Stats().Lag == 0 })
+	time.Sleep(100 * time.Millisecond) // until it is written
+	c := openReady(t, client, topic, "c")
+	c.KeepAlive()
+	await(t, func() bool { return !c.IsCareful(one) })
+}
+
+// What comes later than its successors, and was not heard of, another session had.
+func TestOrphansAreHandledWithCare(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	a.KeepAlive()
+	for _, entry := range []int64{5, 6, 7} {
+		_, ok := a.Arrive(Key{"t", 1, entry, 0})
+		require.False(t, ok)
+		require.False(t, a.IsCareful(Key{"t", 1, entry, 0}))
+	}
+	a.Arrive(Key{"t", 1, 3, 0})
+	require.True(t, a.IsCareful(Key{"t", 1, 3, 0}))
+}

@@ -1,0 +1,198 @@
+package attempts
+
+import "encoding/binary"
+
+// frame is one message of the log's topic. Its records are those of one session, but for copies.
+//
+// Bytes: version, flags, session, number, checkpoint, then what the flags name, tables of strings and of sessions, and the changes. Numbers are
+// varints; ids of messages are differences to the one before. A record takes about ten bytes.
+type frame struct {
+	flags      flags
+	session    SessionID
+	number     uint64 // of the session's frames
+	checkpoint position
+	asOf       position // of copies: they count as if they were written there
+	name       string   // of a session that begins
+	lease      int64    // of a session that says so, in milliseconds
+	buried     []SessionID
+	sessions   []sessionCopy
+	changes    []change
+}
+
+type flags uint8
+
+const (
+	begins flags = 1 << iota // the session
+	ends                     // the session
+	copies                   // of what was written before asOf
+	resets                   // all records go
+	leases                   // the session lives for that long
+	buries                   // sessions whose end has been dealt with
+)
+
+func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
+
+// change is what a frame says of one message. Moments are differences to the frame's own time, in milliseconds.
+type change struct {
+	Key
+	removed bool
+	count   uint32
+	crashes uint32
+	delay   int64 // until it is due; negative if it was before
+	age     int64 // of a copy
+	cause   string
+	session SessionID
+	begun   SessionID
+}
+
+type sessionCopy struct {
+	id          SessionID
+	name        string
+	lease       int64
+	age, silent int64
+	buried      bool
+}
+
+const version = 1
+
+// What a change has beside its key.
+const (
+	hasCrashes = 1 << iota
+	hasBegun
+	hasCause
+	hasIndex
+	hasDelay
+	isRemoved
+)
+
+type encoder struct {
+	b        []byte
+	strings  map[string]uint64
+	sessions map[SessionID]uint64
+	texts    []string
+	ids      []SessionID
+}
+
+func (e *encoder) uint(n uint64) { e.b = binary.AppendUvarint(e.b, n) }
+func (e *encoder) int(n int64)   { e.b = binary.AppendVarint(e.b, n) }
+
+func (e *encoder) text(s string) {
+	e.uint(uint64(len(s)))
+	e.b = append(e.b, s...)
+}
+
+func (e *encoder) intern(s string) uint64 {
+	n, ok := e.strings[s]
+	if !ok {
+		n = uint64(len(e.texts))
+		e.strings[s] = n
+		e.texts = append(e.texts, s)
+	}
+	return n
+}
+
+func (e *encoder) internSession(id SessionID) uint64 {
+	n, ok := e.sessions[id]
+	if !ok {
+		n = uint64(len(e.ids))
+		e.sessions[id] = n
+		e.ids = append(e.ids, id)
+	}
+	return n
+}
+
+func (e *encoder) id(id SessionID) { e.b = binary.BigEndian.AppendUint64(e.b, uint64(id)) }
+
+func (e *encoder) position(p position) {
+	e.int(p.ledger)
+	e.int(p.entry)
+}
+
+// encode returns the bytes of a frame.
+func (f *frame) encode() []byte {
+	head := &encoder{b: []byte{version, byte(f.flags)}}
+	head.id(f.session)
+	head.uint(f.number)
+	head.position(f.checkpoint)
+	if f.has(copies) {
+		head.position(f.asOf)
+	}
+	if f.has(begins) {
+		head.text(f.name)
+	}
+	if f.has(leases) {
+		head.int(f.lease)
+	}
+	if f.has(buries) {
+		head.uint(uint64(len(f.buried)))
+		for _, id := range f.buried {
+			head.id(id)
+		}
+	}
+	body := &encoder{strings: map[string]uint64{}, sessions: map[SessionID]uint64{f.session: 0}, ids: []SessionID{f.session}}
+	if f.has(copies) {
+		body.uint(uint64(len(f.sessions)))
+		for _, s := range f.sessions {
+			body.uint(body.internSession(s.id)<<1 | bit(s.buried))
+			body.uint(body.intern(s.name))
+			body.int(s.lease)
+			body.int(s.age)
+			body.int(s.silent)
+		}
+	}
+	body.changes(f)
+	head.uint(uint64(len(body.texts)))
+	for _, s := range body.texts {
+		head.text(s)
+	}
+	head.uint(uint64(len(body.ids) - 1))
+	for _, id := range body.ids[1:] {
+		head.id(id)
+	}
+	return append(head.b, body.b...)
+}
+
+func bit(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func (e *encoder) changes(f *frame) {
+	e.uint(uint64(len(f.changes)))
+	var last position
+	for i := range f.changes {
+		c := &f.changes[i]
+		has := bit(c.crashes > 0)*hasCrashes | bit(c.begun != 0)*hasBegun | bit(c.cause != "")*hasCause | bit(c.Index != 0)*hasIndex |
+			bit(c.delay != 0)*hasDelay | bit(c.removed)*isRemoved
+		e.b = append(e.b, byte(has))
+		e.uint(e.intern(c.Topic))
+		e.int(c.Ledger - last.ledger)
+		e.int(c.Entry - last.entry)
+		last = position{c.Ledger, c.Entry}
+		if has&hasIndex != 0 {
+			e.uint(uint64(c.Index))
+		}
+		if c.removed {
+			continue
+		}
+		e.uint(uint64(c.count))
+		if has&hasCrashes != 0 {
+			e.uint(uint64(c.crashes))
+		}
+		if has&hasBegun != 0 {
+			e.uint(e.internSession(c.begun))
+		}
+		if has&hasCause != 0 {
+			e.uint(e.intern(c.cause))
+		}
+		if has&hasDelay != 0 {
+			e.int(c.delay)
+		}
+		if f.has(copies) {
+			e.uint(e.internSession(c.session))
+			e.int(c.age)
+		}
+	}
+}

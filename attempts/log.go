@@ -1,0 +1,222 @@
+package attempts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Log is the log of a subscription, as one session of it reads and writes it. It is safe for concurrent use. If the topic cannot be reached
+// the Log goes on with what it knows, keeps what is to be written, says so, and tries again.
+type Log struct {
+	client  pulsar.Client
+	o       Options
+	id      SessionID
+	known   atomic.Int64 // records and changes; if there are none nothing has to be looked up
+	watches atomic.Bool  // KeepAlive was called
+	opened  int64
+	readers int // that were made; for the goroutine that makes them
+
+	life    context.Context
+	end     context.CancelFunc
+	closing chan struct{} // closed when what is left is to be written
+	once    sync.Once
+	ended   chan struct{} // closed when the goroutines have ended
+	ready   chan struct{} // closed when the log was read to its end the first time
+	wake    chan struct{} // tells the writer that there is something to do
+
+	mu       sync.Mutex // guards what follows
+	state    *state
+	own      changes
+	sessions watch
+	tidying  tidying
+	number   uint64 // of the last frame
+	begun    uint64 // of the frame that says that the session begins
+	caughtUp bool
+	failure  error // of the last attempt to reach the topic; nil if it succeeded
+	stats    Stats
+	toldSlow int64 // when it was told that the log lags
+}
+
+// Stats is the state of a Log, and what it did since it was opened.
+type Stats struct {
+	Records  int           // messages that failed and are not settled
+	Suspects int           // of these, messages that were in a handler when their session was lost
+	Lag      time.Duration // how old the oldest change is that was not read back from the topic yet
+	Lost     uint64        // sessions that were found lost
+	Failures uint64        // failures to read, write or reach the topic
+}
+
+// Open begins to read the log of a subscription and returns at once. Ready tells when it was read to its end. Close must follow. The error
+// says that an option is wrong.
+func Open(client pulsar.Client, o Options) (*Log, error) {
+	switch {
+	case client == nil:
+		return nil, errors.New("attempts: client is nil, want a pulsar.Client")
+	case o.Topic == "":
+		return nil, errors.New("attempts: Topic is empty, want the topic of the log")
+	case strings.HasPrefix(o.Topic, "non-persistent://"):
+		return nil, fmt.Errorf("attempts: Topic is %q, want a persistent one", o.Topic)
+	case o.Retention < 0:
+		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)
+	}
+	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	if o.Name == "" {
+		host, _ := os.Hostname()
+		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
+	}
+	o.Logger = cmp.Or(o.Logger, slog.Default())
+	l := &Log{client: client, o: o, id: SessionID(rand.Uint64() | 1), opened: now(), state: newState(), closing: make(chan struct{}),
+		ended: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.own.of = map[place]*ownChange{}
+	l.sessions.mourned = map[SessionID]bool{}
+	l.life, l.end = context.WithCancel(context.Background())
+	go l.run()
+	return l, nil
+}
+
+// Ready waits until the log was read to its end. If ctx ends before that, it returns why that was not possible yet.
+func (l *Log) Ready(ctx context.Context) error {
+	select {
+	case <-l.ready:
+		return nil
+	default:
+	}
+	select {
+	case <-l.ready:
+		return nil
+	case <-l.closing:
+		return ErrClosed
+	case <-ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		err := cmp.Or(l.failure, ctx.Err())
+		return fmt.Errorf("attempts: reading %s to its end: %w", l.o.Topic, err)
+	}
+}
+
+// closeTime is for how long Close waits for what is left to be written, and for pulsar-client-go to close its part.
+const closeTime = time.Second
+
+// Close writes what is left and that the session ends, for a second at most, and ends the Log. Calling it again does nothing.
+func (l *Log) Close() {
+	l.once.Do(func() {
+		close(l.closing)
+		select {
+		case <-l.ended:
+		case <-time.After(closeTime):
+			l.end()
+			select {
+			case <-l.ended:
+			case <-time.After(closeTime): // of pulsar-client-go, which takes no context
+			}
+		}
+		l.end()
+	})
+	<-l.life.Done()
+}
+
+// Session returns the id of this session.
+func (l *Log) Session() SessionID { return l.id }
+
+// Find returns what the log says of a message.
+func (l *Log) Find(k Key) (Record, bool) {
+	if l.known.Load() == 0 {
+		return Record{}, false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, ok := l.find(k)
+	if !ok {
+		return Record{}, false
+	}
+	return r.public(k), true
+}
+
+// find returns what the log says, and what it does not say yet. The caller holds mu.
+func (l *Log) find(k Key) (record, bool) {
+	r, ok := l.state.find(k)
+	if n, has := l.state.numbers[k.Topic]; has {
+		if c := l.own.of[place{k.Ledger, k.Entry, k.Index, n}]; c != nil {
+			switch {
+			case c.removed:
+				return record{}, false
+			case ok:
+				return join(r, c.record), true
+			}
+			return c.record, true
+		}
+	}
+	return r, ok
+}
+
+func (r record) public(k Key) Record {
+	return Record{k, r.count, r.crashes, time.UnixMilli(r.due), time.UnixMilli(r.written), r.cause, r.session, r.begun}
+}
+
+// Records returns what the log says of all messages, in no order.
+func (l *Log) Records() []Record {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	records := make([]Record, 0, len(l.state.records))
+	for p := range l.state.records {
+		k := l.state.key(p)
+		if r, ok := l.find(k); ok {
+			records = append(records, r.public(k))
+		}
+	}
+	for p := range l.own.of {
+		if _, ok := l.state.records[p]; !ok {
+			k := l.state.key(p)
+			if r, ok := l.find(k); ok {
+				records = append(records, r.public(k))
+			}
+		}
+	}
+	return records
+}
+
+// Stats returns the state of the Log.
+func (l *Log) Stats() Stats {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s := l.stats
+	s.Records = len(l.state.records)
+	for p, c := range l.own.of {
+		if _, ok := l.state.records[p]; c.removed && ok {
+			s.Records--
+		} else if !c.removed && !ok {
+			s.Records++
+		}
+	}
+	for _, r := range l.state.records {
+		if r.crashes > 0 {
+			s.Suspects++
+		}
+	}
+	s.Lag = l.own.lag(now())
+	return s
+}
+
+// count says whether anything has to be looked up. The caller holds mu.
+func (l *Log) count() { l.known.Store(int64(len(l.state.records) + len(l.own.of))) }
+
+// notify tells the writer that there is something to do.
+func (l *Log) notify() {
+	select {
+	case l.wake <- struct{}{}:
+	default:
+	}
+}
+
+func now() int64 { return time.Now().UnixMilli() }

@@ -1,0 +1,114 @@
+package attempts
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// testClient returns a client of the real broker, if PULSAR_URL names one, or of one in process.
+func testClient(t *testing.T) pulsar.Client {
+	t.Helper()
+	url := os.Getenv("PULSAR_URL")
+	if url == "" {
+		return pulsartest.NewServer(t).Client(t)
+	}
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func testTopic(t *testing.T) string {
+	return fmt.Sprintf("attempts-%s-%d%s", t.Name(), time.Now().UnixNano(), TopicSuffix)
+}
+
+func openReady(t *testing.T, client pulsar.Client, topic, name string) *Log {
+	t.Helper()
+	l, err := Open(client, Options{Topic: topic, Name: name})
+	require.NoError(t, err)
+	t.Cleanup(l.Close)
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, l.Ready(ctx))
+	return l
+}
+
+var (
+	one = Key{"persistent://public/default/orders-partition-1", 7, 3, 0}
+	two = Key{"persistent://public/default/orders-partition-1", 7, 4, 12}
+)
+
+// What one session writes others know, those that come later too, until the message is settled.
+func TestSessionsShareRecords(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.Failed(one, 2, time.Minute, "no coffee")
+	a.Failed(two, 1, time.Hour, "")
+	await(t, func() bool { return b.Stats().Records == 2 && a.Stats().Lag == 0 })
+	c := openReady(t, client, topic, "c")
+	for _, l := range []*Log{a, b, c} {
+		r, ok := l.Find(one)
+		require.True(t, ok)
+		require.EqualValues(t, 2, r.Count)
+		require.Equal(t, "no coffee", r.Cause)
+		require.Equal(t, a.Session(), r.Session)
+		require.InDelta(t, time.Minute.Seconds(), time.Until(r.Due).Seconds(), 3)
+	}
+	require.NoError(t, b.Forget(t.Context(), two))
+	c.Settled(one)
+	_, ok := c.Find(one)
+	require.False(t, ok)
+	_, ok = b.Find(one)
+	require.True(t, ok, "until its acknowledgement has surely reached the broker")
+	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
+}
+
+// A session that closes writes what is left.
+func TestCloseWrites(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	a.Failed(one, 2, time.Minute, "")
+	a.Failed(two, 2, time.Minute, "")
+	await(t, func() bool { return a.Stats().Lag == 0 })
+	a.Settled(two)
+	a.Failed(one, 3, time.Minute, "")
+	a.Close()
+	b := openReady(t, client, topic, "b")
+	records := b.Records()
+	require.Len(t, records, 1)
+	require.EqualValues(t, 3, records[0].Count)
+	for _, s := range b.Sessions() {
+		if s.ID == a.Session() {
+			require.Equal(t, Ended, s.State)
+		}
+	}
+}
+
+func await(t *testing.T, ok func() bool) {
+	t.Helper()
+	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond)
+}
+
+// Sessions that open at once do not stand in each other's way.
+func TestManyOpenAtOnce(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	var logs []*Log
+	for range 20 {
+		l, err := Open(client, Options{Topic: topic})
+		require.NoError(t, err)
+		t.Cleanup(l.Close)
+		logs = append(logs, l)
+	}
+	for _, l := range logs {
+		require.NoError(t, l.Ready(t.Context()))
+		require.Zero(t, l.Stats().Failures)
+	}
+}

@@ -1,0 +1,174 @@
+package attempts
+
+import "time"
+
+// changes are those of this session that were not read back from the topic yet.
+type changes struct {
+	of     map[place]*ownChange
+	unsent []place // in order
+	later  []place // removals that are not to be written yet, in order of their time
+	sent   []sent  // frames that were not read back
+	resets bool    // all is to be removed first
+}
+
+// sent is what a frame has.
+type sent struct {
+	number uint64
+	since  int64
+	places []place
+}
+
+// ownChange is one of them.
+type ownChange struct {
+	record
+	removed bool
+	number  uint64        // of the frame that has it; 0 if it was not sent
+	queued  bool          // in unsent
+	since   int64         // when it was made
+	from    int64         // when it may be sent; 0 for at once
+	done    chan struct{} // closed when it is written; nil if nobody waits
+}
+
+// put changes the record of a message.
+func (c *changes) put(p place, r record) *ownChange {
+	x := c.next(p)
+	x.record, x.removed, x.from = r, false, 0
+	c.send(p, x)
+	return x
+}
+
+// remove removes a message, at a time; 0 for at once.
+func (c *changes) remove(p place, r record, from int64) *ownChange {
+	x := c.next(p)
+	x.record, x.removed, x.from = r, true, from
+	if from > 0 {
+		if !x.queued { // else the writer will see that it is not time yet
+			c.later = append(c.later, p)
+		}
+		return x
+	}
+	c.send(p, x)
+	return x
+}
+
+// next returns what is to say what becomes of a message.
+func (c *changes) next(p place) *ownChange {
+	x := c.of[p]
+	if x == nil {
+		x = &ownChange{}
+		c.of[p] = x
+	}
+	x.number, x.since = 0, now()
+	return x
+}
+
+func (c *changes) send(p place, x *ownChange) {
+	if !x.queued {
+		x.queued = true
+		c.unsent = append(c.unsent, p)
+	}
+}
+
+// wait returns a channel that is closed when a change is written.
+func (x *ownChange) wait() <-chan struct{} {
+	if x.done == nil {
+		x.done = make(chan struct{})
+	}
+	return x.done
+}
+
+// reset removes all.
+func (c *changes) reset() {
+	for _, x := range c.of {
+		x.written()
+	}
+	*c = changes{of: map[place]*ownChange{}, resets: true}
+}
+
+func (x *ownChange) written() {
+	if x.done != nil {
+		close(x.done)
+		x.done = nil
+	}
+}
+
+// gather returns what is to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for not before something
+// changes. all has removals sent whose time has not come.
+func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
+	for len(c.later) > 0 {
+		x := c.of[c.later[0]]
+		if x != nil && x.removed && x.from > now && x.number == 0 && !all {
+			next = x.from
+			break
+		}
+		if x != nil && x.removed && x.number == 0 {
+			c.send(c.later[0], x)
+		}
+		c.later = c.later[1:]
+	}
+	for len(c.unsent) > 0 && len(places) < limit {
+		p := c.unsent[0]
+		c.unsent = c.unsent[1:]
+		x := c.of[p]
+		if x == nil || !x.queued {
+			continue
+		}
+		x.queued = false
+		if x.removed && x.from > now && !all { // it was settled since
+			c.later = append(c.later, p)
+			if next == 0 {
+				next = x.from
+			}
+			continue
+		}
+		x.number = number
+		places = append(places, p)
+	}
+	if len(c.unsent) > 0 {
+		next = now
+	}
+	if len(places) > 0 {
+		c.sent = append(c.sent, sent{number, now, places})
+	}
+	return places, next
+}
+
+// again has everything sent again that was not read back: the topic may be another.
+func (c *changes) again() {
+	for p, x := range c.of {
+		if x.number > 0 {
+			x.number = 0
+			c.send(p, x)
+		}
+	}
+}
+
+// echoed forgets the changes of frames up to a number: the log says them.
+func (c *changes) echoed(number uint64) {
+	for len(c.sent) > 0 && c.sent[0].number <= number {
+		for _, p := range c.sent[0].places {
+			if x := c.of[p]; x != nil && x.number == c.sent[0].number {
+				x.written() // which the broker's answer may tell later
+				delete(c.of, p)
+			}
+		}
+		c.sent = c.sent[1:]
+	}
+}
+
+// lag returns how old the oldest change is that was not read back; 0 for none.
+func (c *changes) lag(now int64) time.Duration {
+	oldest := now + 1
+	if len(c.sent) > 0 {
+		oldest = c.sent[0].since
+	}
+	if len(c.unsent) > 0 {
+		if x := c.of[c.unsent[0]]; x != nil {
+			oldest = min(oldest, max(x.since, x.from))
+		}
+	}
+	if oldest > now {
+		return 0
+	}
+	return time.Duration(now-oldest+1) * time.Millisecond
+}

@@ -1,0 +1,80 @@
+package attempts
+
+import (
+	"context"
+	"fmt"
+)
+
+// follow reads the topic.
+func (l *Log) follow(life context.Context, c *link) error {
+	for {
+		if l.o.ReadOnly && !l.isReady() && !c.reader.HasNext() {
+			l.caught()
+		}
+		msg, err := c.reader.Next(life)
+		if err != nil {
+			return fmt.Errorf("reading: %w", err)
+		}
+		f, err := decode(msg.Payload())
+		if err != nil { // somebody else's message, or of a later version: the others count all the same
+			l.o.Logger.Warn("attempts: a message of the log is left out", "topic", c.topic, "message", msg.ID(), "error", err)
+			continue
+		}
+		r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: now()}
+		if t := msg.BrokerPublishTime(); t != nil {
+			r.time, r.broker = t.UnixMilli(), true
+		}
+		l.take(r)
+	}
+}
+
+// take takes a frame that was read.
+func (l *Log) take(r read) {
+	l.mu.Lock()
+	own := r.session == l.id
+	if own && r.has(begins) && r.number >= l.begun {
+		l.caughtUp = true
+	}
+	r.live = l.caughtUp
+	l.state.apply(r)
+	if own {
+		l.own.echoed(r.number)
+	}
+	if r.live {
+		l.sessions.hears(r.session)
+	}
+	l.count()
+	caught := own && l.caughtUp
+	wakes := l.tidying.reached(l.state)
+	l.mu.Unlock()
+	if caught {
+		l.caught()
+	}
+	if wakes {
+		l.notify()
+	}
+}
+
+// caught notes that the log was read to its end.
+func (l *Log) caught() {
+	l.mu.Lock()
+	failed := l.failure != nil
+	l.failure = nil
+	l.mu.Unlock()
+	if failed {
+		l.o.Logger.Info("attempts: the log is back", "topic", l.o.Topic)
+	}
+	if !l.isReady() {
+		close(l.ready)
+	}
+}
+
+// isReady reports whether the log was read to its end; only the goroutine that reads may ask.
+func (l *Log) isReady() bool {
+	select {
+	case <-l.ready:
+		return true
+	default:
+		return false
+	}
+}

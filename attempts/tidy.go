@@ -1,0 +1,119 @@
+package attempts
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// tidying is how the log is kept short: a mark is written; when it was read back, all that is known is written again, as if it stood at the
+// mark; then frames name the mark as where to begin to read, and the log's own subscription moves there, so that the broker deletes what
+// is before it. If several do so at once, each of their marks is as good as another.
+type tidying struct {
+	at     int64    // when to begin; 0 for not
+	number uint64   // of the frame that is the mark; 0 for none
+	mark   position // once it is written
+	todo   []place  // to be copied
+	copied bool     // todo was made
+	forced bool     // the topic may be another, which has nothing of what was written
+	since  position // the checkpoint when it was forced
+}
+
+const (
+	tidyRatio = 9    // changes for each record that has to be kept
+	tidyMin   = 1000 // changes
+)
+
+// begins reports whether a mark is to be written now, or when to look again.
+func (t *tidying) begins(s *state, now int64, sessions int) (now_ bool, at int64) {
+	if t.number > 0 || t.mark != (position{}) {
+		return false, 0
+	}
+	if t.forced && t.since.before(s.checkpoint) { // another did
+		t.forced, t.at = false, 0
+	}
+	if !t.forced && s.since < max(tidyMin, tidyRatio*len(s.records)) {
+		t.at = 0
+		return false, 0
+	}
+	if t.at == 0 { // not all at once
+		t.at = now + rand.Int64N(1000+20*int64(sessions)) + 1
+	}
+	return t.at <= now, t.at
+}
+
+// reached reports whether the mark was read back, so that it is time to copy.
+func (t *tidying) reached(s *state) bool {
+	return t.mark != (position{}) && !s.last.before(t.mark)
+}
+
+// snapshot fills a frame with copies, if it is time for that.
+func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duration) bool {
+	if !t.reached(s) {
+		return false
+	}
+	f.asOf = t.mark
+	if !t.copied {
+		t.copied = true
+		s.sweep(now, retention)
+		for p := range s.records {
+			t.todo = append(t.todo, p)
+		}
+		for id, x := range s.sessions {
+			if !x.ended && !x.buried {
+				f.sessions = append(f.sessions, sessionCopy{id: id, name: x.name, lease: x.lease, age: now - x.begun, silent: now - x.heard})
+			}
+		}
+		f.flags |= copies
+	}
+	for len(t.todo) > 0 && len(f.changes) < maxChanges {
+		p := t.todo[0]
+		t.todo = t.todo[1:]
+		if r, ok := s.records[p]; ok {
+			f.flags |= copies
+			f.changes = append(f.changes, change{Key: s.key(p), count: r.count, crashes: r.crashes, delay: r.due - now, age: now - r.written,
+				cause: r.cause, session: r.session, begun: r.begun})
+		}
+	}
+	if f.has(copies) {
+		return true
+	}
+	f.checkpoint = t.mark
+	return true
+}
+
+// tidied notes that a frame was sent, which may have been the mark or the last one of the copies.
+func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
+	l.mu.Lock()
+	t := &l.tidying
+	switch {
+	case t.number > 0 && f.number == t.number:
+		t.mark, t.number = positionOf(id), 0
+	case t.mark != (position{}) && f.checkpoint == t.mark:
+		mark := t.mark
+		*t = tidying{}
+		l.mu.Unlock()
+		c.trimming.Go(func() { l.trim(c.topic, mark) })
+		return
+	}
+	l.mu.Unlock()
+}
+
+// trim lets the broker delete what was written before a checkpoint. If that fails the next one will.
+func (l *Log) trim(topic string, to position) {
+	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
+	if err != nil {
+		l.o.Logger.Warn("attempts: the log's subscription could not be moved; it will be with the next copies", "topic", topic, "error", err)
+	}
+}
+
+// reconnected notes that the topic was away. It may be another by now, if somebody deleted it: what is known is written again, by one of
+// all sessions.
+func (l *Log) reconnected() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.tidying = tidying{forced: true, since: l.state.checkpoint}
+	l.own.again()
+	l.notify()
+}

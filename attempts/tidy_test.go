@@ -1,0 +1,123 @@
+package attempts
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who tidy at once do no harm.
+func TestTidying(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	for round := range uint32(60) {
+		for i := range int64(100) {
+			a.Failed(Key{one.Topic, 1, i, 0}, round+1, time.Hour, "no coffee")
+		}
+		await(t, func() bool { return a.Stats().Lag == 0 })
+	}
+	tidied := func(l *Log) bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return l.state.checkpoint != position{} && l.state.since < 2000
+	}
+	await(t, func() bool { return tidied(a) && tidied(b) })
+	c := openReady(t, client, topic, "c")
+	require.Equal(t, 100, c.Stats().Records)
+	for _, r := range c.Records() {
+		require.EqualValues(t, 60, r.Count)
+		require.InDelta(t, time.Hour.Seconds(), time.Until(r.Due).Seconds(), 15)
+	}
+	names := map[string]bool{}
+	for _, s := range c.Sessions() {
+		names[s.Name] = true
+	}
+	require.Equal(t, map[string]bool{"a": true, "b": true, "c": true}, names)
+	a.reconnected() // as if both had lost their connections
+	b.reconnected()
+	await(t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return !a.tidying.forced && a.tidying.mark == position{}
+	})
+	d := openReady(t, client, topic, "d")
+	require.Equal(t, 100, d.Stats().Records)
+}
+
+// 100,000 records are read in less than five seconds.
+func TestManyRecords(t *testing.T) {
+	if os.Getenv("PULSAR_URL") == "" {
+		t.Skip("needs a real broker")
+	}
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	began := time.Now()
+	for i := range int64(100_000) {
+		a.Failed(Key{one.Topic, 1000 + i/5000, i, 0}, 3, time.Hour, "no coffee")
+	}
+	require.Eventually(t, func() bool { return a.Stats().Lag == 0 }, time.Minute, 10*time.Millisecond)
+	t.Logf("written and read back in %v", time.Since(began))
+	a.Close()
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	began = time.Now()
+	b := openReady(t, client, topic, "b")
+	took := time.Since(began)
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	t.Logf("%d bytes of memory a record", (after.HeapAlloc-before.HeapAlloc)/100_000)
+	require.Equal(t, 100_000, b.Stats().Records)
+	require.Less(t, took, 5*time.Second)
+	t.Logf("read in %v", took)
+	t.Log(atBroker(t, topic))
+}
+
+// A day of failures, 5 a second of 200 messages at a time, leaves the log's subscription with little behind it.
+func TestADay(t *testing.T) {
+	if os.Getenv("PULSAR_URL") == "" || os.Getenv("ATTEMPTS_DAY") == "" {
+		t.Skip("needs a real broker, a minute, and ATTEMPTS_DAY=1")
+	}
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	const failures = 5 * 24 * 60 * 60
+	for n := range int64(failures) {
+		k := Key{one.Topic, 1, n % 200, 0}
+		a.Failed(k, uint32(n/200)+1, time.Minute, "no coffee")
+		if n%20 == 0 { // so that a frame has about as many as in a day
+			time.Sleep(200 * time.Microsecond)
+		}
+	}
+	require.Eventually(t, func() bool { return a.Stats().Lag == 0 }, time.Minute, 10*time.Millisecond)
+	time.Sleep(3 * time.Second)
+	t.Log(atBroker(t, topic))
+	began := time.Now()
+	b := openReady(t, client, topic, "b")
+	require.Equal(t, 200, b.Stats().Records)
+	t.Logf("read in %v", time.Since(began))
+}
+
+// atBroker returns what the broker says of a topic.
+func atBroker(t *testing.T, topic string) (said []string) {
+	r, err := http.Get(fmt.Sprintf("%s/admin/v2/persistent/public/default/%s/internalStats", os.Getenv("PULSAR_ADMIN_URL"), topic))
+	require.NoError(t, err)
+	defer http.DefaultClient.CloseIdleConnections()
+	defer r.Body.Close()
+	body, err := io.ReadAll(r.Body)
+	require.NoError(t, err)
+	for part := range strings.SplitSeq(string(body), ",") {
+		for _, name := range []string{"totalSize", "numberOfEntries\"", "markDelete", "lastConfirmed", "\"attempts\""} {
+			if strings.Contains(part, name) {
+				said = append(said, part)
+			}
+		}
+	}
+	return said
+}

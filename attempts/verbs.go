@@ -1,0 +1,99 @@
+package attempts
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Failed notes that a message was delivered count times and failed, and waits for delay. cause is cut to 120 bytes; "" for none.
+func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
+	if len(cause) > maxCause {
+		cause = strings.ToValidUTF8(cause[:maxCause], "")
+	}
+	at := now()
+	l.change(k, false, func(r *record) {
+		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: r.crashes, cause: cause}
+	})
+}
+
+const (
+	maxCause = 120
+	maxDelay = 100 * 365 * 24 * time.Hour // which can be added to moments
+)
+
+// Settled notes that a message is settled, so that nothing has to be known of it. It is written when the acknowledgement has surely reached
+// the broker: until then the message may come again.
+func (l *Log) Settled(k Key) {
+	if l.known.Load() == 0 {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if r, ok := l.find(k); ok {
+		l.own.remove(l.state.place(k), r, now()+settleDelay.Milliseconds())
+		l.count()
+		if len(l.own.later) == 1 {
+			l.notify()
+		}
+	}
+}
+
+// settleDelay is after how long an acknowledgement is surely at the broker.
+const settleDelay = 3 * time.Second
+
+// Forget removes a message from the log, and returns when that is written.
+func (l *Log) Forget(ctx context.Context, k Key) error {
+	l.mu.Lock()
+	c := l.own.remove(l.state.place(k), record{}, 0)
+	l.count()
+	done := c.wait()
+	l.mu.Unlock()
+	l.notify()
+	return l.written(ctx, done)
+}
+
+// Reset forgets all messages, as after a seek.
+func (l *Log) Reset() {
+	l.mu.Lock()
+	l.own.reset()
+	clear(l.state.records)
+	l.count()
+	l.mu.Unlock()
+	l.notify()
+}
+
+// change changes what is known of a message. It returns a channel that is closed when that is written, if somebody waits for it.
+func (l *Log) change(k Key, waits bool, how func(*record)) (done <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r, _ := l.find(k)
+	how(&r)
+	r.session, r.written = l.id, now()
+	c := l.own.put(l.state.place(k), r)
+	if waits {
+		done = c.wait()
+	}
+	l.count()
+	l.notify()
+	return done
+}
+
+// written waits until a change is written.
+func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
+	if l.o.ReadOnly {
+		return ErrReadOnly
+	}
+	select {
+	case <-done:
+		return nil
+	case <-l.life.Done():
+		return ErrClosed
+	case <-ctx.Done():
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return fmt.Errorf("attempts: writing to %s: %w", l.o.Topic, cmp.Or(l.failure, ctx.Err()))
+	}
+}

@@ -1,0 +1,191 @@
+package attempts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+const (
+	maxChanges = 1000                 // of a frame
+	interval   = 5 * time.Millisecond // between frames that nobody waits for
+)
+
+// write writes what changes, and that the session begins and lives, until the Log is closed.
+func (l *Log) write(life context.Context, c *link) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		closing := false
+		select {
+		case <-l.closing:
+			closing = true
+		default:
+		}
+		f, places, wait := l.next(closing)
+		if f != nil {
+			if err := l.send(life, c, f, places); err != nil {
+				return err
+			}
+			if f.has(ends) {
+				return c.answered(life)
+			}
+			wait = interval
+		}
+		timer.Reset(wait)
+		select {
+		case <-timer.C:
+		case <-l.wake:
+			if f != nil { // others are about to come
+				pause(life, interval)
+			}
+		case <-l.closing:
+		case <-life.Done():
+			return life.Err()
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// next returns the next frame to send, or nil if there is none before wait is over or something changes.
+func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := now()
+	f = &frame{session: l.id, number: l.number + 1, checkpoint: l.state.checkpoint}
+	if l.tidying.snapshot(l.state, f, at, l.o.Retention) {
+		l.number = f.number
+		return f, nil, 0
+	}
+	if n := time.Duration(len(l.sessions.live)); l.sessions.lease > 0 {
+		l.sessions.lease = max(minLease, n*leaseOfEach).Milliseconds()
+	}
+	renews := l.sessions.adds(f, l.o.Name)
+	if f.has(begins) {
+		l.begun = f.number
+	}
+	if l.own.resets {
+		f.flags |= resets
+		l.own.resets = false
+	}
+	places, more := l.own.gather(f.number, at, maxChanges, closing)
+	for _, p := range places {
+		x := l.own.of[p]
+		c := change{Key: l.state.key(p), removed: x.removed, session: l.id}
+		if !x.removed {
+			c.count, c.crashes, c.begun, c.cause = x.count, x.crashes, x.begun, x.cause
+			if x.due > 0 {
+				c.delay = x.due - at
+			}
+		}
+		f.changes = append(f.changes, c)
+	}
+	tidies, tidyAt := l.tidying.begins(l.state, at, len(l.state.sessions))
+	if tidies {
+		l.tidying.number = f.number
+	}
+	if closing && len(l.own.unsent) == 0 {
+		f.flags |= ends
+	}
+	if len(places) > 0 || f.flags&^leases != 0 || renews <= at && renews > 0 || tidies {
+		l.number = f.number
+		return f, places, 0
+	}
+	return nil, nil, until(at, more, renews, tidyAt)
+}
+
+// until returns how long to wait for the first of some moments; those that are 0 do not come.
+func until(now int64, moments ...int64) time.Duration {
+	wait := time.Hour
+	for _, m := range moments {
+		if m > 0 {
+			wait = min(wait, time.Duration(max(0, m-now))*time.Millisecond)
+		}
+	}
+	return wait
+}
+
+// maxUnderway is how many frames may wait for the broker's answer. What a killed process has sent the broker still gets.
+const maxUnderway = 16
+
+// send sends a frame.
+func (l *Log) send(life context.Context, c *link, f *frame, places []place) error {
+	select {
+	case c.underway <- struct{}{}:
+	case <-life.Done():
+		return life.Err()
+	}
+	l.mu.Lock()
+	l.sessions.says(f)
+	l.mu.Unlock()
+	began := time.Now()
+	c.producer.SendAsync(life, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		defer func() { <-c.underway }()
+		if err != nil {
+			l.mu.Lock()
+			l.own.resets = l.own.resets || f.has(resets)
+			l.mu.Unlock()
+			c.fail(fmt.Errorf("writing: %w", err))
+			return
+		}
+		l.sent(c, f, places, id)
+		if took := time.Since(began); took > slow {
+			l.isSlow(took)
+		}
+	})
+	return nil
+}
+
+// sent notes that a frame is written.
+func (l *Log) sent(c *link, f *frame, places []place, id pulsar.MessageID) {
+	l.mu.Lock()
+	for _, p := range places {
+		if x := l.own.of[p]; x != nil && x.number == f.number {
+			x.written()
+		}
+	}
+	l.mu.Unlock()
+	l.tidied(c, f, id)
+}
+
+// answered waits until all that was sent has an answer.
+func (c *link) answered(life context.Context) error {
+	for range maxUnderway {
+		select {
+		case c.underway <- struct{}{}:
+		case <-life.Done():
+			return life.Err()
+		}
+	}
+	return nil
+}
+
+// slow is how long a frame may take before somebody is told.
+const slow = 2 * time.Second
+
+// isSlow tells that the log lags, no more than once a minute.
+func (l *Log) isSlow(took time.Duration) {
+	l.mu.Lock()
+	tell := now()-l.toldSlow > time.Minute.Milliseconds()
+	if tell {
+		l.toldSlow = now()
+	}
+	l.mu.Unlock()
+	if !tell {
+		return
+	}
+	l.o.Logger.Warn("attempts: the log lags; other consumers learn late of what fails here", "topic", l.o.Topic, "by", took)
+	if l.o.Failed != nil {
+		l.o.Failed(fmt.Errorf("attempts: writing to %s took %v", l.o.Topic, took))
+	}
+}

@@ -1,0 +1,257 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"text/tabwriter"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+const attemptsUsage = `Usage: redelivery attempts [flags] topic
+
+Shows what the log of attempts says: which messages of a subscription failed,
+since when, until when they wait and why, and which consumers live.
+
+  redelivery attempts -subscription billing orders
+  redelivery attempts -subscription billing -forget 12:3:0 orders
+
+  -subscription name                whose log
+  -log name                         the log's topic, if it is not the default
+  -forget 12:3:0                    forget the message of this id: its count
+                                    begins again, and it is not delayed
+  -n 20                             how many messages; 0 for all
+  -timeout 30s                      how long reading may take
+Connection: as in redelivery dlq -h
+Output:
+  -json                             for machines
+  -v                                the client's log, on stderr
+`
+
+// attemptsFlags are the flags of redelivery attempts.
+type attemptsFlags struct {
+	connection
+	subscription, log, forget, topic string
+	n                                int
+	timeout                          time.Duration
+	asJSON, talkative                bool
+}
+
+func attemptsCommand(args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	var f attemptsFlags
+	err := f.parse(args)
+	if err == nil {
+		err = f.run(ctx, stdout, stderr)
+	}
+	var usage errUsage
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(stdout, attemptsUsage)
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "redelivery attempts: %v (-h shows flags)\n", err)
+		return 2
+	}
+	fmt.Fprintf(stderr, "redelivery attempts: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "attempts: "), "\n", "; ")))
+	return 1
+}
+
+// parse reads the command line. Flags may be before the topic and after it.
+func (f *attemptsFlags) parse(args []string) error {
+	set := flag.NewFlagSet("redelivery attempts", flag.ContinueOnError)
+	set.SetOutput(io.Discard)
+	f.flags(set)
+	set.StringVar(&f.subscription, "subscription", "", "")
+	set.StringVar(&f.log, "log", "", "")
+	set.StringVar(&f.forget, "forget", "", "")
+	set.IntVar(&f.n, "n", 20, "")
+	set.DurationVar(&f.timeout, "timeout", 30*time.Second, "")
+	set.BoolVar(&f.asJSON, "json", false, "")
+	set.BoolVar(&f.talkative, "v", false, "")
+	var topics []string
+	for len(args) > 0 {
+		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return err
+		} else if err != nil {
+			return errUsage{err}
+		}
+		if args = set.Args(); len(args) > 0 {
+			topics, args = append(topics, args[0]), args[1:]
+		}
+	}
+	switch {
+	case len(topics) != 1:
+		return errUsage{fmt.Errorf("there are %d topics, want one", len(topics))}
+	case f.subscription == "" && f.log == "":
+		return errUsage{errors.New("-subscription is missing")}
+	case f.n < 0:
+		return errUsage{fmt.Errorf("-n is %d, want 0 for all, or more", f.n)}
+	case f.timeout <= 0:
+		return errUsage{fmt.Errorf("-timeout is %v, want more than 0", f.timeout)}
+	}
+	f.topic = admin.FullName(topics[0])
+	if f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription)); f.forget != "" {
+		if _, _, _, err := attempts.ParseID(f.forget); err != nil {
+			return errUsage{fmt.Errorf("-forget is %q, want an id such as 12:3 or 12:3:0", f.forget)}
+		}
+	}
+	return nil
+}
+
+func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
+	if err := f.complete(); err != nil {
+		return err
+	}
+	logger := slog.New(slog.DiscardHandler)
+	if f.talkative {
+		logger = slog.New(slog.NewTextHandler(stderr, nil))
+	}
+	client, api, err := f.connect(logger)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	partitions, err := client.TopicPartitions(f.log)
+	if err != nil {
+		return err
+	}
+	var stats any
+	if err := api.Call(ctx, http.MethodGet, admin.Topic(partitions[0])+"/stats", nil, &stats); admin.NotFound(err) { // which a reader would create
+		return fmt.Errorf("there is no log %s", f.log)
+	}
+	log, err := attempts.Open(client, attempts.Options{Topic: partitions[0], Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	if err := log.Ready(ctx); err != nil {
+		return err
+	}
+	if f.forget != "" {
+		return f.forgets(ctx, log, stdout)
+	}
+	return f.show(log, stdout)
+}
+
+// forgets forgets all records of an id: those of several partitions or topics may have it.
+func (f *attemptsFlags) forgets(ctx context.Context, log *attempts.Log, stdout io.Writer) error {
+	ledger, entry, index, _ := attempts.ParseID(f.forget)
+	n := 0
+	for _, r := range log.Records() {
+		if r.Ledger == ledger && r.Entry == entry && (r.Index == index || strings.Count(f.forget, ":") == 1) {
+			if err := log.Forget(ctx, r.Key); err != nil {
+				return err
+			}
+			n++
+		}
+	}
+	if n == 0 {
+		return fmt.Errorf("the log has no message %s", f.forget)
+	}
+	fmt.Fprintf(stdout, "Forgot %d of the log's messages.\n", n)
+	return nil
+}
+
+// attemptsShown is the output for machines.
+type attemptsShown struct {
+	Log      string         `json:"log"`
+	Messages []messageShown `json:"messages"`
+	Sessions []sessionShown `json:"sessions"`
+}
+
+type messageShown struct {
+	Topic   string    `json:"topic"`
+	ID      string    `json:"id"`
+	Count   uint32    `json:"deliveries"`
+	Crashes uint32    `json:"crashes,omitempty"`
+	Since   time.Time `json:"written"`
+	Due     time.Time `json:"due"`
+	Cause   string    `json:"cause,omitempty"`
+	Handled string    `json:"begunBy,omitempty"`
+}
+
+type sessionShown struct {
+	ID    string    `json:"id"`
+	Name  string    `json:"name"`
+	State string    `json:"state"`
+	Since time.Time `json:"since"`
+	Heard time.Time `json:"heard"`
+}
+
+func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
+	shown := attemptsShown{Log: f.log, Messages: []messageShown{}, Sessions: []sessionShown{}}
+	names := map[attempts.SessionID]string{}
+	for _, s := range log.Sessions() {
+		names[s.ID] = cmp.Or(s.Name, s.ID.String())
+		shown.Sessions = append(shown.Sessions, sessionShown{s.ID.String(), s.Name, string(s.State), s.Since, s.Heard})
+	}
+	for _, r := range log.Records() {
+		m := messageShown{r.Topic, fmt.Sprintf("%d:%d:%d", r.Ledger, r.Entry, r.Index), r.Count, r.Crashes, r.Written, r.Due, r.Cause, ""}
+		if r.Begun != 0 {
+			m.Handled = cmp.Or(names[r.Begun], r.Begun.String())
+		}
+		shown.Messages = append(shown.Messages, m)
+	}
+	slices.SortFunc(shown.Messages, func(a, b messageShown) int { return a.Due.Compare(b.Due) })
+	slices.SortFunc(shown.Sessions, func(a, b sessionShown) int { return a.Since.Compare(b.Since) })
+	if f.asJSON {
+		e := json.NewEncoder(stdout)
+		e.SetIndent("", "  ")
+		return e.Encode(shown)
+	}
+	return f.print(shown, stdout)
+}
+
+func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) error {
+	fmt.Fprintf(stdout, "%d messages in %s\n", len(shown.Messages), shown.Log)
+	table := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
+	if len(shown.Messages) > 0 {
+		fmt.Fprintln(table, "\nMESSAGE\tTOPIC\tDELIVERIES\tCRASHES\tFAILED\tDUE\tIN A HANDLER OF\tCAUSE")
+	}
+	for i, m := range shown.Messages {
+		if i == f.n && f.n > 0 {
+			fmt.Fprintf(table, "and %d more\n", len(shown.Messages)-i)
+			break
+		}
+		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", m.ID, strings.TrimPrefix(m.Topic, "persistent://"), m.Count, m.Crashes, fromNow(m.Since), fromNow(m.Due),
+			cmp.Or(clean(m.Handled), "-"), cmp.Or(clean(m.Cause), "-"))
+	}
+	if len(shown.Sessions) > 0 {
+		fmt.Fprintln(table, "\nSESSION\tNAME\tSTATE\tSINCE\tHEARD")
+	}
+	for _, s := range shown.Sessions {
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", s.ID, cmp.Or(clean(s.Name), "-"), s.State, fromNow(s.Since), fromNow(s.Heard))
+	}
+	return table.Flush()
+}
+
+// fromNow says how far a moment is.
+func fromNow(t time.Time) string {
+	d := time.Until(t)
+	switch {
+	case d > 0:
+		return "in " + max(d.Round(time.Second), time.Second).String()
+	default:
+		return d.Round(time.Second).Abs().String() + " ago"
+	}
+}

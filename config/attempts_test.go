@@ -1,0 +1,22 @@
+package config
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAttemptLog(t *testing.T) {
+	c, err := Parse([]byte("consumers: {a: {attemptLog: true, attemptLogTopic: t, attemptLogOptional: true, attemptLogRetention: 2d}, b: {attemptLog: false}}\n" +
+		"workers: {a: {crashLimit: 3}}"))
+	require.NoError(t, err)
+	assert.Equal(t, Consumer{AttemptLog: true, AttemptLogTopic: "t", AttemptLogOptional: true, AttemptLogRetention: 48 * time.Hour}, c.Consumers["a"])
+	for name, n := range map[string]int{"a": 1, "b": 0} {
+		options, err := c.Options(name)
+		require.NoError(t, err)
+		assert.Len(t, options, n)
+	}
+	assert.Len(t, c.Workers["a"].options(), 1)
+}

@@ -1,0 +1,182 @@
+// Command kill runs a consumer whose every message fails, kills its process again and again, and counts what becomes of the messages: with
+// WithAttemptLog and, beside it, with plain pulsar-client-go.
+//
+//	PULSAR_URL=pulsar://localhost:6650 go run ./test/kill
+//	PULSAR_URL=pulsar://localhost:6650 go run ./test/kill -poison
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+)
+
+const (
+	subscription  = "kill"
+	maxDeliveries = 4
+	delay         = time.Second
+)
+
+var (
+	messages   = flag.Int("messages", 2000, "how many there are")
+	every      = flag.Duration("every", 2500*time.Millisecond, "how often the process is killed")
+	limit      = flag.Duration("limit", 90*time.Second, "how long a run may take")
+	types      = flag.String("types", "Exclusive,Failover,Shared,Key_Shared", "of the subscription")
+	plain      = flag.Bool("plain", true, "run plain pulsar-client-go too")
+	handles    = flag.Duration("handles", time.Millisecond, "how long a handler takes")
+	isPoison   = flag.Bool("poison", false, "one message ends the process that handles it; the others succeed")
+	crashLimit = flag.Int("crash-limit", 3, "of the poison")
+
+	// Of the process that is killed:
+	child     = flag.String("child", "", "")
+	kind      = flag.Int("type", 0, "")
+	recordsTo = flag.String("to", "", "")
+)
+
+var bg = context.Background()
+
+var kinds = map[string]pulsar.SubscriptionType{"Exclusive": pulsar.Exclusive, "Failover": pulsar.Failover, "Shared": pulsar.Shared,
+	"Key_Shared": pulsar.KeyShared}
+
+func main() {
+	flag.Parse()
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: quiet()})
+	check(err)
+	defer client.Close()
+	switch {
+	case *child != "":
+		consume(client)
+	case *isPoison:
+		poisonAll(client)
+	default:
+		killAll(client)
+	}
+}
+
+func quiet() plog.Logger {
+	return plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "kill:", err)
+		os.Exit(1)
+	}
+}
+
+// killAll prints a table of all runs.
+func killAll(client pulsar.Client) {
+	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "type\tbatched\tclient\tkills\thandled\tmore than 4 times\tmost\tearly\tfailures that were forgotten\tat most before a kill\tdead letters\tat an end after")
+	for name := range strings.SplitSeq(*types, ",") {
+		for _, batched := range []bool{false, true} {
+			for _, how := range []string{"log", "plain"} {
+				if how == "plain" && !*plain {
+					continue
+				}
+				r := run(client, kinds[name], batched, how == "plain")
+				fmt.Fprintf(table, "%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%d of %d\t%s\n", name, batched, how, r.kills, r.handled, r.excess, r.most, r.early, r.forgotten,
+					r.lost.Round(time.Millisecond), r.dead, *messages, r.took)
+				check(table.Flush())
+			}
+		}
+	}
+}
+
+// result is what became of the messages of a run.
+type result struct {
+	kills, handled, excess, most, early, forgotten, dead int
+	lost                                                 time.Duration // how long before a kill a failure was, at most, that was forgotten
+	took                                                 string
+}
+
+// run publishes the messages, and kills what consumes them until all are dead letters.
+func run(client pulsar.Client, kind pulsar.SubscriptionType, batched, plain bool) (r result) {
+	topic := fmt.Sprintf("kill-%d", time.Now().UnixNano())
+	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: kind,
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+	check(err)
+	c.Close()
+	dead := deadLetters(client, topic)
+	publish(client, topic, 0, *messages, batched)
+	file, err := os.CreateTemp("", "kill")
+	check(err)
+	if os.Getenv("KEEP") == "" {
+		defer os.Remove(file.Name())
+	}
+	defer file.Close()
+	began := time.Now()
+	end := began.Add(*limit)
+	var killed []time.Time
+	for r.dead < *messages && time.Now().Before(end) {
+		p := start(topic, kind, file.Name(), plain)
+		deadline := time.Now().Add(*every)
+		for time.Now().Before(deadline) && r.dead < *messages {
+			time.Sleep(50 * time.Millisecond)
+			r.dead = dead()
+		}
+		check(p.Process.Kill())
+		killed = append(killed, time.Now())
+		_ = p.Wait()
+	}
+	r.kills = len(killed)
+	r.took = time.Since(began).Round(time.Second).String()
+	if r.dead < *messages {
+		r.took = "not after " + r.took
+	}
+	r.read(file.Name(), killed)
+	return r
+}
+
+// start starts this program as what consumes.
+func start(topic string, kind pulsar.SubscriptionType, file string, plain bool, more ...string) *exec.Cmd {
+	self, err := os.Executable()
+	check(err)
+	args := []string{"-child", topic, "-type", fmt.Sprint(int(kind)), "-to", file, "-handles", handles.String(), fmt.Sprintf("-plain=%t", plain)}
+	p := exec.Command(self, append(args, more...)...)
+	p.Stderr = os.Stderr
+	check(p.Start())
+	return p
+}
+
+// deadLetters subscribes to the dead letters of a topic, and returns a function that says how many there are.
+func deadLetters(client pulsar.Client, topic string) func() int {
+	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-DLQ", SubscriptionName: "count",
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+	check(err)
+	seen := map[string]bool{}
+	return func() int {
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Millisecond)
+			msg, err := c.Receive(ctx)
+			cancel()
+			if err != nil {
+				return len(seen)
+			}
+			seen[string(msg.Payload())] = true
+			_ = c.Ack(msg)
+		}
+	}
+}
+
+func publish(client pulsar.Client, topic string, from, to int, batched bool) {
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: !batched, BatchingMaxMessages: 20,
+		BatcherBuilderType: pulsar.KeyBasedBatchBuilder})
+	check(err)
+	defer p.Close()
+	for i := from; i < to; i++ {
+		p.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "m%d", i), Key: fmt.Sprint("k", i%20)},
+			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { check(err) })
+	}
+	check(p.FlushWithCtx(bg))
+}

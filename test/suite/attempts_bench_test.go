@@ -1,0 +1,46 @@
+package suite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// What the log of attempts costs, on a real broker with PULSAR_URL: of messages that do not fail, and of messages that all fail once.
+func BenchmarkAttemptLog(b *testing.B) {
+	for _, fails := range []bool{false, true} {
+		for _, log := range []bool{false, true, false, true} {
+			b.Run(fmt.Sprintf("fails %t, log %t", fails, log), func(b *testing.B) {
+				br := newBroker(b)
+				topic := br.topic(0)
+				options := []redelivery.Option{redelivery.WithNackRedeliveryDelay(ms(100))}
+				if log {
+					options = append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+				}
+				c := br.subscribe(br.options(topic, pulsar.Shared), options...)
+				for range b.N/500 + 1 {
+					br.send(topic, min(b.N, 500), true)
+				}
+				b.ResetTimer()
+				began := time.Now()
+				for settled := 0; settled < b.N; {
+					msg := receive(b, c)
+					if fails && msg.RedeliveryCount() == 0 {
+						c.Nack(msg)
+						continue
+					}
+					require.NoError(b, c.Ack(msg))
+					settled++
+				}
+				b.ReportMetric(float64(b.N)/time.Since(began).Seconds(), "messages/s")
+				b.StopTimer()
+				c.Close()
+			})
+		}
+	}
+}

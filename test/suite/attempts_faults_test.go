@@ -1,0 +1,156 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+func attemptLog(topic string) string { return topic + "-" + sub + "-ATTEMPTS" }
+
+// logged returns options of a consumer with a log, and how often it was told that the log fails.
+func logged(log redelivery.AttemptLog) ([]redelivery.Option, *atomic.Int64) {
+	var failures atomic.Int64
+	return []redelivery.Option{redelivery.WithAttemptLog(log), redelivery.WithNackRedeliveryDelay(ms(300)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 4}),
+		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) {
+			if f.Operation == "attempt log" {
+				failures.Add(1)
+			}
+		}})}, &failures
+}
+
+// failAll nacks n messages until they are dead letters, and does something when each of them failed twice.
+func failAll(t *testing.T, b *broker, topic string, c *redelivery.Consumer, dead pulsar.Consumer, n int, between func()) {
+	t.Helper()
+	counts := map[string]uint32{}
+	for handed := 0; handed < 4*n; handed++ {
+		msg := receive(t, c)
+		id := string(msg.Payload())
+		require.Equal(t, counts[id], msg.RedeliveryCount(), id)
+		counts[id]++
+		require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
+		if handed == 2*n-1 {
+			between()
+		}
+	}
+	for range n {
+		next(t, dead, 15*time.Second)
+	}
+}
+
+// A log whose topic is unloaded, or deleted, is back a moment later with all that was known.
+func TestAttemptLogIsBack(t *testing.T) {
+	if raceDetector {
+		t.Skip("pulsar-client-go's producer replaces its encryptor when it reconnects, while its other goroutine sends")
+	}
+	t.Parallel()
+	for _, fault := range []string{"unloaded", "deleted"} {
+		t.Run(fault, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			dead := b.deadLetters(topic)
+			options, _ := logged(redelivery.AttemptLog{})
+			c := b.subscribe(b.options(topic, pulsar.Shared), append(options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			b.send(topic, 5, false)
+			fail := func(n int) {
+				for range n {
+					require.NoError(t, c.NackWithReason(receive(t, c), errors.New("no coffee")))
+				}
+			}
+			fail(3)
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, ms(5))
+			if fault == "unloaded" {
+				b.unload(attemptLog(topic))
+			} else {
+				b.rest("DELETE", attemptLog(topic), "?force=true", nil, nil)
+			}
+			fail(2)
+			opts := b.options(topic, pulsar.Shared)
+			require.Eventually(t, func() bool { // by a consumer that comes later
+				options, _ := logged(redelivery.AttemptLog{})
+				other, err := redelivery.Subscribe(b.client, opts, options...)
+				if err != nil {
+					return false
+				}
+				defer other.Close()
+				return other.AttemptLog().Stats().Records == 5
+			}, 40*time.Second, ms(500))
+			_ = dead
+		})
+	}
+}
+
+// With a log that cannot be written to, Subscribe fails, or goes on without it if it is optional: nothing is lost or stuck, and it is said.
+func TestAttemptLogIsRefused(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 2 * time.Second})
+	topic := b.topic(0)
+	dead := b.deadLetters(topic)
+	refuse := func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "PRODUCER" && strings.HasSuffix(c.Topic, "-ATTEMPTS") {
+			return pulsartest.Fail("AuthorizationError", "not allowed")
+		}
+		return pulsartest.Pass
+	}
+	b.inProcess.SetHook(refuse)
+	options, _ := logged(redelivery.AttemptLog{OpenTimeout: time.Second})
+	_, err := redelivery.Subscribe(b.client, b.options(topic, pulsar.Shared), options...)
+	require.ErrorContains(t, err, "WithAttemptLog")
+	require.ErrorContains(t, err, "AuthorizationError")
+	options, failures := logged(redelivery.AttemptLog{OpenTimeout: ms(100), Optional: true})
+	c := b.subscribe(b.options(topic, pulsar.Shared), options...)
+	b.send(topic, 3, false)
+	failAll(t, b, topic, c, dead, 3, func() {})
+	require.Eventually(t, func() bool { return failures.Load() > 0 }, 15*time.Second, ms(10))
+	b.inProcess.SetHook(nil)
+	ctx, cancel := context.WithTimeout(bg, 25*time.Second)
+	defer cancel()
+	require.NoError(t, c.AttemptLog().Ready(ctx), "it is back")
+}
+
+// A log that is slow, or that loses what it is sent for a while, delays nothing.
+func TestAttemptLogIsSlow(t *testing.T) {
+	t.Parallel()
+	for name, verdict := range map[string]pulsartest.Verdict{"slow": pulsartest.Pass.After(700 * time.Millisecond),
+		"quota": pulsartest.Fail("ProducerBlockedQuotaExceededException", "full")} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newInProcess(t, pulsar.ClientOptions{})
+			topic := b.topic(0)
+			dead := b.deadLetters(topic)
+			options, _ := logged(redelivery.AttemptLog{})
+			other := newOther(t, b)
+			c := b.subscribe(b.options(topic, pulsar.Shared), append(options, redelivery.WithClient(other))...)
+			b.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+				if (c.Type == "SEND" || name == "quota" && c.Type == "PRODUCER") && strings.HasSuffix(c.Topic, "-ATTEMPTS") {
+					return verdict
+				}
+				return pulsartest.Pass
+			})
+			b.send(topic, 3, false)
+			failAll(t, b, topic, c, dead, 3, func() {})
+			b.inProcess.SetHook(nil)
+			require.Eventually(t, func() bool { s := c.AttemptLog().Stats(); return s.Lag == 0 && s.Records == 0 }, 40*time.Second, ms(20),
+				"it is back, and what was settled meanwhile is removed")
+		})
+	}
+}
+
+// newOther is a client of its own, whose commands wait for no other's.
+func newOther(t *testing.T, b *broker) pulsar.Client {
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: 3 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}

@@ -1,0 +1,112 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// A message that failed is neither early nor counted anew for the next consumer of the subscription, on every subscription type, in a batch
+// too, and its last delivery makes it a dead letter.
+func TestAttemptsOutliveTheConsumer(t *testing.T) {
+	t.Parallel()
+	for kind := range kinds {
+		for _, batched := range []bool{false, true} {
+			for _, chans := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s, batched %t, by channel %t", kind, batched, chans), func(t *testing.T) {
+					t.Parallel()
+					b := newBroker(t)
+					topic := b.topic(0)
+					dead := b.deadLetters(topic)
+					opts := b.options(topic, kinds[kind])
+					subscribe := func() *redelivery.Consumer {
+						return b.subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2*time.Second),
+							redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+					}
+					c := subscribe()
+					b.send(topic, 4, batched)
+					due := map[string]time.Time{}
+					for count := range uint32(3) {
+						for range 4 {
+							ctx, cancel := context.WithTimeout(bg, 15*time.Second)
+							msg, err := takeBy(ctx, c, chans)
+							cancel()
+							require.NoError(t, err)
+							require.Equal(t, count, msg.RedeliveryCount(), "%s", msg.Payload())
+							require.False(t, time.Now().Before(due[string(msg.Payload())]), "%s is early", msg.Payload())
+							due[string(msg.Payload())] = time.Now().Add(2 * time.Second)
+							require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
+						}
+						if count < 2 {
+							require.Eventually(t, func() bool { return c.AttemptLog().Stats().Lag == 0 }, 5*time.Second, ms(5))
+							c.Close()
+							c = subscribe()
+						}
+					}
+					for range 4 {
+						msg := next(t, dead, 15*time.Second)
+						require.Equal(t, "no coffee", msg.Properties()["EXCEPTION_MESSAGE"])
+					}
+					require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, ms(20))
+				})
+			}
+		}
+	}
+}
+
+// A wrapped consumer has a log too.
+func TestAttemptsOutliveAWrappedConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, 1, false)
+	for count := range uint32(2) {
+		inner, err := b.client.Subscribe(b.options(topic, pulsar.Failover))
+		require.NoError(t, err)
+		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+			redelivery.WithNackRedeliveryDelay(time.Second))
+		require.NoError(t, err)
+		msg := receive(t, c)
+		require.Equal(t, count, msg.RedeliveryCount())
+		c.Nack(msg)
+		c.Close()
+	}
+}
+
+// The options that a log needs, and those that it does not go together with.
+func TestAttemptLogOptions(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	opts := b.options(b.topic(0), pulsar.Shared)
+	with := func(opts pulsar.ConsumerOptions, log redelivery.AttemptLog) error {
+		c, err := redelivery.Subscribe(b.client, opts, redelivery.WithAttemptLog(log))
+		if err == nil {
+			c.Close()
+		}
+		return err
+	}
+	nonDurable, pattern := opts, opts
+	nonDurable.SubscriptionMode = pulsar.NonDurable
+	pattern.Topic, pattern.TopicsPattern = "", "persistent://public/default/.*"
+	for want, err := range map[string]error{
+		"OpenTimeout is -1ns":   with(opts, redelivery.AttemptLog{OpenTimeout: -1}),
+		"Retention is -1ns":     with(opts, redelivery.AttemptLog{Retention: -1}),
+		"NonDurable":            with(nonDurable, redelivery.AttemptLog{}),
+		"the log of attempts":   with(pattern, redelivery.AttemptLog{}),
+		"want a persistent one": with(opts, redelivery.AttemptLog{Topic: "non-persistent://public/default/log"}),
+	} {
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption, want)
+		if want != "the log of attempts" {
+			require.ErrorContains(t, err, want)
+		}
+	}
+	_, err := redelivery.SubscribeWith(b.client.Subscribe, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	require.ErrorContains(t, err, "WithClient")
+}

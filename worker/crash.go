@@ -1,0 +1,220 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// WithCrashLimit (default: none) makes a message a dead letter, without calling the handler, that was in a handler n times when its process
+// ended without closing its Consumer: the process was killed for want of memory, or called os.Exit. It needs redelivery.WithAttemptLog,
+// and a dead letter topic: without one such a message is nacked each time. n must be at least 1; 3 lets messages off that were merely in a
+// handler at the same time as the one that crashed the process.
+//
+// A message that is in a handler for longer than 50 ms costs a record in the log and its removal. After a crash the Worker is careful: for
+// the next 2,000 messages, and those that come from a consumer that is lost, it waits until that record is written before it calls the handler, a
+// few milliseconds each. Messages that were in a handler during a crash are handled one at a time, in a batch alone, and only when their
+// session is known to be lost: it has not been heard for six seconds, longer where there are many sessions. The end of a process
+// that is killed in the middle of a drain counts as a crash.
+func WithCrashLimit(n int) Option {
+	return func(s *settings) error {
+		if n < 1 {
+			return invalid("WithCrashLimit", n, "1 or more")
+		}
+		s.crashLimit = n
+		return nil
+	}
+}
+
+// CrashError is why a message became a dead letter by WithCrashLimit.
+type CrashError struct {
+	Crashes int // how many processes ended while it was in a handler
+}
+
+func (e *CrashError) Error() string {
+	if e.Crashes == 1 {
+		return "crashed its consumer once"
+	}
+	return fmt.Sprintf("crashed its consumer %d times", e.Crashes)
+}
+
+const (
+	begunAfter  = 50 * time.Millisecond // a message in a handler is recorded
+	beginTime   = 5 * time.Second       // that a record may take; then the handler is called without
+	suspectTime = 30 * time.Second      // that a suspect may take before another may be tried beside it
+)
+
+// crashes keeps messages from ending one process after the other.
+type crashes struct {
+	*run
+	log  *attempts.Log
+	turn chan struct{} // held by the one suspect that is handled
+}
+
+func newCrashes(r *run) *crashes {
+	log := r.consumer.AttemptLog()
+	log.KeepAlive()
+	return &crashes{r, log, make(chan struct{}, 1)}
+}
+
+// needsLog returns an error if there is a limit and nothing to count by.
+func (s *settings) needsLog(consumer *redelivery.Consumer) error {
+	if s.crashLimit > 0 && consumer.AttemptLog() == nil {
+		return fmt.Errorf("%w: worker: WithCrashLimit is given, want a Consumer with redelivery.WithAttemptLog", redelivery.ErrInvalidOption)
+	}
+	return nil
+}
+
+// limit returns the error for a message that is not to be handled any more, or nil.
+func (c *crashes) limit(t task) error {
+	if n := int(c.log.Crashes(attempts.KeyOf(t.msg))); n >= c.crashLimit {
+		return Permanent(&CrashError{n})
+	}
+	return nil
+}
+
+func (c *crashes) isSuspect(t task) bool { return c.log.Crashes(attempts.KeyOf(t.msg)) > 0 }
+
+// share returns how many of a slot's tasks to handle together: a suspect alone.
+func (c *crashes) share(tasks []task) int {
+	switch i := slices.IndexFunc(tasks, c.isSuspect); i {
+	case -1:
+		return len(tasks)
+	default:
+		return max(1, i)
+	}
+}
+
+// admit waits until tasks may be handled, and returns what to call when their handler has returned.
+func (c *crashes) admit(tasks []task) (handled func()) {
+	if c.limit(tasks[0]) != nil {
+		return func() {}
+	}
+	keys := make([]attempts.Key, len(tasks))
+	careful := c.isSuspect(tasks[0])
+	leave := func() {}
+	if careful {
+		leave = c.takeTurn(tasks)
+	}
+	for i, t := range tasks {
+		keys[i] = attempts.KeyOf(t.msg)
+		careful = c.log.IsCareful(keys[i]) || careful
+	}
+	if !careful {
+		b := &begun{}
+		timer := time.AfterFunc(begunAfter, func() { b.tell(c.log, keys) })
+		return func() {
+			timer.Stop()
+			b.end()
+		}
+	}
+	for _, k := range keys[1:] {
+		c.log.Begun(k)
+	}
+	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
+	defer cancel()
+	if err := c.log.Begin(ctx, keys[0]); err != nil {
+		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: a crash would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
+	}
+	return leave
+}
+
+// takeTurn waits until no other suspect is handled, or for too long.
+func (c *crashes) takeTurn(tasks []task) (leave func()) {
+	for i := range tasks {
+		_ = c.renew(&tasks[i]) // if it is not held any more, settling it will tell
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-c.working.Done():
+		return func() {}
+	}
+	var once sync.Once
+	next := func() { once.Do(func() { <-c.turn }) }
+	timer := time.AfterFunc(suspectTime, next)
+	return func() {
+		timer.Stop()
+		next()
+	}
+}
+
+// begun is the record of messages that are in a handler, which is not written any more when they are about to be settled.
+type begun struct {
+	mu   sync.Mutex
+	over bool
+}
+
+func (b *begun) tell(log *attempts.Log, keys []attempts.Key) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.over {
+		for _, k := range keys {
+			log.Begun(k)
+		}
+	}
+}
+
+func (b *begun) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.over = true
+}
+
+// tried writes down that a message failed that is tried again here. It is due at once for whoever has it next: what waits would be overtaken by
+// others of its key.
+func (r *run) tried(t task, o outcome) {
+	if log := r.consumer.AttemptLog(); log != nil {
+		log.Failed(attempts.KeyOf(t.msg), t.counted().RedeliveryCount()+1, 0, publishing.TypeName(o.err))
+	}
+}
+
+// isCrash reports whether a message was not handled, which is not for a classifier to judge.
+func isCrash(err error) bool {
+	permanent, ok := err.(*permanentError) //nolint:errorlint // as limit made it
+	if !ok {
+		return false
+	}
+	_, ok = permanent.error.(*CrashError) //nolint:errorlint // likewise
+	return ok
+}
+
+// handleOthers calls the handler with the tasks that may be handled; the others have their error.
+func (s *slot) handleOthers(ctx context.Context, tasks []task, errs []error) (whole bool) {
+	if s.crashes == nil {
+		return s.handle(ctx, tasks, errs)
+	}
+	var others []task
+	var places []int
+	for i, t := range tasks {
+		if err := s.crashes.limit(t); err != nil {
+			errs[i] = err
+			s.counts.crashed.Add(1)
+			continue
+		}
+		others, places = append(others, t), append(places, i)
+	}
+	switch len(others) {
+	case len(tasks):
+		return s.handle(ctx, tasks, errs)
+	case 0:
+		return false
+	}
+	returned := make([]error, len(others))
+	for i := range returned {
+		returned[i] = errExited
+	}
+	defer func() {
+		for i, err := range returned {
+			errs[places[i]] = err
+		}
+	}()
+	s.handle(ctx, others, returned)
+	return false
+}

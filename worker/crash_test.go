@@ -1,0 +1,165 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A message that was in a handler when its process ended is not handled any more after so many times; the others are, those of its batch too. A
+// classifier has no say in it.
+func TestCrashLimit(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2} {
+		for _, batched := range []bool{false, true} {
+			t.Run(fmt.Sprintf("limit %d, batches %t", limit, batched), func(t *testing.T) {
+				t.Parallel()
+				broker := pulsartest.NewServer(t)
+				client := broker.Client(t)
+				log := redelivery.WithAttemptLog(redelivery.AttemptLog{})
+				opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3},
+					SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
+				ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("poison")},
+					&pulsar.ProducerMessage{Payload: []byte("coffee")})
+				crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[1].Ledger, Entry: ids[1].Entry})
+				c, err := redelivery.Subscribe(client, opts, log)
+				require.NoError(t, err)
+				defer c.Close()
+				var mu sync.Mutex
+				handled := map[string]int{}
+				all := func(_ context.Context, msgs []pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					for _, msg := range msgs {
+						handled[string(msg.Payload())]++
+					}
+					return nil
+				}
+				options := []worker.Option{worker.WithCrashLimit(limit), worker.WithClassifier(func(error) error { return nil })}
+				w, err := worker.New(c, func(ctx context.Context, msg pulsar.Message) error { return all(ctx, []pulsar.Message{msg}) }, options...)
+				if batched {
+					w, err = worker.NewBatch(c, all, worker.Batch{}, options...)
+				}
+				require.NoError(t, err)
+				ctx, stop := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- w.Run(ctx) }()
+				require.Eventually(t, func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return len(handled)+int(w.Stats().Crashed) == 3
+				}, 30*time.Second, 10*time.Millisecond)
+				broker.Await(t, "orders", "billing", 10*time.Second, func(s pulsartest.Subscription) bool { return s.Backlog == 0 })
+				want, dead := map[string]int{"tea": 1, "coffee": 1}, 1
+				if limit == 2 {
+					want["poison"], dead = 1, 0
+				}
+				require.Equal(t, want, handled)
+				letters := broker.Messages("orders-billing-DLQ")
+				require.Len(t, letters, dead)
+				require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 10*time.Millisecond)
+				stop()
+				require.NoError(t, <-ended)
+			})
+		}
+	}
+}
+
+// Failures of a message that the Worker itself tries again are counted for the next consumer, which has it at once, so that order holds.
+func TestKeyOrderIsLogged(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	client := broker.Client(t)
+	options := []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(time.Hour)}
+	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.KeyShared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
+	c, err := redelivery.Subscribe(client, opts, options...)
+	require.NoError(t, err)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "k"}, &pulsar.ProducerMessage{Payload: []byte("coffee"), Key: "k"})
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return worker.RetryAfter(time.Hour, errTest) }, worker.WithKeyOrder(),
+		worker.WithDrainTimeout(0))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	require.Eventually(t, func() bool { return w.Stats().Failed == 1 && c.AttemptLog().Stats().Records == 1 }, 10*time.Second, time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	c.Close()
+	c, err = redelivery.Subscribe(client, opts, options...)
+	require.NoError(t, err)
+	defer c.Close()
+	for count, payload := range []string{"tea", "coffee"} {
+		msg, err := c.Receive(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, payload, string(msg.Payload()))
+		require.EqualValues(t, 1-count, msg.RedeliveryCount())
+	}
+}
+
+// crashed has a session crash while a message is in its handler.
+func crashed(t *testing.T, broker *pulsartest.Server, k attempts.Key) {
+	client := broker.Client(t)
+	l, err := attempts.Open(client, attempts.Options{Topic: attempts.Topic("persistent://public/default/orders", "billing")})
+	require.NoError(t, err)
+	require.NoError(t, l.Ready(t.Context()))
+	l.KeepAlive()
+	require.NoError(t, l.Begin(t.Context(), k))
+	client.Close() // so that it cannot say that it ends
+	l.Close()
+}
+
+func TestCrashLimitNeedsALog(t *testing.T) {
+	broker := pulsartest.NewServer(t)
+	c, err := redelivery.Subscribe(broker.Client(t), orders)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithCrashLimit(3))
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "WithAttemptLog")
+	_, err = worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithCrashLimit(0))
+	require.ErrorContains(t, err, "WithCrashLimit is 0, want 1 or more")
+}
+
+// A message that ends its process three times is a dead letter.
+func ExampleWithCrashLimit() {
+	withOrders([]string{"tea"}, func(_ *redelivery.Consumer, broker *pulsartest.Server) {
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: broker.URL(), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer client.Close()
+		consumer, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "shipping", Type: pulsar.Shared,
+			DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3}, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
+			redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer consumer.Close()
+		ctx, cancel := context.WithCancel(context.Background())
+		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+			fmt.Printf("%s did not crash\n", msg.Payload())
+			cancel()
+			return nil
+		}, worker.WithCrashLimit(3), worker.WithLogger(slog.New(slog.DiscardHandler)))
+		if err != nil {
+			log.Fatal(err)
+		}
+		if err := w.Run(ctx); err != nil {
+			log.Fatal(err)
+		}
+	})
+	// Output: tea did not crash
+}
