@@ -30,7 +30,7 @@ type AttemptLog struct {
 }
 
 // WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: a message that failed
-// is neither early nor counted anew after a restart, on every subscription type, and its last delivery makes it a dead letter. Each
+// is neither early nor counted again after a restart, on every subscription type, and its last delivery makes it a dead letter. Each
 // consumer of the subscription needs the option; it reads the log before its first message, and follows it.
 //
 // A failure costs a record in a message that many share, written a few milliseconds later; a message that does not fail costs nothing. What

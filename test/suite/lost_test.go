@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"context"
 	"sync"
 	"testing"
 	"time"
@@ -62,9 +61,7 @@ func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, ours)
 			next := c.NextLoss()
-			ctx, cancel := context.WithCancel(context.Background())
-			defer cancel()
-			go func() { _, _ = c.Receive(ctx) }() // or nobody takes what comes again
+			go func() { _, _ = c.Receive(t.Context()) }() // or nobody takes what comes again
 			b.unload(topic)
 			<-next
 			isNow(t, c, msg, nil)
