@@ -88,13 +88,6 @@ func TestInvalidOptions(t *testing.T) {
 		_, err := redelivery.Wrap(newFake(), option)
 		assert.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	}
-	for _, topic := range []opts{{Topic: "non-persistent://public/default/t"},
-		{Topics: []string{"a", "non-persistent://public/default/t"}}, {TopicsPattern: "non-persistent://public/default/t.*"}} {
-		var log bytes.Buffer
-		_, err := prepared(topic, logTo(&log))
-		assert.NoError(t, err)
-		assert.Contains(t, log.String(), "non-persistent")
-	}
 	_, err := redelivery.Wrap(nil)
 	assert.ErrorContains(t, err, "consumer is nil")
 	_, err = redelivery.Subscribe(nil, opts{})
@@ -123,6 +116,8 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		"a retry topic without effect on delays":       {opts{Type: pulsar.Failover, RetryEnable: true}, client},
 		"without effect on delays":                     {opts{}, []redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}},
 		"of non-persistent://public/default/t are not": {opts{Topic: "non-persistent://public/default/t"}, nil},
+		"of non-persistent://public/default/u are not": {opts{Topics: []string{"a", "non-persistent://public/default/u"}}, nil},
+		"of non-persistent://public/default/p.* are":   {opts{TopicsPattern: "non-persistent://public/default/p.*"}, nil},
 		"production.md#policy-range": {opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(
 			backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1))}},
 		"production.md#nack-retry-topic": {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
@@ -132,7 +127,9 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		"a switch": {opts{Type: pulsar.Failover, DLQ: dlq, RetryEnable: true}, append(client, redelivery.WithoutChecks())},
 	} {
 		var log bytes.Buffer
-		c.opts.Topic, c.opts.SubscriptionName = cmp.Or(c.opts.Topic, "t"), "s"
+		if c.opts.SubscriptionName = "s"; c.opts.Topics == nil && c.opts.TopicsPattern == "" {
+			c.opts.Topic = cmp.Or(c.opts.Topic, "t")
+		}
 		consumer, _ := subscribeFake(t, newFake(), c.opts, append(slices.Clip(c.options), logTo(&log))...)
 		consumer.Close()
 		if want == "" || want == "a switch" {
