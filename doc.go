@@ -3,9 +3,9 @@
 // [Subscribe] is client.Subscribe with options. Its [Consumer] is a pulsar.Consumer that drives an unmodified consumer of
 // pulsar-client-go. [SubscribeWith] does the same where other code subscribes, and [Wrap] takes a consumer that exists.
 //
-// To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is
-// nacked or times out comes back when its delay is over: never early, and late by at most the resolution
-// ([WithRedeliveryResolution]: how often requests are sent to the broker) and the time that the broker takes. If the broker sends a message too early, for instance after a
+// To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is nacked or
+// times out comes back when its delay is over: never early, and late by at most the resolution ([WithRedeliveryResolution]: how often
+// requests are sent to the broker) and the time that the broker takes. If the broker sends a message too early, for instance after a
 // reconnection, the Consumer holds it back.
 //
 // # Negative acknowledgements
@@ -21,9 +21,9 @@
 //
 // # Retry topic and dead letters
 //
-// [Consumer.ReconsumeLaterNext], ReconsumeLaterLevel and ReconsumeLaterAfter publish a message to a retry topic and then
-// acknowledge it (PIP-94). The broker delivers it from there after the delay, even if the process has restarted. A message that
-// was delivered too often ([WithDeadLetterPolicy], or DLQ of pulsar.ConsumerOptions), or that the application gives up with [Consumer.DeadLetter], goes to the
+// [Consumer.ReconsumeLaterNext], ReconsumeLaterLevel and ReconsumeLaterAfter publish a message to a retry topic and then acknowledge it
+// (PIP-94). The broker delivers it from there after the delay, even if the process has restarted. A message that was delivered too often
+// ([WithDeadLetterPolicy], or DLQ of pulsar.ConsumerOptions), or that the application gives up with [Consumer.DeadLetter], goes to the
 // dead letter topic. Package reconsume does the publishing and can be used on its own.
 //
 // # Subscription types

@@ -14,9 +14,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
-// hooks are what an inner consumer tells: as its interceptor, as its listener, and by asking for a backoff. They stand
-// between it and the caller's, which see the Consumer. BeforeConsume is called when a
-// message is handed to the application, not when it is prefetched, so that it sees what the application sees.
+// hooks are what an inner consumer tells: as its interceptor, as its listener, and by asking for a backoff. They stand between it and the
+// caller's, which see the Consumer. BeforeConsume is called when a message is handed to the application, not when it is prefetched, so
+// that it sees what the application sees.
 type hooks struct {
 	of                 pulsar.ConsumerInterceptors
 	nacksUndecryptable bool          // what cannot be decrypted is nacked by the Consumer

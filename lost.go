@@ -77,9 +77,9 @@ func (c *Consumer) lostAll() { c.lost("", LostConsumer) }
 // seconds, if somebody receives meanwhile, the answer is true, because the broker has sent the message again, or ErrNotInFlight: another
 // consumer has it, or it is settled. Then do not begin to work on it; if it is this Consumer's after all, it will be delivered.
 //
-// Ask for the oldest message of a key first, and for the later ones too when the answer is ErrNotInFlight: so their order holds. With several topics or
-// partitions pulsar-client-go does not tell whose connection was lost. Then Reclaim asks the broker to send the message again, which counts
-// there as a redelivery; on Shared that may hand it to another consumer.
+// Ask for the oldest message of a key first, and for the later ones too when the answer is ErrNotInFlight: so their order holds. With
+// several topics or partitions pulsar-client-go does not tell whose connection was lost. Then Reclaim asks the broker to send the message
+// again, which counts there as a redelivery; on Shared that may hand it to another consumer.
 //
 // Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. Messages of
 // non-persistent topics are always this Consumer's, and so are those of a consumer that Wrap got: it does not tell of its connections.

@@ -89,10 +89,11 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // delay survives a restart of the process. Shorter delays wait in the Consumer, which is more precise. The retry keeps the
 // redelivery count. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
-// It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If
-// the retry cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an
-// Ack after the Nack returns nil, and the retry comes. It keeps its redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it
-// a dead letter, whether nacks were moved or not; MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves none, since they would lose their order.
+// It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If the retry
+// cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an Ack after
+// the Nack returns nil, and the retry comes. It keeps its redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it a
+// dead letter, whether nacks were moved or not; MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves none, since
+// they would lose their order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {

@@ -71,8 +71,8 @@ func (c *Consumer) unpaused(ctx context.Context) error {
 
 // Pause has Receive and Chan hand out no message until Resume: neither new ones nor those that are due again. What the application has it
 // keeps, and settles as always; ack timeouts and delays run on. The broker sends until the receiver queue is full, and on Shared and
-// Key_Shared what waits here for long is given back to it; GiveBack gives back what was prefetched too. What a MessageChannel of pulsar.ConsumerOptions has in its buffer can still be
-// taken. A second Pause does nothing. Close ends the wait of Receive.
+// Key_Shared what waits here for long is given back to it; GiveBack gives back what was prefetched too. What a MessageChannel of
+// pulsar.ConsumerOptions has in its buffer can still be taken. A second Pause does nothing. Close ends the wait of Receive.
 func (c *Consumer) Pause() {
 	if c.pause.set(true) {
 		c.intake.Wake()

@@ -29,13 +29,12 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // possibly after Close has returned. A panic of done is logged and counted in Stats.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
-// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker
-// delivers it from there after the next delay of the reconsume policy. After MaxReconsumes retries (WithDeadLetterPolicy; MaxDeliveries of DLQ) the message goes to
-// the dead letter topic instead. See reconsume.Reconsumer.Later.
+// ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
+// it from there after the next delay of the reconsume policy. After MaxReconsumes retries (WithDeadLetterPolicy; MaxDeliveries of DLQ)
+// the message goes to the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
-// On an error the message is not acknowledged and still the application's: nack it or try again. After
-// reconsume.ErrNotAcknowledged the message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight
-// nothing was published. If ctx ends or
+// On an error the message is not acknowledged and still the application's: nack it or try again. After reconsume.ErrNotAcknowledged the
+// message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
 // the Consumer is closed during the call, nobody knows whether the message was published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())

@@ -24,10 +24,11 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	return subscribed(client, client.Subscribe, opts, options)
 }
 
-// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made of opts, once and again after GiveBack, and
-// drives the consumer that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still the consumer's own; but it
-// must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ and RetryEnable, nor NackRedeliveryDelay and
-// NackPrecisionBit, by which the Consumer asks the broker: messages would come late, or be lost to another consumer.
+// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made of opts, once and again after GiveBack,
+// and drives the consumer that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still
+// the consumer's own; but it must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ and
+// RetryEnable, nor NackRedeliveryDelay and NackPrecisionBit, by which the Consumer asks the broker: messages would come late, or be lost
+// to another consumer.
 //
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without
 // WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is

@@ -83,8 +83,8 @@ func (w *watch) hears(id SessionID) {
 	w.live[id] = true
 }
 
-// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log was opened may live, if its clock is another. The caller
-// holds mu.
+// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log was opened may live, if
+// its clock is another. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x := l.state.sessions[id]
 	switch {

@@ -67,9 +67,10 @@
 //
 // # Names of the Java client
 //
-// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the
-// same, retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the
-// first delivery. Both names of a setting are an error; maxReconsumes may stand beside maxRedeliverCount. For Java's other names the error says what they are here.
+// A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the same,
+// retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the first
+// delivery. Both names of a setting are an error; maxReconsumes may stand beside maxRedeliverCount. For Java's other names the error says
+// what they are here.
 //
 // # Environment
 //

@@ -48,8 +48,8 @@ var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatch
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
 
-// NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file limits its batches, the
-// error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
+// NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file
+// limits its batches, the error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
 func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)
@@ -63,8 +63,8 @@ func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler w
 	return worker.New(consumer, handler, append(found.options(), options...)...)
 }
 
-// NewBatchWorker calls worker.NewBatch with all that the file says about a worker; options follow, and replace those of the file. Limits of a batch that the
-// file does not set have the defaults of worker.Batch.
+// NewBatchWorker calls worker.NewBatch with all that the file says about a worker; options follow, and replace those of the file. Limits
+// of a batch that the file does not set have the defaults of worker.Batch.
 func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)

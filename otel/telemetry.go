@@ -1,15 +1,15 @@
-// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do. It follows the semantic
-// conventions for messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it can
+// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do. It follows the semantic conventions for
+// messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it can
 // be imported beside OpenTelemetry's own:
 //
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //
 // Middleware makes a span "process {topic}" each time a message is handled. Its parent is the span that the producer put into the
-// message's properties, so all attempts are one trace, those from the retry topic included. It links to the previous attempt on the
-// same subscription, or for a dead letter on the one that gave it up, if this process made it. Middleware also makes the metric messaging.process.duration. Observe makes a span "send {topic}" for each
-// message that is published to the retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages,
-// messaging.client.sent.messages and messaging.client.operation.duration. Retries and dead letters keep the producer's trace
-// context in their properties.
+// message's properties, so all attempts are one trace, those from the retry topic included. It links to the previous attempt on the same
+// subscription, or for a dead letter on the one that gave it up, if this process made it. Middleware also makes the metric
+// messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the retry topic or the dead
+// letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
+// messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
 package otelredelivery
 
 import (

@@ -35,8 +35,8 @@ type Waiting struct {
 	Delay time.Duration // until it is due
 }
 
-// Waits returns messages that wait here for so long still and are all that the broker waits for of their entries, those of the oldest entries first: of the
-// partition with most that are unacknowledged, until so many of these are covered.
+// Waits returns messages that wait here for so long still and are all that the broker waits for of their entries, those of the oldest
+// entries first: of the partition with most that are unacknowledged, until so many of these are covered.
 func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
