@@ -107,11 +107,15 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		}
 		return
 	}
-	overtaken := false // the ack timeout was over while a handler was at work
-	counted := uint32(0)
+	overtaken := false                        // the ack timeout was over while a handler was at work
+	counted, byBroker := uint32(0), uint32(0) // the broker may count what was snoozed
 	for i, a := range of {
-		if !a.halved && a.does.returns != snoozes {
+		switch {
+		case a.halved:
+		case a.does.returns != snoozes:
 			counted++
+		case m.brokerCounts(msg):
+			byBroker++
 		}
 		if a.began > stop && !(lost && m.keyOrder && a.began <= m.done) { // at the memory limit nobody receives who would find out
 			m.errorf("message %d was handled at %v, done at %v", n, a.began, stop)
@@ -198,6 +202,11 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && (counted >= m.maxDeliveries || m.expired(last))
 		if m.expired(last) {
 			want = fmt.Sprintf("older than %v: %s", m.maxAge, want)
+		}
+	}
+	if n := counted + byBroker; byBroker > 0 && n >= m.maxDeliveries && dead == 1 && m.maxDeliveries > 0 && !last.afterDrain && !last.halved {
+		if wantDead = !wantAcked; last.does.returns == snoozes { // it was not handled once more
+			want = fmt.Sprintf("delivered %d times and not acknowledged", m.maxDeliveries)
 		}
 	}
 	if acked != (wantAcked || wantDead) || (dead == 1) != wantDead || wantDead && reason != want {
