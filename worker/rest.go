@@ -7,8 +7,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// rest counts the slots that have nothing and wait for the end of a pause. When all do, what the Consumer has prefetched is given back to the
-// broker, so that other consumers get it.
+// rest counts the slots that have nothing and wait for the end of a pause. When all do, and no handler is stuck, what the Consumer has
+// prefetched is given back to the broker, so that other consumers get it.
 type rest struct {
 	mu    sync.Mutex // held while it is given back
 	slots int
@@ -19,9 +19,8 @@ type rest struct {
 func (r *run) resting() (ends func()) {
 	r.rest.mu.Lock()
 	defer r.rest.mu.Unlock()
-	if r.rest.slots++; r.rest.slots == r.concurrency {
-		r.giveBack()
-	}
+	r.rest.slots++
+	r.giveBack()
 	return func() {
 		r.rest.mu.Lock()
 		defer r.rest.mu.Unlock()
@@ -29,10 +28,13 @@ func (r *run) resting() (ends func()) {
 	}
 }
 
-// giveBack gives back what the Consumer has. Messages that wait for their keys are kept: their order, and how often they were tried, would be
-// lost. The caller holds rest.mu.
+// giveBack gives back what the Consumer has, if all slots rest. What a handler has that is stuck would come again while it is at work. Messages
+// that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller holds rest.mu.
 func (r *run) giveBack() {
-	if r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
+	if r.rest.slots < r.concurrency {
+		return
+	}
+	if has, _ := r.inFlight(); has > 0 || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
 		return
 	}
 	err := r.protect(r.consumer.GiveBack)

@@ -175,8 +175,11 @@ func (s *slot) leaves() bool {
 	s.mu.Unlock()
 	if leaves {
 		s.run.mu.Lock()
-		defer s.run.mu.Unlock()
 		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
+		s.run.mu.Unlock()
+		s.rest.mu.Lock()
+		defer s.rest.mu.Unlock()
+		s.giveBack() // the others may rest, and have waited for this one's handler
 	}
 	return leaves
 }

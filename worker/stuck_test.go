@@ -54,6 +54,34 @@ func TestHangingMessageTakesOneSlot(t *testing.T) {
 	}
 }
 
+// A paused Worker gives nothing back while a handler is stuck: its message would come again, and be handled beside it. It does so afterwards.
+func TestPauseWithAHangingMessage(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		handler, release := hanging(calls)
+		w, stop := t.start(handler, worker.WithConcurrency(1), worker.WithTimeout(10*time.Second), worker.WithStuckLimit(5*time.Second))
+		t.publish("hang")
+		t.sleep(time.Second)
+		w.Pause()
+		t.sleep(time.Hour)
+		w.Resume()
+		t.sleep(time.Hour)
+		require.Len(t, calls.times(), 1)
+		w.Pause()
+		t.sleep(time.Hour)
+		require.Equal(t, 1, t.broker.Consumers())
+		release()
+		t.sleep(time.Second)
+		require.Zero(t, t.broker.Consumers())
+		w.Resume()
+		t.publish("tea")
+		t.sleep(time.Hour)
+		require.Len(t, calls.times(), 2)
+		require.NoError(t, stop())
+		require.Empty(t, t.broker.Unacked())
+	})
+}
+
 // Where there are dead letters it becomes one.
 func TestHangingMessageBecomesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(4), func(t *rig) {
