@@ -125,12 +125,12 @@ func (o *outage) tryNext(over chan struct{}) (mine bool) {
 			<-o.probing
 		}
 	}()
-	mine = o.current() == over && o.waitToTry() == nil
+	mine = o.current() == over && o.waitToTry(over) == nil && o.current() == over // another outage has a pause of its own
 	return mine
 }
 
-// waitToTry waits for the pause before the next try, and while the Worker is paused.
-func (o *outage) waitToTry() error {
+// waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
+func (o *outage) waitToTry(over chan struct{}) error {
 	o.mu.Lock()
 	tries, pause := o.tries, time.Duration(0)
 	asked := o.asked
@@ -142,6 +142,7 @@ func (o *outage) waitToTry() error {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
+	case <-over:
 	case <-o.taking.Done():
 	}
 	_, err := o.valve.wait(o.taking)

@@ -159,3 +159,25 @@ func TestWhatBeginsAnOutage(t *testing.T) {
 		})
 	}
 }
+
+// What waits to be tried goes on with all others when a success ends the outage. Another outage has a pause of its own.
+func TestTheEndOfAnOutageEndsItsPause(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			switch n := calls.note(msg); {
+			case string(msg.Payload()) == "slow":
+				time.Sleep(10 * time.Second)
+			case n <= 2:
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(2), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Minute)))
+		t.publish("slow")
+		t.sleep(0)
+		t.publish("bad")
+		t.sleep(time.Hour)
+		require.Equal(t, []time.Duration{0, 0, 10 * time.Second}, calls.times())
+		require.NoError(t, stop())
+	})
+}
