@@ -134,8 +134,9 @@ func WithCancelLost() Option {
 // WithFinishBatches (default: true) has a drain finish the batches of producers of which messages were handled: it goes on with the
 // messages of these batches that are prefetched, and with no others, within the drain timeout. Without batch-index acknowledgement
 // (EnableBatchIndexAcknowledgment) the broker hears of a batch when all of it is acknowledged, and sends the whole batch again after a
-// restart, with what was handled before. If they cannot be finished in time, by how long handlers took, or if the Worker is
-// paused or in an outage, they are left. Stats of the Consumer shows how many handled messages come again as Unfinished, and the last line of the log as "again".
+// restart, with what was handled before. If they cannot be finished in time, by how long handlers took, or if the Worker is paused or in
+// an outage, they are left. Stats of the Consumer shows how many handled messages come again as Unfinished, and the last line of the log
+// as "again".
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -184,13 +185,12 @@ func WithKeyOrder() Option {
 	}
 }
 
-// WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when
-// ratio × window messages have failed in a row, after window messages at least: with 20 and 0.5, ten in a row. Of a message that fails
-// again only the first failure counts, and a batch that fails with
-// one error is one failure. The Worker then keeps the messages that it has and tries one at a time, each time another one, after a
-// pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30 seconds, or is stuck (WithTimeout), does not keep
-// another message from being tried. The outage ends when any message succeeds. During an outage the ack timeouts are renewed. A drain
-// leaves the messages to the broker.
+// WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when ratio ×
+// window messages have failed in a row, after window messages at least: with 20 and 0.5, ten in a row. Of a message that fails again only
+// the first failure counts, and a batch that fails with one error is one failure. The Worker then keeps the messages that it has and
+// tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30
+// seconds, or is stuck (WithTimeout), does not keep another message from being tried. The outage ends when any message succeeds. During
+// an outage the ack timeouts are renewed. A drain leaves the messages to the broker.
 //
 // If some messages fail and others succeed, that is no outage: plain nacks are better then, since those that can succeed are not
 // delayed. Chance may still make a few failures in a row. So each outage makes the next one take four times as many, until as many windows of

@@ -6,10 +6,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes a token of limiter for each message, retries
-// and each message of a batch too. Several Workers may have one limiter, and its methods may change it at any time. One message, or batch,
-// waits for the limiter, with its ack timeout renewed; the others stay with the Consumer. A drain leaves it to the broker. The limiter's burst must be
-// at least 1.
+// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes a token of limiter for each
+// message, retries and each message of a batch too. Several Workers may have one limiter, and its methods may change it at any time. One
+// message, or batch, waits for the limiter, with its ack timeout renewed; the others stay with the Consumer. A drain leaves it to the
+// broker. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -42,8 +42,8 @@ func (s *slot) takeLimited(into []task) ([]task, error) {
 	return tasks, s.waitForRate(len(tasks))
 }
 
-// waitForRate waits until a handler may have n of the slot's messages. If nothing is to be handled any more, it leaves them to the broker, and returns an
-// error.
+// waitForRate waits until a handler may have n of the slot's messages. If nothing is to be handled any more, it leaves them to the
+// broker, and returns an error.
 func (s *slot) waitForRate(n int) (err error) {
 	if s.limiter == nil || s.limiter.AllowN(time.Now(), n) {
 		return nil

@@ -58,9 +58,9 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
-// MaxReconnectToBroker attempts; while the Worker is paused nobody notices the latter. Then it takes no more messages and drains: running handlers go on until the drain timeout, and
-// then their contexts end. A handler that returns nil or Permanent after its context ended still has its message settled. After any other error
-// the message is left, and the broker delivers it again when the Consumer is closed.
+// MaxReconnectToBroker attempts; while the Worker is paused nobody notices the latter. Then it takes no more messages and drains: running
+// handlers go on until the drain timeout, and then their contexts end. A handler that returns nil or Permanent after its context ended
+// still has its message settled. After any other error the message is left, and the broker delivers it again when the Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
 // is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
@@ -75,10 +75,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts
-// are renewed as always. When none is left, what was prefetched is given back to the broker, where the Consumer can do so
-// (redelivery.Consumer.GiveBack), unless messages wait for their keys. Pause may be called before Run. A second Pause does nothing. When Run returns the Worker is not paused any
-// more, and Pause does nothing.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts are
+// renewed as always. When none is left, what was prefetched is given back to the broker, where the Consumer can do so
+// (redelivery.Consumer.GiveBack), unless messages wait for their keys. Pause may be called before Run. A second Pause does nothing. When
+// Run returns the Worker is not paused any more, and Pause does nothing.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)

@@ -15,8 +15,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the functions, if they are set, are
-// called for each acknowledgement and each publishing, which fails with the error that they return.
+// Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the
+// functions, if they are set, are called for each acknowledgement and each publishing, which fails with the error that they return.
 type Broker struct {
 	pulsar.Client // nil: of what tests do not call
 	Ack           func(pulsar.MessageID) error
