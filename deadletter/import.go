@@ -75,7 +75,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		for i.pending > 0 && finish.Err() == nil {
 			_ = i.settle(finish, 0)
 		}
-		err = fmt.Errorf("%w; the lines before line %d are done", err, i.undone())
+		err = fmt.Errorf("%w; %w", err, fmt.Errorf("the lines before line %d are done", i.undone()))
 	}
 	return i.report, err
 }

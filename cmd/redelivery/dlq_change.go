@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -73,9 +72,6 @@ func (d *dlq) imports(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Import(ctx, file, o)
 	p.end()
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w (-skip)", err)
-	}
 	return d.done("Imported", report, err)
 }
 
