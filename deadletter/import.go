@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // ImportOptions configures an Import.
@@ -28,7 +30,8 @@ type ImportOptions struct {
 
 // Import publishes letters to the dead letter topic that Export or Purge wrote to r, in their order, each to the partition that it came
 // from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME died when it was imported. Everything else is
-// as it was. Letters that cannot be published like that are left and reported. If the topic has no subscription, Import creates
+// as it was. Letters that cannot be published like that are left and reported; so are those with a schema that another topic exported, as the
+// version of a schema is of its topic. If the topic has no subscription, Import creates
 // Options.Subscription, since the broker would delete the letters.
 //
 // Import stops at the first error, which says before which line all are done. Nobody else remembers it: see ImportOptions.Skip.
@@ -75,7 +78,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		for i.pending > 0 && finish.Err() == nil {
 			_ = i.settle(finish, 0)
 		}
-		err = fmt.Errorf("%w; the lines before line %d are done", err, i.undone())
+		err = fmt.Errorf("%w; %w", err, fmt.Errorf("the lines before line %d are done", i.undone()))
 	}
 	return i.report, err
 }
@@ -143,6 +146,8 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 		left = unreadableLine
 	case l.Decrypted && i.o.Encryption == nil:
 		left = wasEncrypted
+	case l.Schema != "" && l.Topic != "" && publishing.BaseTopic(l.Topic) != i.t.o.Topic: // a version is of a topic
+		left = otherSchema
 	default:
 		left, schema, err = i.t.schemaOf(ctx, l)
 	}

@@ -160,6 +160,36 @@ func TestImportGoesOn(t *testing.T) {
 	require.Equal(t, upTo(500), got)
 }
 
+// A version means another schema on another topic, so a letter that has one stays in the file; others go to any topic.
+func TestImportToAnotherTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	from, to := b.topics(0), b.topics(0)
+	for tp, definition := range map[topics]string{from: orderSchema,
+		to: `{"type":"record","name":"other","fields":[{"name":"Name","type":"string"}]}`} {
+		b.subscribe(tp.dlq, "audit").Close()
+		l := tp.letter(0)
+		l.Payload = []byte{2, 'x'}
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Schema: pulsar.NewAvroSchema(definition, nil)}, 10, l) // only a batch says the version
+	}
+	b.publish(pulsar.ProducerOptions{Topic: from.dlq}, 1, from.letter(1))
+	var file bytes.Buffer
+	_, err := b.open(from.dlq).Export(bg, &file, deadletter.Filter{})
+	require.NoError(t, err)
+	d := b.open(to.dlq)
+	for _, dryRun := range []bool{true, false} {
+		report, err := d.Import(bg, bytes.NewReader(file.Bytes()), deadletter.ImportOptions{DryRun: dryRun})
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Done)
+		require.Len(t, report.Left, 1)
+		require.Equal(t, "has a schema of another topic", report.Left[0].Why)
+	}
+	require.Len(t, peek(t, d), 2)
+	report, err := b.open(from.dlq).Import(bg, bytes.NewReader(file.Bytes()), deadletter.ImportOptions{})
+	require.NoError(t, err)
+	require.Equal(t, 2, report.Done)
+}
+
 // Letters are not imported to a topic that would not keep them.
 func TestImportKeepsLetters(t *testing.T) {
 	t.Parallel()

@@ -126,6 +126,7 @@ const (
 	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
 	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
 	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
+	otherSchema    = "has a schema of another topic"
 	unreadableLine = "is encrypted, and was exported without keys"
 )
 

@@ -16,6 +16,7 @@ import (
 const (
 	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
 	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
+	prompt   = 2 * time.Second        // less than an OperationTimeout of the client, after which a close without an answer is over too
 	memory   = time.Minute            // of a refusal
 )
 
@@ -152,7 +153,8 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 }
 
 // ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all messages that it
-// took, and the client fails what is left then. So it does where the connection is lost meanwhile; of that the next producer hears.
+// took, and the client fails what is left then. So it does where the connection is lost meanwhile, of which the next producer hears, and where
+// the close has no answer in time, as while the broker cannot store what it took.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -175,8 +177,10 @@ func (p *producer) ask(m *made) {
 		}
 		defer next.calls.Done()
 		before := next.verdict.shaken.Load()
+		began := time.Now()
 		m.Close()
+		answered := time.Since(began) < prompt
 		time.Sleep(grace)
-		m.verdict.refused = next.verdict.shaken.Load() == before
+		m.verdict.refused = answered && next.verdict.shaken.Load() == before
 	})
 }

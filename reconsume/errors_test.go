@@ -214,6 +214,20 @@ func TestAnUnknownOutcome(t *testing.T) {
 	})
 }
 
+// A broker that makes producers but cannot store messages answers no close either: upstream gives up waiting for it, and does not say so.
+func TestABrokerThatCannotStoreRefusesNothing(t *testing.T) {
+	for _, operationTimeout := range []time.Duration{3 * time.Second, 30 * time.Second} { // the client's
+		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			c.lost, c.stuck = all, operationTimeout
+			err := r.LaterAfter(in(2*time.Minute), pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Second, nil)
+			require.NotErrorIs(t, err, reconsume.ErrDelayRefused)
+			require.ErrorContains(t, err, "unknown")
+			c.lost, c.stuck = nil, 0
+			require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, time.Second, nil))
+		})
+	}
+}
+
 // Initial subscriptions that were made at the same moment were once never answered.
 func TestOneCreationAtATime(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, _ *reconsume.Reconsumer, c *client, acks *consumer) {

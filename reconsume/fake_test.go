@@ -25,6 +25,7 @@ type client struct {
 	sendErr  error
 	panics   bool
 	closed   int
+	stuck    time.Duration // to close a producer
 	away     chan struct{} // if not nil, the broker answers nothing until it is closed
 }
 
@@ -59,6 +60,10 @@ type producer struct {
 func (p *producer) FlushWithCtx(context.Context) error { return nil }
 
 func (p *producer) Close() {
+	p.c.mu.Lock()
+	stuck := p.c.stuck
+	p.c.mu.Unlock()
+	time.Sleep(stuck)
 	p.c.mu.Lock()
 	defer p.c.mu.Unlock()
 	p.c.closed++

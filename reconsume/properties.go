@@ -71,7 +71,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 			props[name] = value
 		}
 	}
-	id := msg.ID().String()
+	id := originID(msg)
 	for name, value := range map[string]string{
 		pulsar.SysPropertyRealTopic:       publishing.BaseTopic(msg.Topic()),
 		PropertyRealSubscription:          o.Subscription,
@@ -83,6 +83,17 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		}
 	}
 	return props
+}
+
+// originID is the id of a message with the partition that its topic says: upstream's ids have 0 where somebody subscribed to one partition.
+func originID(msg pulsar.Message) string {
+	id := msg.ID()
+	base := publishing.BaseTopic(msg.Topic())
+	partition, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(msg.Topic(), base), "-partition-"), 10, 32)
+	if err == nil && int32(partition) != id.PartitionIdx() {
+		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), int32(partition))
+	}
+	return id.String()
 }
 
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {

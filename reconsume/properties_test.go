@@ -33,6 +33,21 @@ func TestExceptionType(t *testing.T) {
 	}
 }
 
+// partitionAlone is a message of a consumer that has subscribed to one partition by its name: upstream's ids have 0 for it.
+type partitionAlone struct{ message }
+
+func (partitionAlone) ID() pulsar.MessageID { return pulsar.NewMessageID(3, 4, 0, 0) }
+
+// The origin has the partition that the message was in, where a replay takes it again.
+func TestOriginOfAPartition(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		require.NoError(t, r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: partitionAlone{}}, 0, nil))
+		for _, name := range []string{pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID} {
+			assert.Equal(t, message{}.ID().String(), c.sent[retries][0].Properties[name], "of orders-partition-1")
+		}
+	})
+}
+
 // broken is an error whose methods panic if it is nil.
 type broken struct{ error }
 

@@ -72,12 +72,16 @@ func (b *browse) topic(name string) {
 // choose asks for one of several; false is for none.
 func (b *browse) choose(what string, lines []string) (int, bool) {
 	fmt.Fprintln(b.stdout)
+	if len(lines) == 0 {
+		fmt.Fprintf(b.stdout, "No %s.\n", strings.ToLower(what))
+		return 0, false
+	}
 	for i, line := range lines {
 		fmt.Fprintln(b.stdout, fit(fmt.Sprintf("%3d  %s", i+1, line), screen(b.stdout)))
 	}
 	for {
 		answer, ok := b.ask(fmt.Sprintf("%s, 1 to %d, or q to go back: ", what, len(lines)))
-		if !ok || answer == "q" || len(lines) == 0 {
+		if !ok || answer == "q" {
 			return 0, false
 		}
 		if n, err := strconv.Atoi(answer); err == nil && n >= 1 && n <= len(lines) {

@@ -93,6 +93,8 @@ func (d *dlq) hint(err error) error {
 		return fmt.Errorf("%w; -any-topic takes it all the same", err)
 	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), base+pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
+	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
+		return fmt.Errorf("%w (-skip)", err)
 	case errors.Is(err, deadletter.ErrUnfinished):
 		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
 	}

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
@@ -16,13 +17,22 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	keeps, others := 0, []string(nil)
+	found, keeps, others := false, 0, []string(nil)
 	for _, s := range info.Subscriptions {
-		if s.Name == d.own() {
-			keeps = s.Backlog
-		} else {
+		switch {
+		case s.Name != d.own():
 			others = append(others, clean(s.Name))
+		case s.Consumers > 0:
+			return fmt.Errorf("subscription %s of %s has %s, want none", s.Name, short(d.topic), consumers(s.Consumers))
+		default:
+			found, keeps = true, s.Backlog
 		}
+	}
+	switch { // as Unsubscribe: the plan of what is refused is the refusal
+	case !found:
+		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
+	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
+		return fmt.Errorf("%w: the name of %s does not end in %s, and %s may be a service's", deadletter.ErrNotDeadLetters, d.topic, pulsar.DlqTopicSuffix, d.own())
 	}
 	what := fmt.Sprintf("subscription %s, which keeps %s", clean(d.own()), entries(keeps))
 	if keeps > 0 && len(others) == 0 {
@@ -62,9 +72,6 @@ func (d *dlq) imports(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Import(ctx, file, o)
 	p.end()
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		err = fmt.Errorf("%w (-skip)", err)
-	}
 	return d.done("Imported", report, err)
 }
 

@@ -3,8 +3,10 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 )
 
@@ -34,14 +36,21 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "nobody else does, so the broker deletes them")
 
+	consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "audit", Type: pulsar.Shared})
+	require.NoError(t, err)
+	defer consumer.Close()
 	for want, args := range map[string][]string{
 		"not subscribed: persistent://public/default/orders-refunds-DLQ has no subscription redelivery": {"unsubscribe", topic, "-yes"},
+		"subscription audit of orders-refunds-DLQ has 1 consumer":                                       {"unsubscribe", topic, "-subscription", "audit"},
 		"no such file": {"import", topic, "-i", path + "x"},
 		"line 1 is not a letter; the lines before line 1 are done": {"import", topic, "-i", os.Args[0]},
 		"not a dead letter topic":                                  {"unsubscribe", "orders", "-subscription", "billing", "-yes"},
 	} {
 		code, _, stderr := dlqRun("", args...)
 		require.Equal(t, 1, code, "%q", args)
+		require.Contains(t, stderr, want)
+		code, _, stderr = dlqRun("", slices.DeleteFunc(args, func(arg string) bool { return arg == "-yes" })...)
+		require.Equal(t, 1, code, "the plan of %q", args)
 		require.Contains(t, stderr, want)
 	}
 	code, _, stderr := dlqRun("", "import", topic)

@@ -118,7 +118,10 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 		<-done
 		c.Close()
 	})
-	return func() { fixed.Store(true) }
+	return func() { // a replay ends with the first letter of the canary that is dead again
+		require.Eventually(t, func() bool { return b.server.Subscription(retry, "invoices").Backlog == 0 }, time.Minute, time.Millisecond)
+		fixed.Store(true)
+	}
 }
 
 // failOn has a consumer of the refunds that gives up on the nth.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // tool builds the command line, for what needs a process of its own.
@@ -57,6 +59,33 @@ func TestDlqInterrupted(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, run+", resumed")
 	require.Equal(t, 120, replayed())
+}
+
+// Ctrl-C ends an import, which says where to go on: nobody else remembers it.
+func TestDlqImportInterrupted(t *testing.T) {
+	b := newBroker(t)
+	path, letters := tool(t), filepath.Join(t.TempDir(), "letters")
+	code, _, stderr := dlqRun("", "export", "orders-refunds-DLQ", "-o", letters)
+	require.Zero(t, code, stderr)
+	stored := func() int { return b.server.Subscription(origin+"-refunds-DLQ", "audit").Backlog - 25 }
+	b.server.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "SEND" {
+			return pulsartest.Pass.After(100 * time.Millisecond)
+		}
+		return pulsartest.Pass
+	})
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "dlq", "import", "orders-refunds-DLQ", "-i", letters, "-yes")
+	var errs bytes.Buffer
+	cmd.Stderr = &errs
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { return stored() > 3 }, time.Minute, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait()
+	require.Equal(t, 1, cmd.ProcessState.ExitCode(), errs.String())
+	want := fmt.Sprintf("redelivery dlq: interrupted; the lines before line %d are done (-skip)\n", stored()+1)
+	require.Equal(t, want, errs.String())
 }
 
 // A question does not outlast an interrupt.

@@ -32,8 +32,24 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.Text)
+	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.reason())
 }
+
+// reason is what the text says, on one line, without the stack trace of a broker that failed.
+func (e *Error) reason() string {
+	text := e.Text
+	var answer struct{ Reason string }
+	if json.Unmarshal([]byte(text), &answer) == nil && answer.Reason != "" {
+		text, _, _ = strings.Cut(answer.Reason, "Stacktrace:")
+	}
+	text = strings.Join(strings.Fields(text), " ")
+	if runes := []rune(text); len(runes) > maxReason {
+		text = string(runes[:maxReason]) + "…"
+	}
+	return text
+}
+
+const maxReason = 500 // characters
 
 // NotFound reports whether err says that there is no such thing.
 func NotFound(err error) bool { return HasStatus(err, http.StatusNotFound) }

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -31,4 +32,18 @@ func TestNoAnswer(t *testing.T) {
 		defer cancel()
 		require.ErrorIs(t, api.Call(ctx, http.MethodGet, "clusters", nil, nil), context.DeadlineExceeded)
 	})
+}
+
+// What a broker says of an error of its own ends with a stack trace, which nobody needs.
+func TestErrorWithoutStackTrace(t *testing.T) {
+	reason := `{"reason":"\n --- An unexpected error occurred in the server ---\n\nMessage: For input string: \"x\"\n\nStacktrace:\n\njava.lang.NumberFormatException\n\tat java.base"}`
+	for text, want := range map[string]string{
+		reason:                     `--- An unexpected error occurred in the server --- Message: For input string: "x"`,
+		`{"reason":"no topic"}`:    "no topic",
+		"<html>\nBad Gateway":      "<html> Bad Gateway",
+		strings.Repeat("ü", 5_000): strings.Repeat("ü", 500) + "…",
+	} {
+		err := &Error{Method: "GET", Path: "schemas/t", Status: 500, Text: text}
+		require.EqualError(t, err, "GET schemas/t: 500 Internal Server Error: "+want)
+	}
 }
