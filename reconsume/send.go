@@ -114,7 +114,12 @@ func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) er
 			<-m.flushing
 			flushing = nil
 		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+			select {
+			case err := <-answered:
+				return err
+			default:
+				return fmt.Errorf("%w: %w", errNoAnswer, context.Cause(ctx))
+			}
 		}
 	}
 }
