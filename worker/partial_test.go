@@ -97,13 +97,14 @@ func runPartial(t *testing.T, failing int, options ...worker.Option) (r partialR
 func TestSuccessEndsAnOutage(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("good")
-		t.publish("bad")
 		w, stop := t.start(func(ctx context.Context, msg pulsar.Message) error {
 			if string(msg.Payload()) == "good" {
 				time.Sleep(time.Second)
 			}
 			return failBad(ctx, msg)
 		}, worker.WithConcurrency(2), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Hour)))
+		t.sleep(100 * time.Millisecond)
+		t.publish("bad")
 		t.sleep(100 * time.Millisecond)
 		require.True(t, w.Stats().Outage)
 		t.publish("good")
