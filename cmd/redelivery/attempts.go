@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -15,7 +14,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-	"text/tabwriter"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
@@ -59,19 +57,7 @@ func attemptsCommand(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = f.run(ctx, stdout, stderr)
 	}
-	var usage errUsage
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, attemptsUsage)
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "redelivery attempts: %v (-h shows flags)\n", err)
-		return 2
-	}
-	fmt.Fprintf(stderr, "redelivery attempts: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "attempts: "), "\n", "; ")))
-	return 1
+	return ending{"attempts", attemptsUsage, "flags", stdout, stderr}.exit(err)
 }
 
 // parse reads the command line. Flags may be before the topic and after it.
@@ -86,18 +72,10 @@ func (f *attemptsFlags) parse(args []string) error {
 	set.DurationVar(&f.timeout, "timeout", 30*time.Second, "")
 	set.BoolVar(&f.asJSON, "json", false, "")
 	set.BoolVar(&f.talkative, "v", false, "")
-	var topics []string
-	for len(args) > 0 {
-		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
-			return err
-		} else if err != nil {
-			return errUsage{err}
-		}
-		if args = set.Args(); len(args) > 0 {
-			topics, args = append(topics, args[0]), args[1:]
-		}
-	}
+	topics, err := parseAll(set, args)
 	switch {
+	case err != nil:
+		return err
 	case len(topics) != 1:
 		return errUsage{fmt.Errorf("there are %d topics, want one", len(topics))}
 	case f.subscription == "" && f.log == "":
@@ -215,34 +193,33 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 	slices.SortFunc(shown.Messages, func(a, b messageShown) int { return a.Due.Compare(b.Due) })
 	slices.SortFunc(shown.Sessions, func(a, b sessionShown) int { return a.Since.Compare(b.Since) })
 	if f.asJSON {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(shown)
+		return writeJSON(stdout, shown)
 	}
-	return f.print(shown, stdout)
+	f.print(shown, stdout)
+	return nil
 }
 
-func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) error {
+func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {
 	fmt.Fprintf(stdout, "%d messages in %s\n", len(shown.Messages), shown.Log)
-	table := tabwriter.NewWriter(stdout, 0, 4, 2, ' ', 0)
-	if len(shown.Messages) > 0 {
-		fmt.Fprintln(table, "\nMESSAGE\tTOPIC\tDELIVERIES\tCRASHES\tFAILED\tDUE\tIN A HANDLER OF\tCAUSE")
-	}
+	rows := [][]string{{"MESSAGE", "TOPIC", "DELIVERIES", "CRASHES", "FAILED", "DUE", "IN A HANDLER OF", "CAUSE"}}
 	for i, m := range shown.Messages {
 		if i == f.n && f.n > 0 {
-			fmt.Fprintf(table, "and %d more\n", len(shown.Messages)-i)
+			rows = append(rows, []string{fmt.Sprintf("and %d more", len(shown.Messages)-i)})
 			break
 		}
-		fmt.Fprintf(table, "%s\t%s\t%d\t%d\t%s\t%s\t%s\t%s\n", m.ID, strings.TrimPrefix(m.Topic, "persistent://"), m.Count, m.Crashes, fromNow(m.Since), fromNow(m.Due),
-			cmp.Or(clean(m.Handled), "-"), cmp.Or(clean(m.Cause), "-"))
+		rows = append(rows, []string{m.ID, clean(strings.TrimPrefix(m.Topic, "persistent://")), fmt.Sprint(m.Count), fmt.Sprint(m.Crashes), fromNow(m.Since), fromNow(m.Due),
+			orDash(clean(m.Handled)), orDash(clean(m.Cause))})
 	}
-	if len(shown.Sessions) > 0 {
-		fmt.Fprintln(table, "\nSESSION\tNAME\tSTATE\tSINCE\tHEARD")
-	}
+	sessions := [][]string{{"SESSION", "NAME", "STATE", "SINCE", "HEARD"}}
 	for _, s := range shown.Sessions {
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", s.ID, cmp.Or(clean(s.Name), "-"), s.State, fromNow(s.Since), fromNow(s.Heard))
+		sessions = append(sessions, []string{s.ID, orDash(clean(s.Name)), s.State, fromNow(s.Since), fromNow(s.Heard)})
 	}
-	return table.Flush()
+	for _, rows := range [][][]string{rows, sessions} {
+		if len(rows) > 1 {
+			fmt.Fprintln(stdout)
+			writeTable(stdout, rows)
+		}
+	}
 }
 
 // fromNow says how far a moment is.

@@ -54,9 +54,6 @@ type replayFlags struct {
 	canaryTimeout           time.Duration
 }
 
-// errUsage is an error of the command line.
-type errUsage struct{ error }
-
 func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	if len(args) == 0 && terminal(stdout) {
 		return (&browse{bufio.NewScanner(stdin), stdout, stderr}).run()
@@ -66,23 +63,13 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	d := &dlq{stdin: stdin, stdout: stdout, stderr: stderr}
 	err := d.run(ctx, args)
-	var usage errUsage
-	switch {
-	case err == nil:
-		return 0
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, dlqUsage)
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "redelivery dlq: %v (-h shows verbs and flags)\n", err)
-		return 2
-	}
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(args[0], d.fresh, err)
 	}
-	err = d.hint(err)
-	fmt.Fprintf(stderr, "redelivery dlq: %s\n", clean(strings.ReplaceAll(strings.TrimPrefix(err.Error(), "deadletter: "), "\n", "; ")))
-	return 1
+	if err != nil {
+		err = d.hint(err)
+	}
+	return ending{"dlq", dlqUsage, "verbs and flags", stdout, stderr}.exit(err)
 }
 
 // hint adds the flag that helps.
@@ -206,7 +193,7 @@ func (d *dlq) export(ctx context.Context) error {
 			return errors.Join(err, os.Remove(d.out))
 		}
 		if d.asJSON {
-			return d.json(deadletter.Report{Done: n})
+			return writeJSON(d.stdout, deadletter.Report{Done: n})
 		}
 	}
 	if n > 0 || err == nil {

@@ -60,17 +60,14 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.BoolVar(&d.yes, "yes", false, "")
 	set.BoolVar(&d.asJSON, "json", false, "")
 	set.BoolVar(&d.talkative, "v", false, "")
-	for {
-		if err := set.Parse(args); err != nil {
-			return "", err
-		}
-		if set.NArg() == 0 {
-			break
-		}
-		if topic != "" {
-			return "", fmt.Errorf("argument is %q, want only one topic", set.Arg(0))
-		}
-		topic, args = set.Arg(0), set.Args()[1:]
+	topics, err := parseAll(set, args)
+	switch {
+	case err != nil:
+		return "", err
+	case len(topics) > 1:
+		return "", fmt.Errorf("argument is %q, want only one topic", topics[1])
+	case len(topics) == 1:
+		topic = topics[0]
 	}
 	set.Visit(func(f *flag.Flag) {
 		if of, ok := flagsOf[f.Name]; ok && !slices.Contains(strings.Fields(of), verb) {

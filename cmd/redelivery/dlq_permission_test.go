@@ -65,8 +65,9 @@ func (g guarded) token(t *testing.T, role string) string {
 	return path
 }
 
-// Who may not do something is told so, and nothing is changed; the grants in docs/deadletter.md are enough.
-func TestDlqPermission(t *testing.T) {
+// guardedBroker is a guarded broker that the tool finds, and one who may do all there.
+func guardedBroker(t *testing.T) (guarded, *broker) {
+	t.Helper()
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
 		t.Skip("only with a real broker; set PULSAR_URL and PULSAR_ADMIN_URL")
 	}
@@ -75,8 +76,13 @@ func TestDlqPermission(t *testing.T) {
 	t.Setenv("PULSAR_ADMIN_URL", g.admin)
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: g.url, Logger: discard})
 	require.NoError(t, err)
-	defer client.Close()
-	b := &broker{t: t, client: client}
+	t.Cleanup(client.Close)
+	return g, &broker{t: t, client: client}
+}
+
+// Who may not do something is told so, and nothing is changed; the grants in docs/deadletter.md are enough.
+func TestDlqPermission(t *testing.T) {
+	g, b := guardedBroker(t)
 	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-redelivery"
 	b.subscribe(retry, "billing")
 	b.subscribe(dlq, "audit")

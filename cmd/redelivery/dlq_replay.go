@@ -57,7 +57,7 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 		return err
 	}
 	if d.asJSON {
-		return d.json(plan)
+		return writeJSON(d.stdout, plan)
 	}
 	d.report(verb, plan)
 	if plan.Creates != "" {
@@ -108,7 +108,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 		err = d.unchosen(report)
 	}
 	if d.asJSON {
-		return errors.Join(err, d.json(report))
+		return errors.Join(err, writeJSON(d.stdout, report))
 	}
 	if report.Done > 0 || err == nil {
 		d.report(verb, report)

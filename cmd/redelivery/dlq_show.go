@@ -27,7 +27,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		return err
 	}
 	if d.asJSON {
-		return d.json(all)
+		return writeJSON(d.stdout, all)
 	}
 	rows := [][]string{{"TOPIC", "SUBSCRIPTION", ">BACKLOG", ">OLDEST", ">IN/S", ">CONSUMERS"}}
 	for _, info := range all {
@@ -44,7 +44,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY; -all looks into others too.", true: "No topic has dead letters."}[d.all])
 		return nil
 	}
-	d.table(rows)
+	writeTable(d.stdout, rows)
 	return nil
 }
 
@@ -81,7 +81,7 @@ func (d *dlq) groups(ctx context.Context) error {
 		}
 	}
 	if d.asJSON {
-		return d.json(all)
+		return writeJSON(d.stdout, all)
 	}
 	if err := d.scope(ctx); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (d *dlq) groups(ctx context.Context) error {
 		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), cause},
 			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example)})
 	}
-	d.table(rows)
+	writeTable(d.stdout, rows)
 	return nil
 }
 
@@ -146,7 +146,7 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 	}
 	if !d.asJSON {
-		d.table(rows)
+		writeTable(d.stdout, rows)
 	}
 	return nil
 }

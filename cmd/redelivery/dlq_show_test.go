@@ -12,12 +12,11 @@ import (
 // Columns are as wide as they are shown, whatever is in them.
 func TestTable(t *testing.T) {
 	var out bytes.Buffer
-	d := &dlq{stdout: &out}
 	rows := [][]string{{"KEY", ">BYTES", "CAUSE"}}
 	for _, key := range []string{"plain", ">more", "日本語", "e\u0301e\u0301", "👍", fit(strings.Repeat("日本", 5), 12), fit(strings.Repeat("e\u0301", 13), 12)} {
 		rows = append(rows, []string{key, "7", "x"})
 	}
-	d.table(append(rows, []string{"  a line that is longer than the columns"}))
+	writeTable(&out, append(rows, []string{"  a line that is longer than the columns"}))
 	require.Equal(t, strings.Join([]string{
 		"KEY           BYTES  CAUSE",
 		"plain             7  x",

@@ -2,9 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -76,24 +73,13 @@ func doctorCommand(args []string, stdout, stderr io.Writer) int {
 	defer stop()
 	f := &doctorFlags{stdout: stdout, stderr: stderr, given: map[string]bool{}}
 	err := f.parse(args)
-	var usage errUsage
 	if err == nil {
 		err = f.run(ctx)
 	}
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, doctorUsage)
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "redelivery doctor: %v (-h shows the flags)\n", err)
-		return 2
-	case err != nil:
-		fmt.Fprintf(stderr, "redelivery doctor: %v\n", err)
-		return 1
-	case doctor.Worst(f.findings) == doctor.Problem:
+	if err == nil && doctor.Worst(f.findings) == doctor.Problem {
 		return 1
 	}
-	return 0
+	return ending{"doctor", doctorUsage, "the flags", stdout, stderr}.exit(err)
 }
 
 func (f *doctorFlags) run(ctx context.Context) error {
@@ -132,9 +118,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
 	if f.asJSON {
-		e := json.NewEncoder(f.stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(f.findings)
+		return writeJSON(f.stdout, f.findings)
 	}
 	f.write()
 	return nil

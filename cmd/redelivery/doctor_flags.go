@@ -42,30 +42,22 @@ func (f *doctorFlags) parse(args []string) error {
 	set.Func("grace-period", "", positiveInto(&f.gracePeriod))
 	set.BoolVar(&f.asJSON, "json", false, "")
 	set.BoolVar(&f.talkative, "v", false, "")
-	for {
-		if err := set.Parse(args); err != nil {
-			if errors.Is(err, flag.ErrHelp) {
-				return err
-			}
-			return errUsage{err}
-		}
-		if set.NArg() == 0 {
-			break
-		}
-		if s.Topic != "" {
-			return errUsage{fmt.Errorf("argument is %q, want only one topic", set.Arg(0))}
-		}
-		s.Topic, args = set.Arg(0), set.Args()[1:]
+	topics, err := parseAll(set, args)
+	if err != nil {
+		return err
 	}
 	set.Visit(func(given *flag.Flag) { f.given[given.Name] = true })
 	switch {
-	case s.Topic == "":
+	case len(topics) == 0:
 		return errUsage{errors.New("no topic is given")}
+	case len(topics) > 1:
+		return errUsage{fmt.Errorf("argument is %q, want only one topic", topics[1])}
 	case s.Subscription == "":
 		return errUsage{errors.New("-subscription is missing, want the name of the subscription")}
 	case f.given["config"] != f.given["consumer"]:
 		return errUsage{errors.New("-config and -consumer: want both or none")}
 	}
+	s.Topic = topics[0]
 	if f.given["batch-index-acks"] {
 		s.Consumer.BatchIndexAcknowledgment = &f.indexAcks
 	}

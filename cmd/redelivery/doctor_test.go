@@ -9,7 +9,6 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -111,16 +110,7 @@ func TestDoctorCommandLine(t *testing.T) {
 
 // Who may not look something up is told so, and what may be is checked; who may not publish to the dead letter topic has a problem.
 func TestDoctorPermission(t *testing.T) {
-	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
-		t.Skip("only with a real broker; set PULSAR_URL and PULSAR_ADMIN_URL")
-	}
-	g := startGuarded(t)
-	t.Setenv("PULSAR_URL", g.url)
-	t.Setenv("PULSAR_ADMIN_URL", g.admin)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: g.url, Logger: discard})
-	require.NoError(t, err)
-	defer client.Close()
-	b := &broker{t: t, client: client}
+	g, b := guardedBroker(t)
 	const dlq = origin + "-billing-DLQ"
 	b.subscribe(origin, "billing")
 	b.subscribe(dlq, "audit")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -69,30 +68,30 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	set.Func("redeliveries", "", countInto(&f.redeliveries, 1, maxRedeliveries))
 	set.BoolVar(&f.json, "json", false, "")
 	err := set.Parse(args)
-	if errors.Is(err, flag.ErrHelp) {
-		fmt.Fprint(stdout, planUsage)
-		return 0
-	}
 	f.given = map[string]bool{}
 	set.Visit(func(given *flag.Flag) { f.given[given.Name] = true })
 	if err == nil {
 		err = f.check(set.Args())
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "redelivery plan: %v (-h shows the flags)\n", err)
-		return 2
+	switch {
+	case err == nil:
+		err = f.show(stdout)
+	case !errors.Is(err, flag.ErrHelp):
+		err = errUsage{err}
 	}
+	return ending{"plan", planUsage, "the flags", stdout, stderr}.exit(err)
+}
+
+func (f *planFlags) show(stdout io.Writer) error {
 	plans, workers, err := f.plans()
-	if err == nil && f.json {
-		err = writeJSON(stdout, plans, workers)
-	} else if err == nil {
-		err = writeCharts(stdout, plans, workers)
+	switch {
+	case err != nil:
+		return err
+	case f.json:
+		return writeJSON(stdout, together(plans, workers))
+	default:
+		return writeCharts(stdout, plans, workers)
 	}
-	if err != nil {
-		fmt.Fprintf(stderr, "redelivery plan: %v\n", err)
-		return 1
-	}
-	return 0
 }
 
 // durationInto parses a flag as time.ParseDuration does, and says what is missing from a plain number.
@@ -268,7 +267,7 @@ func fromFile(path, consumer string) ([]failure, []workerPlan, error) {
 	return cases, ofWorkers(c, consumer), nil
 }
 
-func writeJSON(w io.Writer, plans []plan, workers []workerPlan) error {
+func together(plans []plan, workers []workerPlan) []any {
 	all := make([]any, 0, len(plans)+len(workers))
 	for _, p := range plans {
 		all = append(all, p)
@@ -276,7 +275,5 @@ func writeJSON(w io.Writer, plans []plan, workers []workerPlan) error {
 	for _, p := range workers {
 		all = append(all, p)
 	}
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	return e.Encode(all)
+	return all
 }

@@ -39,8 +39,9 @@ func (j *jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (d *dlq) json(v any) error {
-	e := json.NewEncoder(&jsonWriter{w: d.stdout})
+// writeJSON writes what a command found, for machines.
+func writeJSON(w io.Writer, v any) error {
+	e := json.NewEncoder(&jsonWriter{w: w})
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }

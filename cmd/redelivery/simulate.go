@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -64,18 +63,12 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 	s := &simulation{given: map[string]bool{}}
 	err := s.parse(args)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(stdout, simulateUsage)
-		return 0
-	case err != nil:
-		fmt.Fprintf(stderr, "redelivery simulate: %v (-h shows the flags)\n", err)
-		return 2
+	case err == nil:
+		err = s.run(stdout)
+	case !errors.Is(err, flag.ErrHelp):
+		err = errUsage{err}
 	}
-	if err := s.run(stdout); err != nil {
-		fmt.Fprintf(stderr, "redelivery simulate: %v\n", err)
-		return 1
-	}
-	return 0
+	return ending{"simulate", simulateUsage, "the flags", stdout, stderr}.exit(err)
 }
 
 func (s *simulation) parse(args []string) error {
@@ -139,9 +132,7 @@ func (s *simulation) run(stdout io.Writer) error {
 		}
 	}
 	if s.asJSON {
-		e := json.NewEncoder(stdout)
-		e.SetIndent("", "  ")
-		return e.Encode(all)
+		return writeJSON(stdout, all)
 	}
 	s.write(stdout, all)
 	return nil

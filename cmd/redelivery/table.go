@@ -42,9 +42,9 @@ func fileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// table writes rows with columns that are as wide as they have to be, but for the last, which has what is left of the screen. A head that
+// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has what is left of the screen. A head that
 // begins with > is of numbers; a row with one cell is a line.
-func (d *dlq) table(rows [][]string) {
+func writeTable(w io.Writer, rows [][]string) {
 	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))
 	for i, head := range rows[0] {
 		rows[0][i], right[i] = strings.CutPrefix(head, ">")
@@ -56,9 +56,9 @@ func (d *dlq) table(rows [][]string) {
 			}
 		}
 	}
-	room := screen(d.stdout)
-	for _, w := range widths[:len(widths)-1] {
-		room -= w + 2
+	room := screen(w)
+	for _, n := range widths[:len(widths)-1] {
+		room -= n + 2
 	}
 	for _, row := range rows {
 		if last := len(widths) - 1; len(row) > last {
@@ -75,7 +75,7 @@ func (d *dlq) table(rows [][]string) {
 				line.WriteString(cell + space + "  ")
 			}
 		}
-		fmt.Fprintln(d.stdout, strings.TrimRight(line.String(), " "))
+		fmt.Fprintln(w, strings.TrimRight(line.String(), " "))
 	}
 }
 

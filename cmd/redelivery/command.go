@@ -1,0 +1,55 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+)
+
+// errUsage is an error of the command line.
+type errUsage struct{ error }
+
+// parseAll parses flags before and after the other arguments, which it returns.
+func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
+	for {
+		if err := set.Parse(args); errors.Is(err, flag.ErrHelp) {
+			return nil, err
+		} else if err != nil {
+			return nil, errUsage{err}
+		}
+		if set.NArg() == 0 {
+			return others, nil
+		}
+		others, args = append(others, set.Arg(0)), set.Args()[1:]
+	}
+}
+
+// ending is how the end of a command is told.
+type ending struct {
+	command, usage string
+	help           string // what -h shows
+	stdout, stderr io.Writer
+}
+
+// exit tells how it ended, and returns the exit code.
+func (e ending) exit(err error) int {
+	var usage errUsage
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, flag.ErrHelp):
+		fmt.Fprint(e.stdout, e.usage)
+		return 0
+	case errors.As(err, &usage):
+		fmt.Fprintf(e.stderr, "redelivery %s: %v (-h shows %s)\n", e.command, err, e.help)
+		return 2
+	}
+	text := err.Error()
+	for _, of := range []string{"attempts: ", "deadletter: "} {
+		text = strings.TrimPrefix(text, of)
+	}
+	fmt.Fprintf(e.stderr, "redelivery %s: %s\n", e.command, clean(strings.ReplaceAll(text, "\n", "; ")))
+	return 1
+}
