@@ -1,12 +1,12 @@
 package deadletter
 
 import (
-	"errors"
 	"slices"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // schemaTypes are the protocol's numbers. Those of key and value, and of native Protobuf, are missing: the admin API does not
@@ -14,21 +14,11 @@ import (
 var schemaTypes = []string{"NONE", "STRING", "JSON", "PROTOBUF", "AVRO", "BOOLEAN", "INT8", "INT16", "INT32", "INT64", "FLOAT", "DOUBLE",
 	"DATE", "TIME", "TIMESTAMP", "", "INSTANT", "LOCAL_DATE", "LOCAL_TIME", "LOCAL_DATE_TIME"}
 
-// raw is a schema for payloads that are encoded already.
-type raw struct{ info *pulsar.SchemaInfo }
-
-var errRaw = errors.New("deadletter: the payload is encoded already")
-
-func (raw) Encode(any) ([]byte, error)          { return nil, errRaw }
-func (raw) Decode([]byte, any) error            { return errRaw }
-func (raw) Validate([]byte) error               { return nil }
-func (r raw) GetSchemaInfo() *pulsar.SchemaInfo { return r.info }
-
 // rawSchema is the schema for a producer, or nil if there is no way to have the same.
 func rawSchema(s *admin.Schema) pulsar.Schema {
 	number := slices.Index(schemaTypes, s.Type)
 	if number < 1 {
 		return nil
 	}
-	return raw{&pulsar.SchemaInfo{Name: "letter", Type: pulsar.SchemaType(number), Schema: s.Data, Properties: s.Properties}}
+	return publishing.Encoded{Info: &pulsar.SchemaInfo{Name: "letter", Type: pulsar.SchemaType(number), Schema: s.Data, Properties: s.Properties}}
 }
