@@ -12,8 +12,8 @@ func (l *Ledger) unacknowledged(s *stream) (n int) {
 	if l.o.IndexAcks {
 		return s.unsettled
 	}
-	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
-		n += int(l.table.entries.At(slot).Value.size())
+	for _, e := range l.table.unsettled(s) {
+		n += int(e.size())
 	}
 	for _, p := range s.past.parts {
 		n += int(l.table.entries.At(p.slot).Value.size())
@@ -50,9 +50,10 @@ func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 	if fullest == nil {
 		return nil
 	}
-	t := &l.table
-	for slot := fullest.list.head; slot != none && covers > 0; slot = t.entries.At(slot).Value.next {
-		e := &t.entries.At(slot).Value
+	for slot, e := range l.table.unsettled(fullest) {
+		if covers <= 0 {
+			break
+		}
 		if of, ok := l.waitsOf(slot, e, atLeast); ok {
 			all = append(all, of...)
 			covers -= int(e.size())

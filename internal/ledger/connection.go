@@ -49,8 +49,7 @@ func (l *Ledger) doubt(s *stream) {
 	if l.o.NonDurable {
 		return
 	}
-	for slot := s.list.head; slot != none; slot = l.table.entries.At(slot).Value.next {
-		e := &l.table.entries.At(slot).Value
+	for slot, e := range l.table.unsettled(s) {
 		for i := range e.size() {
 			r := e.at(i)
 			r.flags |= doubtful

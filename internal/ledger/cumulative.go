@@ -21,10 +21,8 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		}
 	}
 	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
-	for slot := s.list.head; slot != none; {
-		item := t.entries.At(slot)
-		e, next := &item.Value, item.Value.next
-		if key := item.Key; !to.before(key) {
+	for slot, e := range t.unsettled(s) {
+		if key := t.entries.At(slot).Key; !to.before(key) {
 			for i := range e.size() {
 				if key == to && i > index {
 					break
@@ -42,7 +40,6 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		} else if !s.list.unordered {
 			break
 		}
-		slot = next
 	}
 	return again, settled
 }

@@ -84,8 +84,7 @@ func (l *Ledger) GaveBack() {
 	defer l.mu.Unlock()
 	t := &l.table
 	for _, s := range t.streams {
-		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-			e := &t.entries.At(slot).Value
+		for slot, e := range t.unsettled(s) {
 			for i := range e.size() {
 				r, ref := e.at(i), refOf(slot, i)
 				if r.state != inFlight || r.flags.has(busy) {

@@ -178,8 +178,7 @@ func (t *table) makeRoom(needs int64) (some bool) {
 		return false
 	}
 	for _, s := range t.streams {
-		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-			e := &t.entries.At(slot).Value
+		for _, e := range t.unsettled(s) {
 			for i := range e.size() {
 				if t.memory.bytes+needs <= t.memory.limit*7/8 {
 					return some

@@ -150,8 +150,7 @@ func (l *Ledger) oldest() (longest time.Duration) {
 	}
 	now := l.Now()
 	for _, s := range t.streams {
-		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-			e := &t.entries.At(slot).Value
+		for slot, e := range t.unsettled(s) {
 			for i := range e.size() {
 				if x := t.timing(refOf(slot, i), e); x != nil && x.waiting {
 					longest = max(longest, now-x.waits)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"iter"
 	"strings"
 	"time"
 
@@ -215,11 +216,23 @@ func (t *table) unlink(s *stream, e *entry) {
 	e.prev, e.next = none, none
 }
 
+// unsettled are the entries of a partition of which something is not settled, as they came. The one that is yielded may be settled.
+func (t *table) unsettled(s *stream) iter.Seq2[uint32, *entry] {
+	return func(yield func(uint32, *entry) bool) {
+		for slot := s.list.head; slot != none; {
+			e := &t.entries.At(slot).Value
+			next := e.next
+			if !yield(slot, e) {
+				return
+			}
+			slot = next
+		}
+	}
+}
+
 // remove forgets a partition whose consumer is closed. What is being settled stays until that is over.
 func (t *table) remove(s *stream, untrack func(Ref, *record)) {
-	for slot := s.list.head; slot != none; {
-		e := &t.entries.At(slot).Value
-		next := e.next
+	for slot, e := range t.unsettled(s) {
 		for i := range e.size() {
 			if r := e.at(i); r.state != unseen && r.state != acked && !r.flags.has(busy) {
 				untrack(refOf(slot, i), r)
@@ -229,7 +242,6 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 				}
 			}
 		}
-		slot = next
 	}
 	s.gone = true
 	t.follow(s, none)

@@ -16,8 +16,8 @@ func (l *Ledger) unfinished() (settled, arriving int) {
 		if s.inactive {
 			continue
 		}
-		for slot := s.list.head; slot != none; slot = t.entries.At(slot).Value.next {
-			count(&t.entries.At(slot).Value)
+		for _, e := range t.unsettled(s) {
+			count(e)
 		}
 		for _, p := range s.past.parts {
 			count(&t.entries.At(p.slot).Value)
