@@ -36,12 +36,12 @@ type Intake struct {
 	quiet time.Duration // for which somebody has waited since the last message
 }
 
-// Empty is after how long nothing is left in a consumer's queue that somebody waits for. What was sent to it may be on its way still.
-const Empty = 20 * time.Millisecond
+// empty is after how long nothing is left in a consumer's queue that somebody waits for. What was sent to it may be on its way still.
+const empty = 20 * time.Millisecond
 
 // New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
 // read once ended is over. mayEnd reports whether the consumer may have closed itself, which its channel does not tell. idle is called
-// by whoever waits: after each wait of Empty or longer, and once a second if nothing came for a second.
+// by whoever waits: after each wait of empty or longer, and once a second if nothing came for a second.
 func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, mayEnd func() bool, idle func(quiet time.Duration)) *Intake {
 	x := &Intake{
 		messages: messages,
@@ -214,7 +214,7 @@ func (x *Intake) waited(begin time.Time, event Event, err error) {
 	} else if event != Interrupted {
 		x.quiet += wait
 	}
-	if wait >= Empty {
+	if wait >= empty {
 		x.idle(min(wait, time.Second-1)) // for longer: see look
 	}
 }
