@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,29 +16,14 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
 // far is a broker whose answers take so long: half of it on the way there, half on the way back.
 func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 	target := strings.TrimPrefix(b.url, "pulsar://")
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b.t, err)
-	b.t.Cleanup(func() { listener.Close() })
-	go func() {
-		for {
-			client, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			server, err := net.Dial("tcp", target)
-			if err != nil {
-				client.Close()
-				return
-			}
-			go delayed(server, client, roundTrip/2)
-			go delayed(client, server, roundTrip/2)
-		}
-	}()
+	wire := wiretest.New(b.t, target, roundTrip)
 	// Clients look topics up by HTTP, where the broker's address is replaced.
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(roundTrip)
@@ -56,40 +40,10 @@ func (b *broker) far(roundTrip time.Duration) (url, adminURL string) {
 		defer resp.Body.Close()
 		text, _ := io.ReadAll(resp.Body)
 		w.WriteHeader(resp.StatusCode)
-		_, _ = w.Write(bytes.ReplaceAll(text, []byte(target), []byte(listener.Addr().String())))
+		_, _ = w.Write(bytes.ReplaceAll(text, []byte(target), []byte(wire.Addr)))
 	}))
 	b.t.Cleanup(web.Close)
 	return web.URL, web.URL
-}
-
-// delayed copies what comes, each piece after the same time, however much is on its way.
-func delayed(to, from net.Conn, delay time.Duration) {
-	type piece struct {
-		data []byte
-		at   time.Time
-	}
-	way := make(chan piece, 10_000)
-	go func() {
-		defer to.Close()
-		for p := range way {
-			time.Sleep(time.Until(p.at))
-			if _, err := to.Write(p.data); err != nil {
-				break
-			}
-		}
-		for range way {
-			continue
-		}
-	}()
-	defer close(way)
-	for {
-		data := make([]byte, 64<<10)
-		n, err := from.Read(data)
-		if err != nil {
-			return
-		}
-		way <- piece{data[:n], time.Now().Add(delay)}
-	}
 }
 
 // A broker that is far away: letters that are stored one by one, and in batches. DEADLETTER_FAR says how many letters; 50,000 were so.

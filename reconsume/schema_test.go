@@ -32,6 +32,14 @@ var (
 	another = pulsar.NewAvroSchema(before+`{"name":"n","type":"long"}]}`, nil)
 )
 
+// publishes are both ways of a message, by how the topic ends that it takes.
+var publishes = map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
+	"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
+	"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
+		return r.LaterAfter(bg, cm, 50*time.Millisecond, nil)
+	},
+}
+
 // A payload is published with the version of the schema that it was written with, be it whole or damaged.
 func TestOtherVersionsOfTheSchema(t *testing.T) {
 	whole, err := orders2.Encode(order{A: "x", B: "y"})
@@ -48,12 +56,7 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 		"the consumer's, damaged":  {schema: orders2, payload: slices.Clip(whole)[:len(whole)-1]},
 		"none":                     {payload: []byte("no R")},
 	} {
-		for kind, publish := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
-			"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
-			"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-				return r.LaterAfter(bg, cm, 50*time.Millisecond, nil)
-			},
-		} {
+		for kind, publish := range publishes {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				b := newBroker(t)
@@ -88,12 +91,7 @@ func TestOtherVersionsOfTheSchema(t *testing.T) {
 // What cannot be published with its version is published without, and says which it is.
 func TestWithoutTheVersionOfTheSchema(t *testing.T) {
 	for _, name := range []string{"refused", "large"} {
-		for kind, publish := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) error{
-			"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
-			"RETRY": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error {
-				return r.LaterAfter(bg, cm, 50*time.Millisecond, nil)
-			},
-		} {
+		for kind, publish := range publishes {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				t.Parallel()
 				b := newBroker(t)

@@ -29,7 +29,7 @@ func TestRetriesOfASilentBroker(t *testing.T) {
 		msgs = append(msgs, receive(t, c))
 	}
 	require.NoError(t, c.ReconsumeLaterAfter(bg, msgs[n], time.Second, nil)) // there is a producer
-	goOn := wire.stop()
+	goOn := wire.Stop()
 	var calls sync.WaitGroup
 	for _, msg := range msgs[:n] {
 		calls.Go(func() { assert.NoError(t, c.ReconsumeLaterAfter(bg, msg, 2*time.Second, nil)) })

@@ -1,0 +1,96 @@
+// Package wiretest has what lies between a broker and its clients in tests.
+package wiretest
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Wire is what clients of a broker pass through: it takes its time, and may stand still.
+type Wire struct {
+	Addr   string // for clients
+	target string
+	oneWay time.Duration
+
+	mu   sync.Mutex
+	gate chan struct{} // closed while data may pass
+}
+
+// New returns a wire with a round trip to a broker's host and port. If Addr is as long as these, it takes their place in the broker's
+// answers.
+func New(t testing.TB, target string, roundTrip time.Duration) *Wire {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	w := &Wire{Addr: listener.Addr().String(), target: target, oneWay: roundTrip / 2, gate: make(chan struct{})}
+	close(w.gate)
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			broker, err := net.Dial("tcp", target)
+			if err != nil {
+				client.Close()
+				return
+			}
+			go w.pass(client, broker)
+			go w.pass(broker, client)
+		}
+	}()
+	return w
+}
+
+// Stop lets nothing pass until the function that it returns is called.
+func (w *Wire) Stop() (goOn func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gate := make(chan struct{})
+	w.gate = gate
+	return func() { close(gate) }
+}
+
+// pass copies what comes, each piece after the same time, however much is on its way.
+func (w *Wire) pass(from, to net.Conn) {
+	type piece struct {
+		data []byte
+		due  time.Time
+	}
+	pieces := make(chan piece, 10_000)
+	go func() {
+		defer to.Close()
+		for p := range pieces {
+			time.Sleep(time.Until(p.due))
+			w.mu.Lock()
+			gate := w.gate
+			w.mu.Unlock()
+			<-gate
+			if _, err := to.Write(p.data); err != nil {
+				break
+			}
+		}
+		for range pieces { // or the other end could not go on
+			continue
+		}
+	}()
+	defer close(pieces)
+	for {
+		data := make([]byte, 64<<10)
+		n, err := from.Read(data)
+		if err != nil {
+			return
+		}
+		data = data[:n]
+		if len(w.Addr) == len(w.target) {
+			data = bytes.ReplaceAll(data, []byte(w.target), []byte(w.Addr))
+		}
+		pieces <- piece{data, time.Now().Add(w.oneWay)}
+	}
+}
