@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 const (
@@ -129,7 +131,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	l.sessions.says(f)
 	l.mu.Unlock()
 	began := time.Now()
-	c.producer.SendAsync(life, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+	publishing.SendAsync(life, c.producer, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, err error) {
 		defer func() { <-c.underway }()
 		if err != nil {
 			l.mu.Lock()

@@ -172,7 +172,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	m, line, bytes := l.original(), i.line, l.weight()
 	m.Schema = schema
 	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, true, line+1
-	p.SendAsync(ctx, m, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { i.over <- stored{line, bytes, err} })
+	publishing.SendAsync(ctx, p, m, func(_ pulsar.MessageID, err error) { i.over <- stored{line, bytes, err} })
 	most := window - 1
 	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next is sent
 		most = 0

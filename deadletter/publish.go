@@ -127,7 +127,7 @@ func (r *replay) publish(ctx context.Context, p *publisher, l *Letter, schema pu
 	m.SequenceID, m.Schema = &sequence, schema
 	r.w.alone = l.weight() > small || r.o.Encryption != nil && !p.used
 	p.used = true
-	p.producer.SendAsync(ctx, m, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+	publishing.SendAsync(ctx, p.producer, m, func(id pulsar.MessageID, err error) {
 		if err == nil && id.LedgerID() < 0 {
 			r.dropped.Add(1) // by deduplication
 		}

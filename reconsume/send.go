@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 var errNoAnswer = errors.New("whether the message was published is unknown: no answer from the broker")
@@ -67,13 +69,8 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 		answer(ctx.Err())
 		return
 	}
-	defer func() {
-		if r := recover(); r != nil { // the producer closed itself meanwhile: send on closed channel
-			answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
-		}
-	}()
 	send := func() {
-		m.SendAsync(ctx, msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+		publishing.SendAsync(ctx, m, msg, func(_ pulsar.MessageID, err error) {
 			<-m.pending
 			answer(err)
 		})
@@ -85,11 +82,6 @@ func (m *made) send(ctx context.Context, msg *pulsar.ProducerMessage, answer fun
 	sent := make(chan struct{})
 	go func() { // upstream asks the broker for the schema's version first, and heeds no context
 		defer close(sent)
-		defer func() {
-			if r := recover(); r != nil {
-				answer(fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
-			}
-		}()
 		send()
 	}()
 	select {
@@ -125,7 +117,7 @@ func (m *made) wait(ctx context.Context, answered <-chan error, batched bool) er
 }
 
 func (m *made) flush(ctx context.Context) {
-	defer func() { _ = recover() }() // as in send
+	defer func() { _ = recover() }() // as in publishing.SendAsync
 	_ = m.FlushWithCtx(ctx)
 }
 

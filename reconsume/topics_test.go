@@ -7,6 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -37,7 +38,7 @@ func TestTopics(t *testing.T) {
 			"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) error { return r.DeadLetter(bg, cm, nil) },
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
-				if name == "terminated" && underRace {
+				if name == "terminated" && race.Enabled {
 					t.Skip("upstream's producer closes its channel under a send, whose panic is caught")
 				}
 				b := newBroker(t)

@@ -1,6 +1,8 @@
 package publishing
 
 import (
+	"context"
+	"fmt"
 	"reflect"
 	"unsafe"
 
@@ -20,4 +22,15 @@ func InitialSubscription(p *pulsar.ProducerOptions, name string) bool {
 	}
 	*(*string)(unsafe.Pointer(field.UnsafeAddr())) = name
 	return true
+}
+
+// SendAsync is a producer's own, whose panic is an error: a producer whose topic is terminated or deleted closes itself, under the send of
+// another goroutine.
+func SendAsync(ctx context.Context, p pulsar.Producer, msg *pulsar.ProducerMessage, answer func(pulsar.MessageID, error)) {
+	defer func() {
+		if r := recover(); r != nil {
+			answer(nil, fmt.Errorf("%w: %v", pulsar.ErrProducerClosed, r))
+		}
+	}()
+	p.SendAsync(ctx, msg, func(id pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { answer(id, err) })
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -50,7 +51,7 @@ func failAll(t *testing.T, b *broker, topic string, c *redelivery.Consumer, dead
 
 // A log whose topic is unloaded, or deleted, is back a moment later with all that was known.
 func TestAttemptLogIsBack(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("pulsar-client-go's producer replaces its encryptor when it reconnects, while its other goroutine sends")
 	}
 	t.Parallel()

@@ -1,5 +1,0 @@
-//go:build !race
-
-package reconsume_test
-
-const underRace = false

@@ -1,5 +1,0 @@
-//go:build race
-
-package suite
-
-const raceDetector = true
