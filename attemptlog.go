@@ -15,17 +15,18 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// AttemptLog says how to keep the log of attempts; see WithAttemptLog. Zero fields have the defaults that are said here.
+// AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the log's, for all consumers of the subscription. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
-	// -partition-N. The broker has to allow that it is created, or it has to be there.
+	// Topic is the topic of the log, the same for all consumers of the subscription. It must exist, unless the broker creates topics on
+	// use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
-	// Optional has Subscribe and Wrap go on when the log could not be read within OpenTimeout. Until it is, which is tried again and
-	// again, counts and delays are those of this process alone; each failure is logged and told to observers. Default: an error.
+	// Optional lets Subscribe and Wrap succeed if the log cannot be read within OpenTimeout. The Consumer then keeps trying; until it has
+	// read the log, counts and delays are those of this process alone. Each failure is logged and reported to observers. Default: false,
+	// they return an error.
 	Optional bool
-	// Retention is for how long past its due time a record is kept of a message of which nothing more is heard. Default: one day.
+	// Retention is how long after its due time a record stays in the log if nothing more happens to its message. Default: one day.
 	Retention time.Duration
 }
 

@@ -116,36 +116,36 @@ func WithClient(client pulsar.Client) Option {
 	}
 }
 
-// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. Zero fields have the
-// defaults that are said here.
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
+// default.
 type DeadLetterPolicy struct {
 	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter.
-	// Deliveries before a nack was moved to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not. 0 means no
-	// limit.
+	// Deliveries before a nack moved the message to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not.
+	// Default: 0, no limit.
 	MaxDeliveries uint32
-	// MaxReconsumes is how often a message may be published to the retry topic: a ReconsumeLater method after that publishes a dead letter.
-	// 0 means MaxDeliveries or, if that is 0, no limit. It needs a retry topic: RetryEnable or WithReconsumeBackoff.
+	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
+	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
 	MaxReconsumes uint32
 
 	// Topic is where dead letters go. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
 	Topic string
-	// RetryTopic is where retries go; it needs a retry topic as MaxReconsumes does. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go. It needs RetryEnable or WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it: a replay or
-	// a purge with package deadletter goes by a subscription of its own. Default: none, and a warning.
+	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription; package
+	// deadletter replays and purges through another subscription. Default: none, and a warning.
 	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer; only one at a time may have it. Default: made of the topic, the subscription
-	// and letters.
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it. Default: a name made of the topic,
+	// the subscription and random letters.
 	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4
+	// compression.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its retries and its dead letter.
-	// Default: false.
+	// OmitCause leaves the error's text (EXCEPTION_MESSAGE) out of retries and dead letters. Default: false.
 	OmitCause bool
 }
 
-// DeadLetterPolicyOf returns what DLQ in pulsar.ConsumerOptions means, to add to it what DLQ lacks.
+// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks.
 func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
 	return DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
 		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
@@ -203,19 +203,19 @@ func WithRedeliveryResolution(d time.Duration) Option {
 type Source uint8
 
 const (
-	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may do better with a message that fails here, so
-	// that the Consumer gives it back to the broker when it is due
+	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that fails here, so the
+	// Consumer returns it to the broker when it is due
 	//   - if at least eighteen of the last twenty messages failed here,
 	//   - before the last delivery by MaxDeliveries,
 	//   - after an ack timeout,
-	//   - if nobody has received it for 30 seconds since it was due,
-	//   - and on Key_Shared from five seconds after its first failure, since its key cannot move to a consumer that joins before that.
+	//   - if nobody has received it within 30 seconds after it was due,
+	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer before.
 	//
-	// A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or if nothing of the
-	// batch is settled or with the application. A subscription that is not durable gives nothing back: the broker forgets it with the
-	// connection.
+	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
+	// is settled or with the application. With a subscription that is not durable no message goes back: the broker forgets such a
+	// subscription with its connection.
 	FromAuto Source = iota
-	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
+	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory
 	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
 	FromBroker

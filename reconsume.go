@@ -34,8 +34,8 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // the message goes to the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After reconsume.ErrNotAcknowledged the
-// message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
-// the Consumer is closed during the call, nobody knows whether the message was published.
+// message was published nevertheless, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
+// the Consumer is closed during the call, the message may or may not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
@@ -155,9 +155,9 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 		}))
 }
 
-// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic: one topic for what cannot
-// be parsed, and another for what a service refused. It holds for DeadLetter, for NackWithReason on the last delivery, for WithCause, and for
-// what a worker's handler or classifier returns. See reconsume.DeadLetterTo.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic. Use it, for
+// example, to separate messages that cannot be parsed from messages that a service refused. It works with DeadLetter, with NackWithReason
+// on the last delivery, with WithCause, and as the error of a worker's handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
 // reconsume begins to settle a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for
