@@ -30,13 +30,13 @@ type AttemptLog struct {
 	Retention time.Duration
 }
 
-// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: a message that failed
-// is neither early nor counted again after a restart, on every subscription type, and its last delivery makes it a dead letter. Each
-// consumer of the subscription needs the option; it reads the log before its first message, and follows it.
+// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: after a restart a
+// failed message is not early and its count does not start again, on every subscription type, and MaxDeliveries holds across restarts.
+// Each consumer of the subscription needs the option. It reads the log before its first message, and follows it afterwards.
 //
-// A failure costs a record in a message that many share, written a few milliseconds later; a message that does not fail costs nothing. What
-// failed within these milliseconds before a crash is not counted. A Seek forgets all. docs/attempts.md says what it costs and when not to
-// use it. The option needs a client: that of Subscribe or WithClient. It is not for subscriptions that are not durable.
+// Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does not fail writes
+// nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log. docs/attempts.md says what the log
+// costs and when not to use it. The option needs a client, that of Subscribe or WithClient, and a durable subscription.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {

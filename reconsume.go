@@ -13,20 +13,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// ReconsumeOption says more about one retry: WithCause, WithCallback.
+// ReconsumeOption configures one call of a ReconsumeLater method: WithCause, WithCallback.
 type ReconsumeOption = reconsume.LaterOption
 
-// WithCause (default: none) is the error that the message failed with. The retry says it, and so does the dead letter after too many
-// retries, unless it has a later one.
+// WithCause (default: none) is the error that the message failed with. The retry carries it, and so does the dead letter after too many
+// retries, unless a later error replaces it.
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
-// WithCallback (default: none, so that the call waits) has a ReconsumeLater method return as soon as the message is on its way. done is
-// called with the outcome, once, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method
-// returns an error, nothing was begun and done is not called.
+// WithCallback (default: none, so that the call waits) lets a ReconsumeLater method return as soon as the message is on its way. done is
+// called once with the outcome, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method returns
+// an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way: a call beyond that waits, until its context
-// ends. The context also ends the publishing. Close waits half a second for what is under way; what has no answer by then gets ErrClosed,
-// possibly after Close has returned. A panic of done is logged and counted in Stats.
+// Messages are published in the order of the calls. At most a thousand are under way: the next call waits, until its context ends. The
+// context also ends the publishing. Close waits half a second for messages under way; for those without an answer by then done gets
+// ErrClosed, possibly after Close has returned. A panic of done is logged and counted in Stats.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
