@@ -78,9 +78,9 @@ func (c *connection) complete() error {
 	// The one that is missing would be this machine's, and of another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
-		return errUsage{fmt.Errorf("the broker is %s and nobody says where its admin API is, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
+		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
 	case missing(urls) && !admins.local(c.adminURL) && !c.adminAlone:
-		return errUsage{fmt.Errorf("the admin API is %s and nobody says where its broker is, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
+		return errUsage{fmt.Errorf("the admin API is %s and its broker is not given, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
 	}
 	c.authPlugin = cmp.Or(c.authPlugin, conf["authPlugin"])
 	c.authParams = cmp.Or(c.authParams, conf["authParams"])
