@@ -121,7 +121,7 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
 	defer cancel()
 	if err := c.log.Begin(ctx, keys[0]); err != nil {
-		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: a crash would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
+		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
 	return leave
 }
