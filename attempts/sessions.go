@@ -20,7 +20,7 @@ type watch struct {
 	unsaid  []string           // names of those that were found lost, which is not logged yet
 
 	newest  map[uint32]position // of each topic, the newest entry that came here
-	orphans map[place]bool      // messages that came later than newer ones, and of which nothing is known: another session had them
+	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
 }
 
 const (

@@ -120,7 +120,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 
 // batchErrorIn returns the BatchError that err is or wraps, alone or with others, with the marks around it put on each of its errors.
 func batchErrorIn(err error) (each BatchError, some bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, of which nobody knows which messages they mean
+	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and nobody knows which messages these mean
 	case BatchError:
 		return e, true
 	case *permanentError:

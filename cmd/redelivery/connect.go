@@ -50,7 +50,7 @@ func (c *connection) flags(set *flag.FlagSet) {
 	set.StringVar(&c.secret, "encryption-private-key", "", "")
 }
 
-// complete takes what no flag says from the environment, then from client.conf, then from Pulsar's defaults.
+// complete takes the values of unset flags from the environment, then from client.conf, then from Pulsar's defaults.
 func (c *connection) complete() error {
 	path, named := os.LookupEnv("PULSAR_CLIENT_CONF")
 	if home := os.Getenv("PULSAR_HOME"); !named && home != "" {
