@@ -20,12 +20,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// TopicSuffix ends the name of each log's topic.
-const TopicSuffix = "-ATTEMPTS"
+// topicSuffix ends the name of each log's topic.
+const topicSuffix = "-ATTEMPTS"
 
 // Topic returns the topic of a subscription's log: <topic>-<subscription>-ATTEMPTS, without the partition.
 func Topic(topic, subscription string) string {
-	return publishing.BaseTopic(topic) + "-" + subscription + TopicSuffix
+	return publishing.BaseTopic(topic) + "-" + subscription + topicSuffix
 }
 
 // Key identifies a message on every connection.
