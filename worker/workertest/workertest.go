@@ -1,4 +1,5 @@
-// Package workertest tests handlers of package worker. A test passes in messages, and gets back what happened to each at each delivery.
+// Package workertest tests handlers of package worker. A test passes in messages, and gets back what became of each at each
+// delivery.
 //
 //	func TestOrders(t *testing.T) {
 //		setup := workertest.Setup{
@@ -48,10 +49,10 @@ type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	Attempts   int // limit of attempts: a message that still fails is then acknowledged without calling the handler; 0 means 10
+	Attempts   int // a message that still fails after so many is acknowledged without calling the handler; 0 means 10
 }
 
-// Attempt is one call of the handler, and what happened to its message.
+// Attempt is one call of the handler, and what became of its message.
 type Attempt struct {
 	Redeliveries uint32        // msg.RedeliveryCount()
 	Err          error         // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked
@@ -64,8 +65,8 @@ type Attempt struct {
 	Back time.Duration
 }
 
-// String says what happened to the message, after the error if there was one: "acked", "timeout: back after 2s", "timeout: dead letter:
-// timeout".
+// String says what became of the message, after the error if there was one: "acked", "timeout: back after 2s",
+// "timeout: dead letter: timeout".
 func (a Attempt) String() string {
 	var s string
 	switch {
