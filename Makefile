@@ -4,6 +4,7 @@ VALE = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
 BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
 GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
 GORELEASE = golang.org/x/exp/cmd/gorelease@v0.0.0-20261014143641-f0251eb4aa3e
+MODULE = github.com/pulsar-redelivery/redelivery
 ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: help
@@ -81,7 +82,8 @@ vulncheck: ## look for known vulnerabilities (needs the network)
 
 .PHONY: release-check
 release-check: ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
-	go run $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
+	@mkdir -p .bench/proxy/$(MODULE)/@v && : > .bench/proxy/$(MODULE)/@v/list # no versions, before the first release
+	$(if $(BASE),,GOPROXY="file://$(CURDIR)/.bench/proxy,$$(go env GOPROXY)") go run $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
 
 .PHONY: benchstat
 benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt

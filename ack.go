@@ -10,9 +10,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not handed out again. A message that waits
-// for its redelivery may still be acknowledged. Acknowledging a message twice is no error. After Close, Ack returns ErrClosed.
-// With AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
+// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not handed out again. A message that waits for its
+// redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close, Ack returns ErrClosed. With
+// AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
 func (c *Consumer) Ack(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -32,9 +32,9 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
 // broker sends the message again at once, and the Consumer's own redelivery count starts again.
 //
-// For messages of a batch, enable batch-index acknowledgement in pulsar.ConsumerOptions and at the broker. Without it,
-// pulsar-client-go sends nothing until the last message of the batch is acknowledged, and that one's transaction acknowledges
-// them all.
+// For messages of a batch, enable batch-index acknowledgement in pulsar.ConsumerOptions and at the broker. Without it, pulsar-client-go
+// sends nothing until the last message of the batch is acknowledged; then the transaction of that last message acknowledges the whole
+// batch.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -15,27 +15,28 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// AttemptLog says how to keep the log of attempts; see WithAttemptLog. Zero fields have the defaults that are said here.
+// AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the log's, for all consumers of the subscription. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
-	// -partition-N. The broker has to allow that it is created, or it has to be there.
+	// Topic is the topic of the log, the same for all consumers of the subscription. It must exist, unless the broker creates topics on
+	// use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
-	// Optional has Subscribe and Wrap go on when the log could not be read within OpenTimeout. Until it is, which is tried again and
-	// again, counts and delays are those of this process alone; each failure is logged and told to observers. Default: an error.
+	// Optional lets Subscribe and Wrap succeed if the log cannot be read within OpenTimeout. The Consumer then keeps trying; until it has
+	// read the log, counts and delays are those of this process alone. Each failure is logged and reported to observers. Default: false,
+	// they return an error.
 	Optional bool
-	// Retention is for how long past its due time a record is kept of a message of which nothing more is heard. Default: one day.
+	// Retention is how long after its due time a record stays in the log if nothing more happens to its message. Default: one day.
 	Retention time.Duration
 }
 
-// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: a message that failed
-// is neither early nor counted again after a restart, on every subscription type, and its last delivery makes it a dead letter. Each
-// consumer of the subscription needs the option; it reads the log before its first message, and follows it.
+// WithAttemptLog (default: none) keeps redelivery counts and due times in a topic, so that they outlive the process: after a restart a
+// failed message is not early and its count does not start again, on every subscription type, and MaxDeliveries holds across restarts.
+// Each consumer of the subscription needs the option. It reads the log before its first message, and follows it afterwards.
 //
-// A failure costs a record in a message that many share, written a few milliseconds later; a message that does not fail costs nothing. What
-// failed within these milliseconds before a crash is not counted. A Seek forgets all. docs/attempts.md says what it costs and when not to
-// use it. The option needs a client: that of Subscribe or WithClient. It is not for subscriptions that are not durable.
+// Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does not fail writes
+// nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log. docs/attempts.md says what the log
+// costs and when not to use it. The option needs a client, that of Subscribe or WithClient, and a durable subscription.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {

@@ -5,8 +5,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// WithoutChecks (default: Subscribe and SubscribeWith log what they find) leaves out the checks of package doctor that need nothing but
-// options. Each finding is one line at Warn, once, with a link to what it means.
+// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need only options. Each
+// finding is logged once, in one line at Warn, with a link to its explanation.
 func WithoutChecks() Option {
 	return func(s *settings) error {
 		s.unchecked = true

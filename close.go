@@ -10,12 +10,12 @@ import (
 // It does not wait for a broker that does not answer: what waits for it is in line before the Close, which ends it.
 const patience = 500 * time.Millisecond
 
-// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. For messages that are
-// being published to the retry or dead letter topic it waits half a second at most; those that have no answer by then may come twice.
+// Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It waits half a second
+// at most for messages that are being published to the retry or dead letter topic; those that have no answer by then may come twice.
 //
-// When Close returns, the Consumer's goroutines have ended, except one that is in a callback, for instance in one that calls Close, and one
-// that waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
-// be what calls it, it waits for a second at most.
+// When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls Close, and one that
+// waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
+// be the caller, it waits for a second at most.
 func (c *Consumer) Close() {
 	if !c.shut() {
 		return

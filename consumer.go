@@ -159,7 +159,7 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.withReaderStopped(func() error { return c.current().SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and gets no more: close it then.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and receives no more. Close it afterwards.
 func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.current().Unsubscribe) }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
@@ -167,26 +167,26 @@ func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.curre
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
-	Waiting       int    // messages that wait for their delay, for the broker, or for the application to take them again
-	BufferedBytes int64  // size of the messages that are kept in memory, those that the application has too; see WithMemoryLimit
-	Buffered      uint64 // copies that came early and are kept until they are due
-	Dropped       uint64 // copies that came early and did not fit the memory limit; the broker is asked for them when they are due
-	Redelivered   uint64 // messages handed out again
-	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not handed out
+	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
+	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
+	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
+	Dropped       uint64 // early copies that did not fit the memory limit; the Consumer asks the broker for them when they are due
+	Redelivered   uint64 // messages delivered again to the application
+	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged
 
-	// Blocked says that the broker may have stopped sending, since too much is unacknowledged: nothing comes although somebody waits, and
-	// Observer.Blocked was told. It ends with the next message.
+	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see Observer.Blocked. It ends
+	// with the next message.
 	Blocked bool
 
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
-	// Unfinished messages are settled, but batches that they came in are not settled whole: if the Consumer is closed now, the broker sends
-	// them again. Arriving messages are those of such batches that are prefetched. Both are 0 with EnableBatchIndexAcknowledgment.
+	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the broker sends them
+	// again. Arriving messages are the prefetched ones of such batches. Both are 0 with EnableBatchIndexAcknowledgment.
 	Unfinished, Arriving int
 
-	OldestWaiting time.Duration // how long the message that waits longest has waited; 0 without WithObserver
+	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
 }
 
 // Stats returns the Consumer's counters and its current state.

@@ -6,15 +6,15 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Delivery is what a Consumer knows about a message that the application has. Of one that is settled, or that waits, the fields say what they
-// would be if the application had it now; AckDeadline is zero.
+// Delivery is what a Consumer knows about a message that the application has. For a message that is settled or waits, the fields are what
+// they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
-	Lost            bool          // another consumer may have it: see Observer.Lost. The broker has not sent it again since
-	Begun           bool          // the application had other messages of its batch, which come again unless this one is settled too; see Stats.Unfinished
+	Lost            bool          // another consumer may have it, see Observer.Lost; false again once the broker has sent it again
+	Begun           bool          // other messages of its batch were delivered; they come again after a restart unless this one is settled too; see Stats.Unfinished
 }
 
 // Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
@@ -43,11 +43,11 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	}, nil
 }
 
-// RedeliveryCount returns how often msg was delivered before. This is the count that policies get. While msg is not settled, it
-// is the larger of the broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive,
-// Failover) or is reset. The broker counts a batch as a whole; for its messages the Consumer's own count holds from the second
-// delivery on. A retry of the ReconsumeLater methods is a new message, whose count begins at 0; the count of a nack that was moved to the
-// retry topic goes on.
+// RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the
+// broker's count and the Consumer's own, so it also grows where the broker's count stays 0 (Exclusive, Failover) or is reset. The broker
+// counts a batch as a whole; for the messages of a batch the Consumer uses its own count from the second delivery on. A retry of the
+// ReconsumeLater methods is a new message, whose count begins at 0. A message that a nack moved to the retry topic (WithNackRetryTopic)
+// keeps its count.
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -4,9 +4,9 @@
 // pulsar-client-go. [SubscribeWith] does the same where other code subscribes, and [Wrap] takes a consumer that exists.
 //
 // To settle a message means to acknowledge it, or to publish it to another topic and then acknowledge it. A message that is nacked or
-// times out comes back when its delay is over: never early, and late by at most the resolution ([WithRedeliveryResolution]: how often
-// requests are sent to the broker) and the time that the broker takes. If the broker sends a message too early, for instance after a
-// reconnection, the Consumer holds it back.
+// times out comes back when its delay is over: never early. From memory it is late only by scheduling; from the broker by at most the
+// resolution ([WithRedeliveryResolution]) plus the time that the broker takes. If the broker sends a message too early, for instance
+// after a reconnection, the Consumer holds it back.
 //
 // # Negative acknowledgements
 //
@@ -28,8 +28,8 @@
 //
 // # Subscription types
 //
-// Most nacked messages wait in the Consumer's memory. For the others the Consumer asks the broker; [WithRedeliveryFrom] chooses.
-// On Shared and Key_Shared it can ask for one entry, which is a message or a batch. On Exclusive and Failover the broker sends
-// all unacknowledged messages again. In both cases the Consumer holds back messages that are not due, and acknowledges again
-// those that were settled before. Redelivery counts grow on all four types.
+// Most nacked messages wait in the Consumer's memory. The others the Consumer requests from the broker when they are due;
+// [WithRedeliveryFrom] chooses. On Shared and Key_Shared it requests one entry, which is a message or a batch. On Exclusive and Failover
+// the broker then sends all unacknowledged messages again. In both cases the Consumer holds back messages that are not due, and
+// acknowledges again those that were settled before. Redelivery counts grow on all four types.
 package redelivery

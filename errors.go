@@ -12,16 +12,16 @@ var (
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
 	// ErrClosed says that the Consumer was closed before the call or during it. Receive returns pulsar-client-go's own error instead, a
-	// *pulsar.Error with Result ConsumerClosed; Done tells without an error.
+	// *pulsar.Error with Result ConsumerClosed. The channel of Done is closed in both cases.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotInFlight says that the application no longer has the message. Of the ReconsumeLater methods and DeadLetter it says that the
-	// message is settled, or unknown: one that waits after a nack or an ack timeout may still be published. Of InProgress it says that no
-	// ack timeout runs any more: it was settled or nacked, or its ack timeout is over.
+	// ErrNotInFlight says that the application no longer has the message. From a ReconsumeLater method or DeadLetter it means that the
+	// message is settled or unknown; one that waits after a nack or an ack timeout may still be published. From InProgress it means that
+	// no ack timeout runs: the message was settled or nacked, or its ack timeout is over.
 	ErrNotInFlight = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
 
-	// ErrNoRetryTopic says that the Consumer has no retry topic, for want of RetryEnable, WithReconsumeBackoff or WithReconsumer; one of
-	// Wrap, that the wrapped consumer is not subscribed to it. From DeadLetter it says that there is no dead letter topic either.
+	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer are not set, or the
+	// consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead letter topic either.
 	ErrNoRetryTopic = errors.New("redelivery: the consumer has no retry topic, want RetryEnable, WithReconsumeBackoff or " +
 		"WithReconsumer")
 )

@@ -27,14 +27,15 @@ type inner struct {
 // current returns the inner consumer; after GiveBack it is closed.
 func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 
-// GiveBack gives everything back to the broker that is not settled: what was prefetched, what waits for redelivery, and what the application
-// has. The broker sends it to other consumers of the subscription at once, and does not count that as a redelivery. GiveBack closes the consumer
-// at the broker. The next Receive, or the goroutine behind Chan, subscribes again; after Pause that is after Resume. Meanwhile this
-// Consumer takes nothing from the others, and settling a message returns an error.
+// GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery, and those that the
+// application has. The broker sends them to other consumers of the subscription at once, and does not count that as a redelivery. To do
+// so, GiveBack closes the consumer at the broker. The next Receive, or the goroutine behind Chan, subscribes again; a paused Consumer
+// does so after Resume. Until then this Consumer takes no messages, and settling one returns an error.
 //
-// Call it when the application has no messages: those that it has may be handled twice. Delays and counts of messages that wait are kept for
-// those that come here again. It needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription, and a receiver queue;
-// else it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after Close.
+// Call it when the application has no messages: those that it has may be handled twice. The Consumer remembers the delays and counts of
+// waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription,
+// and a receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after
+// Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)

@@ -204,7 +204,7 @@ func (r *reconnection) Reset() {
 	r.Policy.Reset()
 }
 
-// attemptTime is how long one attempt to connect may take. A topic that is gone ends without a word.
+// attemptTime is how long one attempt to connect may take. If the topic is gone, the attempt ends without an error.
 const attemptTime = time.Minute
 
 // leaves notes that GiveBack begins to close the inner consumer, or has done so: what is received next comes by another connection.

@@ -8,25 +8,25 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Lost tells that messages that the application has may be another consumer's by now. Delivery says of a message whether it is one of
-// them, and Reclaim finds out whose it is; NextLoss is for those who cannot observe. A message that the application goes on with may be
-// handled twice.
+// Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether a message is one
+// of them, and Reclaim finds out whose it is. NextLoss reports the same without an Observer. If the application goes on with such a
+// message, it may be handled twice.
 //
-// On Key_Shared nobody tells the client that a key has moved. It moves when the old consumer has nothing unacknowledged of it left, or
-// loses its connection.
+// On Key_Shared the broker does not tell the client that a key has moved. A key moves when the old consumer has no unacknowledged message
+// of it left, or loses its connection.
 type Lost struct {
-	Consumer     *Consumer // that lost them
+	Consumer     *Consumer // the one that had them
 	Subscription string    // of the Consumer
-	Topic        string    // of the messages, with its partition; "" if that is not known: of any
+	Topic        string    // of the messages, with its partition; "" if unknown: it may be any
 	Why          Loss      // what happened
 }
 
-// Loss says why messages were lost. Its text is the one that package metrics and the log have.
+// Loss says why messages may now belong to another consumer. Metrics and logs use the same text.
 type Loss string
 
 const (
-	LostConnection Loss = "connection" // a connection was lost: the broker sends what is not acknowledged again, to whichever consumer
-	LostPartition  Loss = "partition"  // another consumer became the active one of a Failover topic or partition
+	LostConnection Loss = "connection" // a connection was lost: the broker sends unacknowledged messages again, to any consumer
+	LostPartition  Loss = "partition"  // another consumer became active on a Failover topic or partition
 	LostConsumer   Loss = "consumer"   // the Consumer was closed, or gave up
 )
 
@@ -39,8 +39,8 @@ type losses struct {
 	next chan struct{} // closed by the next one; nil if nobody waits for that
 }
 
-// NextLoss returns a channel that is closed when the Consumer next loses messages, as Observer.Lost tells. Take the channel before you look at
-// Delivery, so as not to miss a loss.
+// NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the channel before you call
+// Delivery.
 func (c *Consumer) NextLoss() <-chan struct{} {
 	c.losses.mu.Lock()
 	defer c.losses.mu.Unlock()
@@ -72,17 +72,18 @@ func (c *Consumer) lost(topic string, why Loss) {
 // lostAll tells that the Consumer is of no use any more.
 func (c *Consumer) lostAll() { c.lost("", LostConsumer) }
 
-// Reclaim reports whether a message that the application has is this Consumer's. If that is in doubt, as Delivery.Lost tells, Reclaim
-// finds out, without letting go of the message: it returns false, and does not wait. Ask again later, such as after 100 ms. Within some
-// seconds, if somebody receives meanwhile, the answer is true, because the broker has sent the message again, or ErrNotInFlight: another
-// consumer has it, or it is settled. Then do not begin to work on it; if it is this Consumer's after all, it will be delivered.
+// Reclaim reports whether a message that the application has still belongs to this Consumer. After a loss (Delivery.Lost) this is unknown
+// at first: Reclaim returns false at once, and begins to find out. Call it again, for example every 100 ms. If somebody receives
+// meanwhile, the answer comes within some seconds: true, because the broker has sent the message again, or ErrNotInFlight, because
+// another consumer has it or it is settled. After ErrNotInFlight do not begin to work on it; if it belongs to this Consumer after all, it
+// will be delivered.
 //
-// Ask for the oldest message of a key first, and for the later ones too when the answer is ErrNotInFlight: so their order holds. With
-// several topics or partitions pulsar-client-go does not tell whose connection was lost. Then Reclaim asks the broker to send the message
-// again, which counts there as a redelivery; on Shared that may hand it to another consumer.
+// To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too. With several
+// topics or partitions pulsar-client-go does not say which one lost its connection. Then Reclaim asks the broker to send the message
+// again, which the broker counts as a redelivery; on Shared it may send it to another consumer.
 //
-// Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. Messages of
-// non-persistent topics are always this Consumer's, and so are those of a consumer that Wrap got: it does not tell of its connections.
+// Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It returns true for
+// every message of a non-persistent topic, and for every message after Wrap, which does not see lost connections.
 func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	n, err := c.nameOf(msg)
 	switch {

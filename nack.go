@@ -39,8 +39,8 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 	return c.nackMessage(msg, &delay, reason)
 }
 
-// Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays, so that neither the delays of a policy nor MaxDeliveries get
-// any further. Use it if the message cannot be processed yet, and nothing failed.
+// Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays the same, and so do the policy's next delay and
+// the deliveries left by MaxDeliveries. Use it if the message cannot be processed yet and nothing failed.
 //
 // The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key does not move to a
 // consumer that joins. A message that does not fit the memory limit comes from the broker when it is due; the broker counts that on Shared
@@ -53,9 +53,9 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackAs(n, msg, &delay, nil, ledger.Snoozed)
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand
-// out, or has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the
-// broker when it is due; if that was its last delivery, it is delivered once more, since there is nothing to publish.
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand out, or
+// has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when it is due; if that
+// was its last delivery, it is delivered once more, since the Consumer has no payload to publish as a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
 	if err == nil {
@@ -142,8 +142,8 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 const maxForeignIndex = 1 << 16
 
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does nothing and
-// returns nil. Else it returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was closed or
-// gave up reconnecting, and an error for a nil message.
+// returns nil. With it, InProgress returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was
+// closed or gave up reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {

@@ -11,33 +11,33 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Observer is a set of functions that a Consumer calls to tell what it does; WithObserver sets them. Nil functions are skipped.
-// Later versions may add more. Package metrics makes Prometheus metrics of these calls, and module otel makes traces. What a
-// Worker tells is in worker.Observer.
+// Observer is a set of functions that a Consumer calls when something happens; WithObserver sets them. Nil functions are skipped. Later
+// versions may add more. Package metrics turns these calls into Prometheus metrics, and module otel into traces. worker.Observer is for
+// Workers.
 //
-// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included.
-// Its panic is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and
-// waits for them. Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last
-// deliveries. A Seek or Close may skip calls that are still to be made.
+// Many goroutines call the functions at once, with no lock held. A function may call any method of the Consumer, Close included. A panic
+// is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and waits for them.
+// Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last deliveries. A Seek or
+// Close may skip calls that are still pending.
 type Observer struct {
-	Subscribed func(*Consumer) // the Consumer was made, and has no message yet
-	Closed     func(*Consumer) // Close has ended
+	Subscribed func(*Consumer) // the Consumer is made and has received nothing yet
+	Closed     func(*Consumer) // Close is about to return
 
 	Delivered func(Delivered) // a message was handed to the application
 	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
-	Buffered  func(Event) // a copy came early, and is kept until the message is due
-	Dropped   func(Event) // a copy came early, and did not fit the memory limit
-	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
-	Asked     func(Event) // the broker is asked for a message
+	Buffered  func(Event) // a copy came early, and waits in memory until the message is due
+	Dropped   func(Event) // a copy came early, and did not fit the memory limit; the Consumer asks for it again when it is due
+	Swallowed func(Event) // a copy of a settled message came; it is acknowledged again and not delivered
+	Asked     func(Event) // the Consumer asks the broker to send a message again
 
-	Lost    func(Lost)    // messages that the application has may be another consumer's
-	Blocked func(Blocked) // the broker may have stopped sending: so many messages are unacknowledged
+	Lost    func(Lost)    // messages that the application has may belong to another consumer
+	Blocked func(Blocked) // the broker may have stopped sending because of unacknowledged messages
 
 	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
 
-	// Untimed says that no function above needs Settled.Duration, nor Settled.Took of acknowledgements. If all observers are
-	// Untimed, both are 0, which saves three readings of the clock for each message. Default: false.
+	// Untimed says that no function above needs Settled.Duration, or Settled.Took of acknowledgements. If all observers are Untimed, both
+	// are 0, which saves three readings of the clock for each message. Default: false.
 	Untimed bool
 }
 
@@ -50,7 +50,7 @@ type Event struct {
 	Message      pulsar.Message   // nil if only the id is known
 }
 
-// Delivered tells that the application has taken a message. A message from Chan may be settled before its Delivered is told.
+// Delivered reports that the application has taken a message. A message from Chan may be settled before its Delivered is reported.
 type Delivered struct {
 	Event
 	Count    uint32        // the redelivery count; policies get this count
@@ -59,26 +59,25 @@ type Delivered struct {
 	Lateness time.Duration // how long after Due it came
 }
 
-// Settled tells what became of a message. If Err is not nil, the message is not settled: it is still the application's, or waits
-// as after a nack.
+// Settled reports what happened to a message. If Err is not nil, the message is not settled: the application still has it, or it waits as
+// after a nack.
 //
-// The nack or ack timeout of a last delivery is told only as DeadLettered, after the dead letter is published. A nack that moves
-// a message to the retry topic is told only as Reconsumed. The acknowledgement of a message that the Consumer has forgotten,
-// because it was settled before, is not told.
+// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published. A nack that moves a
+// message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message is not reported.
 type Settled struct {
 	Event
-	Outcome  Outcome       // what became of it
-	Attempts uint32        // how often the application got it until now; 0 if it was acknowledged by id and never handed out
+	Outcome  Outcome       // what happened to it
+	Attempts uint32        // how often the application has received it; 0 if it was acknowledged by id and never received
 	Delay    time.Duration // until it comes again; for Nacked and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
 	Reason   Reason        // for DeadLettered
 	Why      error         // the error in the dead letter; for DeadLettered
 	Duration time.Duration // how long the application had it; 0 if unknown
-	Took     time.Duration // how long settling it took, with the broker's answer if the call waits for it
+	Took     time.Duration // how long settling took, including the broker's answer if the call waits for it
 	Err      error         // why it is not settled; nil if it is
 }
 
-// Outcome says what became of a message. Its text is the one that package metrics and the log have.
+// Outcome says what happened to a message. Metrics and logs use the same text.
 type Outcome string
 
 const (
@@ -89,7 +88,7 @@ const (
 	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic
 )
 
-// Cause says why a message came again; "" for a first delivery. Its text is the one that package metrics and the log have.
+// Cause says why a message came again; "" for a first delivery. Metrics and logs use the same text.
 type Cause string
 
 const (
@@ -99,31 +98,31 @@ const (
 	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// Reason says why a message became a dead letter: "max_deliveries", "permanent" or "explicit", as package metrics and the log
-// have it; "" if it did not.
+// Reason says why a message became a dead letter: "max_deliveries", "permanent" or "explicit"; "" if it did not. Metrics and logs use the
+// same text.
 type Reason string
 
 const (
-	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // it was delivered, or reconsumed, as often as it may be
-	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old to be tried again
+	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // delivered or reconsumed as often as allowed
+	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old for another try
 	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 )
 
-// Blocked tells that the broker may have stopped sending on Shared or Key_Shared, since too much is unacknowledged. Either nothing came for a
-// second although somebody waited, and 45,000 messages or more of a partition are unacknowledged: by default the broker stops at 50,000
-// (maxUnackedMessagesPerConsumer). Or nothing came for ten seconds, 100 messages or more are unacknowledged, and the broker says that the
-// topic has later ones; these may be another consumer's, or not due yet.
+// Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages are
+// unacknowledged. There are two cases. Nothing came for a second although somebody waited, and 45,000 messages or more of a partition are
+// unacknowledged: by default the broker stops at 50,000 (maxUnackedMessagesPerConsumer). Or nothing came for ten seconds, 100 messages or
+// more are unacknowledged, and the topic has later messages; these may be another consumer's, or not due yet.
 //
-// Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all messages of a batch count
-// until the last one is acknowledged. If there is a retry topic, the Consumer moves messages that wait for ten seconds or longer to it,
-// as far as they are kept in memory, until the broker sends. Else only their settlement helps. Blocked is told again when it comes to that again.
+// Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all messages of a batch
+// count until the last one is acknowledged. If there is a retry topic, the Consumer moves messages to it that wait in memory for ten
+// seconds or longer, until the broker sends again. Otherwise only settling messages helps. Blocked is reported again the next time.
 type Blocked struct {
-	Consumer       *Consumer // that gets nothing
+	Consumer       *Consumer // the one that gets nothing
 	Subscription   string    // of the Consumer
-	Unacknowledged int       // messages that the broker waits for, of the partition with most
+	Unacknowledged int       // unacknowledged messages of the partition that has most
 }
 
-// Failed tells of a failure that no method could return as an error. Stats counts it.
+// Failed reports a failure that no method could return as an error. Stats counts it.
 type Failed struct {
 	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer

@@ -20,7 +20,7 @@ const DefaultMemoryLimit = 16 << 20
 type Option func(*settings) error
 
 // WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) delays a negatively acknowledged message by
-// b.Next of its redelivery count (PIP-106). The count is 0 at the first delivery.
+// b.Next(redeliveryCount) (PIP-106). The count is 0 at the first delivery.
 //
 // It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
@@ -45,8 +45,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // WithAckTimeout (default: none) redelivers a message that the application does not settle within d. The timeout starts when the
 // application takes the message: when Receive returns, or when the send on Chan completes. d must be more than 0.
 //
-// Acknowledging, nacking and reconsuming a message end its timeout; InProgress restarts it. An acknowledgement after the
-// timeout still counts unless the application has already received the message again.
+// Acknowledging, nacking or reconsuming a message ends its timeout; InProgress restarts it. An acknowledgement after the timeout still
+// counts, unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -73,8 +73,8 @@ func WithAckTimeoutRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // subscribes to the retry topic, and sets the delays of ReconsumeLaterNext (PIP-94): backoff.DelayLevels, or any policy.
 //
 // WithDeadLetterPolicy, or DLQ in pulsar.ConsumerOptions, sets the topics and the number of retries. Without them the topics have their
-// default names, and retries are not limited: the option lifts the 16 of RetryEnable alone, as PIP-94 has it. The option needs a client:
-// that of Subscribe or WithClient. It is for Shared and Key_Shared: the broker delays messages on no other type.
+// default names, and the number of retries is not limited, as PIP-94 proposes (RetryEnable alone limits it to 16). The option needs a
+// client: that of Subscribe or WithClient. It is for Shared and Key_Shared: on other types the broker does not delay messages.
 func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if err := policies.Validate(b); err != nil {
@@ -85,15 +85,15 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the
-// delay survives a restart of the process. Shorter delays wait in the Consumer, which is more precise. The retry keeps the
-// redelivery count. atLeast must be more than 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
+// WithNackRetryTopic (default: none) moves a nacked message to the retry topic if its delay is atLeast or longer, so that the delay
+// survives a restart of the process. Messages with shorter delays wait in the Consumer, which is more precise. atLeast must be more than
+// 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
 // It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If the retry
-// cannot be published, the message waits in the Consumer. Once it is published the message can no longer be acknowledged: an Ack after
-// the Nack returns nil, and the retry comes. It keeps its redelivery count: with MaxDeliveries 5 the fifth failed delivery makes it a
-// dead letter, whether nacks were moved or not; MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves none, since
-// they would lose their order.
+// cannot be published, the message waits in the Consumer. Once it is published, the message can no longer be acknowledged: an Ack after
+// the Nack returns nil, and the retry still comes. The retry keeps the redelivery count: with MaxDeliveries 5 the fifth failed delivery
+// makes it a dead letter, whether nacks were moved or not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no
+// message with a key, since it would lose its order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
 		if atLeast <= 0 {
@@ -116,36 +116,36 @@ func WithClient(client pulsar.Client) Option {
 	}
 }
 
-// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. Zero fields have the
-// defaults that are said here.
+// DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
+// default.
 type DeadLetterPolicy struct {
 	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter.
-	// Deliveries before a nack was moved to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not. 0 means no
-	// limit.
+	// Deliveries before a nack moved the message to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not.
+	// Default: 0, no limit.
 	MaxDeliveries uint32
-	// MaxReconsumes is how often a message may be published to the retry topic: a ReconsumeLater method after that publishes a dead letter.
-	// 0 means MaxDeliveries or, if that is 0, no limit. It needs a retry topic: RetryEnable or WithReconsumeBackoff.
+	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
+	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
 	MaxReconsumes uint32
 
 	// Topic is where dead letters go. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
 	Topic string
-	// RetryTopic is where retries go; it needs a retry topic as MaxReconsumes does. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go. It needs RetryEnable or WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it: a replay or
-	// a purge with package deadletter goes by a subscription of its own. Default: none, and a warning.
+	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription; package
+	// deadletter replays and purges through another subscription. Default: none, and a warning.
 	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer; only one at a time may have it. Default: made of the topic, the subscription
-	// and letters.
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it. Default: a name made of the topic,
+	// the subscription and random letters.
 	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4.
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4
+	// compression.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the text of the error that a message failed with (EXCEPTION_MESSAGE) out of its retries and its dead letter.
-	// Default: false.
+	// OmitCause leaves the error's text (EXCEPTION_MESSAGE) out of retries and dead letters. Default: false.
 	OmitCause bool
 }
 
-// DeadLetterPolicyOf returns what DLQ in pulsar.ConsumerOptions means, to add to it what DLQ lacks.
+// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks.
 func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
 	return DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
 		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
@@ -158,8 +158,8 @@ func (p *DeadLetterPolicy) needsRetries() bool {
 }
 
 // WithDeadLetterPolicy (default: DLQ of pulsar.ConsumerOptions) publishes a message to the dead letter topic when it was delivered or
-// reconsumed too often. It takes the place of DLQ, which cannot tell deliveries and reconsumes apart; giving both is an error. The option
-// needs a client: that of Subscribe or WithClient. Beside WithReconsumer only MaxDeliveries has an effect, and a Topic that is set must be the
+// reconsumed too often. It replaces DLQ, which has one limit for deliveries and reconsumes; setting both is an error. The option needs a
+// client: that of Subscribe or WithClient. Together with WithReconsumer only MaxDeliveries has an effect, and Topic, if set, must be the
 // Reconsumer's.
 func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	return func(s *settings) error {
@@ -184,11 +184,11 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 // message that comes back through the broker is late by at most d and the time that the broker takes. d is from 1 ms to 1 minute.
 //
 // The default depends on how often messages come back through the broker:
-//   - where all wait in memory (Exclusive and Failover, or FromMemory) and there is no ack timeout: 100 ms up to two partitions, and 50 ms
-//     more for each further one;
-//   - else 10 ms up to 20 partitions, and half a millisecond more for each further one.
+//   - if all messages wait in memory (Exclusive and Failover, or FromMemory) and there is no ack timeout: 100 ms up to two partitions,
+//     and 50 ms more for each further one;
+//   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
-// Each partition has a ticker of a little less than this period. That is the cost of an idle Consumer.
+// Each partition has a ticker with a little less than this period. The tickers are what an idle Consumer costs.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {
@@ -203,33 +203,32 @@ func WithRedeliveryResolution(d time.Duration) Option {
 type Source uint8
 
 const (
-	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may do better with a message that fails here, so
-	// that the Consumer gives it back to the broker when it is due
+	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that fails here, so the
+	// Consumer returns it to the broker when it is due
 	//   - if at least eighteen of the last twenty messages failed here,
 	//   - before the last delivery by MaxDeliveries,
 	//   - after an ack timeout,
-	//   - if nobody has received it for 30 seconds since it was due,
-	//   - and on Key_Shared from five seconds after its first failure, since its key cannot move to a consumer that joins before that.
+	//   - if nobody has received it within 30 seconds after it was due,
+	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer before.
 	//
-	// A message of a batch is given back only if the broker sends it alone, with EnableBatchIndexAcknowledgment, or if nothing of the
-	// batch is settled or with the application. A subscription that is not durable gives nothing back: the broker forgets it with the
-	// connection.
+	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
+	// is settled or with the application. With a subscription that is not durable no message goes back: the broker forgets such a
+	// subscription with its connection.
 	FromAuto Source = iota
-	// FromMemory keeps all messages in memory: they come back to this Consumer, on time, unless the connection is lost.
+	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
 	FromMemory
 	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
 	FromBroker
 )
 
-// WithRedeliveryFrom (default: FromAuto) sets where a message waits that was nacked or timed out. A message from memory is late only
-// by the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip, and on Shared and
-// Key_Shared it queues behind what was prefetched; on Exclusive and Failover the broker then sends all unacknowledged messages again.
-// A message that comes back and a new one take turns if both are there.
+// WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from memory is late only by
+// the scheduling of goroutines. A message from the broker is late by up to the resolution and a round trip. On Shared and Key_Shared it
+// also queues behind prefetched messages; on Exclusive and Failover the broker sends all unacknowledged messages again. Messages that
+// come back and new ones take turns if both are there.
 //
-// Messages that do not fit the memory limit always come back through the broker. After a lost
-// connection, or when this is no longer the active consumer of a Failover partition, messages in memory may belong to another
-// consumer. The Consumer drops them, and they come back when the broker sends them again. Clearing or skipping a backlog at the
-// broker does not affect messages in memory.
+// Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when another consumer
+// becomes active on a Failover partition, messages in memory may belong to another consumer. The Consumer then drops them, and delivers
+// them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source > FromBroker {
@@ -240,12 +239,12 @@ func WithRedeliveryFrom(source Source) Option {
 	}
 }
 
-// WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: those that wait
-// until they are due, those that an application keeps for long (Keep; a Worker does so with WithKeyOrder) and, in half of the limit, the
-// others that the application has. A message counts its payload, its properties and 512
-// bytes, rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does
-// not fit is dropped, and the Consumer asks the broker for it when it is due. 0 keeps none, except up to 1 MiB of messages that wait to
-// be published to the retry or dead letter topic.
+// WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: messages that
+// wait until they are due, messages that the application holds for a long time (Keep; a Worker with WithKeyOrder calls it) and, in up to
+// half of the limit, other messages that the application has. A message counts its payload, its properties and 512 bytes, rounded up by
+// an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does not fit is dropped, and
+// the Consumer asks the broker for it when it is due. With 0 the Consumer keeps none, except up to 1 MiB of messages that wait to be
+// published to the retry or dead letter topic.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {
@@ -256,8 +255,8 @@ func WithMemoryLimit(bytes int64) Option {
 	}
 }
 
-// WithObserver (default: none) calls the functions of o with what the Consumer does. It may be given more than once: all
-// observers are called, in the order in which they are given.
+// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all observers are called,
+// in the given order.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers = append(s.observers, o)

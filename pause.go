@@ -69,10 +69,11 @@ func (c *Consumer) unpaused(ctx context.Context) error {
 	}
 }
 
-// Pause has Receive and Chan hand out no message until Resume: neither new ones nor those that are due again. What the application has it
-// keeps, and settles as always; ack timeouts and delays run on. The broker sends until the receiver queue is full, and on Shared and
-// Key_Shared what waits here for long is given back to it; GiveBack gives back what was prefetched too. What a MessageChannel of
-// pulsar.ConsumerOptions has in its buffer can still be taken. A second Pause does nothing. Close ends the wait of Receive.
+// Pause stops Receive and Chan from delivering messages, new or due, until Resume. The application keeps the messages that it has, and
+// settles them as usual; ack timeouts and delays run on. The broker sends until the receiver queue is full. On Shared and Key_Shared a
+// message that is due and not received goes back to the broker after 30 seconds or less; GiveBack returns prefetched messages too. If
+// pulsar.ConsumerOptions had a MessageChannel with a buffer, messages in that buffer can still be taken. A second Pause does nothing.
+// Close ends a Receive that waits.
 func (c *Consumer) Pause() {
 	if c.pause.set(true) {
 		c.intake.Wake()
@@ -82,7 +83,7 @@ func (c *Consumer) Pause() {
 // Resume ends Pause. A second Resume does nothing.
 func (c *Consumer) Resume() { c.pause.set(false) }
 
-// Done returns a channel that is closed when the Consumer is closed, or gave up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive returns its error then. If somebody else closes the client or the wrapped consumer, the next
+// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
+// MaxReconnectToBroker attempts, and Receive then returns its error. If somebody else closes the client or the wrapped consumer, the next
 // Receive notices that. Any number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.life.ended.Done() }

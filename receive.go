@@ -64,9 +64,9 @@ func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 	return nil, c.receiveError(ctx, intake.ErrClosed)
 }
 
-// Chan returns a channel of messages; the Consumer field of each is this Consumer. The channel is the MessageChannel of
-// pulsar.ConsumerOptions, if there was one. The application has a message when it has taken it from the channel. Unlike the
-// channel of pulsar-client-go, this one has no buffer of its own. Like that one, it is never closed.
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a MessageChannel, that
+// is the channel. The application has a message when it has taken it from the channel. Unlike the channel of pulsar-client-go, this one
+// has no buffer of its own. Like that one, it is never closed.
 func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
 	c.startFeeder()
 	return c.outlet.ch

@@ -13,20 +13,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// ReconsumeOption says more about one retry: WithCause, WithCallback.
+// ReconsumeOption configures one call of a ReconsumeLater method: WithCause, WithCallback.
 type ReconsumeOption = reconsume.LaterOption
 
-// WithCause (default: none) is the error that the message failed with. The retry says it, and so does the dead letter after too many
-// retries, unless it has a later one.
+// WithCause (default: none) is the error that the message failed with. The retry carries it, and so does the dead letter after too many
+// retries, unless a later error replaces it.
 func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 
-// WithCallback (default: none, so that the call waits) has a ReconsumeLater method return as soon as the message is on its way. done is
-// called with the outcome, once, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method
-// returns an error, nothing was begun and done is not called.
+// WithCallback (default: none, so that the call waits) lets a ReconsumeLater method return as soon as the message is on its way. done is
+// called once with the outcome, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method returns
+// an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way: a call beyond that waits, until its context
-// ends. The context also ends the publishing. Close waits half a second for what is under way; what has no answer by then gets ErrClosed,
-// possibly after Close has returned. A panic of done is logged and counted in Stats.
+// Messages are published in the order of the calls. At most a thousand are under way: the next call waits, until its context ends. The
+// context also ends the publishing. Close waits half a second for messages under way; for those without an answer by then done gets
+// ErrClosed, possibly after Close has returned. A panic of done is logged and counted in Stats.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
@@ -34,8 +34,8 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // the message goes to the dead letter topic instead. See reconsume.Reconsumer.Later.
 //
 // On an error the message is not acknowledged and still the application's: nack it or try again. After reconsume.ErrNotAcknowledged the
-// message was published all the same, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
-// the Consumer is closed during the call, nobody knows whether the message was published.
+// message was published nevertheless, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
+// the Consumer is closed during the call, the message may or may not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
 	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
 	if err != nil {
@@ -155,9 +155,9 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 		}))
 }
 
-// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic: one topic for what cannot
-// be parsed, and another for what a service refused. It holds for DeadLetter, for NackWithReason on the last delivery, for WithCause, and for
-// what a worker's handler or classifier returns. See reconsume.DeadLetterTo.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic. Use it, for
+// example, to separate messages that cannot be parsed from messages that a service refused. It works with DeadLetter, with NackWithReason
+// on the last delivery, with WithCause, and as the error of a worker's handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
 // reconsume begins to settle a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for

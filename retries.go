@@ -99,8 +99,8 @@ func (p *preparation) warnOfOrder() {
 	base := func(topic string) string { return publishing.BaseTopic(fullTopic(topic)) }
 	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
 	if base(first) != base(topics[0]) {
-		s.logger.Warn("redelivery: the retry topic is named by the first topic as listed; a Java consumer names it by the first in order, "+first+
-			", and would not find these retries: list that first, or set the retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
+		s.logger.Warn("redelivery: the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
+			", the first in alphabetical order, and would not find these retries: list that topic first, or set the retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 }
 

@@ -128,10 +128,10 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if s.retryFrom > 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)
 	}
-	what := "nacked messages wait in memory; what does not fit the memory limit comes late, by its own NackRedeliveryDelay and a third more"
+	what := "nacked messages wait in memory; those that do not fit the memory limit come late, by up to 4/3 of its NackRedeliveryDelay"
 	if s.source == FromBroker {
-		what = "nacked messages come late, by its own NackRedeliveryDelay and a third more"
+		what = "nacked messages come late, by up to 4/3 of its NackRedeliveryDelay"
 	}
-	s.logger.Warn("redelivery: nothing is known of how the wrapped consumer was subscribed: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	s.logger.Warn("redelivery: Wrap does not know the options of the consumer: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }

@@ -24,15 +24,15 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 	return subscribed(client, client.Subscribe, opts, options)
 }
 
-// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made of opts, once and again after GiveBack,
-// and drives the consumer that subscribe returns. subscribe may add to the options that it gets, and wrap the consumer if Chan is still
-// the consumer's own; but it must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ and
-// RetryEnable, nor NackRedeliveryDelay and NackPrecisionBit, by which the Consumer asks the broker: messages would come late, or be lost
-// to another consumer.
+// SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and once more after each
+// GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and may wrap the consumer if Chan still
+// returns the consumer's own channel. It must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ,
+// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer.
 //
-// For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without
-// WithClient or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is
-// returned as it is; a consumer that is not that of the options is closed. A panic of subscribe reaches the caller.
+// For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without WithClient
+// or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is returned
+// unchanged. If subscribe returns a consumer that was not made with these options, SubscribeWith closes it and returns an error. A panic
+// of subscribe reaches the caller.
 func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options ...Option) (*Consumer, error) {
 	if subscribe == nil {
@@ -109,17 +109,17 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // Wrap takes over consumer and returns a Consumer that redelivers by policy. From then on, do not use consumer directly. Close of
 // the returned Consumer closes it.
 //
-// Nothing is known of how consumer was subscribed, and it does not tell of lost connections: nacked messages wait in memory, and what
-// does not fit the memory limit comes late, by up to 4/3 of its own NackRedeliveryDelay. Wrap logs this. After a lost connection two
-// consumers of a subscription may both handle what waited; SubscribeWith has neither limit. Messages of non-persistent topics pass
+// Wrap knows neither the options of consumer nor when it loses a connection. So nacked messages wait in memory; those that do not fit the
+// memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this. After a lost connection two consumers of
+// the subscription may both handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass
 // through, since the broker cannot redeliver them.
 //
-// With WithClient there are dead letters, and retries if consumer is subscribed to its retry topic, as by RetryEnable: Wrap does not
-// subscribe to it. To name these topics Wrap asks the broker for those of the consumer; of several topics it has to be told the Topic of
+// WithClient adds dead letters, and also retries if consumer is subscribed to its retry topic, for instance by RetryEnable. Wrap does not
+// subscribe to it. To name both topics, Wrap asks the broker for the topic of consumer; if there are several, set Topic of
 // WithDeadLetterPolicy.
 //
-// Wrap refuses a *Consumer, WithRedeliveryResolution, and options for retries if consumer is not subscribed to its retry topic. Such an error
-// satisfies errors.Is(err, ErrInvalidOption). After an error consumer is open, and still the caller's.
+// Wrap refuses a *Consumer, WithRedeliveryResolution, and options for retries if consumer is not subscribed to its retry topic. Such an
+// error satisfies errors.Is(err, ErrInvalidOption). After an error consumer is still open, and still belongs to the caller.
 func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 	if consumer == nil {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")

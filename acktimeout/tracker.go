@@ -1,8 +1,8 @@
 // Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
-// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and
-// redelivers the message. The timeout grows by a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own
-// count and times its messages by a Tracker. Package nack does the same for negatively acknowledged messages.
+// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and redelivers the
+// message. The timeout grows by a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own count, and
+// has one Tracker for all its messages. Package nack does the same for negatively acknowledged messages.
 package acktimeout
 
 import (
@@ -54,7 +54,7 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 // TrackFor is Track with timeout d. A negative d counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
-// TrackSince is TrackFor with a timeout that began some time ago. Touch restarts all of it.
+// TrackSince is TrackFor with a timeout that began ago before now. Touch restarts the full timeout d.
 func (t *Tracker[K]) TrackSince(key K, d, ago time.Duration) { t.queue.PutSince(key, d, ago) }
 
 // Touch restarts the full timeout of key and reports whether key was tracked.

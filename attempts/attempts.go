@@ -1,11 +1,11 @@
-// Package attempts keeps what is known of messages that failed in a Pulsar topic, so that it outlives the process: how often each was
-// delivered, until when it waits and why, and which messages ended the processes that handled them.
+// Package attempts keeps a log of failed messages in a Pulsar topic, which outlives the process: how often each message was delivered,
+// until when it waits and why, and which messages crashed the processes that handled them.
 //
-// redelivery.WithAttemptLog uses it; programs need it to look into a log or to forget a message. Log is the log of one subscription. All
-// its consumers write to one topic and read it to the end before they begin, and from then on as it grows. A record that is written is
-// known to the others a few milliseconds later.
+// redelivery.WithAttemptLog uses it. Programs need it only to look into a log or to forget a message. A [Log] is the log of one
+// subscription. All consumers of the subscription write to one topic. They read it to its end before they begin, and then follow it, so
+// they know a new record after a few milliseconds.
 //
-// The rules by which records merge are in merge.go and state.go, which know no broker; those of the bytes are in frame.go.
+// Records merge by the rules in merge.go and state.go, which know no broker; frame.go has their bytes.
 package attempts
 
 import (
@@ -20,15 +20,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// TopicSuffix ends the name of each log's topic.
-const TopicSuffix = "-ATTEMPTS"
+// topicSuffix ends the name of each log's topic.
+const topicSuffix = "-ATTEMPTS"
 
-// Topic returns the name of the log of a subscription: <topic>-<subscription>-ATTEMPTS. Of a partition it is that of the partitioned topic.
+// Topic returns the topic of a subscription's log: <topic>-<subscription>-ATTEMPTS, without the partition.
 func Topic(topic, subscription string) string {
-	return publishing.BaseTopic(topic) + "-" + subscription + TopicSuffix
+	return publishing.BaseTopic(topic) + "-" + subscription + topicSuffix
 }
 
-// Key names a message, on whatever connection it comes.
+// Key identifies a message on every connection.
 type Key struct {
 	Topic         string // with its partition
 	Ledger, Entry int64  // of its id
@@ -43,12 +43,12 @@ func KeyFor(topic string, id pulsar.MessageID) Key {
 	return Key{topic, id.LedgerID(), id.EntryID(), max(0, id.BatchIdx())}
 }
 
-// String returns the topic, a space, and the id as ParseKey reads it.
+// String returns the topic, a space, and the id as ParseID reads it.
 func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
 }
 
-// ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", as the broker's tools and the log's records write it.
+// ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", which is how the broker's tools and Key.String write it.
 func ParseID(id string) (ledger, entry int64, index int32, err error) {
 	parts := strings.Split(id, ":")
 	format := "%d:%d"
@@ -68,16 +68,16 @@ type SessionID uint64
 // String returns 16 hexadecimal digits.
 func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
-// Record is what a log says of a message.
+// Record is what a log has about a message.
 type Record struct {
 	Key
 	Count   uint32    // how often it was delivered
 	Crashes uint32    // how many sessions it has ended; see Log.KeepAlive
 	Due     time.Time // when it may be delivered again, by this machine's clock
-	Written time.Time // when the log was told last, by this machine's clock
+	Written time.Time // when the log last got a record of it, by this machine's clock
 	Cause   string    // why it failed; "" if nobody said
-	Session SessionID // which wrote it
-	Begun   SessionID // which has it in a handler, or had when it ended; 0 for none
+	Session SessionID // the one that wrote the record
+	Begun   SessionID // the one that has it in a handler, or had it when it ended; 0 for none
 }
 
 // Session is a consumer that writes to a log, or did.
@@ -86,40 +86,41 @@ type Session struct {
 	Name  string        // of its consumer
 	Since time.Time     // by this machine's clock
 	Heard time.Time     // when it last wrote
-	Lease time.Duration // for how long it lives without being heard; 0 if it does not say
+	Lease time.Duration // how long it may be silent before it is lost; 0 if unknown
 	State SessionState  // whether it lives
 }
 
-// SessionState says what is known of a session.
+// SessionState says whether a session is alive.
 type SessionState string
 
-// States of sessions. One without a lease is Live until it ends.
+// States of sessions. A session without a lease is Live until it ends.
 const (
 	Live  SessionState = "live"
 	Ended SessionState = "ended" // and said so
 	Lost  SessionState = "lost"  // it has not been heard for its lease: it crashed, or cannot reach the log
 )
 
-// Options are those of a Log. Only Topic has to be set.
+// Options configures a Log.
 type Options struct {
-	// Topic is the log's. It is created if the broker allows that. Of a partitioned topic the first partition is used.
+	// Topic is the topic of the log. It is created if the broker allows that. If it is partitioned, its first partition is used.
+	// Required.
 	Topic string
-	// Name is what Sessions calls this one. Default: the host's name, a slash and the process id.
+	// Name is this session's name in Sessions. Default: the host's name, a slash and the process id.
 	Name string
-	// Retention is for how long past its due time a record is kept of which nothing more is heard. Default: one day.
+	// Retention is how long after its due time a record stays in the log if nothing more happens to its message. Default: one day.
 	Retention time.Duration
-	// Logger is told when the log fails and when it is back. Default: slog.Default().
+	// Logger gets a line when the log fails and when it works again. Default: slog.Default().
 	Logger *slog.Logger
-	// Failed is called with what goes wrong, from a goroutine of the Log with no lock held; nil for none.
+	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
-	// ReadOnly has the Log write nothing, and be no session of its own. It reads to the end that the topic has when it begins.
+	// ReadOnly makes the Log write nothing; it is no session then. It reads up to the end that the topic has at Open. Default: false.
 	ReadOnly bool
 }
 
 // Errors of this package, for errors.Is.
 var (
 	ErrClosed   = errors.New("attempts: the log is closed")
-	ErrReadOnly = errors.New("attempts: the log was opened to be read only")
+	ErrReadOnly = errors.New("attempts: the log was opened read-only")
 )
 
 // DefaultRetention is the default of Options.Retention.

@@ -76,7 +76,7 @@ func (l *Log) fail(err error) {
 	l.stats.Failures++
 	l.mu.Unlock()
 	if !told {
-		l.o.Logger.Warn("attempts: the log cannot be used; counts and delays are this process's own until it is back", "topic", l.o.Topic,
+		l.o.Logger.Warn("attempts: the log cannot be used; until it works again, counts and delays are those of this process alone", "topic", l.o.Topic,
 			"error", err)
 	}
 	if l.o.Failed != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Log is the log of a subscription, as one session of it reads and writes it. It is safe for concurrent use. If the topic cannot be reached
-// the Log goes on with what it knows, keeps what is to be written, says so, and tries again.
+// Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic cannot be
+// reached, the Log goes on with what it knows, buffers what it has to write, reports the failure, and tries again.
 type Log struct {
 	client  pulsar.Client
 	o       Options
@@ -48,17 +48,17 @@ type Log struct {
 	toldSlow int64 // when it was told that the log lags
 }
 
-// Stats is the state of a Log, and what it did since it was opened.
+// Stats are the state of a Log, and its counters since Open.
 type Stats struct {
 	Records  int           // messages that failed and are not settled
 	Suspects int           // of these, messages that were in a handler when their session was lost
-	Lag      time.Duration // how old the oldest change is that was not read back from the topic yet
-	Lost     uint64        // sessions that were found lost
+	Lag      time.Duration // age of the oldest change that was not read back from the topic yet
+	Lost     uint64        // sessions found lost
 	Failures uint64        // failures to read, write or reach the topic
 }
 
-// Open begins to read the log of a subscription and returns at once. Ready tells when it was read to its end. Close must follow. The error
-// says that an option is wrong.
+// Open begins to read the log of a subscription and returns at once. Ready waits until it was read to its end. Call Close in the end. An
+// error says which option is wrong.
 func Open(client pulsar.Client, o Options) (*Log, error) {
 	switch {
 	case client == nil:
@@ -85,7 +85,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Ready waits until the log was read to its end. If ctx ends before that, it returns why that was not possible yet.
+// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet.
 func (l *Log) Ready(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -108,7 +108,8 @@ func (l *Log) Ready(ctx context.Context) error {
 // closeTime is for how long Close waits for what is left to be written, and for pulsar-client-go to close its part.
 const closeTime = time.Second
 
-// Close writes what is left and that the session ends, for a second at most, and ends the Log. Calling it again does nothing.
+// Close writes what is left and that the session ends, for which it takes a second at most, and closes the Log. A second call does
+// nothing.
 func (l *Log) Close() {
 	l.once.Do(func() {
 		close(l.closing)
@@ -129,7 +130,7 @@ func (l *Log) Close() {
 // Session returns the id of this session.
 func (l *Log) Session() SessionID { return l.id }
 
-// Find returns what the log says of a message.
+// Find returns the log's record of a message, if there is one.
 func (l *Log) Find(k Key) (Record, bool) {
 	if l.known.Load() == 0 {
 		return Record{}, false
@@ -164,7 +165,7 @@ func (r record) public(k Key) Record {
 	return Record{k, r.count, r.crashes, time.UnixMilli(r.due), time.UnixMilli(r.written), r.cause, r.session, r.begun}
 }
 
-// Records returns what the log says of all messages, in no order.
+// Records returns all records of the log, in no order.
 func (l *Log) Records() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()

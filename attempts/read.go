@@ -17,7 +17,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 		}
 		f, err := decode(msg.Payload())
 		if err != nil { // somebody else's message, or of a later version: the others count all the same
-			l.o.Logger.Warn("attempts: a message of the log is left out", "topic", c.topic, "message", msg.ID(), "error", err)
+			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped", "topic", c.topic, "message", msg.ID(), "error", err)
 			continue
 		}
 		r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: now()}
@@ -62,7 +62,7 @@ func (l *Log) caught() {
 	l.failure = nil
 	l.mu.Unlock()
 	if failed {
-		l.o.Logger.Info("attempts: the log is back", "topic", l.o.Topic)
+		l.o.Logger.Info("attempts: the log works again", "topic", l.o.Topic)
 	}
 	if !l.isReady() {
 		close(l.ready)

@@ -20,7 +20,7 @@ type watch struct {
 	unsaid  []string           // names of those that were found lost, which is not logged yet
 
 	newest  map[uint32]position // of each topic, the newest entry that came here
-	orphans map[place]bool      // messages that came later than newer ones, and of which nothing is known: another session had them
+	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
 }
 
 const (
@@ -32,9 +32,9 @@ const (
 	maxOrphans  = 10000
 )
 
-// KeepAlive has this session say from now on that it lives, so that others can tell when it is lost: it was not heard for a lease of
-// six seconds, or longer where there are many sessions. A message that was in a handler then, by Begin or Begun, counts one crash. The
-// package worker calls it.
+// KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six seconds, or longer
+// if there are many sessions), it is lost, and each message that was in a handler by Begin or Begun counts one crash. Package worker
+// calls it.
 func (l *Log) KeepAlive() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,8 +128,8 @@ func (l *Log) look(at int64) (doubtful bool) {
 	return w.doubted
 }
 
-// Arrive is Find for a message that has come from the broker and is not known to its consumer. One that may be in another session's handler
-// is due when that is known to live or to be lost.
+// Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be in another
+// session's handler, it is due when that session is known to live or to be lost.
 func (l *Log) Arrive(k Key) (Record, bool) {
 	watches := l.watches.Load()
 	if !watches {
@@ -160,7 +160,7 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Crashes returns how many sessions a message has ended: those that had it in a handler and are lost.
+// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler.
 func (l *Log) Crashes(k Key) uint32 {
 	if l.known.Load() == 0 {
 		return 0
@@ -181,15 +181,16 @@ func (l *Log) crashes(r record) uint32 {
 	return r.crashes
 }
 
-// IsCareful reports whether to wait until it is written that a message is in a handler before that is called, and not only if it takes
-// long: after a session was lost, and for what came from one. It is asked once for each message that is handled.
+// IsCareful reports whether Begin has to return before the handler of a message is called: after a session was lost, and for messages of
+// a lost session. Otherwise Begun is needed only if the handler takes long. Call it once for each message that is handled: it counts
+// them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid
 	l.sessions.unsaid = nil
 	l.mu.Unlock()
 	for _, name := range lost {
-		l.o.Logger.Warn("attempts: a session ended without saying so; what follows is handled with care", "topic", l.o.Topic, "name", name)
+		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while each message is recorded before its handler runs", "topic", l.o.Topic, "name", name)
 	}
 	return careful
 }
@@ -215,10 +216,10 @@ func (l *Log) isCareful(k Key) bool {
 	return doubtful
 }
 
-// Begun notes that a message is in a handler of this session.
+// Begun records that a message is in a handler of this session.
 func (l *Log) Begun(k Key) { l.begin(k, false) }
 
-// Begin is Begun, and returns when that is written.
+// Begin is Begun, and returns when the record is written.
 func (l *Log) Begin(ctx context.Context, k Key) error { return l.written(ctx, l.begin(k, true)) }
 
 func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
@@ -228,7 +229,7 @@ func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Sessions returns the sessions that the log tells of, in no order.
+// Sessions returns the sessions in the log, in no order.
 func (l *Log) Sessions() []Session {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -104,7 +104,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 func (l *Log) trim(topic string, to position) {
 	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
 	if err != nil {
-		l.o.Logger.Warn("attempts: the log's subscription could not be moved; it will be with the next copies", "topic", topic, "error", err)
+		l.o.Logger.Warn("attempts: the log's subscription could not be moved; trying again with the next snapshot", "topic", topic, "error", err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Failed notes that a message was delivered count times and failed, and waits for delay. cause is cut to 120 bytes; "" for none.
+// Failed records that a message was delivered count times, failed, and waits for delay. cause is cut to 120 bytes; "" means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	if len(cause) > maxCause {
 		cause = strings.ToValidUTF8(cause[:maxCause], "")
@@ -24,8 +24,8 @@ const (
 	maxDelay = 100 * 365 * 24 * time.Hour // which can be added to moments
 )
 
-// Settled notes that a message is settled, so that nothing has to be known of it. It is written when the acknowledgement has surely reached
-// the broker: until then the message may come again.
+// Settled records that a message is settled, which removes it from the log. The Log writes this when the acknowledgement has surely
+// reached the broker: until then the message may come again.
 func (l *Log) Settled(k Key) {
 	if l.known.Load() == 0 {
 		return
@@ -44,7 +44,7 @@ func (l *Log) Settled(k Key) {
 // settleDelay is after how long an acknowledgement is surely at the broker.
 const settleDelay = 3 * time.Second
 
-// Forget removes a message from the log, and returns when that is written.
+// Forget removes a message from the log, and returns when the removal is written.
 func (l *Log) Forget(ctx context.Context, k Key) error {
 	l.mu.Lock()
 	c := l.own.remove(l.state.place(k), record{}, 0)

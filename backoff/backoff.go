@@ -4,8 +4,8 @@
 // before the second, and so on. Policies keep no state and read no clock, so one value serves any number of consumers
 // and goroutines, for negative acknowledgements (PIP-106), ack timeouts (PIP-130) and the retry topic (PIP-94) alike.
 //
-// Every policy of this package is safe for any redelivery count: its delay is between 0 and its maximum (WithJitter adds
-// its fraction), and never overflows.
+// Every policy of this package accepts any redelivery count: its delay is between 0 and its maximum ([WithJitter] may exceed it by its
+// fraction), and never overflows.
 package backoff
 
 import (

@@ -12,12 +12,12 @@ type jitter struct {
 	fraction float64
 }
 
-// WithJitter spreads the delays of b, so that messages that failed together do not come back together:
+// WithJitter spreads the delays of b, so that messages that failed at the same time come back at different times:
 //
 //	Next(n) = uniform in b.Next(n) · (1 ± fraction)
 //
-// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Any other fraction is clamped, and options refuse it.
-// With jitter a delay may be shorter or longer than b's, and longer than b's maximum, by up to the fraction.
+// The fraction is between 0 (no jitter) and 1 (from 0 to twice the delay). Any other fraction is clamped, and options refuse it. A delay
+// may exceed b's maximum by up to the fraction.
 func WithJitter(b RedeliveryBackoff, fraction float64) RedeliveryBackoff { return jitter{b, fraction} }
 
 func (j jitter) Next(redeliveryCount uint32) time.Duration {

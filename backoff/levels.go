@@ -71,7 +71,7 @@ func (l DelayLevels) Next(redeliveryCount uint32) time.Duration {
 	return max(0, l[min(uint64(redeliveryCount), uint64(len(l)-1))])
 }
 
-// Level returns the delay of a level, from 1 to len(l). Any other level is an error, since it is a mistake that should show.
+// Level returns the delay of a level, from 1 to len(l). Any other level is an error.
 func (l DelayLevels) Level(level int) (time.Duration, error) {
 	if level < 1 || level > len(l) {
 		return 0, fmt.Errorf("backoff: delay level is %d, want 1 to %d", level, len(l))

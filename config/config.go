@@ -1,4 +1,4 @@
-// Package config reads redelivery policies, and the settings of consumers and workers that use them, from a file. The file is YAML or JSON:
+// Package config reads redelivery policies, consumers and workers from a YAML or JSON file:
 //
 //	policies:
 //	  gentle: {type: exponential, min: 1s, max: 10m, multiplier: 2, jitter: 0.1}
@@ -47,19 +47,19 @@
 //	    batchMaxBytes: 1MiB
 //	    batchMaxWait: 100ms
 //
-// [Config.Subscribe] subscribes with what the file says about a consumer, and [Config.NewWorker] makes a worker of what it says about
-// one. A file replaces a program's setting only if it mentions it. [Consumer] and [Worker] tell what each key means.
+// [Config.Subscribe] subscribes with the file's settings of a consumer, and [Config.NewWorker] makes a worker with the file's settings. A
+// file replaces a program's setting only if it mentions that setting. [Consumer] and [Worker] explain each key.
 //
 // # Policies
 //
-//   - exponential: [backoff.Exponential]; min 1s, max 10m and multiplier 2 if they are not given
+//   - exponential: [backoff.Exponential]; by default min 1s, max 10m and multiplier 2
 //   - levels: [backoff.DelayLevels], written as [backoff.ParseDelayLevels] reads them
 //   - fixed: [backoff.Fixed]
-//   - className: what the Java client has, by simple name or with its package: NegativeAckRedeliveryExponentialBackoff
-//     (PIP-106), ExponentialRedeliveryBackoff (PIP-130) and MultiplierRedeliveryBackoff (what it ships today). All three
-//     are a [backoff.Exponential] with Java's defaults: minDelayMs 10000, maxDelayMs 600000, multiplier 2. params is a
-//     map or, as in Java's loadConf, a string of JSON.
-//   - a type or class of your own: [NewPolicy]
+//   - className: a class of the Java client, with or without its package: NegativeAckRedeliveryExponentialBackoff (PIP-106),
+//     ExponentialRedeliveryBackoff (PIP-130) or MultiplierRedeliveryBackoff (which Java ships today). All three are a
+//     [backoff.Exponential] with Java's defaults: minDelayMs 10000, maxDelayMs 600000, multiplier 2. params is a map or, as in Java's
+//     loadConf, a string of JSON.
+//   - a custom type or class: [NewPolicy]
 //
 // The types exponential, levels and fixed also accept jitter, a fraction from 0 to 1: see [backoff.WithJitter]. Durations are
 // whole milliseconds and have a unit: ms, s, m or h, also mixed as in 1m30s, or whole days as in 1d. Bytes are a whole number, alone or
@@ -69,8 +69,8 @@
 //
 // A consumer may have the fields of Java's DeadLetterPolicy by their own names: deadLetterTopic and initialSubscriptionName are the same,
 // retryLetterTopic is retryTopic, and maxRedeliverCount: 3 is maxDeliveries: 4 with maxReconsumes: 3, since Java does not count the first
-// delivery. Both names of a setting are an error; maxReconsumes may stand beside maxRedeliverCount. For Java's other names the error says
-// what they are here.
+// delivery. Using both names of a setting is an error, but maxReconsumes may be used with maxRedeliverCount. For Java's other names the
+// error says what to write instead.
 //
 // # Environment
 //
@@ -107,17 +107,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an error if the file
-// does not name the consumer or the worker. The zero value has no policy, consumer or worker.
+// Config is the content of a file. Its methods change nothing, so they are safe for concurrent use. They return an error if the file does
+// not have the consumer or the worker. The zero value is an empty file.
 type Config struct {
 	Policies  map[string]backoff.RedeliveryBackoff // by name
 	Consumers map[string]Consumer                  // by name
 	Workers   map[string]Worker                    // by name
 }
 
-// Load reads a file, and applies the environment variables that override it. policies are types of your own that the file may use.
-// Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that of package os. Load may be
-// called concurrently.
+// Load reads a file, and applies the environment variables that override it. policies are custom policy types that the file may use.
+// Errors begin with the path of the file and the line; if the file cannot be read, the error wraps that of package os. Load may be called
+// concurrently.
 func Load(path string, policies ...Policy) (*Config, error) {
 	file, err := os.Open(path)
 	if err != nil {

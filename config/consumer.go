@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Consumer is what a file says about one consumer: an option of package redelivery for each key, which says more about it. A zero field
-// is not set in the file: the default holds, or what the program says. In the file, each name begins with a small letter.
+// Consumer is what a file says about one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
+// zero field is not set in the file: the program's setting or the default applies. In the file, each name begins with a small letter.
 type Consumer struct {
 	// NackRedeliveryBackoff delays negatively acknowledged messages (PIP-106). The file has the name of a policy.
 	NackRedeliveryBackoff backoff.RedeliveryBackoff
@@ -28,21 +28,21 @@ type Consumer struct {
 	// The file has the name of a policy.
 	ReconsumeBackoff backoff.RedeliveryBackoff
 
-	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. In the file, maxRedeliverCount, which
-	// is Java's, may stand for it with one less; it is MaxReconsumes too then. Default: no limit.
+	// MaxDeliveries is the number of deliveries after which a message goes to the dead letter topic. The file may have Java's
+	// maxRedeliverCount instead: MaxDeliveries is then one more, and MaxReconsumes the same. Default: no limit.
 	MaxDeliveries uint32
 	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It needs
 	// ReconsumeBackoff. Default: MaxDeliveries.
 	MaxReconsumes uint32
 	// DeadLetterTopic is the topic of dead letters. Default: <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
-	// InitialSubscriptionName is a subscription that the broker makes with the dead letter topic: it deletes dead letters that nobody has
-	// subscribed to. Default: none, and a warning.
+	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic; without a subscription it deletes
+	// dead letters unread. Default: none, and a warning.
 	InitialSubscriptionName string
-	// OmitCause leaves the text of the error that a message failed with out of its dead letter. DeadLetterTopic, InitialSubscriptionName
-	// and OmitCause need MaxDeliveries or ReconsumeBackoff. Default: false.
+	// OmitCause leaves the error's text out of dead letters. DeadLetterTopic, InitialSubscriptionName and OmitCause need MaxDeliveries or
+	// ReconsumeBackoff. Default: false.
 	OmitCause bool
-	// RetryTopic is the topic of messages that are reconsumed. In the file, retryLetterTopic, which is Java's, may stand for it. It needs
+	// RetryTopic is the topic of messages that are reconsumed. The file may have Java's retryLetterTopic instead. It needs
 	// ReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
 	RetryTopic string
 
@@ -50,10 +50,10 @@ type Consumer struct {
 	AttemptLog bool
 	// AttemptLogTopic is the log's topic. Default: <topic>-<subscription>-ATTEMPTS.
 	AttemptLogTopic string
-	// AttemptLogOptional has the consumer begin though the log cannot be read. Default: false.
+	// AttemptLogOptional lets the consumer subscribe although the log cannot be read. Default: false.
 	AttemptLogOptional bool
-	// AttemptLogRetention is for how long past its due time a record is kept. AttemptLogTopic, AttemptLogOptional and AttemptLogRetention need
-	// AttemptLog. Default: one day.
+	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic, AttemptLogOptional and
+	// AttemptLogRetention need AttemptLog. Default: one day.
 	AttemptLogRetention time.Duration
 
 	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
@@ -63,7 +63,7 @@ type Consumer struct {
 	// Resolution is how often the broker is asked for messages, from 1 ms to 1 minute. Default: that of
 	// redelivery.WithRedeliveryResolution.
 	Resolution time.Duration
-	// WithoutChecks leaves out the checks of the options when the consumer subscribes. Default: false.
+	// WithoutChecks skips the checks of the options when the consumer subscribes. Default: false.
 	WithoutChecks bool
 }
 

@@ -20,13 +20,13 @@ import (
 // Factory once for each policy of its type, in the caller's goroutine.
 type Factory func(params map[string]any) (backoff.RedeliveryBackoff, error)
 
-// Policy is a policy type of your own, for Load and Parse. The zero value is an error there.
+// Policy is a custom policy type, for Load and Parse, which refuse the zero value.
 type Policy struct {
 	name    string
 	factory Factory
 }
 
-// NewPolicy returns a Policy, with which a file may use a policy type of your own in two forms:
+// NewPolicy returns a Policy for a custom policy type, which a file may use in two forms:
 //
 //	policies:
 //	  short: {type: fibonacci, unit: 1s}

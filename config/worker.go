@@ -13,8 +13,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Worker is what a file says about one worker: an option of package worker for each key. A zero field is not set in the file: the
-// default of package worker holds. In the file, each name begins with a small letter.
+// Worker is what a file says about one worker. Each key stands for an option of package worker. A zero field is not set in the file: the
+// default of package worker applies. In the file, each name begins with a small letter.
 type Worker struct {
 	Concurrency   int            // worker.WithConcurrency
 	Timeout       time.Duration  // worker.WithTimeout
@@ -26,7 +26,7 @@ type Worker struct {
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
-	RateBurst     int            // its burst: messages at once, after a quiet time; what RateLimit allows in a second if it is not set, and at least 1
+	RateBurst     int            // messages at once, after a quiet time; by default the messages of one second, and at least 1
 
 	// For worker.WithLocalRetries: set both or none.
 	LocalRetries      int                       // its n
@@ -48,8 +48,8 @@ var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatch
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
 
-// NewWorker calls worker.New with all that the file says about a worker; options follow, and replace those of the file. If the file
-// limits its batches, the error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
+// NewWorker calls worker.New with the file's settings of a worker. options are applied after those of the file, and replace them. If the
+// file sets a batch limit, the error satisfies errors.Is with redelivery.ErrInvalidOption: call NewBatchWorker.
 func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler worker.Handler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)
@@ -63,8 +63,8 @@ func (c *Config) NewWorker(name string, consumer *redelivery.Consumer, handler w
 	return worker.New(consumer, handler, append(found.options(), options...)...)
 }
 
-// NewBatchWorker calls worker.NewBatch with all that the file says about a worker; options follow, and replace those of the file. Limits
-// of a batch that the file does not set have the defaults of worker.Batch.
+// NewBatchWorker calls worker.NewBatch with the file's settings of a worker. options are applied after those of the file, and replace
+// them. Batch limits that the file does not set have the defaults of worker.Batch.
 func (c *Config) NewBatchWorker(name string, consumer *redelivery.Consumer, handler worker.BatchHandler, options ...worker.Option) (
 	*worker.Worker, error) {
 	found, err := c.worker(name)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Group is a number of letters that died of the same cause: the same type of error, and the same reason except for numbers and
-// ids, on one subscription of one topic.
+// Group is the letters of one subscription of one topic that died of the same cause: the same type of error, and the same reason except
+// for numbers and ids.
 type Group struct {
 	ID           string    `json:"id"`                     // for Filter.Groups
 	Type         string    `json:"type,omitempty"`         // of the error

@@ -17,10 +17,10 @@ import (
 
 // ImportOptions configures an Import.
 type ImportOptions struct {
-	// Encryption encrypts what is published. Letters that were exported or purged with keys are left without it, so that no plain text
-	// leaks. Default: none.
+	// Encryption encrypts what Import publishes. Without it, Import leaves letters out that were exported or purged with keys, so that no
+	// plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// Skip is how many lines are passed over: those that an Import that failed has stored, as its error says. Default: 0.
+	// Skip is how many lines to skip. The error of a failed Import says how many lines it has stored. Default: 0.
 	Skip int
 	// DryRun changes nothing: the Report says what an import would do. Default: false.
 	DryRun bool
@@ -28,13 +28,13 @@ type ImportOptions struct {
 	Progress func(Report)
 }
 
-// Import publishes letters to the dead letter topic that Export or Purge wrote to r, in their order, each to the partition that it came
-// from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME died when it was imported. Everything else is
-// as it was. Letters that cannot be published like that are left and reported; so are those with a schema that another topic exported, as the
-// version of a schema is of its topic. If the topic has no subscription, Import creates
-// Options.Subscription, since the broker would delete the letters.
+// Import reads letters from r that Export or Purge wrote, and publishes them to the dead letter topic, in order, each to the partition
+// that it came from. They get new ids, and publish times of now; a letter without DEAD_LETTER_TIME died when it was imported. Everything
+// else is as it was. Letters that cannot be published like that are left out and reported; so are letters with a schema from another
+// topic, since schema versions differ between topics. If the topic has no subscription, Import creates Options.Subscription, since the
+// broker would delete the letters.
 //
-// Import stops at the first error, which says before which line all are done. Nobody else remembers it: see ImportOptions.Skip.
+// Import stops at the first error, which says how many lines were stored. Only the error says it: see ImportOptions.Skip.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)

@@ -29,13 +29,13 @@ const (
 	propertyException = exceptionPrefix + "TYPE"
 )
 
-// Letter is a dead letter. Fields that its sender did not set are empty: plain pulsar-client-go gives no reason.
+// Letter is a dead letter. Fields that its sender did not set are empty: plain pulsar-client-go sets no reason.
 type Letter struct {
 	ID        string    `json:"id"`        // ledger:entry:partition, and :index in a batch
 	Topic     string    `json:"topic"`     // with the partition
 	Published time.Time `json:"published"` // when it was published as a dead letter
 
-	// Of what it died.
+	// Why it died.
 	Died         time.Time `json:"died"`                   // DEAD_LETTER_TIME, or else when it was published as a dead letter
 	Type         string    `json:"type,omitempty"`         // of the error
 	Reason       string    `json:"reason,omitempty"`       // the error
@@ -44,14 +44,14 @@ type Letter struct {
 	Subscription string    `json:"subscription,omitempty"` // the subscription that it died on
 	Replays      int       `json:"replays,omitempty"`      // how often the letter was replayed before
 
-	// What it was.
+	// The original message.
 	Key         string            `json:"key,omitempty"`         // of the original
 	OrderingKey string            `json:"orderingKey,omitempty"` // likewise
 	EventTime   time.Time         `json:"eventTime,omitzero"`    // likewise
-	Properties  map[string]string `json:"properties,omitempty"`  // all of them, with those that other fields are made of
+	Properties  map[string]string `json:"properties,omitempty"`  // all of them, including those that other fields come from
 	Schema      string            `json:"schema,omitempty"`      // the version of the topic's schema that it was written with
-	Encrypted   bool              `json:"encrypted,omitempty"`   // and not decrypted: Payload is still encrypted
-	Decrypted   bool              `json:"decrypted,omitempty"`   // exported or purged with keys: Payload may have been encrypted
+	Encrypted   bool              `json:"encrypted,omitempty"`   // Payload is still encrypted
+	Decrypted   bool              `json:"decrypted,omitempty"`   // exported or purged with keys; Payload may have been encrypted
 	Null        bool              `json:"null,omitempty"`        // a null value, not an empty one
 	Size        int               `json:"size"`                  // of the payload, in bytes
 	Payload     []byte            `json:"payload,omitempty"`     // in base64

@@ -35,7 +35,7 @@ type ReplayOptions struct {
 	Filter Filter
 	// Max is how many letters are replayed at most. Default: 0, no limit.
 	Max int
-	// MaxReplays is how often a letter may be replayed in its life. A letter that was replayed so often is left. Default: 3.
+	// MaxReplays is how often a letter may be replayed in total. A letter that was replayed so often is left out. Default: 3.
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
@@ -43,13 +43,13 @@ type ReplayOptions struct {
 	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
 	// admin API, and to be at most Max. Default: 0, none.
 	Canary int
-	// CanaryTimeout is how long a call waits for the canary. Then it ends with ErrUnprocessed, which says for whom it waited; the next
-	// Replay with the same options waits again. Default: 10 minutes.
+	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that it waited for; the
+	// next Replay with the same options waits again. Default: 10 minutes.
 	CanaryTimeout time.Duration
-	// Encryption encrypts what is published. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
+	// Encryption encrypts what Replay publishes. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
-	// New gives up an earlier replay that is not finished. Letters that it published but did not acknowledge are published again,
-	// and deduplication does not drop them. Default: false.
+	// New begins a new replay although an earlier one is not finished. Letters that it published but did not acknowledge are published
+	// again, and deduplication does not drop them. Default: false.
 	New bool
 	// DryRun changes nothing: the Report says what a replay would do to the letters that Peek sees. Default: false.
 	DryRun bool

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It
-// replays the letters that are on the subscription, unacknowledged, when it begins; later ones are for the next replay. It keeps
-// the order of each partition and of each key.
+// Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It replays the
+// letters that are unacknowledged on the subscription when it begins; later ones are for the next replay. It keeps the order of each
+// partition and of each key.
 //
-// Replay keeps what the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the
-// origin and a trace. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
-// RECONSUMETIMES to 0, and adds REPLAY_COUNT and REPLAY_RUN. Letters that cannot be published like that are left and reported.
+// Replay keeps what the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the origin
+// and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
+// RECONSUMETIMES to 0, and adds REPLAY_COUNT and REPLAY_RUN. Letters that cannot be published like that are left out and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and no letter
 // is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A broker that

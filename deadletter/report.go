@@ -7,13 +7,13 @@ type Report struct {
 	Seen     int      `json:"seen"`               // letters seen, including those that the filter does not choose
 	Done     int      `json:"done"`               // letters that this call replayed or purged
 	Waiting  int      `json:"waiting,omitempty"`  // letters of the canary, and copies of them, that are not acknowledged yet
-	WaitsFor string   `json:"waitsFor,omitempty"` // whom Waiting waits for: a subscription, and how many consumers it has
-	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay where they are
+	WaitsFor string   `json:"waitsFor,omitempty"` // the subscription that Waiting waits for, and how many consumers it has
+	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay in the dead letter topic
 	Targets  []Target `json:"targets,omitempty"`  // where they go
-	Creates  string   `json:"creates,omitempty"`  // of a dry run: the durable subscription that does not exist yet; needs an admin API
+	Creates  string   `json:"creates,omitempty"`  // in a dry run: the durable subscription that would be created; needs an admin API
 }
 
-// Left counts letters that stay where they are for one reason.
+// Left counts letters that stay in the dead letter topic for one reason.
 type Left struct {
 	Why   string   `json:"why"`   // the reason, the same for all of them
 	Count int      `json:"count"` // letters

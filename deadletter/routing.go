@@ -15,11 +15,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// Routing chooses the partition of a partitioned topic that a letter goes to. Letters of one key go to one partition with each of them. Letters
-// without a key are spread.
+// Routing chooses the partition of a partitioned topic that a letter goes to. Every Routing sends letters of one key to one partition,
+// and spreads letters without a key.
 type Routing string
 
-// The ways to choose a partition. The clients agree on most ASCII keys, and on few others.
+// Values of Routing. The hashes of the clients agree on most ASCII keys, and on few other keys.
 const (
 	// SamePartition is the partition that the letter came from, if it says so and goes to that topic, or else that of JavaStringHash.
 	SamePartition Routing = ""

@@ -1,4 +1,4 @@
-// Package deadletter looks into a dead letter topic, and replays, exports and purges its letters.
+// Package deadletter looks into a dead letter topic, and replays, exports, purges and imports its messages, called letters.
 //
 //	letters, err := deadletter.Open(client, deadletter.Options{
 //		Topic: "persistent://public/default/orders-billing-DLQ",
@@ -7,9 +7,9 @@
 //	...
 //	report, err := letters.Replay(ctx, deadletter.ReplayOptions{Canary: 10})
 //
-// It reads dead letters ("letters") of this library, of plain pulsar-client-go and of the Java client. Replay and Purge
-// acknowledge letters on their own durable subscription (default: "redelivery"), and leave other subscriptions alone.
-// Command redelivery dlq does all this from a shell; it also lists the dead letter topics of a namespace.
+// It reads dead letters of this library, of plain pulsar-client-go and of the Java client. Replay and Purge acknowledge letters on their
+// own durable subscription (default: "redelivery"), and leave other subscriptions alone. Command redelivery dlq does all this from a
+// shell; it also lists the dead letter topics of a namespace.
 package deadletter
 
 import (
@@ -33,24 +33,25 @@ const defaultSubscription = "redelivery"
 
 // Errors of this package, for errors.Is.
 var (
-	// ErrNoTopic means that the topic does not exist. It is not created. Without Options.Admin nobody can tell: the broker may create it then.
+	// ErrNoTopic says that the topic does not exist. It is not created. Without Options.Admin this cannot be checked, and the broker may
+	// create the topic.
 	ErrNoTopic = errors.New("deadletter: no such topic")
-	// ErrBusy means that another Replay or Purge of the same subscription is under way.
+	// ErrBusy says that another Replay or Purge of the same subscription is under way.
 	ErrBusy = errors.New("deadletter: another replay or purge is under way")
-	// ErrUnfinished means that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
+	// ErrUnfinished says that an earlier Replay with other options is not finished. ReplayOptions.New begins another.
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
-	// ErrNoSubscription means that the target topic has no subscription, so the broker would delete replayed messages unread.
+	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
-	// ErrNotSubscribed means that Unsubscribe found no Options.Subscription on the topic.
+	// ErrNotSubscribed says that Unsubscribe found no Options.Subscription on the topic.
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")
-	// ErrNotDeadLetters means that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
+	// ErrNotDeadLetters says that the topic is probably not for dead letters. Nothing was created on it. See Options.AnyTopic.
 	ErrNotDeadLetters = errors.New("deadletter: not a dead letter topic")
-	// ErrUnopenable means that pulsar-client-go cannot open a topic of this name. The Java client makes such names: without a retry topic, the dead
-	// letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless DeadLetterPolicy.deadLetterTopic says otherwise.
+	// ErrUnopenable says that pulsar-client-go cannot open a topic of this name. The Java client makes such names: without a retry topic,
+	// the dead letters of t-partition-1 go to t-partition-1-subscription-DLQ, unless DeadLetterPolicy.deadLetterTopic says otherwise.
 	ErrUnopenable = errors.New("deadletter: pulsar-client-go cannot open the topic")
-	// ErrPoison means that a letter of the canary became a dead letter again.
+	// ErrPoison says that a letter of the canary became a dead letter again.
 	ErrPoison = errors.New("deadletter: the canary is dead again")
-	// ErrUnprocessed means that the canary was not acknowledged within ReplayOptions.CanaryTimeout.
+	// ErrUnprocessed says that the canary was not acknowledged within ReplayOptions.CanaryTimeout.
 	ErrUnprocessed = errors.New("deadletter: the canary is not processed")
 )
 
@@ -58,17 +59,17 @@ var (
 type Options struct {
 	// Topic is the dead letter topic, including all its partitions. Required.
 	Topic string
-	// Subscription is the durable subscription whose letters are replayed and purged. Replay and Purge create it at the earliest
-	// stored letter, and must be its only consumer. Default: "redelivery".
+	// Subscription is the durable subscription that Replay and Purge use. They create it at the earliest stored letter, and must be its
+	// only consumer. Default: "redelivery".
 	Subscription string
-	// AnyTopic lets Replay and Purge use a topic that does not look like one of dead letters: its name does not end in -DLQ, and none
-	// of its first letters says where it came from or why it died, or its name ends in -RETRY. On the topic of a running consumer
-	// Subscription would keep every message. Default: false, such a topic is ErrNotDeadLetters.
+	// AnyTopic lets Replay and Purge use a topic that does not look like a dead letter topic: its name does not end in -DLQ and none of
+	// its first letters says where it came from or why it died, or its name ends in -RETRY. On an application's topic, Subscription would
+	// make the broker store every message. Default: false, the error is ErrNotDeadLetters.
 	AnyTopic bool
-	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are left alone, a canary is an error, and
-	// Peek, Groups and Export see all letters that the topic stores, replayed or not.
+	// Admin is the broker's admin API. Default: none. Without it, letters with a schema are not replayed, a canary is an error, and Peek,
+	// Groups and Export see all letters that the topic stores, replayed or not.
 	Admin Admin
-	// Decryption decrypts encrypted letters. Default: none. Without it, encrypted letters are left alone.
+	// Decryption decrypts encrypted letters. Default: none. Without it, encrypted letters are not replayed.
 	Decryption *pulsar.MessageDecryptionInfo
 }
 
@@ -93,8 +94,8 @@ type Topic struct {
 	quiet   time.Duration // how long nothing may come before the end of the letters is believed
 }
 
-// Open returns the dead letter topic that o names. It connects to nothing: an error is one of the options, and whether the topic
-// exists is seen at the first call.
+// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong, and the first call finds out
+// whether the topic exists.
 func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if client == nil {
 		return nil, errors.New("deadletter: client is nil")

@@ -5,22 +5,22 @@ import "slices"
 // Check is one thing that redelivery depends on.
 type Check struct {
 	Name   string // short, and its place in docs/production.md
-	About  string // what it belongs to
-	Asks   string // what is asked: a yes is good
-	Why    string // it matters; code is in `backquotes`
-	Remedy string // a command or an option, in `backquotes`, with {names} of what is examined
-	Needs  Needs  // who can tell
+	About  string // the group that it belongs to
+	Asks   string // the question; yes is good
+	Why    string // why it matters, with code in `backquotes`
+	Remedy string // what helps: a command or an option, in `backquotes`, with {names} of what is examined
+	Needs  Needs  // what it needs
 
 	look func(*visit) verdict
 }
 
-// Needs is what a check needs to be able to tell.
+// Needs says what a check needs.
 type Needs uint8
 
 const (
 	// Options means that a consumer's options are enough: Subscribe runs the check, too.
 	Options Needs = iota
-	// Given means that the check also needs what a Setup says of the worker and the load.
+	// Given means that the check also needs Setup.Worker or Setup.Load.
 	Given
 	// AdminAPI means that the check needs the right to read the topic's policies and statistics.
 	AdminAPI

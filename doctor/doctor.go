@@ -1,6 +1,6 @@
-// Package doctor checks what redelivery depends on: settings of the broker, the namespace, the topics and the consumer. It reads
-// from the admin API, looks topics up, and opens producers of the retry and the dead letter topic for a moment, if these exist. It
-// changes nothing. Command redelivery doctor prints what it finds, and docs/production.md describes each check.
+// Package doctor checks what redelivery depends on: settings of the broker, the namespace, the topics and the consumer. It reads the
+// admin API, looks topics up, and briefly opens producers for the retry and the dead letter topic if these exist. It changes nothing.
+// Command redelivery doctor prints its findings, and docs/production.md describes each check.
 package doctor
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// Setup is what to examine. Zero fields are not known, or have the default that is said here.
+// Setup is what to examine. A zero field is unknown, or means its default.
 type Setup struct {
 	// Admin is the broker's admin API. Without its URL, only the checks that need none are run.
 	Admin Admin
@@ -36,21 +36,21 @@ type Setup struct {
 	RetryTopic string
 	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a topic.
 	DeadLetterTopic string
-	// InitialSubscription is the one that the options have the broker make with the dead letter topic. Default: none.
+	// InitialSubscription is the InitialSubscriptionName of the dead letter policy. Default: none.
 	InitialSubscription string
 
-	// Consumer is how the client is set.
+	// Consumer is how the client is configured.
 	Consumer Consumer
-	// Worker is how the worker is set. Default: there is none, or nothing is known of it.
+	// Worker is how the worker is configured. Default: unknown, or there is none.
 	Worker *Worker
-	// Load is how much there is to do.
+	// Load is how much work there is.
 	Load Load
 
-	// Patience is how long is waited before statistics are read again, if a consumer seems to do nothing. Default: 3s.
+	// Patience is how long Examine waits before it reads statistics again if a consumer seems to do nothing. Default: 3s.
 	Patience time.Duration
 }
 
-// Policy is when messages come back, and how often.
+// Policy says when messages come back, and how often.
 type Policy struct {
 	Nack              backoff.RedeliveryBackoff // of negatively acknowledged messages; default: one minute
 	NackRetryTopic    time.Duration             // nacks from this delay on go to the retry topic; 0 for none
@@ -62,16 +62,16 @@ type Policy struct {
 	MemoryLimit       int64                     // bytes of messages that wait; 0 for 16 MiB
 }
 
-// Consumer is how pulsar-client-go is set.
+// Consumer is how pulsar-client-go is configured.
 type Consumer struct {
 	ReceiverQueueSize             int           // 0 for 1,000
 	BatchIndexAcknowledgment      *bool         // EnableBatchIndexAcknowledgment; nil if it is not known
 	KeepAliveInterval             time.Duration // 0 for 30 s
 	OperationTimeout              time.Duration // 0 if it is not known
-	TerminationGracePeriodSeconds int           // what Kubernetes gives the process to end; 0 if that is not known
+	TerminationGracePeriodSeconds int           // as set in Kubernetes; 0 if it is not known
 }
 
-// Worker is how a worker is set.
+// Worker is how a worker is configured.
 type Worker struct {
 	Concurrency  int           // 0 if it is not known
 	Timeout      time.Duration // of a handler; 0 for none
@@ -79,9 +79,9 @@ type Worker struct {
 	Pauses       bool          // WithPauseOnFailure is given
 }
 
-// Load is how much there is to do.
+// Load is how much work there is.
 type Load struct {
-	HandlerTime time.Duration // that a message takes; 0 if it is not known
+	HandlerTime time.Duration // how long a handler takes for a message; 0 if it is not known
 	Instances   int           // consumers of the subscription; 0 for those that are connected
 	Failing     float64       // the fraction of messages that fail until they are dead letters; 0 for 0.01
 }
@@ -92,7 +92,7 @@ type Admin struct {
 	Client *http.Client // makes the requests, with authentication and TLS if the API needs them; nil for http.DefaultClient
 }
 
-// Status is what a check comes to.
+// Status is the result of a check.
 type Status uint8
 
 const (
@@ -100,9 +100,9 @@ const (
 	None Status = iota
 	// OK means that nothing was found.
 	OK
-	// Unknown means that it could not be looked up, for instance without the right to.
+	// Unknown means that the check could not look something up, for instance for lack of permission.
 	Unknown
-	// Warning means that messages may be late, come twice or be lost in circumstances that Found says.
+	// Warning means that messages may be late, come twice or be lost under conditions that Found names.
 	Warning
 	// Problem means that messages are late, come twice, are lost or do not come.
 	Problem
@@ -117,21 +117,21 @@ func (s Status) MarshalJSON() ([]byte, error) { return json.Marshal(s.String()) 
 // Finding is what a check found.
 type Finding struct {
 	Check  string `json:"check"`            // its name
-	Status Status `json:"status"`           // what it comes to
-	Found  string `json:"found"`            // what is there, in words
-	Why    string `json:"why,omitempty"`    // it matters; of a warning or a problem
-	Remedy string `json:"remedy,omitempty"` // a command or an option; of a warning or a problem
+	Status Status `json:"status"`           // how serious it is
+	Found  string `json:"found"`            // what was found, in words
+	Why    string `json:"why,omitempty"`    // why it matters; for a warning or a problem
+	Remedy string `json:"remedy,omitempty"` // what helps; for a warning or a problem
 	Link   string `json:"link,omitempty"`   // to the check in docs/production.md
 }
 
 // Examine runs all checks, in the order of Checks, and returns what those that apply have found. It takes some seconds if a consumer
-// seems to do nothing, and asks policies for up to 10,000 delays. When ctx is done, the rest is Unknown.
+// seems to do nothing. It calls each policy up to 10,000 times. When ctx is done, the remaining checks are Unknown.
 func Examine(ctx context.Context, s Setup) []Finding {
 	return examine(newVisit(ctx, s), func(Check) bool { return true })
 }
 
-// ExamineOptions runs the checks that can be judged by a consumer's options alone. It asks no broker, and calls no policy but those of
-// package backoff.
+// ExamineOptions runs the checks that need only a consumer's options. It does not connect to a broker, and calls only policies of package
+// backoff.
 func ExamineOptions(s Setup) []Finding {
 	s.Admin, s.Client = Admin{}, nil
 	return examine(newVisit(context.Background(), s), func(c Check) bool { return c.Needs == Options })
@@ -167,12 +167,12 @@ func (v *visit) run(c Check) Finding {
 // plain is without the marks that a page has.
 func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
 
-// Link is the address of a check's description.
+// Link returns the address of a check's description.
 func Link(name string) string {
 	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/production.md#" + name
 }
 
-// Worst is the worst status of findings.
+// Worst returns the worst status of findings; OK or None if there is nothing to report.
 func Worst(findings []Finding) Status {
 	worst := None
 	for _, f := range findings {

@@ -1,5 +1,5 @@
-// Package metrics makes Prometheus metrics of what Consumers and Workers do. docs/observability.md explains each metric, the
-// alerts, and a dashboard.
+// Package metrics exports what Consumers and Workers do as Prometheus metrics. docs/observability.md explains each metric, the alerts,
+// and a dashboard.
 //
 //	m, err := metrics.New(prometheus.DefaultRegisterer)
 //	...

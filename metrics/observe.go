@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
-// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all metrics but those of ObserveWorker. Any number
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap that adds all metrics but those of ObserveWorker. Any number
 // of Consumers may share it.
 func (m *Metrics) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
@@ -38,9 +38,8 @@ func (m *Metrics) Observe() redelivery.Option {
 	})
 }
 
-// ObserveWorker returns an option for worker.New and worker.NewBatch: the durations of handlers, and the gauges of Workers. Any
-// number of Workers may share it. Gauges of a Worker need Observe for its Consumer as well, and end when that is
-// closed.
+// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges of Workers. Any
+// number of Workers may share it. Gauges of a Worker also need Observe for its Consumer, and end when the Consumer is closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {

@@ -1,8 +1,8 @@
 // Package nack tracks messages that were negatively acknowledged, until their delay is over (PIP-106).
 //
-// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and
-// redelivers the message. The delay comes from a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its
-// own count and times all its nacks by a Tracker. Package acktimeout does the same for messages that the application has not settled.
+// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and redelivers the
+// message. The delay comes from a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own count, and
+// has one Tracker for all its nacks. Package acktimeout does the same for messages that the application has not settled.
 package nack
 
 import (

@@ -1,6 +1,6 @@
-// Package otelredelivery makes OpenTelemetry spans and metrics of what Consumers and Workers do. It follows the semantic conventions for
-// messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it can
-// be imported beside OpenTelemetry's own:
+// Package otelredelivery exports what Consumers and Workers do as OpenTelemetry spans and metrics. It follows the semantic conventions
+// for messaging, version 1.40.0, which are in development. The path of the module ends in otel; the package has another name, so that it
+// can be imported beside OpenTelemetry's own:
 //
 //	import otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
 //

@@ -14,9 +14,8 @@
 //		})
 //	}
 //
-// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close] stops it.
-// The broker keeps everything in memory for as long as it runs. It is built to show applications what Pulsar shows them, not for
-// load.
+// The file service_test.go tests a whole service that way. Outside of tests, [Start] starts a broker and [Server.Close] stops it. The
+// broker keeps everything in memory for as long as it runs. It behaves like Pulsar, but is not made for load.
 //
 // # What it does
 //
@@ -78,11 +77,11 @@
 //   - Nothing is ever removed from a topic. The real broker may delete what all subscriptions have acknowledged, and a reader or a seek to
 //     the beginning then misses it.
 //   - A ledger ends only with Unload. The real broker also ends it by size and age.
-//   - Of two schemas of one type every one is compatible. The real broker judges the evolution of Avro, JSON and Protobuf schemas.
-//   - Topics load and unload in no time. The real broker takes up to some seconds, and clients back off meanwhile.
-//   - One thing happens after another. In the real broker a read of messages may cross a request: the broker may send a few more
-//     messages than a limit of unacknowledged messages allows, or a copy of a message that was acknowledged meanwhile.
-//   - Error messages, and what the admin API calls rates, are not Pulsar's; error codes are.
+//   - Any two schemas of one type are compatible. The real broker judges the evolution of Avro, JSON and Protobuf schemas.
+//   - Topics load and unload instantly. The real broker takes up to some seconds, and clients back off meanwhile.
+//   - One thing happens after another. In the real broker a request may arrive while messages are being read: the broker may send a few
+//     more messages than a limit of unacknowledged messages allows, or a copy of a message that was acknowledged meanwhile.
+//   - Error codes are Pulsar's; error messages, and the rates of the admin API, are not.
 //
 // # The client's own tests
 //

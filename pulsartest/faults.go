@@ -84,8 +84,8 @@ func (s *Server) CloseConsumers(topic, subscription string) {
 	}
 }
 
-// PauseDispatch stops sending messages of the topic to consumers, until it is called with false. The topic "" means all topics,
-// including those created later; with false it ends every pause.
+// PauseDispatch stops sending messages of the topic to consumers until it is called with false. The topic "" means all topics, including
+// those created later; with false it ends every pause.
 func (s *Server) PauseDispatch(topic string, pause bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -109,7 +109,7 @@ func in(d time.Duration) context.Context {
 	return ctx
 }
 
-// The broker refuses a delay without a word to the caller, and upstream's producer is of no use from then on.
+// The broker refuses a delay without telling the caller, and upstream's producer is of no use from then on.
 func TestARefusedDelay(t *testing.T) {
 	b := newBroker(t)
 	if b.inProcess == nil {

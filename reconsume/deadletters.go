@@ -12,10 +12,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// DeadLetterTo returns reason, marked so that a dead letter with it goes to topic in place of the usual dead letter topic. The error has the text of
-// reason and wraps it, and may itself be wrapped. With "" it goes to the usual topic. topic must be persistent, and none that the subscription
-// reads. The first dead letter for a topic creates its producers, which stay; a Reconsumer has at most 100 such topics, and publishing to more
-// is an error.
+// DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic; "" means the
+// usual one. The error has the text of reason, and may itself be wrapped. topic must be persistent, and the subscription must not read
+// it. The first dead letter for a topic creates producers that stay until Close. A Reconsumer publishes to at most 100 such topics; one
+// more is an error.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")

@@ -17,20 +17,20 @@ import (
 )
 
 const (
-	// Unlimited is a value of Options.MaxDeliveries: a message may be reconsumed any number of times. With delay levels the last
-	// level repeats, as PIP-94 proposes. DeadLetter still publishes dead letters.
+	// Unlimited as Options.MaxDeliveries lets a message be reconsumed any number of times. With delay levels the last level repeats, as
+	// PIP-94 proposes. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
 )
 
 // Options configures a Reconsumer.
 type Options struct {
-	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default
-	// topics, without -partition-N, and of the dead letter producer's name.
+	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default topics,
+	// without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic and DeadLetterTopic are set.
 	Topic string
 	// Subscription is the subscription that the messages come from. Required.
 	Subscription string
-	// NonDurable says that the subscription is not durable: then none is created with the retry topic, which would be durable and keep the
-	// consumer from subscribing again. Default: false.
+	// NonDurable says that the subscription is not durable. Then the retry topic is created without the subscription: a subscription made
+	// with a topic is durable, and the consumer could not use it. Default: false.
 	NonDurable bool
 	// ConsumerName is part of the dead letter producer's name. Default: five random letters.
 	ConsumerName string
@@ -45,15 +45,16 @@ type Options struct {
 	// backoff.DefaultDelayLevels.
 	Backoff backoff.RedeliveryBackoff
 
-	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are
-	// replaced. Empty messages and those of more than 1 MiB have producers of their own, without batches and compression and with
-	// chunks, unless ProducerAccessMode allows but one producer. Default: LZ4 compression.
+	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
+	// Empty messages and those of more than 1 MiB have producers of their own, with chunking and without batching and compression, unless
+	// ProducerAccessMode allows only one producer. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
-	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter,
-	// so that it deletes none unread. The subscription keeps the letters until somebody acknowledges them there or removes it. Default: none.
+	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
+	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription. Default:
+	// none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
 	Schema pulsar.Schema
@@ -175,21 +176,21 @@ func letters() string {
 	return string(name)
 }
 
-// LaterOption says more about one retry: WithCause, WithCallback.
+// LaterOption configures one retry: WithCause, WithCallback.
 type LaterOption func(*retry)
 
 // retry is how a message is reconsumed.
 type retry publishing.Retry
 
-// WithCause (default: none) is the error that the message failed with. The retry says it (EXCEPTION_MESSAGE and EXCEPTION_TYPE, also
-// possible as custom properties), and so does the dead letter after too many retries, unless it has a later one.
+// WithCause (default: none) is the error that the message failed with. The retry carries it in EXCEPTION_MESSAGE and EXCEPTION_TYPE,
+// which may also be custom properties, and so does the dead letter after too many retries, unless a later error replaces it.
 func WithCause(err error) LaterOption {
 	return func(r *retry) { r.Cause = err }
 }
 
-// WithCallback (default: none, so that the call waits) has the call return as soon as the message is on its way. done is called with the
-// outcome, once, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of the
-// calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages (default: 1000) have no answer.
+// WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done is called once
+// with the outcome, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of
+// the calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

@@ -25,8 +25,8 @@ const (
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 
-	// PropertyOriginSchemaVersion is the version, in hexadecimal digits, of the Avro schema that the payload was written with, on a
-	// message that could not be published with it.
+	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was written with: the
+	// version of that schema, in hexadecimal digits.
 	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 

@@ -1,8 +1,8 @@
-// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then
-// acknowledges it. The broker delivers a retry again after a delay. Unlike the delay of a nack, this one survives the process.
-// Retry topics are as in the Java client. Delay levels come from PIP-94, a draft that is not part of any client.
+// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then acknowledges it.
+// The broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a restart of the process. Retry topics
+// are those of the Java client. Delay levels come from PIP-94, a draft that no Pulsar client implements.
 //
-// Topics and properties have the same names as in the Java and Go clients, so each can read the retries of the others.
+// Topics and properties have the same names as in the Java and Go clients, so each client can read the retries of the others.
 // docs/properties.md lists the properties.
 package reconsume
 
@@ -21,15 +21,15 @@ import (
 )
 
 var (
-	// ErrNoLevels says that a level was asked for, but Options.Backoff is not a backoff.DelayLevels.
+	// ErrNoLevels says that LaterLevel was called, but Options.Backoff is not a backoff.DelayLevels.
 	ErrNoLevels = errors.New("reconsume: the policy has no delay levels")
 	// ErrClosed says that the Reconsumer is closed.
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrDelayRefused says that the namespace does not allow so long a delay (maxDeliveryDelayInMillis). Nothing was published. The client
-	// tells only its log of it; here the broker is asked after five seconds without an answer. For a minute after that, no message with
-	// this delay or a longer one is published.
+	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis). Nothing was published.
+	// pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after that, it
+	// publishes no message with this delay or a longer one.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
@@ -40,10 +40,9 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 // Reconsumer publishes messages to the retry topic and the dead letter topic of one subscription. It is safe for concurrent use.
 // Messages published at the same time go to the broker together.
 //
-// Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer. It returns
-// an error if either failed. After an error the message is not acknowledged, with one exception: after ErrNotAcknowledged nobody
-// knows. A call whose context ends may have published the message. If the context has no deadline, a call takes at most
-// Options.OperationTimeout.
+// Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer. It returns an error
+// if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged this is unknown. A call whose context
+// ends may have published the message. If the context has no deadline, a call takes at most Options.OperationTimeout.
 type Reconsumer struct {
 	o           Options
 	retries     outlet
@@ -107,7 +106,7 @@ func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 // With delay levels, the message's property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
 // previous one instead. The last level repeats.
 //
-// The policy may call anything. Later returns an error if it panics, and nothing is published then.
+// If the policy panics, Later returns an error and publishes nothing.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
 		return err
@@ -192,12 +191,12 @@ func (r *Reconsumer) LaterLevel(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(how, options))
 }
 
-// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties
-// may be a copy of the message's own: names that the clients use themselves are ignored. A negative delay counts as 0, and a
-// delay of more than a hundred years as a hundred years.
+// LaterAfter is Later with a delay in place of the policy's, and with properties that are added to the message's own. properties may be a
+// copy of the message's own: properties that Pulsar's clients set themselves are ignored. A negative delay counts as 0, and a delay of
+// more than a hundred years as a hundred years.
 //
-// The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, which ticks once a second by
-// default. If the delay is longer than the namespace allows, the error is ErrDelayRefused.
+// The broker delays messages only on Shared and Key_Shared subscriptions, and by its own clock, by default with a tick of one second. If
+// the delay is longer than the namespace allows, the error is ErrDelayRefused.
 func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, delay time.Duration,
 	properties map[string]string, options ...LaterOption) error {
 	if err := check(ctx, cm); err != nil {
@@ -269,7 +268,7 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 	}
 }
 
-// Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed afterwards. A
+// Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when it is ready. A
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()

@@ -18,24 +18,24 @@ import (
 // Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached. Zero fields
 // mean 100 messages, 1 MiB and 100 ms.
 type Batch struct {
-	MaxMessages int           // that a handler gets at once
+	MaxMessages int           // in one call of the handler
 	MaxBytes    int64         // of payloads; the message that reaches the limit is the last of its batch
-	MaxWait     time.Duration // after the first message; what is there already is taken in any case
+	MaxWait     time.Duration // after the first message; messages that are there already are taken in any case
 }
 
-// BatchHandler handles messages together. What it returns settles them: nil acknowledges all, a BatchError settles each message
-// by its own error, and any other error fails all. What the documentation of Handler says holds here too.
+// BatchHandler handles several messages in one call. Its error settles them: nil acknowledges all, a BatchError settles each message by
+// its own error, and any other error fails all. The documentation of Handler applies here too.
 //
-// If one error fails all of a batch with a message that failed before, or that has its last delivery, the batch is not nacked: it is
-// halved, and the handler is called again at once with each half, until the messages that fail are alone. RetryAfter and
-// Permanent do not halve a batch.
+// If one error fails a whole batch in which a message failed before or has its last delivery, the batch is not nacked. It is halved, and
+// the handler is called again at once with each half, until the failing messages are alone. RetryAfter and Permanent do not halve a
+// batch.
 type BatchHandler func(ctx context.Context, msgs []pulsar.Message) error
 
 // BatchError maps the index of each failed message to its error; the others succeeded. An error means the same as from a Handler:
 // Permanent, RetryAfter, or any other. An index that is out of range fails the whole batch.
 //
-// A BatchError may be wrapped, and Permanent or RetryAfter of it is that of each of its errors. Several may be joined, as errors.Join
-// does. A BatchError that is joined with any other error fails the whole batch, and so does a panic with one.
+// A BatchError may be wrapped. Permanent or RetryAfter of it applies to each of its errors. Several may be joined with errors.Join. A
+// BatchError that is joined with any other error fails the whole batch, and so does a panic with a BatchError.
 type BatchError map[int]error
 
 func (e BatchError) Error() string {
@@ -120,7 +120,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 
 // batchErrorIn returns the BatchError that err is or wraps, alone or with others, with the marks around it put on each of its errors.
 func batchErrorIn(err error) (each BatchError, some bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, of which nobody knows which messages they mean
+	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and nobody knows which messages these mean
 	case BatchError:
 		return e, true
 	case *permanentError:

@@ -13,16 +13,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// WithCrashLimit (default: none) makes a message a dead letter, without calling the handler, that was in a handler n times when its process
-// ended without closing its Consumer: the process was killed for want of memory, or called os.Exit. It needs redelivery.WithAttemptLog,
-// and a dead letter topic: without one such a message is nacked each time. n must be at least 1; 3 lets messages off that were merely in a
-// handler at the same time as the one that crashed the process.
+// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times when its process
+// ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter, and the handler is not called for
+// it again. The option needs redelivery.WithAttemptLog and a dead letter topic; without a dead letter topic such a message is nacked each
+// time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process.
 //
-// A message that is in a handler for longer than 50 ms costs a record in the log and its removal. After a crash the Worker is careful: for
-// the next 2,000 messages, and those that come from a consumer that is lost, it waits until that record is written before it calls the handler, a
-// few milliseconds each. Messages that were in a handler during a crash are handled one at a time, in a batch alone, and only when their
-// session is known to be lost: it has not been heard for six seconds, longer where there are many sessions. The end of a process
-// that is killed in the middle of a drain counts as a crash.
+// A message that is in a handler for longer than 50 ms costs a record in the log and its removal. After a crash the Worker writes this
+// record before it calls the handler, which takes a few milliseconds each time, for the next 2,000 messages and for messages of a
+// consumer that crashed. A message that was in a handler during a crash is handled alone, and only when its consumer is known to have
+// crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in the middle
+// of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -33,7 +33,7 @@ func WithCrashLimit(n int) Option {
 	}
 }
 
-// CrashError is why a message became a dead letter by WithCrashLimit.
+// CrashError is the reason of a dead letter that WithCrashLimit made.
 type CrashError struct {
 	Crashes int // how many processes ended while it was in a handler
 }
@@ -121,7 +121,7 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
 	defer cancel()
 	if err := c.log.Begin(ctx, keys[0]); err != nil {
-		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: a crash would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
+		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
 	return leave
 }

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// Permanent returns an error after which the message is not tried again: it becomes a dead letter now, with err as the reason.
-// Without a dead letter topic the message is nacked. The error has the text of err, wraps err for errors.Is and errors.As, and
-// may itself be wrapped. Permanent(nil) is an error too.
+// Permanent returns an error that makes the message a dead letter at once, with err as the reason. Without a dead letter topic the
+// message is nacked. The error has the text of err, wraps err for errors.Is and errors.As, and may itself be wrapped. Permanent(nil) is
+// an error too.
 func Permanent(err error) error { return &permanentError{orUnknown(err)} }
 
-// RetryAfter returns an error after which the message comes back after delay, in place of the nack policy's delay. A negative
-// delay counts as 0. The delivery counts: on the last one the message becomes a dead letter, with err as the reason. The error
-// has the text of err, wraps err for errors.Is and errors.As, and may itself be wrapped. RetryAfter(delay, nil) is an error too.
+// RetryAfter returns an error that makes the message come back after delay instead of the nack policy's delay. A negative delay counts as
+// 0. The delivery counts: on the last one the message becomes a dead letter, with err as the reason. The error has the text of err, wraps
+// err for errors.Is and errors.As, and may itself be wrapped. RetryAfter(delay, nil) is an error too.
 func RetryAfter(delay time.Duration, err error) error {
 	return &retryAfterError{max(0, delay), orUnknown(err)}
 }
 
-// Snooze returns an error after which the message comes back after delay, and this delivery does not count: the redelivery count stays, so
-// that neither the policy's delays nor MaxDeliveries get any further. With WithKeyOrder the key waits. Return it if the message cannot be
-// handled yet and nothing failed: what it refers to is not there, or it is to be handled at a later time. Nothing limits how often a message is
-// snoozed, and WithMaxAge does not either. A negative delay counts as 0.
+// Snooze returns an error that makes the message come back after delay without counting this delivery: the redelivery count stays the
+// same, and so do the policy's next delay and the deliveries left by MaxDeliveries. With WithKeyOrder the key waits. Return it if the
+// message cannot be handled yet and nothing failed: for example, a record that it refers to does not exist yet. Nothing limits how often
+// a message is snoozed, not even WithMaxAge. A negative delay counts as 0.
 //
-// The message waits in memory, on any type of subscription, and is sent at once after a restart. What does not fit redelivery.WithMemoryLimit
-// comes from the broker, which counts it on Shared and Key_Shared. An error that wraps this one is a Snooze too, whatever else it wraps, so
-// that it stays one when it passes a classifier. WithPauseOnFailure takes it neither for a failure nor for a success.
+// The message waits in memory, on every subscription type; after a restart the broker sends it at once. A message that does not fit
+// redelivery.WithMemoryLimit comes from the broker, which counts it on Shared and Key_Shared. An error that wraps this one is a Snooze
+// too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure it is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
 var errUnknown = errors.New("no reason given")
@@ -52,8 +52,8 @@ type snoozeError struct{ delay time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.delay) }
 
-// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of an
-// error panics instead, as those of a nil pointer do, an error that names its type takes its place.
+// PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of the
+// handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
 type PanicError struct {
 	Value any    // what the handler panicked with
 	Stack []byte // the stack of the panic, as debug.Stack shows it

@@ -101,7 +101,7 @@ func (r *run) hasToFinish() bool {
 	r.finishing.gone = late
 	r.mu.Unlock()
 	if late && !told {
-		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: batches that were begun cannot be finished within the drain timeout",
+		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: some batches cannot be finished within the drain timeout",
 			slog.Int("messages", n), slog.Duration("need", needs))
 	}
 	return !late

@@ -11,12 +11,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Handler handles one message. What it returns decides what becomes of the message: see the table of the package. Handlers run
-// concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery,
-// and with WithKeyOrder the Worker's own tries since, which Consumer.RedeliveryCount and observers do not know.
+// Handler handles one message. Its error decides what happens to the message: see the table in the documentation of the package. Handlers
+// run concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery,
+// plus, with WithKeyOrder, the Worker's own tries since, which Consumer.RedeliveryCount and observers do not include.
 //
-// ctx has the values of Run's context, and tells its Subscription. It ends after WithTimeout, and when a drain takes longer than
-// WithDrainTimeout; context.Cause says which: ErrTimeout or ErrDrainTimeout.
+// ctx has the values of Run's context; Subscription returns the subscription from it. It ends after WithTimeout, or when a drain takes
+// longer than WithDrainTimeout; context.Cause is then ErrTimeout or ErrDrainTimeout.
 type Handler func(ctx context.Context, msg pulsar.Message) error
 
 // Middleware wraps a handler: it can act before next, after it, or in its place.

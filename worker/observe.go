@@ -9,33 +9,33 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Observer is a set of functions that a Worker calls to tell what it does; WithObserver sets them. Nil functions are skipped.
-// Later versions may add more. What becomes of the messages is told by the Consumer: see redelivery.Observer.
+// Observer is a set of functions that a Worker calls when something happens; WithObserver sets them. Nil functions are skipped. Later
+// versions may add more. redelivery.Observer reports what happens to the messages afterwards.
 //
-// Many goroutines call the functions at once, with no lock held, and wait for them: what a function takes delays its message. A
-// function may call any method of the Worker and of its Consumer, but must not settle the message. If it panics, the Worker logs
-// this and goes on; after runtime.Goexit it goes on too, but functions of later Observers may not be called.
+// Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message. A function may
+// call any method of the Worker and of its Consumer, but must not settle the message. If it panics, the Worker logs the panic and goes
+// on. After runtime.Goexit the Worker goes on too, but may skip the functions of later Observers.
 type Observer struct {
 	Handling func(Handling) // the handler is called next, in this goroutine
 	Handled  func(Handled)  // the handler has returned; the message is not settled yet
 	Paused   func(Paused)   // the Worker stopped taking messages, or resumed
 }
 
-// Handling tells that a Worker calls its handler for a message. For a batch it is told once for each message.
+// Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each message.
 // Message.RedeliveryCount is the count that the handler sees.
 type Handling struct{ redelivery.Event }
 
-// Handled tells that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is told once for each
+// Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported once for each
 // message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // what the handler asked for: Acked, DeadLettered by Permanent, else Nacked; redelivery.Settled tells what became of the message
+	Outcome  redelivery.Outcome // what the handler asked for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what happened then
 	Duration time.Duration      // how long the handler took; in a batch, for all messages together
-	Err      error              // what the handler returned, or the classifier in its place; without the mark of Permanent or RetryAfter
+	Err      error              // what the handler or the classifier returned, without the mark of Permanent or RetryAfter
 }
 
-// Paused tells that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time. The end
-// of Run ends each.
+// Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time. They end when
+// Run ends.
 type Paused struct {
 	Consumer     *redelivery.Consumer // of the Worker
 	Subscription string               // of the Consumer
@@ -43,13 +43,13 @@ type Paused struct {
 	Why          Pause                // the reason that began or ended
 }
 
-// Pause is a reason why a Worker takes no more messages.
+// Pause is a reason why a Worker takes no messages.
 type Pause string
 
 const (
 	PauseAsked       Pause = "asked"        // Worker.Pause was called
 	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit Pause = "memory_limit" // the messages that wait for others of their keys reached the memory limit: WithKeyOrder
+	PauseMemoryLimit Pause = "memory_limit" // the messages that wait for their keys reached the memory limit: WithKeyOrder
 )
 
 // observers are the functions of all Observers, in order.

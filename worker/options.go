@@ -14,8 +14,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption.
-// If an option is given twice, the last one counts; but WithMiddleware and WithObserver add to what was given before.
+// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption. If an
+// option is given twice, the last one counts; but WithMiddleware and WithObserver add to the earlier ones.
 type Option func(*settings) error
 
 type settings struct {
@@ -79,8 +79,8 @@ func WithConcurrency(n int) Option {
 // longer than the ack timeout. Without WithTimeout the ack timeout is the limit: a message whose handler takes longer is
 // delivered again. d must be more than 0.
 //
-// A handler that does not return within five seconds after its context ended is stuck: it is logged, and counted in Stats. Until
-// WithStuckLimit it counts toward WithConcurrency.
+// A handler that does not return within five seconds after its context ended is stuck: it is logged, and counted in Stats. It counts
+// toward WithConcurrency until WithStuckLimit.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -91,9 +91,9 @@ func WithTimeout(d time.Duration) Option {
 	}
 }
 
-// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts
-// end; 0 ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more: in Kubernetes
-// set d six seconds below terminationGracePeriodSeconds, to 24s with the default there.
+// WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts end; 0
+// ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more. In Kubernetes set d to
+// terminationGracePeriodSeconds minus six seconds: 24s with its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {
@@ -104,13 +104,13 @@ func WithDrainTimeout(d time.Duration) Option {
 	}
 }
 
-// WithStuckLimit (default: 30s) sets for how long a handler that does not return keeps its place: after d another message is handled in
-// its place, beside it. The time counts from the end of the handler's context by WithTimeout, or from when its message came again, since its
-// ack timeout is over. Until then a message that comes again is not handled a second time: what the first handler returns settles it.
-// From then on each delivery of the message is nacked, so it becomes a dead letter, but with WithKeyOrder its key waits for the handler.
+// WithStuckLimit (default: 30s) sets how long a handler that does not return keeps its place: after d another message takes the place. d
+// counts from the end of the handler's context by WithTimeout, or from when its message came again because its ack timeout is over. Until
+// d is over, the message is not handled a second time: the first handler's error settles it. After that each delivery of the message is
+// nacked, so it becomes a dead letter in the end. With WithKeyOrder its key waits for the handler.
 //
-// As many handlers as WithConcurrency may have lost their places. If one more does, Run ends with ErrStuck, since only a restart of
-// the process frees what they hold. d must be at least 5s.
+// Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the process frees
+// what they hold. d must be at least 5s.
 func WithStuckLimit(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < patience {
@@ -121,9 +121,9 @@ func WithStuckLimit(d time.Duration) Option {
 	}
 }
 
-// WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may have become another
-// consumer's: see redelivery.Observer.Lost; of a batch, when all its messages may. Without it the handler goes on, and the
-// message may be handled twice. An error that the handler then returns counts like any other.
+// WithCancelLost (default: none) ends the context of a handler with the cause ErrLost when its message may now belong to another consumer
+// (see redelivery.Observer.Lost), or, for a batch, when all its messages may. Without it the handler goes on, and the message may be
+// handled twice. An error that the handler then returns counts like any other.
 func WithCancelLost() Option {
 	return func(s *settings) error {
 		s.cancelLost = true
@@ -131,12 +131,12 @@ func WithCancelLost() Option {
 	}
 }
 
-// WithFinishBatches (default: true) has a drain finish the batches of producers of which messages were handled: it goes on with the
-// messages of these batches that are prefetched, and with no others, within the drain timeout. Without batch-index acknowledgement
-// (EnableBatchIndexAcknowledgment) the broker hears of a batch when all of it is acknowledged, and sends the whole batch again after a
-// restart, with what was handled before. If they cannot be finished in time, by how long handlers took, or if the Worker is paused or in
-// an outage, they are left. Stats of the Consumer shows how many handled messages come again as Unfinished, and the last line of the log
-// as "again".
+// WithFinishBatches (default: true) lets a drain finish producers' batches of which some messages are handled: the Worker handles the
+// prefetched rest of these batches, and no other messages, within the drain timeout. Without batch-index acknowledgement
+// (EnableBatchIndexAcknowledgment) the broker learns of a batch only when all of it is acknowledged, and after a restart sends the whole
+// batch again, handled messages included. A batch is left if the time that handlers took so far says that it cannot be finished in time,
+// or if the Worker is paused or in an outage. The Consumer's Stats.Unfinished, and "again" in the last line of the log, say how many
+// handled messages will come again.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish
@@ -144,9 +144,9 @@ func WithFinishBatches(finish bool) Option {
 	}
 }
 
-// WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than
-// d ago. Every message is handled at least once, however old it is. The age of a retry from the retry topic counts from the
-// publication of the retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
+// WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than d ago.
+// Every message is handled at least once, however old it is. A retry from the retry topic counts its age from the publication of the
+// retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
 		if d <= 0 {
@@ -157,27 +157,28 @@ func WithMaxAge(d time.Duration) Option {
 	}
 }
 
-// WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker itself tries a
-// failed message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages of its key wait, and other
-// keys go on. The Worker does not nack the failed message, so nothing overtakes it, and renews the ack timeouts of all that wait.
-// When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
+// WithKeyOrder (default: none) handles the messages of each key one after the other, even if one fails. The Worker itself tries a failed
+// message again, after the delay of the Consumer's nack policy or of RetryAfter. Later messages of its key wait, and other keys go on.
+// The Worker does not nack the failed message, so no other message of its key overtakes it. It renews the ack timeouts of all waiting
+// messages. When the message becomes a dead letter, after a permanent error or its last delivery, its key goes on. If the dead letter
 // cannot be published, the message is tried again. Messages that wait when a drain begins are left to the broker.
 //
-// The messages that wait count toward the Consumer's memory limit (redelivery.WithMemoryLimit), beside those that wait for redelivery. At
-// the limit the Worker takes another message only when one that waits has made room. It logs this, and Stats.Full shows it. As many
-// messages as WithConcurrency may wait in any case.
+// The waiting messages count toward the Consumer's memory limit (redelivery.WithMemoryLimit), together with those that wait for
+// redelivery. At the limit the Worker takes another message only when a waiting one is done. It logs this, and Stats.Full shows it.
+// WithConcurrency messages may wait in any case.
 //
 // redelivery.WithNackRetryTopic has no effect on messages with a key: on the retry topic they would lose their order, so their delays
 // do not survive a restart.
 //
-// The key is the ordering key, or else the key, of a topic: the same key of another topic does not wait, and all partitions of a topic
-// are one. Messages without a key are handled as if there were no WithKeyOrder. On
-// Key_Shared, Failover and Exclusive the order holds over all consumers of a subscription, as long as no handler takes longer
-// than the ack timeout allows. On Shared the order holds among the messages that this Worker gets.
+// The key is the ordering key or, without one, the key. The same key on another topic is another key; the partitions of a topic count as
+// one topic. Messages without a key are handled as if WithKeyOrder were not set. On Key_Shared, Failover and Exclusive the order holds
+// across all consumers of a subscription, as long as no handler takes longer than the ack timeout. On Shared it holds among the messages
+// that this Worker gets.
 //
-// A message that waits may become another consumer's: when the connection is lost, or another consumer becomes the active one of a Failover
-// partition (redelivery.Observer.Lost). Before the Worker calls the handler it makes sure that the message is still its own, and drops
-// it if not: Stats counts it under Lost. A handler that is at work then goes on, and the other consumer gets its message too.
+// A waiting message may become another consumer's: when the connection is lost, or when another consumer becomes active on a Failover
+// partition (redelivery.Observer.Lost). Before the Worker calls the handler, it makes sure that the message still belongs to it;
+// otherwise it drops the message and counts it in Stats.Lost. A handler that is already running goes on, and the other consumer gets its
+// message too.
 func WithKeyOrder() Option {
 	return func(s *settings) error {
 		s.keyOrder = true
@@ -186,20 +187,20 @@ func WithKeyOrder() Option {
 }
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when ratio ×
-// window messages have failed in a row, after window messages at least: with 20 and 0.5, ten in a row. Of a message that fails again only
-// the first failure counts, and a batch that fails with one error is one failure. The Worker then keeps the messages that it has and
-// tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30
-// seconds, or is stuck (WithTimeout), does not keep another message from being tried. The outage ends when any message succeeds. During
-// an outage the ack timeouts are renewed. A drain leaves the messages to the broker.
+// window messages have failed in a row, but not before window messages were handled: with 20 and 0.5, ten in a row. For each message only
+// its first failure counts; a batch that fails with one error is one failure. During an outage the Worker takes no new messages. It tries
+// those that it has one at a time, each time a different one, after a pause of pause.Next(0), Next(1) and so on. If a handler takes more
+// than 30 seconds, or is stuck (WithTimeout), another message is tried beside it. The outage ends when any message succeeds. During an
+// outage the ack timeouts are renewed. A drain leaves the messages to the broker.
 //
-// If some messages fail and others succeed, that is no outage: plain nacks are better then, since those that can succeed are not
-// delayed. Chance may still make a few failures in a row. So each outage makes the next one take four times as many, until as many windows of
-// messages have succeeded in a row.
+// If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay messages that can
+// succeed. A few failures in a row may still be chance. So after each outage the next one needs four times as many failures in a row,
+// until as many windows of messages have succeeded in a row.
 //
-// The first two failures of a message that is tried in an outage are not attempts. From the third on each is one: the message is
-// nacked, or becomes a dead letter, and makes room for another, so that messages that always fail do not stop the Worker. An outage
-// that lasts costs one attempt of a message for each pause. A message with a RetryAfter longer than the pause is nacked with it, which
-// is an attempt, and others are tried meanwhile.
+// The first two failures of a message during an outage do not count as attempts. From the third on each does: the message is nacked or
+// becomes a dead letter, and makes room for another, so messages that always fail do not block the Worker. A long outage thus costs one
+// attempt of one message for each pause. After a RetryAfter longer than the pause the message is nacked with that delay, which counts as
+// an attempt, and others are tried meanwhile.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.
@@ -232,8 +233,8 @@ func WithMiddleware(middleware ...Middleware) Option {
 	}
 }
 
-// WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. What classify
-// returns counts in its place: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
+// WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. The error that classify
+// returns counts instead: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
 // errors of a database or an HTTP client in one place. If classify panics or calls runtime.Goexit, the original error counts.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {
@@ -245,8 +246,8 @@ func WithClassifier(classify func(error) error) Option {
 	}
 }
 
-// WithObserver (default: none) calls the functions of o with what the Worker does. It may be given more than once: all observers
-// are called, in the order in which they are given.
+// WithObserver (default: none) calls the functions of o when something happens. It may be given more than once: all observers are called,
+// in the given order.
 func WithObserver(o Observer) Option {
 	return func(s *settings) error {
 		s.observers.add(o)

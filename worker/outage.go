@@ -179,7 +179,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 			append(o.who(), "window", o.window, "ratio", o.ratio)...)
 	case after == nil && before != nil:
 		o.tellPaused(false, PauseOutage)
-		o.logger.Warn("worker: a message succeeded, all go on", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
+		o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
@@ -231,7 +231,7 @@ func (o *outage) takesLong() {
 	o.mu.Lock()
 	o.tries++
 	o.mu.Unlock()
-	o.logger.Warn("worker: a message that is tried takes long: others are tried beside it", o.who()...)
+	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried beside it", o.who()...)
 }
 
 // end ends an outage. The caller holds mu.

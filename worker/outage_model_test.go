@@ -102,7 +102,7 @@ func (m *watchedDowntime) Handle(_ context.Context, r slog.Record) error {
 	switch {
 	case strings.Contains(r.Message, "most messages fail"):
 		m.outages = append(m.outages, span{time.Since(m.began), -1})
-	case strings.Contains(r.Message, "all go on"):
+	case strings.Contains(r.Message, "the outage is over"):
 		m.outages[len(m.outages)-1].to = time.Since(m.began)
 	}
 	return nil

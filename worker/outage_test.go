@@ -64,7 +64,7 @@ func TestOutage(t *testing.T) {
 		require.Empty(t, t.letters())
 		require.Equal(t, worker.Stats{Succeeded: 20, Failed: 4}, w.Stats())
 		require.Contains(t, t.log.String(), "most messages fail")
-		require.Contains(t, t.log.String(), "all go on\" consumer=virtual subscription=billing after=11s tries=4")
+		require.Contains(t, t.log.String(), "the outage is over\" consumer=virtual subscription=billing after=11s tries=4")
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 

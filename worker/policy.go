@@ -6,10 +6,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the message and by its error:
-// the classifier's, if there is one. The policy's delay takes the place of the Consumer's; its redelivery count is the message's. If
-// policyFor returns nil the Consumer's policy holds. RetryAfter, Permanent and Snooze come first, and so does an outage (WithPauseOnFailure). MaxDeliveries
-// holds as always. Many goroutines call policyFor at once. If policyFor or the policy panics, the Consumer's policy holds.
+// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the message and by its
+// error: the classifier's, if there is one. The policy gets the message's redelivery count, and its delay replaces the Consumer's. If
+// policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze and an outage (WithPauseOnFailure) take precedence.
+// MaxDeliveries applies as always. Many goroutines call policyFor at once. If policyFor or the policy panics, the Consumer's policy
+// applies.
 func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if policyFor == nil {

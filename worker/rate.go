@@ -6,10 +6,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes a token of limiter for each
-// message, retries and each message of a batch too. Several Workers may have one limiter, and its methods may change it at any time. One
-// message, or batch, waits for the limiter, with its ack timeout renewed; the others stay with the Consumer. A drain leaves it to the
-// broker. The limiter's burst must be at least 1.
+// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token of limiter for
+// each of its messages, retries included. Several Workers may share a limiter, and its limit may be changed at any time. One message or
+// batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A drain leaves the waiting
+// one to the broker. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {

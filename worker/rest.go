@@ -40,12 +40,12 @@ func (r *run) giveBack() {
 	err := r.protect(r.consumer.GiveBack)
 	switch {
 	case err == nil:
-		r.logger.Info("worker: what was prefetched is given back to the broker", r.who()...)
+		r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
 	case errors.Is(err, errors.ErrUnsupported):
 		r.rest.never = true
 	case errors.Is(err, redelivery.ErrClosed):
 		r.lose(err)
 	default:
-		r.logger.Warn("worker: giving back what was prefetched failed", append(r.who(), "error", err)...)
+		r.logger.Warn("worker: returning prefetched messages to the broker failed", append(r.who(), "error", err)...)
 	}
 }

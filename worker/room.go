@@ -77,7 +77,7 @@ func (l *lanes) tellRoomOnce(full bool, waiting int) {
 	}()
 	l.tellPaused(full, PauseMemoryLimit)
 	if log {
-		l.logger.Warn("worker: the memory limit is reached: a message is taken only when one that waits for its key has made room",
+		l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits for its key is done",
 			append(l.who(), "waiting", waiting)...)
 	}
 }

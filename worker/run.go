@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Why a handler's context ended, as context.Cause returns it.
+// Reasons why a handler's context ended; context.Cause returns them.
 var (
 	ErrTimeout      = errors.New("worker: the handler's timeout is over")
 	ErrDrainTimeout = errors.New("worker: the drain timeout is over")

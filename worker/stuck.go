@@ -12,15 +12,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// ErrStuck says that so many handlers do not return that the Worker cannot go on: Run returns it, and Healthy.
+// ErrStuck says that the Worker cannot go on because too many handlers do not return. Run and Healthy return errors that wrap it.
 var ErrStuck = errors.New("worker: too many handlers are stuck")
 
 // errHangs is why a message becomes a dead letter whose handler does not return.
 var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
 
-// Healthy returns nil as long as the Worker can handle messages, as a /healthz endpoint wants it: before Run too, and while it is
-// paused or in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, one that wraps
-// redelivery.ErrClosed if the Consumer was closed or gave up, and an error after Run has returned.
+// Healthy returns nil as long as the Worker can handle messages; use it for a /healthz endpoint. It also returns nil before Run, while
+// the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, an
+// error that wraps redelivery.ErrClosed if the Consumer was closed or gave up, and an error after Run has returned.
 func (w *Worker) Healthy() error {
 	select {
 	case <-w.consumer.Done():

@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Worker takes messages from a Consumer, calls a handler for each, and settles the message by what the handler returns. New makes
-// a Worker. It is safe for concurrent use.
+// Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New makes a Worker. It
+// is safe for concurrent use.
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
@@ -58,9 +58,9 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
-// MaxReconnectToBroker attempts; while the Worker is paused nobody notices the latter. Then it takes no more messages and drains: running
-// handlers go on until the drain timeout, and then their contexts end. A handler that returns nil or Permanent after its context ended
-// still has its message settled. After any other error the message is left, and the broker delivers it again when the Consumer is closed.
+// MaxReconnectToBroker attempts, which a paused Worker does not notice. Then it takes no more messages and drains: running handlers go on
+// until the drain timeout, and then their contexts end. If a handler returns nil or Permanent after its context ended, its message is
+// still settled. After any other error the message is left, and the broker delivers it again when the Consumer is closed.
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
 // is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
@@ -75,10 +75,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as always, and their ack timeouts are
-// renewed as always. When none is left, what was prefetched is given back to the broker, where the Consumer can do so
-// (redelivery.Consumer.GiveBack), unless messages wait for their keys. Pause may be called before Run. A second Pause does nothing. When
-// Run returns the Worker is not paused any more, and Pause does nothing.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual. When none is left, prefetched
+// messages go back to the broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause
+// may be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
 	if w.valve.shut() {
 		w.logger.Info("worker: paused", w.who()...)
@@ -96,24 +95,24 @@ func (w *Worker) Resume() {
 
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
-	Paused bool // Pause was called, and Resume not yet, nor has Run returned
+	Paused bool // between Pause and Resume, or the end of Run
 	Outage bool // WithPauseOnFailure tries one message at a time
 
 	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
 	Stuck    int  // handlers that did not return within five seconds after their context ended
-	Waiting  int  // with WithKeyOrder: messages that wait for others of their keys, or to be tried again
-	Full     bool // the waiting messages reached the Consumer's memory limit: none is taken until one of them has made room
+	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
+	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors, each time, except those under Permanent, those that are no attempts in an outage (WithPauseOnFailure), and of a batch that is halved
-	Snoozed   uint64 // messages put off by Snooze, each time
-	Permanent uint64 // errors after which no retry follows: Permanent, and past WithMaxAge; without a dead letter they are nacked, and Failed
-	Expired   uint64 // of Permanent, the errors of messages past WithMaxAge
+	Failed    uint64 // errors, each time; not those under Permanent, those that do not count as attempts in an outage (WithPauseOnFailure), and those of a batch that is halved
+	Snoozed   uint64 // Snoozes, each time
+	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed too
+	Expired   uint64 // those of Permanent that are past WithMaxAge
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker by a drain
-	Lost      uint64 // messages dropped before their handler was called, because another consumer has them: redelivery.Observer.Lost
-	Crashed   uint64 // messages that were not handled, by WithCrashLimit; of Permanent
+	Lost      uint64 // messages dropped before their handler was called, because they belong to another consumer: redelivery.Observer.Lost
+	Crashed   uint64 // those of Permanent that WithCrashLimit did not let a handler have
 }
 
 // counts are the figures of Stats that only grow.
@@ -121,7 +120,7 @@ type counts struct {
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 
-// Stats returns the Worker's counters and its current state. Figures that change meanwhile may not belong to the same moment.
+// Stats returns the Worker's counters and its current state. The fields are read one after the other, not at one moment.
 func (w *Worker) Stats() Stats {
 	s := Stats{
 		Paused:    w.valve.isShut(),

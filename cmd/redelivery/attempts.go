@@ -22,21 +22,21 @@ import (
 
 const attemptsUsage = `Usage: redelivery attempts [flags] topic
 
-Shows what the log of attempts says: which messages of a subscription failed,
-since when, until when they wait and why, and which consumers live.
+Shows the log of attempts of a subscription: which messages failed, why, until
+when they wait, and which consumers are alive.
 
   redelivery attempts -subscription billing orders
   redelivery attempts -subscription billing -forget 12:3:0 orders
 
-  -subscription name                whose log
-  -log name                         the log's topic, if it is not the default
+  -subscription name                the subscription
+  -log name                         the log's topic, if not the default
   -forget 12:3:0                    forget the message of this id: its count
-                                    begins again, and it is not delayed
+                                    starts again, and its delay ends
   -n 20                             how many messages; 0 for all
-  -timeout 30s                      how long reading may take
+  -timeout 30s                      limit for reading the log
 Connection: as in redelivery dlq -h
 Output:
-  -json                             for machines
+  -json                             as JSON, for programs
   -v                                the client's log, on stderr
 `
 

@@ -50,7 +50,7 @@ func (c *connection) flags(set *flag.FlagSet) {
 	set.StringVar(&c.secret, "encryption-private-key", "", "")
 }
 
-// complete takes what no flag says from the environment, then from client.conf, then from Pulsar's defaults.
+// complete takes the values of unset flags from the environment, then from client.conf, then from Pulsar's defaults.
 func (c *connection) complete() error {
 	path, named := os.LookupEnv("PULSAR_CLIENT_CONF")
 	if home := os.Getenv("PULSAR_HOME"); !named && home != "" {
@@ -78,9 +78,9 @@ func (c *connection) complete() error {
 	// The one that is missing would be this machine's, and of another cluster.
 	switch {
 	case missing(adminURLs) && !brokers.local(c.url):
-		return errUsage{fmt.Errorf("the broker is %s and nobody says where its admin API is, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
+		return errUsage{fmt.Errorf("the broker is %s and its admin API is not given, want -admin-url, PULSAR_ADMIN_URL or webServiceUrl", c.url)}
 	case missing(urls) && !admins.local(c.adminURL) && !c.adminAlone:
-		return errUsage{fmt.Errorf("the admin API is %s and nobody says where its broker is, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
+		return errUsage{fmt.Errorf("the admin API is %s and its broker is not given, want -url, PULSAR_URL or brokerServiceUrl", c.adminURL)}
 	}
 	c.authPlugin = cmp.Or(c.authPlugin, conf["authPlugin"])
 	c.authParams = cmp.Or(c.authParams, conf["authParams"])

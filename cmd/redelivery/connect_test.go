@@ -33,9 +33,9 @@ func TestConnection(t *testing.T) {
 	require.ErrorIs(t, (&connection{}).complete(), os.ErrNotExist)
 	os.Unsetenv("PULSAR_CLIENT_CONF")
 	// Not the admin API of this machine for a broker of another.
-	require.ErrorContains(t, (&connection{}).complete(), "the broker is pulsar://env and nobody says where its admin API is, want -admin-url")
+	require.ErrorContains(t, (&connection{}).complete(), "the broker is pulsar://env and its admin API is not given, want -admin-url")
 	t.Setenv("PULSAR_URL", "")
-	require.ErrorContains(t, (&connection{adminURL: "http://b"}).complete(), "the admin API is http://b and nobody says where its broker is, want -url")
+	require.ErrorContains(t, (&connection{adminURL: "http://b"}).complete(), "the admin API is http://b and its broker is not given, want -url")
 	require.NoError(t, (&connection{adminURL: "http://b", adminAlone: true}).complete())
 	t.Setenv("PULSAR_URL", "pulsar://127.0.0.1:7000")
 	c = connection{}

@@ -77,13 +77,13 @@ func (d *dlq) hint(err error) error {
 	base, _ := strings.CutSuffix(d.topic, pulsar.DlqTopicSuffix)
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
-		return fmt.Errorf("%w; -any-topic takes it all the same", err)
+		return fmt.Errorf("%w; -any-topic overrides this", err)
 	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), base+pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
 	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
 		return fmt.Errorf("%w (-skip)", err)
 	case errors.Is(err, deadletter.ErrUnfinished):
-		return fmt.Errorf("%w; replay with these to go on with it, or with -new to give it up", err)
+		return fmt.Errorf("%w; replay with these to continue it, or with -new to abandon it", err)
 	}
 	return err
 }

@@ -41,7 +41,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 		what += "; so may " + strings.Join(others, ", ")
 	}
 	if !d.yes {
-		fmt.Fprintf(d.stdout, "Would remove %s.\nNothing was changed; -yes does it.\n", what)
+		fmt.Fprintf(d.stdout, "Would remove %s.\nNothing was changed. Run again with -yes.\n", what)
 		return nil
 	}
 	if err := d.letters.Unsubscribe(ctx); err != nil {
@@ -85,7 +85,7 @@ func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
 			name := clean(s.Name)
-			fmt.Fprintf(d.stdout, "Subscription %s keeps %s too, unread: "+advice+".\n", name, entries(s.Backlog), name)
+			fmt.Fprintf(d.stdout, "Subscription %s also keeps %s, unread: "+advice+".\n", name, entries(s.Backlog), name)
 		}
 	}
 }

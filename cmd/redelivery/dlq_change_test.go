@@ -21,9 +21,9 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		return stdout
 	}
 	said := must("purge", topic, "-o", path)
-	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: -subscription audit works on that one.\n")
+	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit works on that one.\n")
 	said = must("purge", topic, "-o", path, "-yes")
-	require.Contains(t, said, "Subscription audit keeps 25 entries too, unread: purge -subscription audit empties it.\n")
+	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: purge -subscription audit empties it.\n")
 	require.NotContains(t, must("purge", topic, "-no-export", "-subscription", "audit", "-yes"), "keeps")
 	require.Contains(t, must("import", topic, "-i", path), "Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")
 	require.Contains(t, must("import", topic, "-i", path, "-yes"), "Imported 25 letters.\n")
@@ -31,7 +31,7 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	require.Contains(t, must("import", topic, "-i", path, "-skip", "20", "-yes"), "Imported 5 letters.\n")
 
 	said = must("unsubscribe", topic)
-	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\nNothing was changed; -yes does it.\n", said)
+	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\nNothing was changed. Run again with -yes.\n", said)
 	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n", must("unsubscribe", topic, "-yes"))
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "nobody else does, so the broker deletes them")

@@ -32,7 +32,7 @@ func (d *dlq) check(verb, topic string) error {
 	case d.out != "" && d.noExport:
 		return errors.New("-o and -no-export are both given")
 	case verb == "purge" && d.out == "" && !d.noExport:
-		return errors.New("purge needs -o file for what it exports first, or -no-export")
+		return errors.New("purge needs -o file to export to first, or -no-export")
 	case verb == "import" && d.in == "":
 		return errors.New("import needs -i file, which export or purge wrote")
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
@@ -62,7 +62,7 @@ func (d *dlq) checkTarget(topic string) error {
 	case target == topic:
 		return fmt.Errorf("-topic is %q, want another topic than the dead letters' own", d.target)
 	case target == topic+"-"+d.own() || strings.HasSuffix(target, pulsar.DlqTopicSuffix+"-"+defaultSubscription):
-		return fmt.Errorf("-topic is %q, want no topic in which a replay is kept", d.target)
+		return fmt.Errorf("-topic is %q, want a topic that is not a replay's journal", d.target)
 	}
 	return persistent("-topic", d.target)
 }

@@ -20,12 +20,12 @@ func TestDlqNotDeadLetters(t *testing.T) {
 			require.Equal(t, 1, code, "%q", args)
 			require.Empty(t, stdout)
 			require.Contains(t, stderr, "not a dead letter topic: the name of persistent://public/default/orders does not end in -DLQ")
-			require.Contains(t, stderr, "; -any-topic takes it all the same\n")
+			require.Contains(t, stderr, "; -any-topic overrides this\n")
 		}
 	}
 	require.Equal(t, before, b.server.Topics())
 	require.Equal(t, []string{"billing", "shipping"}, b.server.Subscriptions(origin))
-	const creates = "Would create subscription redelivery, which keeps letters from then on.\n"
+	const creates = "Would create subscription redelivery, which then keeps all letters until they are acknowledged.\n"
 	code, stdout, stderr := dlqRun("", "purge", "orders", "-no-export", "-any-topic")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, creates)

@@ -61,9 +61,9 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	}
 	d.report(verb, plan)
 	if plan.Creates != "" {
-		fmt.Fprintf(d.stdout, "Would create subscription %s, which keeps letters from then on.\n", clean(plan.Creates))
+		fmt.Fprintf(d.stdout, "Would create subscription %s, which then keeps all letters until they are acknowledged.\n", clean(plan.Creates))
 	}
-	fmt.Fprintln(d.stdout, "Nothing was changed; -yes does it.")
+	fmt.Fprintln(d.stdout, "Nothing was changed. Run again with -yes.")
 	return nil
 }
 
@@ -96,7 +96,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 			fmt.Fprintln(d.stderr)
 		}
 		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-			return errors.New("nothing was changed; -others goes on without asking")
+			return errors.New("nothing was changed; -others skips this question")
 		}
 	}
 	return nil

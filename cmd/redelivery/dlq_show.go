@@ -41,7 +41,7 @@ func (d *dlq) list(ctx context.Context, namespace string) error {
 		}
 	}
 	if len(all) == 0 {
-		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY; -all looks into others too.", true: "No topic has dead letters."}[d.all])
+		fmt.Fprintln(d.stdout, map[bool]string{false: "No topic ends in -DLQ or -RETRY. -all looks at other topics too.", true: "No topic has dead letters."}[d.all])
 		return nil
 	}
 	writeTable(d.stdout, rows)

@@ -29,16 +29,15 @@ What is examined:
   -subscription name
   -config file, -consumer name      what a file says about the consumer, and
                                     about the worker of that name
-  -type Shared                      as the options have it; without, the
-                                    broker's
-What the program does, as far as no file says it:
-  -handler-time 200ms               for a message
+  -type Shared                      subscription type; default: the broker's
+What the program does, if no file says it:
+  -handler-time 200ms               how long a handler takes
   -queue 1000                       ReceiverQueueSize
   -batch-index-acks                 EnableBatchIndexAcknowledgment; or
                                     -batch-index-acks=false
-  -failing 0.01                     this part of the messages fails until they
-                                    are dead letters
-  -instances 4                      without, those that are connected
+  -failing 0.01                     fraction of messages that become dead
+                                    letters
+  -instances 4                      default: the connected consumers
   -keep-alive 30s, -operation-timeout 30s
   -grace-period 30s                 Kubernetes' terminationGracePeriodSeconds
 Connection, by default from PULSAR_URL, PULSAR_ADMIN_URL and client.conf, which
@@ -48,7 +47,7 @@ PULSAR_CLIENT_CONF names:
   -tls-trust-cert-path file, -tls-allow-insecure,
   -tls-enable-hostname-verification
 Output:
-  -json                             for machines
+  -json                             as JSON, for programs
   -v                                the client's log, on stderr
 
 Exit codes: 0, also with warnings; 1 for a problem or an error; 2 for a wrong

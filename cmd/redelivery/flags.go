@@ -28,15 +28,15 @@ redelivery, the time since the first failure, and when it is a dead letter.
   redelivery plan -config redelivery.yaml -consumer billing
 
 A policy, for nacks or added to -ack-timeout:
-  -exponential min,max,multiplier   as far as not given: 1s,10m,2
-  -levels "1s 5s"                   delay levels, the last one again and again
-  -fixed 1m                         the same delay every time
+  -exponential min,max,multiplier   by default 1s,10m,2
+  -levels "1s 5s"                   delay levels; the last one repeats
+  -fixed 1m                         the same delay each time
   -jitter 0.1                       spread it by this fraction
-  -ack-timeout 10s                  of messages that are not settled
+  -ack-timeout 10s                  for messages that are not settled
   -max-deliveries 5                 then the message is a dead letter
-Or a file, with what overrides it in the environment:
-  -config file                      all its consumers and workers, or
-  -consumer name                    those of one name
+Or a file, overridden by environment variables:
+  -config file                      all its consumers and workers
+  -consumer name                    the consumer and worker of this name
 Output:
   -redeliveries 8                   how many to show
   -json                             as JSON, in seconds

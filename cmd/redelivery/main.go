@@ -1,4 +1,4 @@
-// Redelivery shows what redelivery policies will do, and looks after dead letter topics.
+// Redelivery previews redelivery policies, checks a setup before production, and manages dead letter topics.
 //
 //	redelivery plan -exponential 1s,10m,2
 //	redelivery plan -config redelivery.yaml -consumer billing
@@ -18,12 +18,12 @@ import (
 const usage = `Usage: redelivery <command> [flags]
 
 Commands:
-  plan      show when a failing message will come back, and when it is dead
+  plan      show when a failing message comes back, and when it is a dead letter
   dlq       look into dead letter topics, replay, export and purge them
   doctor    check the broker, the topics and the consumer before production
-  simulate  play an outage: calls, what waits, dead letters, time to recover
-  attempts  show which messages failed, by the log of attempts, and forget one
-  version   say which version this is
+  simulate  play an outage: calls, backlog, dead letters, time to recover
+  attempts  show the failed messages in the log of attempts, or forget one
+  version   show the version
 
 "redelivery <command> -h" shows the flags of a command.
 `

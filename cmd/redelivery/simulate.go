@@ -21,28 +21,29 @@ import (
 
 const simulateUsage = `Usage: redelivery simulate [flags]
 
-Plays an outage of what handlers call, with the policies of a file: how often
-they call it, what waits, what dies, and when all is well again; as configured,
-and with and without jitter, a pause, and a retry topic. Nothing waits, and no
-broker is needed.
+Simulates an outage of a service that handlers call, with the policies of a
+file: how often handlers call it, how many messages wait, how many become dead
+letters, and how long the recovery takes. It compares the policies as configured
+with and without jitter, a pause and a retry topic. It takes seconds, and needs
+no broker.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m
 
 What is simulated:
   -config file, -consumer name      its policies, and the worker of that name;
-                                    without, nacks after one minute
+                                    default: nacks after one minute
   -rate 100/s                       messages; also 6000/m
   -instances 1                      consumers of the Shared subscription
-  -concurrency 8                    handlers of each; without, the worker's
-  -handler 20ms                     what a call takes, also one that fails
+  -concurrency 8                    handlers of each; default: the worker's
+  -handler 20ms                     duration of a call, failed ones too
   -queue 1000                       ReceiverQueueSize
   -outage 10m                       how long calls fail
-  -partial 1                        this part of the calls fails
+  -partial 1                        fraction of the calls that fail
   -before 1m                        until the outage begins
 Output:
   -svg file                         a picture
-  -json                             for machines
+  -json                             as JSON, for programs
 `
 
 // simulation is one command line.

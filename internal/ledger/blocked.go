@@ -21,7 +21,7 @@ func (l *Ledger) unacknowledged(s *stream) (n int) {
 	return n
 }
 
-// IsBehind reports whether a topic has a message after the newest that came of it. It is false for a topic of which nothing came.
+// IsBehind reports whether a topic has a message after the newest one that came. It is false if no message of the topic came.
 func (l *Ledger) IsBehind(topic string, last pulsar.MessageID) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,7 +1,7 @@
 // Package ledger decides what becomes of every message between the consumer it came from and the application.
 //
 // The Ledger has a table of messages, the two trackers that time them, and one lock for both. Each verb of the application
-// is one call. It calls no consumer and no policy under its lock; docs/architecture.md has its states and moves as a table.
+// is one call. It calls no consumer and no policy under its lock. docs/architecture.md has the states of a message, README.md the rules.
 package ledger
 
 import (

@@ -128,7 +128,7 @@ func (x *x) others(from int64) {
 	}
 }
 
-// A partition of which nothing was taken yet may have messages in the queue that came by a connection which is lost: the broker sends
+// A partition without a received message may have messages in the queue that came by a connection which is lost: the broker sends
 // them again.
 func TestAStreamThatBeginsWhileItsConnectionIsLost(t *testing.T) {
 	run(t, nil, func(x *x) {

@@ -216,8 +216,8 @@ const resendTime = 2 * time.Second
 // since upstream does not tell whose connection was lost, nor of each one's end.
 const lostTime = 5 * time.Second
 
-// awayTime is for how long a topic may be away of which nothing was received since a connection was lost: what is asked for in vain
-// meanwhile is not forgotten.
+// awayTime is for how long a topic may be away, with nothing received since a connection was lost. Messages that are asked for in vain
+// meanwhile are not forgotten.
 const awayTime = time.Hour
 
 func (s *stream) isAway() bool { return s.lost && time.Since(s.run.lostAt) < awayTime }

@@ -66,7 +66,7 @@ var faults = []fault{
 			t.proxy.stall(ctx, 3*keepAlive)
 			return nil
 		}},
-	{name: "half-open", what: "the other side of each connection vanishes without a word, five times",
+	{name: "half-open", what: "the other side of each connection vanishes without closing it, five times",
 		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
 			t.proxy.halfOpen()
 			return nil

@@ -144,7 +144,7 @@ func (p *proxy) cut() {
 	}
 }
 
-// halfOpen makes all connections swallow what is sent to them, as if the other side had vanished without a word.
+// halfOpen makes all connections swallow what is sent to them, as if the other side had vanished without closing them.
 func (p *proxy) halfOpen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

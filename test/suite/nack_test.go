@@ -149,7 +149,7 @@ func TestPlainConsumerWrapped(t *testing.T) {
 		}
 		t.Logf("late by up to %v", worst)
 		require.Less(t, worst, 2*time.Second*4/3+time.Second)
-		require.Equal(t, 1, strings.Count(log.String(), "nothing is known of how"), log.String())
+		require.Equal(t, 1, strings.Count(log.String(), "Wrap does not know the options"), log.String())
 		b.settles(topic, 0)
 	})
 }
