@@ -18,8 +18,8 @@ import (
 // and a dead letter topic: without one such a message is nacked each time. n must be at least 1; 3 lets messages off that were merely in a
 // handler at the same time as the one that crashed the process.
 //
-// A message that is in a handler for longer than 50 ms costs a record in the log and its removal. After a crash the Worker is careful: for
-// the next 2,000 messages, and those that come from a consumer that is lost, it waits until that record is written before it calls the handler, a
+// A message that is in a handler for longer than 50 ms, or as WithBegunAfter says, costs a record in the log and its removal. After a crash
+// the Worker is careful: for the next 2,000 messages, and those that come from a consumer that is lost, it waits until that record is written before it calls the handler, a
 // few milliseconds each. Messages that were in a handler during a crash are handled one at a time, in a batch alone, and only when their
 // session is known to be lost: it has not been heard for six seconds, longer where there are many sessions. The end of a process
 // that is killed in the middle of a drain counts as a crash.
@@ -29,6 +29,19 @@ func WithCrashLimit(n int) Option {
 			return invalid("WithCrashLimit", n, "1 or more")
 		}
 		s.crashLimit = n
+		return nil
+	}
+}
+
+// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for WithCrashLimit; without
+// that it does nothing. A crash that comes sooner is found all the same, at the cost of one crash more: it makes the next consumer careful. A
+// longer d saves the records of handlers that take long as a rule; 0 records each message. d must be 0 or more.
+func WithBegunAfter(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 {
+			return invalid("WithBegunAfter", d, "0 or more")
+		}
+		s.begunAfter = d
 		return nil
 	}
 }
@@ -46,9 +59,8 @@ func (e *CrashError) Error() string {
 }
 
 const (
-	begunAfter  = 50 * time.Millisecond // a message in a handler is recorded
-	beginTime   = 5 * time.Second       // that a record may take; then the handler is called without
-	suspectTime = 30 * time.Second      // that a suspect may take before another may be tried beside it
+	beginTime   = 5 * time.Second  // that a record may take; then the handler is called without
+	suspectTime = 30 * time.Second // that a suspect may take before another may be tried beside it
 )
 
 // crashes keeps messages from ending one process after the other.
@@ -109,7 +121,7 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 	}
 	if !careful {
 		b := &begun{}
-		timer := time.AfterFunc(begunAfter, func() { b.tell(c.log, keys) })
+		timer := time.AfterFunc(c.begunAfter, func() { b.tell(c.log, keys) })
 		return func() {
 			timer.Stop()
 			b.end()
