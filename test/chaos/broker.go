@@ -19,9 +19,9 @@ type broker struct {
 	inProcess  *pulsartest.Server // nil if it is that of test/scripts/pulsar
 }
 
-// startBroker starts the broker of test/scripts/pulsar unless it runs.
-func startBroker(ctx context.Context) (*broker, error) {
-	out, err := script(ctx, "start", "-keep")
+// startBroker starts a broker of test/scripts/pulsar unless it runs.
+func startBroker(ctx context.Context, env []string, args ...string) (*broker, error) {
+	out, err := scriptWith(ctx, env, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +42,14 @@ func startBroker(ctx context.Context) (*broker, error) {
 }
 
 func script(ctx context.Context, args ...string) (string, error) {
+	return scriptWith(ctx, nil, args...)
+}
+
+func scriptWith(ctx context.Context, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "test/scripts/pulsar", args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), env...)
 	if _, err := os.Stat("test/scripts/pulsar"); err != nil {
 		return "", fmt.Errorf("%w: run this in the project's folder", err)
 	}

@@ -21,14 +21,15 @@ import (
 
 // trial is one fault, made while messages are at work.
 type trial struct {
-	fault  *fault
-	work   work
-	with   []string // the variants
-	broker *broker
-	proxy  *proxy
-	model  *model
-	local  *consumer
-	others []process
+	fault    *fault
+	work     work
+	with     []string // the variants
+	broker   *broker
+	proxy    *proxy
+	logProxy *proxy // of the log's own client
+	model    *model
+	local    *consumer
+	others   []process
 }
 
 // process is a consumer in a process of its own.
@@ -63,10 +64,22 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		b = &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}
 	}
 	var err error
+	if t.fault.guarded {
+		var stop func()
+		if b, stop, t.work.Token, err = startGuarded(ctx); err != nil {
+			return result{}, err
+		}
+		defer stop()
+	}
 	if t.proxy, err = newProxy(b.url, b.admin); err != nil {
 		return result{}, err
 	}
 	defer t.proxy.close()
+	if t.logProxy, err = newProxy(b.url, b.admin); err != nil {
+		return result{}, err
+	}
+	defer t.logProxy.close()
+	t.work.LogURL = t.logProxy.url
 	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages), apart: t.work.apart()}
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
@@ -82,6 +95,11 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("sending: %w", err)
+	}
+	if t.fault.guarded {
+		if err := t.allow(ctx); err != nil {
+			return result{}, err
+		}
 	}
 	if err := t.start(ctx); err != nil {
 		return result{}, err
@@ -100,6 +118,9 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
 		}
+	}
+	if err == nil {
+		err = t.logIsBack(ctx)
 	}
 	return t.model.finish(), err
 }
