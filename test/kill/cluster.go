@@ -22,7 +22,8 @@ func breakBrokers() {
 	second := &member{name: name + "-2", env: []string{"PULSAR_JOIN=" + name, "PULSAR_CONF_metadataStoreSessionTimeoutMillis=10000"}}
 	first.start()
 	second.start()
-	check(os.Setenv("PULSAR_URL", first.url+","+strings.TrimPrefix(second.url, "pulsar://"))) // the processes' too
+	// Of the processes too. By HTTP, since to others the first broker, which is a standalone one, says that it has all topics.
+	check(os.Setenv("PULSAR_URL", first.admin+","+strings.TrimPrefix(second.admin, "http://")))
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: quiet()})
 	check(err)
 	defer client.Close()
@@ -134,9 +135,9 @@ func isClosed(c chan struct{}) bool {
 
 // member is a broker of the cluster.
 type member struct {
-	name       string
-	env        []string
-	url, admin string
+	name  string
+	env   []string
+	admin string
 }
 
 func (m *member) script(args ...string) string {
@@ -151,9 +152,6 @@ func (m *member) script(args ...string) string {
 func (m *member) start(args ...string) {
 	for line := range strings.Lines(m.script(append([]string{"start"}, args...)...)) {
 		line = strings.TrimSpace(line)
-		if url, ok := strings.CutPrefix(line, "export PULSAR_URL="); ok {
-			m.url = url
-		}
 		if url, ok := strings.CutPrefix(line, "export PULSAR_ADMIN_URL="); ok {
 			m.admin = url
 		}

@@ -137,9 +137,8 @@ func run(client pulsar.Client, kind pulsar.SubscriptionType, batched, plain bool
 // letters.
 func prepare(client pulsar.Client, kind pulsar.SubscriptionType, batched bool) (topic, file string, dead func() int) {
 	topic = fmt.Sprintf("kill-%d", time.Now().UnixNano())
-	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: kind,
+	c := subscribed(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: kind,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
-	check(err)
 	c.Close()
 	dead = deadLetters(client, topic)
 	publish(client, topic, 0, *messages, batched)
@@ -147,6 +146,19 @@ func prepare(client pulsar.Client, kind pulsar.SubscriptionType, batched bool) (
 	check(err)
 	check(to.Close())
 	return topic, to.Name(), dead
+}
+
+// subscribed subscribes. A broker of a cluster may just be giving the topic to another.
+func subscribed(client pulsar.Client, opts pulsar.ConsumerOptions) pulsar.Consumer {
+	for range 20 {
+		if c, err := client.Subscribe(opts); err == nil {
+			return c
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	c, err := client.Subscribe(opts)
+	check(err)
+	return c
 }
 
 // ends notes how a run ended.
@@ -173,9 +185,8 @@ func start(topic string, kind pulsar.SubscriptionType, file string, plain bool, 
 
 // deadLetters subscribes to the dead letters of a topic, and returns a function that says how many there are.
 func deadLetters(client pulsar.Client, topic string) func() int {
-	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-DLQ", SubscriptionName: "count",
+	c := subscribed(client, pulsar.ConsumerOptions{Topic: topic + "-" + subscription + "-DLQ", SubscriptionName: "count",
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
-	check(err)
 	seen := map[string]bool{}
 	return func() int {
 		for {
