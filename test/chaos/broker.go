@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
@@ -124,4 +129,17 @@ func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 		}
 	}
 	return sum, true
+}
+
+var (
+	quiet  = slog.New(slog.NewTextHandler(io.Discard, nil))
+	silent = plog.NewLoggerWithSlog(quiet)
+)
+
+func newClient(w work) (pulsar.Client, error) {
+	opts := pulsar.ClientOptions{URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second, Logger: silent}
+	if w.Token != "" {
+		opts.Authentication = pulsar.NewAuthenticationToken(w.Token)
+	}
+	return pulsar.NewClient(opts)
 }

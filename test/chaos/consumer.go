@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -77,19 +74,6 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 			redelivery.WithAckTimeoutRedeliveryBackoff(w.policy()))
 	}
 	return opts, options
-}
-
-var (
-	quiet  = slog.New(slog.NewTextHandler(io.Discard, nil))
-	silent = plog.NewLoggerWithSlog(quiet)
-)
-
-func newClient(w work) (pulsar.Client, error) {
-	opts := pulsar.ClientOptions{URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second, Logger: silent}
-	if w.Token != "" {
-		opts.Authentication = pulsar.NewAuthenticationToken(w.Token)
-	}
-	return pulsar.NewClient(opts)
 }
 
 // consumer is an application: it fails on some messages, in all ways, and acknowledges them in the end.

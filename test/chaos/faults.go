@@ -44,7 +44,7 @@ var variants = []struct {
 	{"wrap", func(w work) bool { return !w.Wrap }, func(w *work) { w.Wrap = true }},
 	{"partitions", func(w work) bool { return w.Partitions == 0 }, func(w *work) { w.Partitions = 3 }},
 	{"cumulative", func(w work) bool {
-		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Cumulative
+		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Log && !w.Cumulative
 	}, func(w *work) { w.Cumulative = true }},
 }
 

@@ -110,11 +110,12 @@ func (r *result) beforeFault(at time.Time) time.Duration {
 	return 0
 }
 
-const columns = "type\tbatched\tclient\tfaults\thandled\tmore than 4 times\tmost\tcut\tforgotten\tbefore a fault\ttwice\tearly\tearly and counted\tunexplained\tdead letters\tafter"
+const columns = `| subscription | batched | client | faults | handled | cut off by a kill | forgotten | at most before a fault | with two at once | messages handled more than 4 times | handled at most | early | early though counted | not explained | dead letters | after |
+|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
 func (r *result) row(kind string, batched bool, client string) string {
-	return fmt.Sprintf("%s\t%t\t%s\t%d\t%d\t%d\t%d\t%d\t%d\t%v\t%d\t%d\t%d\t%d\t%d of %d\t%s\n", kind, batched, client, len(r.faults), r.handled, r.excess,
-		r.most, r.cut, r.forgotten, r.lost.Round(time.Millisecond), r.twice, r.early, r.counted, r.unexpected, r.dead, *messages, r.took)
+	return fmt.Sprintf("| %s | %t | %s | %d | %d | %d | %d | %v | %d | %d | %d | %d | %d | %d | %d | %s |", kind, batched, client, len(r.faults), r.handled, r.cut,
+		r.forgotten, r.lost.Round(time.Millisecond), r.twice, r.excess, r.most, r.early, r.counted, r.unexpected, r.dead, r.took)
 }
 
 // isGood reports whether the log kept what it promises.
