@@ -52,6 +52,14 @@ func (t *trial) add(name string) {
 
 // run makes the fault and follows every message to its end.
 func (t *trial) run(ctx context.Context, b *broker) (result, error) {
+	var err error
+	if t.fault.guarded {
+		var stop func()
+		if b, stop, t.work.Token, err = startGuarded(ctx); err != nil {
+			return result{}, err
+		}
+		defer stop()
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if t.fault.inProcess {
@@ -61,14 +69,6 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		}
 		defer server.Close()
 		b = &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}
-	}
-	var err error
-	if t.fault.guarded {
-		var stop func()
-		if b, stop, t.work.Token, err = startGuarded(ctx); err != nil {
-			return result{}, err
-		}
-		defer stop()
 	}
 	if t.proxy, err = newProxy(b.url, b.admin); err != nil {
 		return result{}, err
