@@ -34,7 +34,7 @@ fidelity: ## play scenarios on the broker in process and on Pulsar 3.0, 4.0 and 
 	test/fidelity/run
 
 .PHONY: chaos
-chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (30 minutes)
+chaos: ## break brokers, connections and consumers under messages at work, and count what becomes of these (40 minutes)
 	go run ./test/chaos
 
 .PHONY: chaos-short

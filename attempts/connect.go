@@ -18,8 +18,8 @@ import (
 // subscription is the log's own: the broker keeps what it has not acknowledged.
 const subscription = "attempts"
 
-// pauses are those between attempts to reach the topic.
-var pauses = backoff.Exponential{Min: 100 * time.Millisecond, Max: 10 * time.Second}
+// pauses are those between attempts to reach the topic. Sessions that lost it at once do not all come back at once.
+var pauses = backoff.WithJitter(backoff.Exponential{Min: 100 * time.Millisecond, Max: 10 * time.Second}, 0.5)
 
 // run reads and writes the log until it is closed.
 func (l *Log) run() {

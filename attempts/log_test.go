@@ -71,6 +71,32 @@ func TestSessionsShareRecords(t *testing.T) {
 	await(t, func() bool { return a.Stats().Records+b.Stats().Records+c.Stats().Records == 0 })
 }
 
+// A record of a message that another session settled meanwhile brings nothing back if it was written before the removal. One that is written
+// later stays until the retention is over, and counts for nothing: the message does not come again.
+func TestSettledWhileARecordIsUnderWay(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.Failed(one, 1, time.Minute, "")
+	await(t, func() bool { _, ok := b.Find(one); return ok })
+	b.Settled(one)
+	a.Failed(one, 2, time.Minute, "no coffee") // before the removal is written, three seconds later
+	await(t, func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		r, _ := b.state.find(one)
+		return r.count == 2
+	})
+	_, ok := b.Find(one)
+	require.False(t, ok, "it is settled here")
+	await(t, func() bool { return a.Stats().Records+b.Stats().Records == 0 })
+	a.Failed(one, 3, time.Minute, "")
+	await(t, func() bool { return b.Stats().Records == 1 && a.Stats().Lag == 0 })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.state.sweep(now()+(DefaultRetention+2*time.Minute).Milliseconds(), DefaultRetention)
+	require.Empty(t, b.state.records)
+}
+
 // A session that closes writes what is left.
 func TestCloseWrites(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)

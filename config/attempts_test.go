@@ -10,7 +10,7 @@ import (
 
 func TestAttemptLog(t *testing.T) {
 	c, err := Parse([]byte("consumers: {a: {attemptLog: true, attemptLogTopic: t, attemptLogOptional: true, attemptLogRetention: 2d}, b: {attemptLog: false}}\n" +
-		"workers: {a: {crashLimit: 3}}"))
+		"workers: {a: {crashLimit: 3}, b: {crashLimit: 3, begunAfter: 0s}}"))
 	require.NoError(t, err)
 	assert.Equal(t, Consumer{AttemptLog: true, AttemptLogTopic: "t", AttemptLogOptional: true, AttemptLogRetention: 48 * time.Hour}, c.Consumers["a"])
 	for name, n := range map[string]int{"a": 1, "b": 0} {
@@ -19,4 +19,8 @@ func TestAttemptLog(t *testing.T) {
 		assert.Len(t, options, n)
 	}
 	assert.Len(t, c.Workers["a"].options(), 1)
+	assert.Len(t, c.Workers["b"].options(), 2)
+	assert.Zero(t, *c.Workers["b"].BegunAfter)
+	_, err = Parse([]byte("workers: {a: {begunAfter: 1s}}"))
+	require.ErrorContains(t, err, "crashLimit")
 }

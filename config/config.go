@@ -35,6 +35,7 @@
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    crashLimit: 3                       # then a message that ends its process is a dead letter
+//	    begunAfter: 50ms                    # in its handler it is recorded for that
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
 //	    localRetries: 2                     # calls of the handler before a failure counts

@@ -23,6 +23,7 @@ type Worker struct {
 	MaxAge        time.Duration  // worker.WithMaxAge
 	KeyOrder      bool           // worker.WithKeyOrder
 	CrashLimit    int            // worker.WithCrashLimit, which needs AttemptLog of the consumer
+	BegunAfter    *time.Duration // worker.WithBegunAfter; 0 in the file means at once
 	StuckLimit    time.Duration  // worker.WithStuckLimit
 	CancelLost    bool           // worker.WithCancelLost
 	RateLimit     float64        // worker.WithRateLimit, in messages a second
@@ -43,7 +44,7 @@ type Worker struct {
 	BatchMaxWait     time.Duration // worker.Batch's MaxWait
 }
 
-var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "crashLimit", "rateLimit", "rateBurst", "localRetries",
+var workerKeys = []string{"concurrency", "timeout", "drainTimeout", "finishBatches", "maxAge", "keyOrder", "crashLimit", "begunAfter", "rateLimit", "rateBurst", "localRetries",
 	"localRetryBackoff", "pauseOnFailureWindow",
 	"pauseOnFailureRatio", "pauseOnFailureBackoff", "batchMaxMessages", "batchMaxBytes", "batchMaxWait",
 	"stuckLimit", "cancelLost"}
@@ -113,6 +114,11 @@ func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff)
 		timeout := d.duration(n, 0)
 		w.DrainTimeout = &timeout
 	}
+	if n := v["begunAfter"]; n != nil {
+		after := d.duration(n, 0)
+		w.BegunAfter = &after
+	}
+	d.need(v, "begunAfter", "crashLimit")
 	d.need(v, "rateBurst", "rateLimit")
 	d.need(v, "localRetries", "localRetryBackoff")
 	d.need(v, "localRetryBackoff", "localRetries")
@@ -162,6 +168,9 @@ func (w Worker) options() []worker.Option {
 	}
 	if w.CrashLimit != 0 {
 		options = append(options, worker.WithCrashLimit(w.CrashLimit))
+	}
+	if w.BegunAfter != nil {
+		options = append(options, worker.WithBegunAfter(*w.BegunAfter))
 	}
 	if w.PauseOnFailureBackoff != nil {
 		options = append(options, worker.WithPauseOnFailure(w.PauseOnFailureWindow, w.PauseOnFailureRatio, w.PauseOnFailureBackoff))

@@ -18,7 +18,7 @@ import (
 // it again. The option needs redelivery.WithAttemptLog and a dead letter topic; without a dead letter topic such a message is nacked each
 // time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process.
 //
-// A message that is in a handler for longer than 50 ms costs a record in the log and its removal. After a crash the Worker writes this
+// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. After a crash the Worker writes this
 // record before it calls the handler, which takes a few milliseconds each time, for the next 2,000 messages and for messages of a
 // consumer that crashed. A message that was in a handler during a crash is handled alone, and only when its consumer is known to have
 // crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in the middle
@@ -29,6 +29,19 @@ func WithCrashLimit(n int) Option {
 			return invalid("WithCrashLimit", n, "1 or more")
 		}
 		s.crashLimit = n
+		return nil
+	}
+}
+
+// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for WithCrashLimit; without
+// that it does nothing. A crash that comes sooner is found too, at the cost of one more crash, which makes the next consumer careful. A longer
+// d saves the records of handlers that usually take long; 0 records each message. d must be 0 or more.
+func WithBegunAfter(d time.Duration) Option {
+	return func(s *settings) error {
+		if d < 0 {
+			return invalid("WithBegunAfter", d, "0 or more")
+		}
+		s.begunAfter = d
 		return nil
 	}
 }
@@ -46,9 +59,8 @@ func (e *CrashError) Error() string {
 }
 
 const (
-	begunAfter  = 50 * time.Millisecond // a message in a handler is recorded
-	beginTime   = 5 * time.Second       // that a record may take; then the handler is called without
-	suspectTime = 30 * time.Second      // that a suspect may take before another may be tried beside it
+	beginTime   = 5 * time.Second  // that a record may take; then the handler is called without
+	suspectTime = 30 * time.Second // that a suspect may take before another may be tried beside it
 )
 
 // crashes keeps messages from ending one process after the other.
@@ -109,7 +121,7 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 	}
 	if !careful {
 		b := &begun{}
-		timer := time.AfterFunc(begunAfter, func() { b.tell(c.log, keys) })
+		timer := time.AfterFunc(c.begunAfter, func() { b.tell(c.log, keys) })
 		return func() {
 			timer.Stop()
 			b.end()

@@ -121,6 +121,36 @@ func crashed(t *testing.T, broker *pulsartest.Server, k attempts.Key) {
 	l.Close()
 }
 
+// A message is recorded after as long in a handler as the option says, and not before.
+func TestBegunAfter(t *testing.T) {
+	t.Parallel()
+	for after, recorded := range map[time.Duration]bool{0: true, time.Millisecond: true, time.Hour: false} {
+		t.Run(after.String(), func(t *testing.T) {
+			t.Parallel()
+			broker := pulsartest.NewServer(t)
+			c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+			require.NoError(t, err)
+			defer c.Close()
+			broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+			ctx, stop := context.WithCancel(t.Context())
+			var begun attempts.SessionID
+			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+					r, _ := c.AttemptLog().Find(attempts.KeyOf(msg))
+					if begun = r.Begun; begun != 0 || !recorded && time.Now().After(end.Add(-9800*time.Millisecond)) {
+						break
+					}
+				}
+				stop()
+				return nil
+			}, worker.WithCrashLimit(3), worker.WithBegunAfter(after))
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.Equal(t, recorded, begun == c.AttemptLog().Session())
+		})
+	}
+}
+
 func TestCrashLimitNeedsALog(t *testing.T) {
 	broker := pulsartest.NewServer(t)
 	c, err := redelivery.Subscribe(broker.Client(t), orders)
@@ -131,6 +161,8 @@ func TestCrashLimitNeedsALog(t *testing.T) {
 	require.ErrorContains(t, err, "WithAttemptLog")
 	_, err = worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithCrashLimit(0))
 	require.ErrorContains(t, err, "WithCrashLimit is 0, want 1 or more")
+	_, err = worker.New(c, func(context.Context, pulsar.Message) error { return nil }, worker.WithBegunAfter(-1))
+	require.ErrorContains(t, err, "WithBegunAfter is -1ns, want 0 or more")
 }
 
 // A message that ends its process three times is a dead letter.

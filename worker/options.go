@@ -28,6 +28,7 @@ type settings struct {
 	maxAge        time.Duration // 0 for none
 	keyOrder      bool
 	crashLimit    int // 0 for none
+	begunAfter    time.Duration
 	window        int // of failures before a pause; 0 for none
 	ratio         float64
 	pause         backoff.RedeliveryBackoff
@@ -44,10 +45,12 @@ type settings struct {
 const (
 	defaultDrainTimeout = 30 * time.Second
 	defaultStuckLimit   = 30 * time.Second
+	defaultBegunAfter   = 50 * time.Millisecond
 )
 
 func newSettings(options []Option) (settings, error) {
-	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, finishBatches: true, stuckLimit: defaultStuckLimit, logger: slog.Default()}
+	s := settings{concurrency: runtime.GOMAXPROCS(0), drainTimeout: defaultDrainTimeout, finishBatches: true, stuckLimit: defaultStuckLimit, begunAfter: defaultBegunAfter,
+		logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return s, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

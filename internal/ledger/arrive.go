@@ -128,7 +128,9 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		} else if b.stream.current != ref.slot() { // it comes again, though this message of it did not come before
 			e.flags |= repeated
 		}
-		count = min(b.base, count)
+		if count = min(b.base, count); retry.Attempts > 0 { // the broker's has what siblings failed
+			count = 0
+		}
 	}
 	r := t.enter(ref, e, a.id, max(retry.Attempts, count+min(retry.Count, ^count)))
 	if retry.Attempts > 0 {

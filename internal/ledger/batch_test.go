@@ -96,3 +96,17 @@ func TestABatchOfWhichAnAcknowledgementWasRefused(t *testing.T) {
 		})
 	}
 }
+
+// The log of attempts counts messages and the broker entries: what siblings failed does not count for a message that the log knows.
+func TestTheLogCountsMessagesOfABatch(t *testing.T) {
+	run(t, nil, func(x *x) {
+		var d ledger.Delivery
+		msg := message{id: &ofBatch{pulsar.NewMessageID(1, 1, 0, 0)}, count: 7}
+		require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: msg}, ledger.Retry{Attempts: 2}, &d))
+		require.EqualValues(t, 2, d.Count)
+		require.Positive(t, d.Hand)
+		msg = message{id: id(2), count: 7}
+		require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: msg}, ledger.Retry{Attempts: 2}, &d))
+		require.EqualValues(t, 7, d.Count, "of a message that is in none the larger count holds")
+	})
+}

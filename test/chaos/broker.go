@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
@@ -19,9 +24,9 @@ type broker struct {
 	inProcess  *pulsartest.Server // nil if it is that of test/scripts/pulsar
 }
 
-// startBroker starts the broker of test/scripts/pulsar unless it runs.
-func startBroker(ctx context.Context) (*broker, error) {
-	out, err := script(ctx, "start", "-keep")
+// startBroker starts a broker of test/scripts/pulsar unless it runs.
+func startBroker(ctx context.Context, env []string, args ...string) (*broker, error) {
+	out, err := scriptWith(ctx, env, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -42,9 +47,14 @@ func startBroker(ctx context.Context) (*broker, error) {
 }
 
 func script(ctx context.Context, args ...string) (string, error) {
+	return scriptWith(ctx, nil, args...)
+}
+
+func scriptWith(ctx context.Context, env []string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, "test/scripts/pulsar", args...)
 	var said bytes.Buffer
 	cmd.Stderr = &said
+	cmd.Env = append(os.Environ(), env...)
 	if _, err := os.Stat("test/scripts/pulsar"); err != nil {
 		return "", fmt.Errorf("%w: run this in the project's folder", err)
 	}
@@ -119,4 +129,17 @@ func (b *broker) state(ctx context.Context, topic string) (sum state, ok bool) {
 		}
 	}
 	return sum, true
+}
+
+var (
+	quiet  = slog.New(slog.NewTextHandler(io.Discard, nil))
+	silent = plog.NewLoggerWithSlog(quiet)
+)
+
+func newClient(w work) (pulsar.Client, error) {
+	opts := pulsar.ClientOptions{URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second, Logger: silent}
+	if w.Token != "" {
+		opts.Authentication = pulsar.NewAuthenticationToken(w.Token)
+	}
+	return pulsar.NewClient(opts)
 }

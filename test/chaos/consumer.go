@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"strconv"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -26,12 +23,14 @@ type work struct {
 	Min             time.Duration // of the backoff; Max is ten times as much
 	Queue           int           // ReceiverQueueSize; 0 for the default
 	AckWithResponse bool
-	NackAll         bool // every message fails once, by a nack; else some in every way there is, up to three times
-	Reconsume       bool // some go through the retry topic
-	Partitions      int  // 0 for a topic without; message n is in partition n%Partitions
-	Chan            bool // from Chan in place of Receive
-	Wrap            bool // the handler has messages of its own
-	Cumulative      bool // one goroutine, of which no message fails, acknowledges every tenth with what is before it
+	NackAll         bool   // every message fails once, by a nack; else some in every way there is, up to three times
+	Reconsume       bool   // some go through the retry topic
+	Partitions      int    // 0 for a topic without; message n is in partition n%Partitions
+	Chan            bool   // from Chan in place of Receive
+	Wrap            bool   // the handler has messages of its own
+	Log             bool   // there is a log of attempts, with a client of its own by LogURL
+	LogURL, Token   string // Token says who the consumer is, if the broker asks
+	Cumulative      bool   // one goroutine, of which no message fails, acknowledges every tenth with what is before it
 }
 
 // topics are the topic's partitions, or the topic that has none.
@@ -77,27 +76,17 @@ func (w work) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 	return opts, options
 }
 
-var (
-	quiet  = slog.New(slog.NewTextHandler(io.Discard, nil))
-	silent = plog.NewLoggerWithSlog(quiet)
-)
-
-func newClient(w work) (pulsar.Client, error) {
-	return pulsar.NewClient(pulsar.ClientOptions{
-		URL: w.URL, KeepAliveInterval: keepAlive, OperationTimeout: 3 * time.Second, Logger: silent,
-	})
-}
-
 // consumer is an application: it fails on some messages, in all ways, and acknowledges them in the end.
 type consumer struct {
 	*redelivery.Consumer
-	client pulsar.Client
-	work   work
-	policy backoff.RedeliveryBackoff
-	tell   func(event)
-	ctx    context.Context
-	cancel context.CancelFunc
-	wg     sync.WaitGroup
+	client    pulsar.Client
+	logClient pulsar.Client // nil without a log
+	work      work
+	policy    backoff.RedeliveryBackoff
+	tell      func(event)
+	ctx       context.Context
+	cancel    context.CancelFunc
+	wg        sync.WaitGroup
 
 	mu       sync.Mutex
 	failures map[int]int          // of each message
@@ -106,17 +95,23 @@ type consumer struct {
 
 // startConsumer subscribes and begins to work. Events of a message are told in order.
 func startConsumer(client pulsar.Client, w work, tell func(event)) (*consumer, error) {
-	opts, options := w.options()
-	inner, err := redelivery.Subscribe(client, opts, options...)
-	if err != nil {
-		return nil, err
-	}
 	var telling sync.Mutex
-	c := &consumer{Consumer: inner, client: client, work: w, policy: w.policy(), failures: map[int]int{}, due: map[string]time.Time{}, tell: func(e event) {
+	c := &consumer{client: client, work: w, policy: w.policy(), failures: map[int]int{}, due: map[string]time.Time{}, tell: func(e event) {
 		telling.Lock()
 		defer telling.Unlock()
 		tell(e)
 	}}
+	opts, options := w.options()
+	more, err := c.withLog(w)
+	if err != nil {
+		return nil, err
+	}
+	if c.Consumer, err = redelivery.Subscribe(client, opts, append(options, more...)...); err != nil {
+		if c.logClient != nil {
+			c.logClient.Close()
+		}
+		return nil, err
+	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	if w.Cumulative {
 		c.wg.Go(c.cumulate)
@@ -201,6 +196,9 @@ func (c *consumer) close() {
 	c.cancel()
 	c.wg.Wait()
 	c.Close()
+	if c.logClient != nil {
+		c.logClient.Close()
+	}
 }
 
 func (c *consumer) handle(msg pulsar.Message) {

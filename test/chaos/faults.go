@@ -17,6 +17,8 @@ type fault struct {
 	work       work
 	also       [][]string // the whole run makes it with these variants too, where they fit
 	short      bool       // takes a few seconds
+	guarded    bool       // on a broker of its own that asks who somebody is
+	tells      bool       // the log of attempts has to say that it fails
 	inProcess  bool       // on pulsartest: a real broker cannot be made to do it
 	make       func(context.Context, *trial) error
 }
@@ -42,7 +44,7 @@ var variants = []struct {
 	{"wrap", func(w work) bool { return !w.Wrap }, func(w *work) { w.Wrap = true }},
 	{"partitions", func(w work) bool { return w.Partitions == 0 }, func(w *work) { w.Partitions = 3 }},
 	{"cumulative", func(w work) bool {
-		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Cumulative
+		return (w.Type == pulsar.Failover || w.Type == pulsar.Exclusive) && !w.NackAll && !w.Reconsume && !w.Log && !w.Cumulative
 	}, func(w *work) { w.Cumulative = true }},
 }
 
@@ -203,15 +205,7 @@ func join(ctx context.Context, t *trial) error {
 	return nil
 }
 
-// fillRetryTopic gives the topics' namespace a quota that the retries exceed, until some of them failed for it.
+// fillRetryTopic has the retries exceed a quota, until some of them failed for it.
 func fillRetryTopic(ctx context.Context, t *trial) error {
-	quota := map[string]any{"limitSize": 10_000, "limitTime": -1, "policy": "producer_exception"}
-	if err := t.broker.rest(ctx, "POST", "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage", quota, nil); err != nil {
-		return err
-	}
-	if err := t.until(ctx, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 }); err != nil {
-		return err
-	}
-	sleep(ctx, 5*time.Second)
-	return t.broker.rest(ctx, "DELETE", "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage", nil, nil)
+	return overQuota(ctx, t, 10_000, "until reconsumes are refused", func(n counts) bool { return n.refused > 0 })
 }

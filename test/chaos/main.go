@@ -123,7 +123,7 @@ func run(ctx context.Context) error {
 
 // try makes trials until next has no more, and prints a row for each.
 func try(ctx context.Context, next func(i int) *trial) error {
-	broker, err := startBroker(ctx)
+	broker, err := startBroker(ctx, nil, "start", "-keep")
 	if err != nil {
 		return err
 	}

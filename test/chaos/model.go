@@ -21,6 +21,7 @@ const (
 	failed      = "failed"      // it is to come again
 	refused     = "refused"     // reconsuming it was an error
 	settling    = "settling"    // about to be acknowledged
+	logFailed   = "log failed"  // the log of attempts
 	settled     = "settled"     // acknowledged without an error
 )
 
@@ -60,6 +61,7 @@ type model struct {
 type counts struct {
 	delivered, settled int // messages
 	failed, refused    int // events
+	logFailures        int
 }
 
 func (c counts) String() string {
@@ -95,6 +97,8 @@ func (m *model) note(e event) {
 		l.due = time.Now().Add(e.Delay)
 	case refused:
 		m.counts.refused++
+	case logFailed:
+		m.counts.logFailures++
 	case settling:
 		l.settling = true
 	case settled:

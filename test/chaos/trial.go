@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"runtime/pprof"
 	"slices"
 	"strings"
 	"time"
@@ -21,14 +20,15 @@ import (
 
 // trial is one fault, made while messages are at work.
 type trial struct {
-	fault  *fault
-	work   work
-	with   []string // the variants
-	broker *broker
-	proxy  *proxy
-	model  *model
-	local  *consumer
-	others []process
+	fault    *fault
+	work     work
+	with     []string // the variants
+	broker   *broker
+	proxy    *proxy
+	logProxy *proxy // of the log's own client
+	model    *model
+	local    *consumer
+	others   []process
 }
 
 // process is a consumer in a process of its own.
@@ -52,6 +52,14 @@ func (t *trial) add(name string) {
 
 // run makes the fault and follows every message to its end.
 func (t *trial) run(ctx context.Context, b *broker) (result, error) {
+	var err error
+	if t.fault.guarded {
+		var stop func()
+		if b, stop, t.work.Token, err = startGuarded(ctx); err != nil {
+			return result{}, err
+		}
+		defer stop()
+	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	if t.fault.inProcess {
@@ -62,11 +70,15 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		defer server.Close()
 		b = &broker{url: server.URL(), admin: server.AdminURL(), inProcess: server}
 	}
-	var err error
 	if t.proxy, err = newProxy(b.url, b.admin); err != nil {
 		return result{}, err
 	}
 	defer t.proxy.close()
+	if t.logProxy, err = newProxy(b.url, b.admin); err != nil {
+		return result{}, err
+	}
+	defer t.logProxy.close()
+	t.work.LogURL = t.logProxy.url
 	t.broker, t.model = b, &model{lives: make([]life, t.work.Messages), apart: t.work.apart()}
 	if t.work.URL = t.proxy.url; b.inProcess != nil {
 		t.work.URL = b.url
@@ -82,6 +94,11 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 	})
 	if err != nil {
 		return result{}, fmt.Errorf("sending: %w", err)
+	}
+	if t.fault.guarded {
+		if err := t.allow(ctx); err != nil {
+			return result{}, err
+		}
 	}
 	if err := t.start(ctx); err != nil {
 		return result{}, err
@@ -100,6 +117,9 @@ func (t *trial) run(ctx context.Context, b *broker) (result, error) {
 		if err = t.start(ctx); err == nil {
 			err = t.drain(ctx)
 		}
+	}
+	if err == nil {
+		err = t.logIsBack(ctx)
 	}
 	return t.model.finish(), err
 }
@@ -268,31 +288,4 @@ func (t *trial) drain(ctx context.Context) error {
 	}
 	sleep(ctx, time.Second)
 	return nil
-}
-
-// stats says what the Consumer of this process has, and where it writes down what its goroutines do.
-func (t *trial) stats() string {
-	if t.local == nil {
-		return "the Consumers are in other processes"
-	}
-	text := fmt.Sprintf("%+v", t.local.Stats())
-	file, err := os.CreateTemp("", "chaos-goroutines-*.txt")
-	if err != nil {
-		return text
-	}
-	defer file.Close()
-	_ = pprof.Lookup("goroutine").WriteTo(file, 1)
-	return text + ", goroutines in " + file.Name()
-}
-
-var terminal = func() bool {
-	info, err := os.Stderr.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
-}()
-
-// show replaces the line of progress, on a terminal.
-func (t *trial) show(format string, args ...any) {
-	if terminal {
-		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.name(), typeNames[t.work.Type], fmt.Sprintf(format, args...))
-	}
 }

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,7 +20,7 @@ func consume(client pulsar.Client) {
 	to, err := os.OpenFile(*recordsTo, os.O_APPEND|os.O_WRONLY, 0)
 	check(err)
 	note := func(what string, msg pulsar.Message) {
-		fmt.Fprintf(to, "%s %s %d %d\n", what, msg.Payload(), time.Now().UnixMicro(), msg.RedeliveryCount())
+		fmt.Fprintf(to, "%s %s %d %d %d\n", what, msg.Payload(), time.Now().UnixMicro(), msg.RedeliveryCount(), os.Getpid())
 	}
 	if *isPoison {
 		handlePoison(client, opts, note)
@@ -97,50 +93,3 @@ func handlePoison(client pulsar.Client, opts pulsar.ConsumerOptions, note func(s
 }
 
 const poison = "poison"
-
-// read counts what the processes noted.
-func (r *result) read(file string, killed []time.Time) {
-	f, err := os.Open(file)
-	check(err)
-	defer f.Close()
-	handled, counted, nacked := map[string]int{}, map[string]int{}, map[string]time.Time{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var what, name string
-		var micros int64
-		var count int
-		if n, err := fmt.Sscan(lines.Text(), &what, &name, &micros, &count); n < 4 || err != nil && !errors.Is(err, io.EOF) || strings.Contains(name, " ") {
-			continue // the process was killed while it wrote
-		}
-		at := time.UnixMicro(micros)
-		if what == "n" {
-			nacked[name], counted[name] = at, count+1
-			continue
-		}
-		handled[name]++
-		r.handled++
-		last, ok := nacked[name]
-		if ok && at.Before(last.Add(delay)) {
-			r.early++
-		}
-		if ok && count < counted[name] {
-			r.forgotten++
-			r.lost = max(r.lost, lost(last, killed))
-		}
-		delete(nacked, name)
-	}
-	for _, n := range handled {
-		if r.most = max(r.most, n); n > maxDeliveries {
-			r.excess++
-		}
-	}
-}
-
-// lost returns how long before the end of its process something happened.
-func lost(at time.Time, killed []time.Time) time.Duration {
-	for _, k := range killed {
-		if d := k.Sub(at); d > -50*time.Millisecond {
-			return max(0, d)
-		}
-	}
-	return 0
-}

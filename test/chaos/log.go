@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
+)
+
+// logged is work with a log of attempts, in which all goes wrong but the log.
+var logged = work{Messages: 1000, Min: time.Second, Log: true}
+
+var logFaults = []fault{
+	{name: "log unloaded", what: "the topic of the log of attempts is unloaded every second, ten times",
+		types: allTypes, work: logged, make: repeat(10, time.Second, func(ctx context.Context, t *trial) error {
+			return t.log(ctx, "PUT", "/unload", nil)
+		})},
+	{name: "log deleted", what: "the topic of the log of attempts is deleted by force every two seconds, five times",
+		types: allTypes, work: logged, make: repeat(5, 2*time.Second, func(ctx context.Context, t *trial) error {
+			return t.log(ctx, "DELETE", "?force=true", nil)
+		})},
+	{name: "log full", what: "the log's backlog quota, producer_exception, is exceeded for five seconds or more",
+		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
+			return overQuota(ctx, t, 500, "until the log fails", func(n counts) bool { return n.logFailures > 0 })
+		}},
+	{name: "log slow", what: "1.5 s more for all that the log sends and gets, and 20 kB/s, until each message is delivered and for 10 s at least",
+		types: allTypes, work: logged, tells: true, make: func(ctx context.Context, t *trial) error {
+			t.logProxy.slow(1500*time.Millisecond, 20_000)
+			sleep(ctx, 10*time.Second)
+			err := t.until(ctx, "until all are delivered", func(n counts) bool { return n.delivered == t.work.Messages && n.logFailures > 0 })
+			t.logProxy.slow(0, 0)
+			return err
+		}},
+	{name: "log not allowed", what: "the consumer's role loses its permission for the log's topic, which is unloaded, for 10 s",
+		types: allTypes, work: logged, guarded: true, tells: true, make: func(ctx context.Context, t *trial) error {
+			sleep(ctx, time.Second)
+			if err := t.log(ctx, "DELETE", "/permissions/"+role, nil); err != nil {
+				return err
+			}
+			if err := t.log(ctx, "PUT", "/unload", nil); err != nil {
+				return err
+			}
+			if err := t.until(ctx, "until the log fails", func(n counts) bool { return n.logFailures > 0 }); err != nil {
+				return err
+			}
+			sleep(ctx, 10*time.Second)
+			return t.log(ctx, "POST", "/permissions/"+role, allowed)
+		}},
+}
+
+func init() { faults = append(faults, logFaults...) }
+
+func (w work) logTopic() string { return attempts.Topic(w.Topic, subscription) }
+
+// log calls the admin API for the log's topic.
+func (t *trial) log(ctx context.Context, method, path string, body any) error {
+	return patiently(ctx, func() error { return t.broker.rest(ctx, method, t.work.logTopic()+path, body, nil) })
+}
+
+// overQuota gives the topics' namespace a quota that something exceeds, until that shows and for five seconds more.
+func overQuota(ctx context.Context, t *trial, bytes int, what string, shows func(counts) bool) error {
+	const path = "namespaces/public/default/backlogQuota?backlogQuotaType=destination_storage"
+	quota := map[string]any{"limitSize": bytes, "limitTime": -1, "policy": "producer_exception"}
+	if err := t.broker.rest(ctx, "POST", path, quota, nil); err != nil {
+		return err
+	}
+	err := t.until(ctx, what, shows)
+	if err == nil {
+		sleep(ctx, 5*time.Second)
+	}
+	return errors.Join(err, t.broker.rest(context.WithoutCancel(ctx), "DELETE", path, nil, nil))
+}
+
+// withLog returns the options of a consumer with a log, which has a client of its own.
+func (c *consumer) withLog(w work) ([]redelivery.Option, error) {
+	if !w.Log {
+		return nil, nil
+	}
+	own := w
+	own.URL = w.LogURL
+	client, err := newClient(own)
+	if err != nil {
+		return nil, err
+	}
+	c.logClient = client
+	return []redelivery.Option{redelivery.WithClient(client), redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) {
+			if f.Operation == "attempt log" {
+				c.tell(event{What: logFailed})
+			}
+		}})}, nil
+}
+
+// logIsBack waits until the log has nothing left either, of a trial whose messages are all settled.
+func (t *trial) logIsBack(ctx context.Context) error {
+	if !t.work.Log {
+		return nil
+	}
+	for end := time.Now().Add(time.Minute); ; sleep(ctx, 100*time.Millisecond) {
+		s := t.local.AttemptLog().Stats()
+		if s.Lag == 0 && s.Records == 0 {
+			break
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
+			return fmt.Errorf("the log has %d records of settled messages, and lags by %v", s.Records, s.Lag)
+		}
+	}
+	if n := t.model.progress().logFailures; t.fault.tells && n == 0 {
+		return errors.New("nobody was told that the log failed")
+	}
+	return nil
+}
+
+// role is that of the consumer on a guarded broker, where it may do what is allowed.
+const role = "app"
+
+var allowed = []string{"produce", "consume"}
+
+// startGuarded starts a broker that lets a role do what it is granted, and whoever has none do everything.
+func startGuarded(ctx context.Context) (b *broker, stop func(), token string, err error) {
+	secret := []byte(rand.Text() + rand.Text())
+	env := []string{"PULSAR_NAME=chaos-guarded", "PULSAR_CONF_authenticationEnabled=true", "PULSAR_CONF_authorizationEnabled=true",
+		"PULSAR_CONF_authenticationProviders=org.apache.pulsar.broker.authentication.AuthenticationProviderToken",
+		"PULSAR_CONF_tokenSecretKey=data:;base64," + base64.StdEncoding.EncodeToString(secret),
+		"PULSAR_CONF_anonymousUserRole=root", "PULSAR_CONF_superUserRoles=root"}
+	if b, err = startBroker(ctx, env, "start"); err != nil {
+		return nil, nil, "", err
+	}
+	encode := base64.RawURLEncoding.EncodeToString
+	token = encode([]byte(`{"alg":"HS256","typ":"JWT"}`)) + "." + encode(fmt.Appendf(nil, `{"sub":%q}`, role))
+	mac := hmac.New(sha256.New, secret)
+	mac.Write([]byte(token))
+	return b, func() { _, _ = scriptWith(context.WithoutCancel(ctx), env, "stop") }, token + "." + encode(mac.Sum(nil)), nil
+}
+
+// allow lets the consumer's role use the topic and its log.
+func (t *trial) allow(ctx context.Context) error {
+	if err := t.log(ctx, "PUT", "", nil); err != nil {
+		return err
+	}
+	for _, topic := range []string{t.work.Topic, t.work.logTopic()} {
+		if err := t.broker.rest(ctx, "POST", topic+"/permissions/"+role, allowed, nil); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"runtime/pprof"
+)
+
+// stats says what the Consumer of this process has, and where it writes down what its goroutines do.
+func (t *trial) stats() string {
+	if t.local == nil {
+		return "the Consumers are in other processes"
+	}
+	text := fmt.Sprintf("%+v", t.local.Stats())
+	file, err := os.CreateTemp("", "chaos-goroutines-*.txt")
+	if err != nil {
+		return text
+	}
+	defer file.Close()
+	_ = pprof.Lookup("goroutine").WriteTo(file, 1)
+	return text + ", goroutines in " + file.Name()
+}
+
+var terminal = func() bool {
+	info, err := os.Stderr.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}()
+
+// show replaces the line of progress, on a terminal.
+func (t *trial) show(format string, args ...any) {
+	if terminal {
+		fmt.Fprintf(os.Stderr, "\r\033[K%s on %s: %s\r", t.name(), typeNames[t.work.Type], fmt.Sprintf(format, args...))
+	}
+}
