@@ -1,19 +1,25 @@
 # `make help` lists the targets, docs/CONTRIBUTING.md what they need. `.ci/run` is what CI runs of them.
-GOLANGCI = github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-VALE = github.com/vale-cli/vale/v3/cmd/vale@v3.21.0
-BENCHSTAT = golang.org/x/perf/cmd/benchstat@v0.0.0-20260908200009-22c9c6c9d4da
-GOVULNCHECK = golang.org/x/vuln/cmd/govulncheck@v1.8.0
-GORELEASE = golang.org/x/exp/cmd/gorelease@v0.0.0-20261014143641-f0251eb4aa3e
+# Tools are built once, into .tools; then what uses them needs no network.
+tool = $(CURDIR)/.tools/$(1)/$(firstword $(subst @, ,$(1)))
+GOLANGCI = $(call tool,golangci-lint@v2.15.0)
+VALE = $(call tool,vale@v3.21.0)
+ACTIONLINT = $(call tool,actionlint@v1.7.12)
+BENCHSTAT = $(call tool,benchstat@v0.0.0-20260908200009-22c9c6c9d4da)
+GOVULNCHECK = $(call tool,govulncheck@v1.8.0)
+GORELEASE = $(call tool,gorelease@v0.0.0-20261014143641-f0251eb4aa3e)
 MODULE = github.com/pulsar-redelivery/redelivery
-ACTIONLINT = github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 .PHONY: help
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-18s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .PHONY: test
-test: ## run the tests, with PULSAR_URL and PULSAR_ADMIN_URL those that need a broker too
+test: ## run all tests with the race detector, on a broker in process; with PULSAR_URL and PULSAR_ADMIN_URL on that one (8 minutes)
 	go test -race ./...
+
+.PHONY: test-long
+test-long: ## run what the tests leave out because it takes minutes, for each night (30 minutes)
+	go test -race -count 1 -timeout 60m ./test/suite ./test/upstream -args -long
 
 .PHONY: test-broker
 test-broker: ## run the tests against a real broker, started for them
@@ -55,14 +61,14 @@ broker: ## start a real broker and print where it is
 	test/scripts/pulsar start
 
 .PHONY: lint
-lint: lint-prose ## check code (.golangci.yml), prose (.vale.ini), workflows, and that go.mod is tidy
-	go run $(GOLANGCI) run ./...
-	go run $(ACTIONLINT)
+lint: lint-prose $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci.yml), prose (.vale.ini), workflows, and that go.mod is tidy
+	$(GOLANGCI) run ./...
+	$(ACTIONLINT)
 	go mod tidy -diff
 
 .PHONY: lint-prose
-lint-prose: ## check spelling and wording of documents and comments (.vale.ini)
-	go run $(VALE) --minAlertLevel=error .
+lint-prose: $(VALE) ## check spelling and wording of documents and comments (.vale.ini)
+	$(VALE) --minAlertLevel=error .
 
 .PHONY: fuzz
 fuzz: ## fuzz all that reads what others wrote, for a minute each
@@ -77,20 +83,20 @@ bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs w
 	go test -run '^$$' -bench . -benchmem ./... -timeout 30m
 
 .PHONY: vulncheck
-vulncheck: ## look for known vulnerabilities (needs the network)
-	go run $(GOVULNCHECK) ./...
+vulncheck: $(GOVULNCHECK) ## look for known vulnerabilities (needs the network)
+	$(GOVULNCHECK) ./...
 
 .PHONY: release-check
-release-check: ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
+release-check: $(GORELEASE) ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
 	@mkdir -p .bench/proxy/$(MODULE)/@v && : > .bench/proxy/$(MODULE)/@v/list # no versions, before the first release
-	$(if $(BASE),,GOPROXY="file://$(CURDIR)/.bench/proxy,$$(go env GOPROXY)") go run $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
+	$(if $(BASE),,GOPROXY="file://$(CURDIR)/.bench/proxy,$$(go env GOPROXY)") $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
 
 .PHONY: benchstat
-benchstat: ## compare the cost of queue and Consumer with docs/benchmarks.txt
+benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
 	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
 		./test/suite ./internal/delayqueue > .bench/new.txt
-	go run $(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
+	$(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks
 benchmarks: ## compare with other clients and write docs/performance.md (25 minutes, a calm machine)
@@ -101,13 +107,22 @@ benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
 	eval "$$(test/scripts/pulsar start)" && cd benchmarks && go run . -quick
 
 .PHONY: otel
-otel: ## check and test the module of OpenTelemetry
-	cd otel && go run $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
+otel: $(GOLANGCI) ## check and test the module of OpenTelemetry
+	cd otel && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
 
 .PHONY: dashboard
 dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
 	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s
 
 .PHONY: lint-benchmarks
-lint-benchmarks: ## check the module of the benchmarks as lint does the library, and that its pictures are of its tables
-	cd benchmarks && go run $(GOLANGCI) run ./... && go mod tidy -diff && go test ./...
+lint-benchmarks: $(GOLANGCI) ## check the module of the benchmarks as lint does the library, and that its pictures are of its tables
+	cd benchmarks && $(GOLANGCI) run ./... && go mod tidy -diff && go test ./...
+
+$(GOLANGCI): path = github.com/golangci/golangci-lint/v2/cmd
+$(VALE): path = github.com/vale-cli/vale/v3/cmd
+$(ACTIONLINT): path = github.com/rhysd/actionlint/cmd
+$(BENCHSTAT): path = golang.org/x/perf/cmd
+$(GOVULNCHECK): path = golang.org/x/vuln/cmd
+$(GORELEASE): path = golang.org/x/exp/cmd
+$(GOLANGCI) $(VALE) $(ACTIONLINT) $(BENCHSTAT) $(GOVULNCHECK) $(GORELEASE):
+	GOFLAGS= GOBIN=$(@D) go install $(path)/$(notdir $(@D))

@@ -49,6 +49,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	_ = flag.Set("test.parallel", "8") // most tests wait most of the time
 	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise
 	os.Exit(m.Run())
 }

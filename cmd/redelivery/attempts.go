@@ -76,7 +76,9 @@ func (f *attemptsFlags) parse(args []string) error {
 	switch {
 	case err != nil:
 		return err
-	case len(topics) != 1:
+	case len(topics) == 0:
+		return errUsage{errors.New("no topic is given")}
+	case len(topics) > 1:
 		return errUsage{fmt.Errorf("there are %d topics, want one", len(topics))}
 	case f.subscription == "" && f.log == "":
 		return errUsage{errors.New("-subscription is missing")}

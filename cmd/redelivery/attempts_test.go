@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"testing"
 	"time"
 
@@ -56,5 +57,16 @@ func TestAttempts(t *testing.T) {
 	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"}} {
 		_, errs, code = tool(wrong...)
 		require.Equal(t, 2, code, errs)
+	}
+}
+
+func TestAttemptsWantsOneTopic(t *testing.T) {
+	for want, args := range map[string][]string{
+		"no topic is given (-h shows flags)": {"attempts", "-subscription", "billing"},
+		"there are 2 topics, want one":       {"attempts", "-subscription", "billing", "orders", "invoices"},
+	} {
+		var stderr bytes.Buffer
+		require.Equal(t, 2, run(args, io.Discard, &stderr))
+		require.Contains(t, stderr.String(), want)
 	}
 }

@@ -131,6 +131,8 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	switch {
 	case verb == "help" || verb == "-h" || verb == "-help" || verb == "--help":
 		return flag.ErrHelp
+	case verb == "":
+		return errUsage{errors.New("no verb is given, want list, groups, peek, replay, export, purge, import or unsubscribe")}
 	case do == nil && verb != "list":
 		return errUsage{fmt.Errorf("verb is %q, want list, groups, peek, replay, export, purge, import or unsubscribe", verb)}
 	}

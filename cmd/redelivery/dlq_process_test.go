@@ -18,12 +18,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
-// tool builds the command line, for what needs a process of its own.
+const toolVariable = "REDELIVERY_TEST_TOOL"
+
+// TestMain is the command line itself in the processes that tests start.
+func TestMain(m *testing.M) {
+	if os.Getenv(toolVariable) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// tool returns the command line, for what needs a process of its own: this binary, so that nothing is built for it.
 func tool(t *testing.T) string {
-	path := filepath.Join(t.TempDir(), "redelivery")
-	out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
+	t.Setenv(toolVariable, "1")
+	return os.Args[0]
 }
 
 // Ctrl-C ends a replay with exit code 1; the same command goes on, and no letter comes twice.

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -20,13 +19,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
+const programVariable = "EXAMPLE_WORKER"
+
+// TestMain is the program itself in the processes that TestSIGTERM starts.
+func TestMain(m *testing.M) {
+	if os.Getenv(programVariable) != "" {
+		main()
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
 // TestSIGTERM ends the program in the middle of its work, again and again, and starts another one. It uses the broker that
 // PULSAR_URL names, or one in this process.
 func TestSIGTERM(t *testing.T) {
 	const orders, eachRun = 20, 6
-	program := filepath.Join(t.TempDir(), "worker")
-	out, err := exec.Command("go", "build", "-o", program, ".").CombinedOutput()
-	require.NoError(t, err, "%s", out)
 	url := os.Getenv("PULSAR_URL")
 	if url == "" {
 		url = pulsartest.NewServer(t).URL()
@@ -37,7 +44,8 @@ func TestSIGTERM(t *testing.T) {
 	name := demo.Topic("worker")
 	served := map[int]int{}
 	run := func(until func() bool) {
-		cmd := exec.Command(program, "-url", url, "-topic", name, "-orders", "0")
+		cmd := exec.Command(os.Args[0], "-url", url, "-topic", name, "-orders", "0")
+		cmd.Env = append(os.Environ(), programVariable+"=1")
 		cmd.Stderr = t.Output()
 		stdout, err := cmd.StdoutPipe()
 		require.NoError(t, err)

@@ -105,7 +105,7 @@ func TestAttemptLogIsRefused(t *testing.T) {
 		return pulsartest.Pass
 	}
 	b.inProcess.SetHook(refuse)
-	options, _ := logged(redelivery.AttemptLog{OpenTimeout: time.Second})
+	options, _ := logged(redelivery.AttemptLog{OpenTimeout: 4 * time.Second})
 	_, err := redelivery.Subscribe(b.client, b.options(topic, pulsar.Shared), options...)
 	require.ErrorContains(t, err, "WithAttemptLog")
 	require.ErrorContains(t, err, "AuthorizationError")

@@ -14,6 +14,7 @@ import (
 
 // Who waits in vain beside very many messages that are unacknowledged is told, once each time.
 func TestBlockedIsTold(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		const many = 45_000
 		blocked := make(chan redelivery.Blocked, 10)

@@ -145,7 +145,7 @@ func (b *broker) settles(topic string, partitions int) {
 	require.Eventually(b.t, func() bool {
 		s := b.stats(topic, partitions)
 		return s.Backlog == 0 && s.Unacked <= 0 // it falls below 0 where the broker has no batch-index acks but the client sends them
-	}, 10*time.Second, 50*time.Millisecond, "the backlog does not empty: %+v", b.stats(topic, partitions))
+	}, patience, 50*time.Millisecond, "the backlog does not empty: %+v", b.stats(topic, partitions))
 }
 
 // send publishes the payloads "0" … "n-1", in one batch if batched, each with its payload as key.

@@ -52,7 +52,11 @@ func TestCloseUnderLoad(t *testing.T) {
 			time.Sleep(ms(50 + 10*n))
 			begin := time.Now()
 			c.Close()
-			assert.Less(t, time.Since(begin), 2*time.Second)
+			within := 2 * time.Second
+			if raceDetector {
+				within *= 5 // a request that nobody answers would take 30 s
+			}
+			assert.Less(t, time.Since(begin), within)
 			finishes(t, &workers, patience)
 			require.Zero(t, c.Stats().Waiting)
 			require.Zero(t, known(c))

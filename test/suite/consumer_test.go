@@ -23,7 +23,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	_ = flag.Set("test.parallel", "24") // tests against a broker mostly wait
+	parallel := "24" // tests against a broker mostly wait
+	if raceDetector {
+		parallel = "12" // and otherwise take ten times as long
+	}
+	_ = flag.Set("test.parallel", parallel)
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	if os.Getenv(leaking) != "" {
 		os.Exit(m.Run())

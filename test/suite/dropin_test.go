@@ -3,6 +3,7 @@ package suite
 import (
 	"bytes"
 	"context"
+	"reflect"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -211,4 +212,14 @@ func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	go func() { _, _ = c.Receive(bg) }()
 	require.Equal(t, "0", string(next(t, dead, 30*time.Second).Payload()))
 	b.settles(topic, 0)
+}
+
+// A method that upstream adds to its Consumer is missing here until it is written: nothing promotes it from an embedded field, past the
+// ledger. TestANewMethodOfUpstreamFailsToCompile of test/upstream tries it.
+func TestTheConsumerEmbedsNothing(t *testing.T) {
+	var _ pulsar.Consumer = (*redelivery.Consumer)(nil)
+	consumer := reflect.TypeFor[redelivery.Consumer]()
+	for i := range consumer.NumField() {
+		require.False(t, consumer.Field(i).Anonymous, consumer.Field(i).Name)
+	}
 }

@@ -62,6 +62,9 @@ func (j *journal) complete(t testing.TB, n int) {
 // drain hands every message to handle until none came for quiet.
 func drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle func(pulsar.Message)) {
 	t.Helper()
+	if raceDetector { // all is slower
+		quiet *= 3
+	}
 	for {
 		ctx, cancel := context.WithTimeout(context.Background(), quiet)
 		msg, err := c.Receive(ctx)

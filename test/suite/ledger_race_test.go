@@ -21,9 +21,9 @@ import (
 func TestChanWithdrawsWhatIsStale(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the more threads, the more often one is interrupted at a bad moment
 	const readers = 20
-	rounds := map[string]int64{"Seek": 8000, "Ack": 500}
-	if testing.Short() {
-		rounds["Seek"] = 1500
+	rounds := map[string]int64{"Seek": 1500, "Ack": 500}
+	if *long {
+		rounds["Seek"] = 8000
 	}
 	for name, makeStale := range map[string]func(c *redelivery.Consumer, s *standIn, n int64) error{
 		"Seek": func(c *redelivery.Consumer, s *standIn, n int64) error {
@@ -115,6 +115,7 @@ func (z *zeroQueue) Receive(ctx context.Context) (pulsar.Message, error) {
 
 // A Seek gets its turn although a Receive waits, and however many have just returned.
 func TestZeroQueueConsumerSeeksBetweenReceives(t *testing.T) {
+	t.Parallel()
 	for name, call := range map[string]func(*redelivery.Consumer) error{
 		"Seek":        func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now()) },
 		"Unsubscribe": (*redelivery.Consumer).Unsubscribe,

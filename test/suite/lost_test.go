@@ -50,6 +50,7 @@ func isNow(t *testing.T, c *redelivery.Consumer, msg pulsar.Message, want error)
 
 // A sole consumer gets what it had again after an unload, and it is this consumer's. When it is closed, all is lost.
 func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
+	t.Parallel()
 	for name, kind := range kinds {
 		t.Run(name, func(t *testing.T) {
 			b, l := newBroker(t), &losses{}

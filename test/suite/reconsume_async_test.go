@@ -263,6 +263,7 @@ func (m early) Properties() map[string]string {
 
 // A retry is held back for days, where the namespace delays nothing.
 func TestLongDelaysAreHeldBack(t *testing.T) {
+	t.Parallel()
 	for _, delay := range []time.Duration{25 * time.Hour, 7 * 24 * time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
 			c, inner, _ := far(t, &farBroker{}, 0)

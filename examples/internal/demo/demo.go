@@ -53,7 +53,7 @@ type Table struct {
 func (t *Table) Row(name string, redelivery uint32, from, due, now time.Time) {
 	if !t.began {
 		t.began = true
-		fmt.Println("message    redelivery    planned     actual      late")
+		fmt.Println("message    redelivery    planned     actual      late  ▇ = 1 ms")
 	}
 	if due.IsZero() {
 		fmt.Printf("%-10s %10d          -          -         -\n", name, redelivery)
