@@ -8,6 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/propagation"
 	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 	"go.opentelemetry.io/otel/semconv/v1.40.0/messagingconv"
@@ -23,7 +24,16 @@ var system = messagingconv.SystemPulsar
 // Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware. Any
 // number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
-	return redelivery.WithObserver(redelivery.Observer{Delivered: t.delivered, Settled: t.settled})
+	return redelivery.WithObserver(redelivery.Observer{
+		Subscribed: func(c *redelivery.Consumer) { t.gauges.consumers.Store(c, nil) },
+		Closed:     func(c *redelivery.Consumer) { t.gauges.consumers.Delete(c) },
+		Delivered:  t.delivered,
+		Settled:    t.settled,
+		Lost: func(e redelivery.Lost) {
+			t.losses.Add(context.Background(), 1, metric.WithAttributes(semconv.MessagingSystemPulsar,
+				semconv.MessagingDestinationSubscriptionName(e.Subscription), attribute.String("why", string(e.Why))))
+		},
+	})
 }
 
 func (t *Telemetry) delivered(e redelivery.Delivered) {

@@ -10,6 +10,10 @@
 // messaging.process.duration. Observe makes a span "send {topic}" for each message that is published to the retry topic or the dead
 // letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages and
 // messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
+//
+// Observe also makes those gauges of package metrics that are of Consumers, with a dot in place of the first underscore in their names:
+// redelivery.waiting_messages, and so on. OpenTelemetry's exporter for Prometheus gives them the names that they have there.
+// redelivery.losses counts what redelivery.Observer's Lost tells.
 package otelredelivery
 
 import (
@@ -27,7 +31,8 @@ import (
 
 const scope = "github.com/pulsar-redelivery/redelivery/otel"
 
-// Telemetry serves any number of Consumers and Workers. It is safe for concurrent use.
+// Telemetry serves any number of Consumers and Workers, and a meter provider needs one: gauges of a second one would replace those of the
+// first. It is safe for concurrent use.
 type Telemetry struct {
 	settings
 	tracer   trace.Tracer
@@ -35,6 +40,8 @@ type Telemetry struct {
 	sent     messagingconv.ClientSentMessages
 	took     messagingconv.ClientOperationDuration
 	process  messagingconv.ProcessDuration
+	losses   metric.Int64Counter
+	gauges   gauges
 	attempts attempts
 }
 
@@ -108,6 +115,15 @@ func New(options ...Option) (*Telemetry, error) {
 	if t.took, err = messagingconv.NewClientOperationDuration(meter, seconds); err != nil {
 		return nil, err
 	}
-	t.process, err = messagingconv.NewProcessDuration(meter, seconds)
-	return t, err
+	if t.process, err = messagingconv.NewProcessDuration(meter, seconds); err != nil {
+		return nil, err
+	}
+	if t.losses, err = meter.Int64Counter("redelivery.losses", metric.WithUnit("{loss}"),
+		metric.WithDescription("Times that messages that the application had became another consumer's, or may have.")); err != nil {
+		return nil, err
+	}
+	if err := t.gauges.register(meter); err != nil {
+		return nil, err
+	}
+	return t, nil
 }

@@ -184,6 +184,7 @@ func TestAnythingAtABroker(t *testing.T) {
 
 // A Consumer that gave up reconnecting ends Run with its error.
 func TestGivesUpAtABroker(t *testing.T) {
+	t.Parallel()
 	s := newSiteInProcess(t)
 	once := uint(1)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, MaxReconnectToBroker: &once})

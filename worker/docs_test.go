@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -64,6 +65,29 @@ func TestSnippetOfTests(t *testing.T) {
 	// docs/worker.md: end
 }
 
+func TestSnippetOfSubscriptions(t *testing.T) {
+	var setup workertest.Setup
+	insert := func(context.Context, []pulsar.Message) error { return nil }
+	errDown := errTest
+	var rows []*pulsar.ProducerMessage
+	for range 1000 {
+		rows = append(rows, &pulsar.ProducerMessage{Payload: []byte("row")})
+	}
+	synctest.Test(t, func(t *testing.T) {
+		orders := setup.Subscription(t)
+		w := orders.StartBatch(insert, worker.Batch{MaxMessages: 10}, worker.WithPauseOnFailure(20, 0.9, backoff.Fixed(10*time.Second)))
+		orders.Outage(errDown) // all calls fail
+		orders.Publish(rows...)
+		time.Sleep(2 * time.Minute)
+		require.True(t, w.Stats().Outage)
+		orders.Outage(nil)
+		orders.Settle(time.Minute) // or the test fails
+		for _, attempts := range orders.Attempts() {
+			require.Equal(t, "acked", attempts[len(attempts)-1].String())
+		}
+	})
+}
+
 // Every snippet of the documentation stands in this file too, where the compiler sees it, or is a file that config reads.
 func TestSnippetsCompile(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
@@ -83,7 +107,7 @@ func TestSnippetsCompile(t *testing.T) {
 	text, err := os.ReadFile("../docs/worker.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(text), "```go\n")[1:]
-	assert.Len(t, blocks, 5)
+	assert.Len(t, blocks, 6)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)

@@ -65,6 +65,7 @@ func (x *exiting) workerObserver() worker.Observer {
 // Policies, observers, interceptors and classifiers end the goroutine that calls them, whatever the Worker is doing: it goes on, and Run
 // returns in time.
 func TestGoexitAnywhere(t *testing.T) {
+	t.Parallel()
 	const runs = 20
 	for _, who := range []string{"nack policy", "timeout policy", "pause policy", "delivered", "settled", "handling", "handled", "paused", "interceptor", "classifier"} {
 		t.Run(who, func(t *testing.T) {

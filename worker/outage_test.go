@@ -184,6 +184,7 @@ func TestOutageWhilePaused(t *testing.T) {
 // TestTwoMinutesDown has a database that is down for two of five minutes in which 10,000 messages come, with plain nacks and with
 // a pause on failure.
 func TestTwoMinutesDown(t *testing.T) {
+	t.Parallel()
 	const pause = 10 * time.Second
 	plain := runDowntime(t)
 	paused := runDowntime(t, worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: pause}))

@@ -21,6 +21,7 @@ import (
 // A partial outage does not become a total one: of the healthy half nearly all are handled as with plain nacks, whatever the ratio. In small windows,
 // and if nearly all messages fail, chance decides.
 func TestPartialOutage(t *testing.T) {
+	t.Parallel()
 	pause := backoff.Exponential{Min: time.Second, Max: 10 * time.Second}
 	for _, o := range []struct {
 		failing, window int

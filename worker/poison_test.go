@@ -211,6 +211,7 @@ func TestRetryAfterDelaysItsMessageOnly(t *testing.T) {
 
 // TestPoisonAmongGood has 30 messages that always fail come at once among good ones, with plain nacks and with a pause on failure.
 func TestPoisonAmongGood(t *testing.T) {
+	t.Parallel()
 	plain := runPoison(t)
 	paused := runPoison(t, worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
 	t.Logf("plain nacks: %v; with a pause: %v", plain, paused)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"log/slog"
 	"sync"
 	"testing"
@@ -19,7 +20,21 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	beside()
+	leaktest.Main(m)
+}
+
+// beside has more parallel tests run at a time than there are processors, unless -parallel says how many: they wait for brokers, and hardly
+// compute.
+func beside() {
+	flag.Parse()
+	set := false
+	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
+	if !set {
+		_ = flag.Set("test.parallel", "8")
+	}
+}
 
 var (
 	errTest = errors.New("no luck")

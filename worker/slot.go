@@ -191,36 +191,50 @@ func (s *slot) settleAll(probe bool) {
 	s.settleEach()
 }
 
-// settleEach settles what is not held. Dead letters of a batch begin to be published in their order, as long as that does not take long, and
-// nobody waits for the answer to the one before: all of them could take minutes.
+// settleEach settles what is not held.
 func (s *slot) settleEach() {
+	if len(s.outcomes) > 1 {
+		s.settleBatch()
+		return
+	}
+	for i, o := range s.outcomes {
+		if o.verb != held {
+			s.settleOne(s.lasting, i)
+		}
+	}
+}
+
+func (s *slot) settleOne(ctx context.Context, i int) {
+	s.settle(ctx, s.tasks[i], s.outcomes[i])
+	s.outcomes[i].verb = done
+}
+
+// settleBatch is settleEach of many. Their dead letters begin to be published in their order, as long as that does not take long, and nobody
+// waits for the answer to the one before: all of them could take minutes.
+func (s *slot) settleBatch() {
 	inOrder, cancel := context.WithTimeout(s.lasting, patience)
 	defer cancel()
 	var letters sync.WaitGroup
 	defer letters.Wait()
 	room := make(chan struct{}, maxLetters)
-	settle := func(ctx context.Context, i int) {
-		s.settle(ctx, s.tasks[i], s.outcomes[i])
-		s.outcomes[i].verb = done
-	}
 	for i, o := range s.outcomes {
 		switch {
 		case o.verb == held:
-		case len(s.outcomes) > 1 && s.mayBeLetter(s.tasks[i], o):
+		case s.mayBeLetter(s.tasks[i], o):
 			room <- struct{}{}
 			begun := make(chan struct{})
 			tell := sync.OnceFunc(func() { close(begun) })
 			letters.Go(func() {
 				defer func() { <-room }()
 				defer tell()
-				settle(publishing.WhenBegun(s.lasting, tell), i)
+				s.settleOne(publishing.WhenBegun(s.lasting, tell), i)
 			})
 			select {
 			case <-begun:
 			case <-inOrder.Done():
 			}
 		default:
-			settle(s.lasting, i)
+			s.settleOne(s.lasting, i)
 		}
 	}
 }

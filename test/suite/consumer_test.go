@@ -20,11 +20,12 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 func TestMain(m *testing.M) {
 	parallel := "24" // tests against a broker mostly wait
-	if raceDetector {
+	if race.Enabled {
 		parallel = "12" // and otherwise take ten times as long
 	}
 	_ = flag.Set("test.parallel", parallel)

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 // journal notes what an application acknowledged. Any number of goroutines may use it.
@@ -62,7 +63,7 @@ func (j *journal) complete(t testing.TB, n int) {
 // drain hands every message to handle until none came for quiet.
 func drain(t testing.TB, c *redelivery.Consumer, quiet time.Duration, handle func(pulsar.Message)) {
 	t.Helper()
-	if raceDetector { // all is slower
+	if race.Enabled { // all is slower
 		quiet *= 3
 	}
 	for {

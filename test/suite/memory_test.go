@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 func TestMemoryDoesNotGrow(t *testing.T) {
@@ -65,7 +66,7 @@ func TestMemoryDoesNotGrow(t *testing.T) {
 		work(10_000)
 		before := heap()
 		rounds := 100
-		if raceDetector && !*long { // without it, and each night, it is a million messages
+		if race.Enabled && !*long { // without it, and each night, it is a million messages
 			rounds = 10
 		}
 		for range rounds {

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
 var (
@@ -156,7 +157,7 @@ func TestModel(t *testing.T) {
 			t.Fatal(err)
 		}
 		known := strings.Fields(string(list))
-		if raceDetector && !*long { // it takes ten times as long; without it, and each night, all are run
+		if race.Enabled && !*long { // it takes ten times as long; without it, and each night, all are run
 			known = known[:len(known)/4]
 		}
 		*modelSeeds = strings.Join(known, ",")

@@ -92,6 +92,15 @@ func (b *Broker) Acked(topic string) (payloads []string) {
 	return payloads
 }
 
+// Each calls f for each message that was published, in their order.
+func (b *Broker) Each(f func(id pulsar.MessageID, msg *pulsar.ProducerMessage, acked bool)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for n, e := range b.entries {
+		f(idOf(n), e.msg, e.acked)
+	}
+}
+
 // Entry returns the entry id of the first message with a payload, or -1.
 func (b *Broker) Entry(payload string) int {
 	b.mu.Lock()

@@ -1,0 +1,117 @@
+package otelredelivery
+
+import (
+	"context"
+	"sync"
+
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// state is what the gauges of a subscription are made of, over all of its Consumers here: sums, and of logs of attempts, which several
+// Consumers may follow, the largest figure. Package metrics has the same.
+type state struct {
+	waiting, buffered, blocked, unfinished int64
+	oldest                                 float64
+	hasLog                                 bool
+	attempts, suspects, lost               int64
+	lag                                    float64
+}
+
+func (s *state) add(c *redelivery.Consumer) {
+	stats := c.Stats()
+	s.waiting += int64(stats.Waiting)
+	s.buffered += stats.BufferedBytes
+	s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
+	s.unfinished += int64(stats.Unfinished)
+	if stats.Blocked {
+		s.blocked++
+	}
+	if log := c.AttemptLog(); log != nil {
+		x := log.Stats()
+		s.hasLog = true
+		s.attempts = max(s.attempts, int64(x.Records))
+		s.suspects = max(s.suspects, int64(x.Suspects))
+		s.lag = max(s.lag, x.Lag.Seconds())
+		s.lost = max(s.lost, int64(x.Lost))
+	}
+}
+
+// gauges are read from the Consumers that are not closed when metrics are collected.
+type gauges struct {
+	consumers sync.Map // of *redelivery.Consumer
+	all       []gauge
+}
+
+type gauge struct {
+	metric.Observable
+	observe func(metric.Observer, state, metric.ObserveOption)
+	ofLog   bool // only of subscriptions that have a log of attempts
+}
+
+func (g *gauges) register(meter metric.Meter) (err error) {
+	count := func(name, unit, about string, of func(state) int64, ofLog bool) {
+		i, e := meter.Int64ObservableGauge(name, metric.WithUnit(unit), metric.WithDescription(about))
+		err = first(err, e)
+		g.all = append(g.all, gauge{i, func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveInt64(i, of(s), a) }, ofLog})
+	}
+	seconds := func(name, about string, of func(state) float64, ofLog bool) {
+		i, e := meter.Float64ObservableGauge(name, metric.WithUnit("s"), metric.WithDescription(about))
+		err = first(err, e)
+		g.all = append(g.all, gauge{i, func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveFloat64(i, of(s), a) }, ofLog})
+	}
+	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.", func(s state) int64 { return s.waiting }, false)
+	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.", func(s state) int64 { return s.buffered }, false)
+	seconds("redelivery.oldest_waiting_seconds", "For how long the message has waited that waits longest.", func(s state) float64 { return s.oldest }, false)
+	count("redelivery.blocked", "{consumer}", "Consumers that the broker may send nothing, since too much is unacknowledged.",
+		func(s state) int64 { return s.blocked }, false)
+	count("redelivery.unfinished_messages", "{message}",
+		"Settled messages that come again after a restart, since their batches are not settled whole.", func(s state) int64 { return s.unfinished }, false)
+	count("redelivery.attempt_log_records", "{message}", "Messages that the log of attempts knows.", func(s state) int64 { return s.attempts }, true)
+	count("redelivery.attempt_log_suspects", "{message}", "Messages that were in a handler when their process ended.",
+		func(s state) int64 { return s.suspects }, true)
+	seconds("redelivery.attempt_log_lag_seconds", "How long the log of attempts is behind.", func(s state) float64 { return s.lag }, true)
+	count("redelivery.attempt_log_lost_sessions", "{consumer}", "Consumers that were found to have ended without closing.",
+		func(s state) int64 { return s.lost }, true)
+	if err != nil {
+		return err
+	}
+	var instruments []metric.Observable
+	for _, x := range g.all {
+		instruments = append(instruments, x.Observable)
+	}
+	_, err = meter.RegisterCallback(g.collect, instruments...)
+	return err
+}
+
+func first(err, next error) error {
+	if err != nil {
+		return err
+	}
+	return next
+}
+
+func (g *gauges) collect(_ context.Context, o metric.Observer) error {
+	states := map[string]*state{}
+	g.consumers.Range(func(key, _ any) bool {
+		c := key.(*redelivery.Consumer)
+		s := states[c.Subscription()]
+		if s == nil {
+			s = &state{}
+			states[c.Subscription()] = s
+		}
+		s.add(c)
+		return true
+	})
+	for subscription, s := range states {
+		attrs := metric.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingDestinationSubscriptionName(subscription))
+		for _, x := range g.all {
+			if !x.ofLog || s.hasLog {
+				x.observe(o, *s, attrs)
+			}
+		}
+	}
+	return nil
+}

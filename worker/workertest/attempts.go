@@ -1,0 +1,252 @@
+package workertest
+
+import (
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+)
+
+// Attempt is one call of the handler, and what became of its message. Each message of a batch has one.
+type Attempt struct {
+	Message      *pulsar.ProducerMessage // the one that was published first, of a retry too
+	At           time.Duration           // when the handler was called, since the Subscription was made
+	Worker       int                     // whose handler it was: 0 for the Worker that was started first
+	Redeliveries uint32                  // msg.RedeliveryCount()
+	Err          error                   // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError its own
+	Took         time.Duration           // how long the handler took
+	Acked        bool
+	Dead         bool   // the message became a dead letter
+	Reason       string // the reason in the dead letter
+	// Back is how long after the attempt the message came back; negative if that was before the handler returned, as after an ack
+	// timeout, or with another Worker; 0 if it was acknowledged or became a dead letter.
+	Back time.Duration
+	Open bool // none of these yet: the handler is at work, or the message waits
+}
+
+// String says what became of the message, after the error if there was one: "acked", "timeout: back after 2s",
+// "timeout: dead letter: timeout", "not settled".
+func (a Attempt) String() string {
+	var s string
+	switch {
+	case a.Dead:
+		s = "dead letter: " + a.Reason
+	case a.Acked:
+		s = "acked"
+	case a.Open:
+		s = "not settled"
+	case a.Back < 0:
+		s = fmt.Sprintf("back %v before it returned", -a.Back)
+	default:
+		s = fmt.Sprintf("back after %v", a.Back)
+	}
+	if a.Err != nil {
+		return fmt.Sprintf("%v: %s", a.Err, s)
+	}
+	return s
+}
+
+// Attempts are attempts in the order in which the handler was called.
+type Attempts []Attempt
+
+// Strings returns Attempt.String of each attempt.
+func (a Attempts) Strings() (rows []string) {
+	for _, attempt := range a {
+		rows = append(rows, attempt.String())
+	}
+	return rows
+}
+
+// recorder notes what handlers return.
+type recorder struct {
+	began time.Time
+	limit int // of attempts of a message, after which the handler is not called any more; 0 for none
+
+	mu     sync.Mutex
+	outage error // what calls fail with; nil for none
+	calls  []*call
+	of     map[string]*message // by name
+	order  []*message          // as they were published
+}
+
+// publish notes a message, before anybody can handle it.
+func (r *recorder) publish(msg *pulsar.ProducerMessage, publish func() pulsar.MessageID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m := &message{ProducerMessage: msg}
+	m.name = name(publish(), msg.Properties)
+	r.of[m.name] = m
+	r.order = append(r.order, m)
+}
+
+func (r *recorder) fail(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outage = err
+}
+
+// snapshot returns the calls of each message, and all of them.
+func (r *recorder) snapshot() (of [][]*call, all []*call) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.order {
+		of = append(of, slices.Clone(m.calls))
+	}
+	return of, slices.Clone(r.calls)
+}
+
+// message is one that was published.
+type message struct {
+	*pulsar.ProducerMessage
+	name  string
+	calls []*call
+	over  *time.Duration // when it came the first time past the limit
+}
+
+type call struct {
+	Attempt
+	of      *message
+	running bool
+}
+
+var errExited = errors.New("the handler called runtime.Goexit")
+
+// name names a message by what it was published as first.
+func name(id pulsar.MessageID, properties map[string]string) string {
+	if origin := properties[pulsar.SysPropertyOriginMessageID]; origin != "" {
+		return origin
+	}
+	return id.String()
+}
+
+// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns what the handler returned.
+func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
+	began := time.Since(r.began)
+	r.mu.Lock()
+	outage := r.outage
+	var calls []*call
+	for _, msg := range msgs {
+		m := r.of[name(msg.ID(), msg.Properties())]
+		if r.limit > 0 && len(m.calls) == r.limit {
+			if m.over == nil {
+				m.over = &began
+			}
+			r.mu.Unlock()
+			return nil
+		}
+		c := &call{Attempt: Attempt{Message: m.ProducerMessage, At: began, Worker: of, Redeliveries: msg.RedeliveryCount()}, of: m, running: true}
+		m.calls, r.calls, calls = append(m.calls, c), append(r.calls, c), append(calls, c)
+	}
+	r.mu.Unlock()
+	err = errExited
+	defer func() {
+		v := recover() // of a middleware or a BatchHandler; the Worker has recovered a Handler's
+		if v != nil {
+			err = &worker.PanicError{Value: v, Stack: debug.Stack()}
+			defer panic(v) // the Worker counts it
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for i, c := range calls {
+			c.Err, c.Took, c.running = errorOf(err, i), time.Since(r.began)-began, false
+		}
+	}()
+	if err = outage; err == nil {
+		err = errExited
+		err = do()
+	}
+	return err
+}
+
+// errorOf returns what a handler returned for the message of an index.
+func errorOf(err error, i int) error {
+	var each worker.BatchError
+	var panicked *worker.PanicError
+	if !errors.As(err, &panicked) && errors.As(err, &each) {
+		return each[i]
+	}
+	return err
+}
+
+// end is what became of a message by now.
+type end struct {
+	acked, dead bool
+	reason      string // of the dead letter
+}
+
+// ends returns the ends of all messages, by their names.
+func (r *recorder) ends(broker *virtual.Broker) map[string]end {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	all := map[string]end{}
+	broker.Each(func(id pulsar.MessageID, msg *pulsar.ProducerMessage, acked bool) {
+		of := name(id, msg.Properties)
+		m, e := r.of[of], all[of]
+		switch isFirst := m != nil && m.ProducerMessage == msg; {
+		case isFirst: // may be a dead letter of another subscription
+			e.acked = acked
+		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
+			e.dead, e.reason = true, msg.Properties[reconsume.PropertyExceptionMessage]
+		default: // a retry, which was published before the one before it was acknowledged
+			e.acked = e.acked && acked
+		}
+		all[of] = e
+	})
+	return all
+}
+
+// unsettled returns the messages that are neither acknowledged nor dead letters.
+func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
+	ends := r.ends(broker)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, m := range r.order {
+		if !ends[m.name].acked {
+			left = append(left, m)
+		}
+	}
+	return left
+}
+
+// attempts returns the attempts of some calls, with what became of their messages.
+func (r *recorder) attempts(calls []*call, ends map[string]end) (all Attempts) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range calls {
+		a := c.Attempt
+		next, came := c.of.after(c)
+		switch end := ends[c.of.name]; {
+		case c.running:
+			a.Open = true
+		case came:
+			a.Back = next - a.At - a.Took
+		case end.dead:
+			a.Dead, a.Reason = true, end.reason
+		case end.acked:
+			a.Acked = true
+		default:
+			a.Open = true
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// after returns when the message came after a call, if it did.
+func (m *message) after(c *call) (at time.Duration, came bool) {
+	switch i := slices.Index(m.calls, c) + 1; {
+	case i < len(m.calls):
+		return m.calls[i].At, true
+	case m.over != nil:
+		return *m.over, true
+	}
+	return 0, false
+}

@@ -1,0 +1,278 @@
+package workertest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/workertest"
+)
+
+// messages returns n of one payload.
+func messages(n int, payload string) (msgs []*pulsar.ProducerMessage) {
+	for range n {
+		msgs = append(msgs, message(payload))
+	}
+	return msgs
+}
+
+// payloads returns what was handled, in order, by which Worker.
+func payloads(calls workertest.Attempts) (rows []string) {
+	for _, a := range calls {
+		rows = append(rows, fmt.Sprintf("%v %d %s", a.At, a.Worker, a.Message.Payload))
+	}
+	return rows
+}
+
+// Messages that always fail and fill the window of WithPauseOnFailure become dead letters, and those behind them are handled.
+func TestPoisonDoesNotStopAWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := dead3.Subscription(t)
+		orders.Start(handle, worker.WithConcurrency(8), worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
+		orders.Publish(messages(30, "down")...)
+		orders.Publish(messages(600, "good")...)
+		orders.Settle(10 * time.Minute)
+		for i, attempts := range orders.Attempts() {
+			last := attempts[len(attempts)-1]
+			require.Equal(t, i < 30, last.Dead, "message %d", i)
+			require.Equal(t, i >= 30, last.Acked, "message %d", i)
+		}
+	})
+}
+
+// One bad row of a thousand costs one dead letter, and few calls more, although the handler cannot say which row it is.
+func TestOneBadRow(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rows := messages(1000, "good")
+		rows[20] = message("bad row")
+		orders := dead3.Subscription(t)
+		calls := 0
+		orders.StartBatch(func(_ context.Context, msgs []pulsar.Message) error {
+			calls++
+			if slices.ContainsFunc(msgs, func(msg pulsar.Message) bool { return string(msg.Payload()) == "bad row" }) {
+				return errDown
+			}
+			return nil
+		}, worker.Batch{}, worker.WithConcurrency(1), worker.WithPauseOnFailure(20, 0.5, backoff.Exponential{Max: 10 * time.Second}))
+		orders.Publish(rows...)
+		orders.Settle(10 * time.Minute)
+		for i, attempts := range orders.Attempts() {
+			require.Equal(t, i == 20, attempts[len(attempts)-1].Dead, "row %d", i)
+		}
+		require.LessOrEqual(t, calls, 40)
+	})
+}
+
+// When another consumer becomes the active one, the messages of a key that wait are handled there, in order, and none is handled twice.
+func TestKeyOrderOverAChangeOfOwner(t *testing.T) {
+	setup := workertest.Setup{
+		Consumer:   pulsar.ConsumerOptions{Type: pulsar.Failover},
+		Redelivery: []redelivery.Option{redelivery.WithNackRedeliveryDelay(3 * time.Second)},
+		Worker:     []worker.Option{worker.WithKeyOrder(), worker.WithConcurrency(4)},
+	}
+	synctest.Test(t, func(t *testing.T) {
+		orders := setup.Subscription(t)
+		orders.Start(busyAtFirst)
+		orders.Start(busyAtFirst)
+		for n := range 200 {
+			for _, key := range []string{"anna", "bob"} {
+				orders.Publish(&pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%s %d", key, n), Key: key})
+			}
+		}
+		time.Sleep(time.Second)
+		orders.Elect()
+		orders.Settle(time.Minute)
+		time.Sleep(time.Minute) // for what might be handled again
+		succeeded := map[string][]string{}
+		for _, a := range orders.Calls() {
+			if a.Err == nil {
+				succeeded[a.Message.Key] = append(succeeded[a.Message.Key], string(a.Message.Payload))
+			}
+		}
+		for key, payloads := range succeeded {
+			require.Equal(t, 200, len(payloads), key)
+			for n, payload := range payloads {
+				require.Equal(t, fmt.Sprint(key, " ", n), payload)
+			}
+		}
+	})
+}
+
+// busyAtFirst fails the first message of a key at its first delivery.
+func busyAtFirst(_ context.Context, msg pulsar.Message) error {
+	if n := len(msg.Payload()); msg.RedeliveryCount() == 0 && string(msg.Payload()[n-2:]) == " 0" {
+		return errDown
+	}
+	return nil
+}
+
+// In an outage few calls are made, and no attempt is used up.
+func TestOutage(t *testing.T) {
+	for name, batched := range map[string]bool{"messages": false, "batches": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				pause := worker.WithPauseOnFailure(4, 1, backoff.Fixed(10*time.Second))
+				orders := dead3.Subscription(t)
+				if batched {
+					orders.StartBatch(func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: 2}, pause,
+						worker.WithConcurrency(2))
+				} else {
+					orders.Start(handle, pause, worker.WithConcurrency(4))
+				}
+				orders.Outage(errDown)
+				orders.Publish(messages(40, "good")...)
+				time.Sleep(59 * time.Second)
+				require.LessOrEqual(t, len(orders.Calls()), 20)
+				orders.Outage(nil)
+				orders.Settle(time.Minute)
+				calls := orders.Calls()
+				require.Equal(t, "no answer: ", calls[0].String()[:11])
+				require.Len(t, slices.DeleteFunc(calls, func(a workertest.Attempt) bool { return !a.Acked }), 40)
+			})
+		})
+	}
+}
+
+// Workers share a subscription. What one leaves when it stops, the others handle.
+func TestWorkersJoinAndLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.Shared}}.Subscription(t)
+		orders.Publish(message("a"), message("b"), message("c"))
+		slow := func(context.Context, pulsar.Message) error { time.Sleep(10 * time.Second); return nil }
+		first := orders.Start(slow, worker.WithConcurrency(1))
+		time.Sleep(5 * time.Second)
+		orders.Start(slow, worker.WithConcurrency(1))
+		require.Equal(t, []string{"not settled"}, orders.Calls().Strings())
+		first.Stop() // when its handler has returned
+		require.EqualValues(t, 1, first.Stats().Succeeded)
+		orders.Settle(time.Minute)
+		require.Equal(t, []string{"0s 0 a", "10s 1 b", "20s 1 c"}, payloads(orders.Calls()))
+		first.Stop()
+	})
+}
+
+// Where a connection is lost, what a handler has at work comes again, and is not handled by two at a time.
+func TestReconnect(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: pulsar.KeyShared}}.Subscription(t)
+		orders.Start(func(context.Context, pulsar.Message) error { time.Sleep(10 * time.Second); return nil })
+		orders.Publish(message("a"))
+		time.Sleep(5 * time.Second)
+		orders.Reconnect()
+		orders.Settle(time.Minute)
+		require.Equal(t, []string{"acked"}, orders.Attempts()[0].Strings())
+	})
+}
+
+func TestBatchAttempts(t *testing.T) {
+	for name, c := range map[string]struct {
+		handler worker.BatchHandler
+		want    [][]string // of each message
+	}{
+		"a BatchError": {
+			func(_ context.Context, msgs []pulsar.Message) error {
+				if len(msgs) < 3 {
+					return nil
+				}
+				return fmt.Errorf("insert: %w", worker.BatchError{1: worker.Permanent(errDown), 2: errDown})
+			}, [][]string{{"acked"}, {"no answer: dead letter: no answer"}, {"no answer: back after 1.1s", "acked"}},
+		},
+		"a panic": {
+			func(_ context.Context, msgs []pulsar.Message) error {
+				if msgs[0].RedeliveryCount() > 0 {
+					return nil
+				}
+				panic(worker.BatchError{0: errDown})
+			}, [][]string{
+				{"panic: 1 of the batch failed, first message 0: no answer: back after 1s", "acked"},
+				{"panic: 1 of the batch failed, first message 0: no answer: back after 1s", "acked"},
+				{"panic: 1 of the batch failed, first message 0: no answer: back after 1s", "acked"},
+			},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				orders := dead3.Subscription(t)
+				orders.StartBatch(c.handler, worker.Batch{MaxMessages: 3})
+				orders.Publish(messages(3, "good")...)
+				orders.Settle(time.Minute)
+				var got [][]string
+				for _, attempts := range orders.Attempts() {
+					got = append(got, attempts.Strings())
+				}
+				require.Equal(t, c.want, got)
+			})
+		})
+	}
+}
+
+// A dead letter of a topic of its own is one too, and a retry is an attempt of the message that was published.
+func TestLettersAndRetriesElsewhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		setup := workertest.Setup{
+			Consumer:   pulsar.ConsumerOptions{Type: pulsar.Shared, RetryEnable: true},
+			Redelivery: []redelivery.Option{redelivery.WithNackRetryTopic(time.Minute)},
+		}
+		orders := setup.Subscription(t)
+		orders.Start(func(_ context.Context, msg pulsar.Message) error {
+			if msg.RedeliveryCount() == 0 {
+				return worker.RetryAfter(time.Hour, errDown)
+			}
+			return worker.Permanent(redelivery.DeadLetterTo("refused", errors.New("no such order")))
+		})
+		orders.Publish(message("a"))
+		orders.Settle(time.Minute * 90)
+		require.Equal(t, []string{"no answer: back after 1h0m0.001s", "no such order: dead letter: no such order"}, orders.Attempts()[0].Strings())
+	})
+}
+
+// failing is a test of which the failures are expected.
+type failing struct {
+	testing.TB
+	failures []string
+}
+
+func (f *failing) Errorf(format string, args ...any) {
+	f.failures = append(f.failures, fmt.Sprintf(format, args...))
+}
+
+func (f *failing) Fatalf(format string, args ...any) { f.Errorf(format, args...); panic(f) }
+
+func TestMisuse(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for want, misuse := range map[string]func(orders *workertest.Subscription){
+			`workertest: 2 messages are not settled after 1m0s, the first is "a"`: func(orders *workertest.Subscription) {
+				orders.Publish(message("a"), message("b")) // for nobody
+				orders.Settle(time.Minute)
+			},
+			"workertest: Elect is called with 0 Workers, want 2 or more, and Type pulsar.Failover": func(orders *workertest.Subscription) {
+				defer func() { _ = recover() }()
+				orders.Elect()
+			},
+			"workertest: redelivery: invalid option: worker: New's handler is nil, want a Handler": func(orders *workertest.Subscription) {
+				defer func() { _ = recover() }()
+				orders.Start(nil)
+			},
+			"workertest: redelivery: invalid option: worker: NewBatch's handler is nil, want a BatchHandler": func(orders *workertest.Subscription) {
+				defer func() { _ = recover() }()
+				orders.StartBatch(nil, worker.Batch{})
+			},
+		} {
+			f := &failing{TB: t}
+			orders := dead3.Subscription(f)
+			misuse(orders)
+			require.Equal(t, []string{want}, f.failures)
+		}
+	})
+	require.Panics(t, func() { dead3.Subscription(t) }, "outside of a bubble")
+}
