@@ -206,3 +206,39 @@ func TestALastNackWithoutADelay(t *testing.T) {
 		require.True(t, x.Next(&ledger.Delivery{}), "that failed")
 	})
 }
+
+// An offer of a new message ended, as a pause ends it, and then a connection is lost: the message keeps its turn, or its successor would be
+// handed out first, and the cumulative acknowledgement of that would cover it.
+func TestANewMessageKeepsItsTurnWhenAConnectionIsLost(t *testing.T) {
+	run(t, nil, func(x *x) {
+		first, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		_, ok := x.Offer(first)
+		require.True(t, ok)
+		x.Offered(first, false)
+		x.Disconnected()
+		require.True(t, x.OffersAgain())
+		var d ledger.Delivery
+		require.True(t, x.Next(&d))
+		require.Equal(t, first.ID, d.ID)
+		require.NotNil(t, d.Message)
+		require.True(t, d.Doubtful)
+		_, ok = x.Offer(d)
+		require.True(t, ok)
+		x.Offered(d, true)
+		x.ack(1)
+	})
+}
+
+// Where a partition is another consumer's by now, what was not taken is so as well.
+func TestANewMessageLosesItsTurnWithItsPartition(t *testing.T) {
+	run(t, nil, func(x *x) {
+		first, _ := x.arrive(1)
+		_, ok := x.Offer(first)
+		require.True(t, ok)
+		x.Offered(first, false)
+		x.Activate("t", false)
+		var d ledger.Delivery
+		require.False(t, x.Next(&d))
+	})
+}
