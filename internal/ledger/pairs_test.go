@@ -242,3 +242,24 @@ func TestANewMessageLosesItsTurnWithItsPartition(t *testing.T) {
 		require.False(t, x.Next(&d))
 	})
 }
+
+// A message that the log of attempts knows is not offered any more since a connection was lost. What comes of it out of the buffer then is to
+// wait longer, as another consumer failed on it: it is not kept, and is asked for when that is over.
+func TestAnotherConsumerFailedOnWhatWasToBeOffered(t *testing.T) {
+	run(t, shared, func(x *x) {
+		arrive := func(retry ledger.Retry) (d ledger.Delivery, v ledger.Verdict) {
+			v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(1)}}, retry, &d)
+			return d, v
+		}
+		d, _ := arrive(ledger.Retry{Attempts: 2})
+		x.Disconnected()
+		_, ok := x.Offer(d)
+		require.False(t, ok)
+		require.Zero(t, x.Stats().BufferedBytes)
+		_, v := arrive(ledger.Retry{Attempts: 4, Wait: time.Second})
+		require.Equal(t, ledger.Drop, v)
+		time.Sleep(time.Minute)
+		require.False(t, x.Next(&d))
+		require.NotEmpty(t, x.requests())
+	})
+}
