@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -261,5 +262,27 @@ func TestAnotherConsumerFailedOnWhatWasToBeOffered(t *testing.T) {
 		time.Sleep(time.Minute)
 		require.False(t, x.Next(&d))
 		require.NotEmpty(t, x.requests())
+	})
+}
+
+// A cumulative acknowledgement waits until it is known who has what is on offer, and a seek forgets everything meanwhile.
+func TestSeekWhileACumulativeAcknowledgementWaits(t *testing.T) {
+	run(t, nil, func(x *x) {
+		for range 100 {
+			x.arrive(1)
+			d, v := x.arrive(2)
+			require.Equal(t, ledger.Deliver, v)
+			withdrawn, ok := x.Offer(d)
+			require.True(t, ok)
+			var all sync.WaitGroup
+			all.Go(x.Clear)
+			synctest.Wait()
+			all.Go(func() { x.SettleTo(ledger.Name{ID: d.ID}, d.ID) })
+			<-withdrawn
+			synctest.Wait()
+			x.Offered(d, false)
+			all.Wait()
+			x.Clear()
+		}
 	})
 }
