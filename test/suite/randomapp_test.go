@@ -189,7 +189,7 @@ func (a *randomApp) fail(d *delivery) {
 		way = 7
 	}
 	switch {
-	case way == 0:
+	case way == 0 && !a.mayBeStale(d):
 		_ = a.later(d, info.NackDelay, func() error { a.c.NackID(d.msg.ID()); return nil })
 	case way == 1:
 		delay := ms(a.rng.IntN(500))
@@ -225,11 +225,14 @@ func (a *randomApp) fail(d *delivery) {
 	}
 }
 
-// wrapToNack returns what the application nacks a message by. Nobody can tell of which hand-over a wrapper is: none is given if the ack timeout
-// may be over.
+// wrapToNack returns what the application nacks a message by.
 func (a *randomApp) wrapToNack(d *delivery) pulsar.Message {
-	if a.Timeout > 0 && time.Until(d.timeout) < ms(100) {
+	if a.mayBeStale(d) {
 		return d.msg
 	}
 	return a.wrap(d.msg)
 }
+
+// mayBeStale reports whether the ack timeout of a delivery may be over, so that another may have the message. Nobody can tell of which
+// hand-over a wrapper is, or an id.
+func (a *randomApp) mayBeStale(d *delivery) bool { return a.Timeout > 0 && time.Until(d.timeout) < ms(100) }
