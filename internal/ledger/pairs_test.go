@@ -286,3 +286,24 @@ func TestSeekWhileACumulativeAcknowledgementWaits(t *testing.T) {
 		}
 	})
 }
+
+type inShadow struct{ message }
+
+func (inShadow) Topic() string { return "shadow of t" }
+
+// A shadow topic has the ids of its source: the ack timeout of one's message is not that of the other's, which was settled a moment ago and had
+// its place. An interceptor may take its time before the timeout starts.
+func TestAckTimeoutsOfATopicAndItsShadow(t *testing.T) {
+	for _, pause := range []time.Duration{0, 200 * time.Millisecond} {
+		run(t, nil, func(x *x) {
+			d, _ := x.arrive(1)
+			x.StartTimeout(d, time.Second)
+			time.Sleep(50 * time.Millisecond)
+			x.settle(d.ID)
+			require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: inShadow{message{id: id(1)}}}, ledger.Retry{}, &d))
+			time.Sleep(pause)
+			x.StartTimeout(d, time.Second)
+			require.Equal(t, time.Second, time.Until(x.AckDeadline(d)))
+		})
+	}
+}
