@@ -53,7 +53,7 @@ func (l *Ledger) doubt(s *stream) {
 		for i := range e.size() {
 			r := e.at(i)
 			r.flags |= doubtful
-			if r.state == inFlight || !r.isKept() {
+			if r.state == inFlight || !r.isKept() || r.state == ready && l.keepsTurn(s, r) {
 				continue
 			}
 			l.table.drop(e, r)
@@ -64,6 +64,12 @@ func (l *Ledger) doubt(s *stream) {
 			}
 		}
 	}
+}
+
+// keepsTurn reports whether a message has to be handed out before those that came after it: it is new, and a cumulative acknowledgement of
+// one of these would cover it.
+func (l *Ledger) keepsTurn(s *stream, r *record) bool {
+	return l.o.RedeliversAll && !s.inactive && r.hand == 0
 }
 
 // Received tells that a message was received after a connection was lost, and reports whether Received has to be called

@@ -14,6 +14,9 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	for l.offersUpTo(s, n) {
 		l.withdraw()
 	}
+	if s.gone { // with all its messages, by a seek meanwhile
+		return nil, nil
+	}
 	if ref, e, r := l.table.find(n); r != nil {
 		whole := e.isBatch() && id.BatchIdx() < 0
 		if next := toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {

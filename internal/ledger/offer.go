@@ -13,12 +13,13 @@ type offer struct {
 func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_, r := l.table.at(d.Ref)
+	e, r := l.table.at(d.Ref)
 	if !l.isCurrent(r, d) {
 		return nil, false
 	}
 	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
 		r.flags |= postponed
+		l.table.drop(e, r)
 		l.table.move(r, due)
 		l.nacks.TrackFor(uint64(d.Ref), lostTime)
 		return nil, false

@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,4 +206,104 @@ func TestALastNackWithoutADelay(t *testing.T) {
 		x.NotSettled(&s)
 		require.True(t, x.Next(&ledger.Delivery{}), "that failed")
 	})
+}
+
+// An offer of a new message ended, as a pause ends it, and then a connection is lost: the message keeps its turn, or its successor would be
+// handed out first, and the cumulative acknowledgement of that would cover it.
+func TestANewMessageKeepsItsTurnWhenAConnectionIsLost(t *testing.T) {
+	run(t, nil, func(x *x) {
+		first, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		_, ok := x.Offer(first)
+		require.True(t, ok)
+		x.Offered(first, false)
+		x.Disconnected()
+		require.True(t, x.OffersAgain())
+		var d ledger.Delivery
+		require.True(t, x.Next(&d))
+		require.Equal(t, first.ID, d.ID)
+		require.NotNil(t, d.Message)
+		require.True(t, d.Doubtful)
+		_, ok = x.Offer(d)
+		require.True(t, ok)
+		x.Offered(d, true)
+		x.ack(1)
+	})
+}
+
+// Where a partition is another consumer's by now, what was not taken is so as well.
+func TestANewMessageLosesItsTurnWithItsPartition(t *testing.T) {
+	run(t, nil, func(x *x) {
+		first, _ := x.arrive(1)
+		_, ok := x.Offer(first)
+		require.True(t, ok)
+		x.Offered(first, false)
+		x.Activate("t", false)
+		var d ledger.Delivery
+		require.False(t, x.Next(&d))
+	})
+}
+
+// A message that the log of attempts knows is not offered any more since a connection was lost. What comes of it out of the buffer then is to
+// wait longer, as another consumer failed on it: it is not kept, and is asked for when that is over.
+func TestAnotherConsumerFailedOnWhatWasToBeOffered(t *testing.T) {
+	run(t, shared, func(x *x) {
+		arrive := func(retry ledger.Retry) (d ledger.Delivery, v ledger.Verdict) {
+			v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: message{id: id(1)}}, retry, &d)
+			return d, v
+		}
+		d, _ := arrive(ledger.Retry{Attempts: 2})
+		x.Disconnected()
+		_, ok := x.Offer(d)
+		require.False(t, ok)
+		require.Zero(t, x.Stats().BufferedBytes)
+		_, v := arrive(ledger.Retry{Attempts: 4, Wait: time.Second})
+		require.Equal(t, ledger.Drop, v)
+		time.Sleep(time.Minute)
+		require.False(t, x.Next(&d))
+		require.NotEmpty(t, x.requests())
+	})
+}
+
+// A cumulative acknowledgement waits until it is known who has what is on offer, and a seek forgets everything meanwhile.
+func TestSeekWhileACumulativeAcknowledgementWaits(t *testing.T) {
+	run(t, nil, func(x *x) {
+		for range 100 {
+			x.arrive(1)
+			d, v := x.arrive(2)
+			require.Equal(t, ledger.Deliver, v)
+			withdrawn, ok := x.Offer(d)
+			require.True(t, ok)
+			var all sync.WaitGroup
+			all.Go(x.Clear)
+			synctest.Wait()
+			all.Go(func() { x.SettleTo(ledger.Name{ID: d.ID}, d.ID) })
+			<-withdrawn
+			synctest.Wait()
+			x.Offered(d, false)
+			all.Wait()
+			x.Clear()
+		}
+	})
+}
+
+type inShadow struct{ message }
+
+func (inShadow) Topic() string { return "shadow of t" }
+
+// A shadow topic has the ids of its source: the ack timeout of one's message is not that of the other's, which was settled a moment ago and had
+// its place. An interceptor may take its time before the timeout starts.
+func TestAckTimeoutsOfATopicAndItsShadow(t *testing.T) {
+	for _, pause := range []time.Duration{0, 200 * time.Millisecond} {
+		run(t, nil, func(x *x) {
+			d, _ := x.arrive(1)
+			x.StartTimeout(d, time.Second)
+			time.Sleep(50 * time.Millisecond)
+			x.settle(d.ID)
+			require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: inShadow{message{id: id(1)}}}, ledger.Retry{}, &d))
+			time.Sleep(pause)
+			x.StartTimeout(d, time.Second)
+			require.Equal(t, time.Second, time.Until(x.AckDeadline(d)))
+		})
+	}
 }

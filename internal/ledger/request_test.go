@@ -122,3 +122,23 @@ func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 		})
 	}
 }
+
+// A message is asked for while its topic is away. What comes first then may be the answer, but of a consumer's only topic everything comes
+// again as well: nothing of that is asked for meanwhile, or another consumer could get it too.
+func TestTheOnlyTopicSendsAgainThoughItWasAsked(t *testing.T) {
+	one := func(o *ledger.Options) { o.RedeliversAll, o.Keeps, o.OneTopic = false, false, true }
+	run(t, one, func(x *x) {
+		first, _ := x.arrive(1)
+		second, _ := x.arrive(2)
+		x.Disconnected()
+		x.Nack(first, 6*time.Second, nil, ledger.Failed)
+		time.Sleep(7 * time.Second)
+		require.Len(t, x.requests(), 1)
+		_, v := x.comes(1)
+		require.Equal(t, ledger.Deliver, v)
+		x.Nack(second, 0, nil, ledger.Failed)
+		time.Sleep(time.Minute)
+		require.Len(t, x.requests(), 1)
+		x.verdict(ledger.Deliver, 2)
+	})
+}

@@ -145,10 +145,10 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 }
 
 // resends notes that the broker sends again what it sent before, if the first message that it sends is one that is known: the oldest come
-// first.
+// first. It may be the answer to a request instead; where the connection was this topic's, that comes as well.
 func (t *table) resends(s *stream, first pulsar.MessageID) {
 	id := entryOf(first)
-	if _, ok := t.entryAt(id, s); (ok || s.stage(id) > unacked) && !s.run.answers {
+	if _, ok := t.entryAt(id, s); (ok || s.stage(id) > unacked) && (s.run.own || !s.run.answers) {
 		s.run.resent = s.taken + 1 + uint64(s.unsettled+s.unsure())
 	}
 }

@@ -1,6 +1,9 @@
 package ledger
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // young are the messages whose ack timeout began a moment ago. Most are settled before that is over, so that the tracker, which costs as
 // much as all the rest, never hears of them.
@@ -32,6 +35,10 @@ func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 	if !l.isCurrent(r, d) {
 		return
 	}
+	if r.flags.has(timed) { // by ripen, which took it for a shadow's
+		l.timeouts.Untrack(uint64(d.Ref))
+		r.flags &^= timed
+	}
 	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
 	if timeout <= youngTime {
 		r.flags |= timed
@@ -59,11 +66,12 @@ func (l *Ledger) ripe() {
 	l.ripen()
 }
 
-// ripen tells the tracker of the messages that the application has still. The caller holds mu.
+// ripen tells the tracker of the messages that the application has still, the last hand-over of each: a topic's message may have the place of
+// one of its shadow's. The caller holds mu.
 func (l *Ledger) ripen() {
-	for _, h := range l.young.handed {
+	for _, h := range slices.Backward(l.young.handed) {
 		_, r := l.table.at(h.ref)
-		if r != nil && r.state == inFlight && r.hand == h.hand && l.table.entries.At(h.ref.slot()).Key == h.entry {
+		if r != nil && r.state == inFlight && r.hand == h.hand && !r.flags.has(timed) && l.table.entries.At(h.ref.slot()).Key == h.entry {
 			r.flags |= timed
 			l.timeouts.TrackSince(uint64(h.ref), h.timeout, l.Now()-h.since)
 		}

@@ -19,10 +19,10 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 		return
 	}
 	e.late = e.late || p.cons.lost.After(p.received) // it may have been this topic's connection: nobody can tell for how long
-	if !p.sub.rewinds() && !e.batch && slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e }) {
-		if e.late = e.late || e.asked.Before(p.grabbed); !e.late && !e.asked.After(e.taken) {
-			p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
-		}
+	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
+	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
+	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) {
+		p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
 	}
 	delay := p.cons.opts.NackRedeliveryDelay
 	if policy := p.cons.opts.NackBackoffPolicy; policy != nil {

@@ -67,7 +67,7 @@ type modelProgress struct {
 	otherGot bool      // since it was last sent to our consumer
 	otherDid bool      // acknowledged it
 	taken    time.Time // when a copy last left our consumer's queue
-	late     bool      // a request for it was sent over the next connection, by which it came without one
+	late     bool      // a request for it was sent over the next connection, by which it came without one: one answer more is always on its way
 	unknown  []bool    // messages that the Consumer may have asked for and given up waiting for
 	mixed    bool      // some of it was settled, some not, when the cursor was set: deliveries from before still count
 }

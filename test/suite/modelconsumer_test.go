@@ -40,6 +40,12 @@ func (m *modelConsumer) had() int {
 	return int(m.puts.Load()) - len(m.opts.MessageChannel)
 }
 
+// isBuffered reports whether a copy of an entry is in the channel, or its buffer. The caller holds the world's lock.
+func (m *modelConsumer) isBuffered(e *modelEntry) bool {
+	had := m.had()
+	return slices.ContainsFunc(m.copies, func(c *modelCopy) bool { return c.entry == e && c.put > had })
+}
+
 // modelCopy is one delivery of one message, and its id.
 type modelCopy struct {
 	*modelDelivery

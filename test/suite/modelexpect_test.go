@@ -174,14 +174,15 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 	if m.stand == modelSettled && r.cfg.Given > 0 && r.taken-m.takenBy <= r.cfg.Given+2 {
 		return // it was in the application's channel
 	}
+	if m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m) {
+		return // a callback took its time before Receive returned
+	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
 	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
 	switch {
-	case m.stand == modelSettled && r.cfg.Callbacks && !r.cfg.Chan && r.wasTaken(c, m):
-		return // a callback took its time before Receive returned
 	case m.stand == modelSettled && !now.Equal(m.settled):
 		r.w.fail("%v comes again: %v", m, r.because(m, o))
 	case m.stand == modelSettled: // both happened at once

@@ -59,6 +59,9 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	if cfg.Group != (pulsar.AckGroupingOptions{}) {
 		opts.AckGroupingOptions = &cfg.Group
 	}
+	if cfg.Topics == 1 { // so that a lost connection is that topic's
+		opts.Topic = "persistent://public/default/model"
+	}
 	if cfg.Told {
 		opts.BackOffPolicyFunc = func() backoff.Policy { r.told.Add(1); return backoff.NewDefaultBackoff() }
 	}

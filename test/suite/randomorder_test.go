@@ -131,6 +131,7 @@ func (a *randomApp) ackTo(d *delivery) {
 			a.wrongLocked("message %d is LOST: the cumulative acknowledgement of message %d covers it, and it was never handed out: %v", p.n, d.n, f)
 		}
 		a.settleLocked(f)
+		f.dead = false // if its ack timeout is not over, there is nothing left to give up
 	}
 	a.open[d.f.partition] = slices.DeleteFunc(a.open[d.f.partition], func(o *delivery) bool { return o.f.place <= d.f.place })
 }

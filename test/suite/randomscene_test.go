@@ -58,6 +58,9 @@ func (c *randomConfig) set(s scene, rng *rand.Rand) {
 		c.Delay = ms(300 + rng.IntN(600))
 		c.Retry, c.RetryFrom, c.MaxDeliveries, c.Timeout, c.TimeoutDelay = false, 0, 0, 0, 0
 		c.Slow = false
+		if c.Kind == pulsar.KeyShared && c.Group.MaxTime == 0 { // the broker waits for all acknowledgements of a key that moves, plain or not
+			c.Group.MaxTime = ms(100)
+		}
 		if c.Kind != pulsar.Failover {
 			c.Cumulative, c.Every = false, 0
 		}

@@ -71,8 +71,12 @@ func (a *randomApp) ack(d *delivery, call func() error) { a.settled(d, a.calls("
 
 // refuse makes a message a dead letter.
 func (a *randomApp) refuse(d *delivery) {
+	msg := a.wrap(d.msg)
+	if a.Wrap == hollow && a.MemoryLimit >= 0 { // there may be nothing to publish
+		msg = d.msg
+	}
 	err := a.calls("DeadLetter", func() error {
-		return a.c.DeadLetter(context.Background(), a.wrap(d.msg), errors.New("refused"))
+		return a.c.DeadLetter(context.Background(), msg, errors.New("refused"))
 	})
 	if errors.Is(err, redelivery.ErrNotInFlight) { // it timed out, or was settled before
 		a.ack(d, func() error { return a.c.Ack(d.msg) })
