@@ -29,13 +29,13 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 		return nil, err
 	}
 	msg := messageOf(&d)
-	c.intercept(d, msg)
+	c.intercept(&d, msg)
 	if !c.observer.any {
-		c.startTimeout(d)
+		c.startTimeout(&d)
 		return msg, nil
 	}
-	told := c.deliveredEvent(d, msg)
-	c.startTimeout(d)
+	told := c.deliveredEvent(&d, msg)
+	c.startTimeout(&d)
 	c.delivered(told)
 	return msg, nil
 }
@@ -87,11 +87,11 @@ func (c *Consumer) feed() (more bool) {
 		return false
 	}
 	msg := messageOf(&d)
-	if !c.outside(func() { c.intercept(d, msg) }) {
+	if !c.outside(func() { c.intercept(&d, msg) }) {
 		return false
 	}
-	told := c.deliveredEvent(d, msg)
-	return !c.offer(session, d, msg) || c.outside(func() { c.startTimeout(d); c.delivered(told) })
+	told := c.deliveredEvent(&d, msg)
+	return !c.offer(session, d, msg) || c.outside(func() { c.startTimeout(&d); c.delivered(told) })
 }
 
 // offer sends a message on the channel, unless it is settled or forgotten before the application takes it.
@@ -243,24 +243,24 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
 
 // startTimeout starts the ack timeout of a message that the application has now.
-func (c *Consumer) startTimeout(d ledger.Delivery) {
+func (c *Consumer) startTimeout(d *ledger.Delivery) {
 	if c.settings.ackTimeout != nil && d.ID != nil {
 		timeout := nack.DefaultDelay // if the policy does not return
-		defer func() { c.ledger.StartTimeout(d, timeout) }()
+		defer func() { c.ledger.StartTimeout(*d, timeout) }()
 		timeout = c.delay(c.settings.ackTimeout, d.Count)
 	}
 }
 
 // intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
 // consumer was not asked for it and knows nothing of that. A panic of theirs loses no message, nor does runtime.Goexit.
-func (c *Consumer) intercept(d ledger.Delivery, msg pulsar.Message) {
+func (c *Consumer) intercept(d *ledger.Delivery, msg pulsar.Message) {
 	if len(c.hooks.of) == 0 {
 		return
 	}
 	returned := false
 	defer func() {
 		if !returned && d.ID != nil { // whoever receives next gets it
-			c.ledger.Nack(d, 0, d.Message, ledger.GivenUp)
+			c.ledger.Nack(*d, 0, d.Message, ledger.GivenUp)
 		}
 	}()
 	if d.Unasked {

@@ -23,13 +23,13 @@ func (c *Consumer) tell(told func()) {
 // The methods below tell what their callers have just done.
 
 // deliveredEvent is what is told once the application has a message, which may be settled by then.
-func (c *Consumer) deliveredEvent(d ledger.Delivery, msg pulsar.Message) (e Delivered) {
+func (c *Consumer) deliveredEvent(d *ledger.Delivery, msg pulsar.Message) (e Delivered) {
 	if !c.observer.any {
 		return e
 	}
 	due, cause := time.Time{}, ledger.NoCause
 	if (d.Hand > 0 || d.Count > 0 || d.Unasked) && d.ID != nil {
-		due, cause = c.ledger.Taken(d)
+		due, cause = c.ledger.Taken(*d)
 	}
 	e.Event, e.Count, e.Due = c.event(d.Message.Topic(), msg.ID(), msg), d.Count, due
 	switch {

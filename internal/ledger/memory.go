@@ -40,8 +40,10 @@ func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 			w = weight{own: overhead}
 		}
 	}()
-	for key, value := range msg.Properties() {
-		w.own += int64(len(key) + len(value) + propertyOverhead)
+	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
+		for key, value := range properties {
+			w.own += int64(len(key) + len(value) + propertyOverhead)
+		}
 	}
 	id, payload := msg.ID(), int64(cap(msg.Payload()))
 	if size := int64(id.BatchSize()); size > 1 {
@@ -118,11 +120,12 @@ func (t *table) keepIn(room int64, ref Ref, e *entry, r *record, msg pulsar.Mess
 	return true
 }
 
-// put keeps a message of a size, whether there is room or not.
+// put keeps a message of a size in place of one that is not kept, whether there is room or not.
 func (t *table) put(ref Ref, e *entry, r *record, msg pulsar.Message, n sizeClass) {
-	t.drop(e, r)
-	if id := msg.ID(); r.id() != id {
-		t.name(ref, r, id)
+	if t.shared || len(t.newer) > 0 {
+		if id := msg.ID(); r.id() != id {
+			t.name(ref, r, id)
+		}
 	}
 	r.of, r.size = msg, n
 	t.memory.bytes += n.bytes()
