@@ -187,19 +187,25 @@ func WithKeyOrder() Option {
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when ratio ×
 // window messages have failed in a row, after window messages at least: with 20 and 0.5, ten in a row. Of a message that fails again only
-// the first failure counts, and a batch that fails with one error is one failure. The Worker then keeps the messages that it has and
-// tries one at a time, each time another one, after a pause of pause.Next(0), Next(1) and so on. A handler that takes more than 30
-// seconds, or is stuck (WithTimeout), does not keep another message from being tried. The outage ends when any message succeeds. During
-// an outage the ack timeouts are renewed. A drain leaves the messages to the broker.
+// the first failure counts, and a batch that fails with one error is one failure. The Worker then tries one message at a time, after a
+// pause of pause.Next(0), Next(1) and so on. The outage ends when any message succeeds.
+//
+// What is tried is a message that did not fail before, if there is one: if it succeeds, there were messages that always fail, and no outage.
+// Such messages come in bunches, so the Worker looks further ahead each time: at 1, 4, 16, 64, 256 and then 1,000 messages, of
+// which it tries the last. Those that failed are tried in turn if no other is there. A handler that takes more than 30 seconds, or is stuck
+// (WithTimeout), does not keep another message from being tried.
+//
+// On Shared and Key_Shared everything is given back to the broker, uncounted, before a pause of a second or longer, so that other consumers
+// get it (redelivery.Consumer.GiveBack), unless messages wait for their keys. Elsewhere, and if the Consumer cannot give back, up to 1,000 messages
+// are kept, with their ack timeouts renewed. A drain leaves them to the broker.
 //
 // If some messages fail and others succeed, that is no outage: plain nacks are better then, since those that can succeed are not
 // delayed. Chance may still make a few failures in a row. So each outage makes the next one take four times as many, until as many windows of
 // messages have succeeded in a row.
 //
 // The first two failures of a message that is tried in an outage are not attempts. From the third on each is one: the message is
-// nacked, or becomes a dead letter, and makes room for another, so that messages that always fail do not stop the Worker. An outage
-// that lasts costs one attempt of a message for each pause. A message with a RetryAfter longer than the pause is nacked with it, which
-// is an attempt, and others are tried meanwhile.
+// nacked, or becomes a dead letter, so that messages that always fail do not stop the Worker. A message with a RetryAfter longer than the
+// pause is nacked with it, which is an attempt, and others are tried meanwhile.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.
