@@ -178,9 +178,9 @@ func ExampleWithPauseOnFailure() {
 	// cake, outage: false
 	// tea, outage: false
 	// tea, outage: true
-	// tea, outage: true
-	// soup, outage: false
+	// soup, outage: true
 	// cake, outage: false
+	// tea, outage: false
 	// dead letters: 0
 }
 

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -115,4 +117,56 @@ func numbers(from, to int) (all []string) {
 		all = append(all, fmt.Sprint(i))
 	}
 	return all
+}
+
+// A Worker whose handlers all fail, since something is wrong where it runs, keeps nothing from another one.
+func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
+	const n = 600
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			s := newSite(t)
+			opts := pulsar.ConsumerOptions{Type: kind, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 5}}
+			var mu sync.Mutex
+			handled, tries := map[string]int{}, 0
+			start := func(handler worker.Handler) *worker.Worker {
+				w, err := worker.New(s.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second)), handler, worker.WithConcurrency(8),
+					worker.WithLogger(quiet), worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
+				require.NoError(t, err)
+				ctx, cancel := context.WithCancel(context.Background())
+				done := make(chan struct{})
+				go func() { defer close(done); _ = w.Run(ctx) }()
+				t.Cleanup(func() { cancel(); <-done })
+				return w
+			}
+			broken := start(func(context.Context, pulsar.Message) error {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				tries++
+				return errTest
+			})
+			start(func(_ context.Context, msg pulsar.Message) error {
+				time.Sleep(time.Millisecond)
+				mu.Lock()
+				defer mu.Unlock()
+				handled[string(msg.Payload())]++
+				return nil
+			})
+			s.publish(false, numbers(0, n)...)
+			began := time.Now()
+			assert.Eventually(t, func() bool {
+				mu.Lock()
+				defer mu.Unlock()
+				return len(handled) == n
+			}, 20*time.Second, 10*time.Millisecond)
+			mu.Lock()
+			defer mu.Unlock()
+			t.Logf("%d handled after %v, %d tries of the one in an outage", len(handled), time.Since(began).Round(100*time.Millisecond), tries)
+			require.True(t, broken.Stats().Outage)
+			require.Empty(t, s.letters())
+			for payload, times := range handled {
+				require.Equal(t, 1, times, payload)
+			}
+		})
+	}
 }

@@ -23,17 +23,66 @@ func (s *slot) limitProbe() *time.Timer {
 	})
 }
 
-// waitToGoOn waits until the slot may go on with what it has. In an outage it is its turn to try then, with one message. If nothing is to
-// be tried any more, it leaves its messages to the broker, and returns an error.
-func (s *slot) waitToGoOn() (probe bool, err error) {
+// get returns what the slot handles next: what it kept of a halved batch or for a local retry, what is to be tried in an outage, or what it
+// takes. That may be nothing yet. Its error says that there is to be no more.
+func (s *slot) get() (tasks []task, probe bool, err error) {
+	if s.outage != nil && s.outage.current() != nil {
+		return s.nextToTry()
+	}
+	if tasks = s.tasks; len(tasks) > 0 {
+		err = s.waitToGoOn()
+	} else {
+		tasks, err = s.takeLimited(tasks)
+	}
+	if err == nil && s.outage != nil && s.outage.current() != nil { // it began meanwhile
+		s.set(tasks, waiting)
+		return s.nextToTry()
+	}
+	return tasks, false, err
+}
+
+// nextToTry puts aside what the slot has, waits for its turn to try a message, and returns that. At the end of the outage it returns nothing.
+func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
+	if len(s.tasks) > 0 {
+		s.renewAll()
+		if !s.outage.putAside(s.tasks) {
+			return s.tasks, false, s.waitToGoOn()
+		}
+		s.set(s.tasks[:0], waiting)
+	}
+	if probe, err = s.outage.wait(); err != nil || !probe {
+		return nil, false, err
+	}
+	s.yield = sync.OnceFunc(func() { <-s.outage.probing })
+	defer func() {
+		if len(tasks) == 0 { // there is none, or something called runtime.Goexit: another slot may try
+			s.yield()
+		}
+	}()
+	t, ok, err := s.outage.pick()
+	if ok && err == nil {
+		tasks = append(s.tasks[:0], t)
+	}
+	return tasks, ok, err
+}
+
+// waitToGoOn waits until the slot may go on with what it has. If nothing is to be handled any more, it leaves its messages to the broker, and
+// returns an error.
+func (s *slot) waitToGoOn() (err error) {
 	s.renewAll()
 	if err = s.sleep(s.pause); err == nil {
-		probe, err = s.waitForTurn()
+		_, err = s.valve.wait(s.taking)
+	}
+	if err == nil {
+		if _, of := s.consumer.Delivery(s.tasks[0].msg); errors.Is(of, redelivery.ErrClosed) { // nobody may have been receiving, who would be told
+			err = of
+			s.lose(err)
+		}
 	}
 	if err != nil {
 		s.leaveAll("it waited to be tried until the end")
 	}
-	return probe, err
+	return err
 }
 
 // renewAll begins to renew the ack timeouts of what the slot has.
@@ -65,35 +114,6 @@ func (s *slot) sleep(d time.Duration) error {
 	case <-s.taking.Done():
 		return s.taking.Err()
 	}
-}
-
-// waitForTurn waits for the end of an outage, or for the slot's turn to try. Nobody may have been receiving meanwhile, who would be told of a
-// lost Consumer.
-func (s *slot) waitForTurn() (probe bool, err error) {
-	if s.outage == nil {
-		_, err = s.valve.wait(s.taking)
-	} else {
-		probe, err = s.outage.wait()
-	}
-	if err != nil {
-		return false, err
-	}
-	returned := false
-	if probe {
-		s.yield = sync.OnceFunc(func() { <-s.outage.probing })
-		defer func() {
-			if !returned { // the policy that Delivery asks called runtime.Goexit: another slot may try
-				s.yield()
-			}
-		}()
-	}
-	if _, err = s.consumer.Delivery(s.tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
-		s.lose(err)
-	} else {
-		err = nil
-	}
-	returned = true
-	return probe, err
 }
 
 // keeps reports whether what failed is kept, to be tried again without being nacked.

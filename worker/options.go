@@ -191,19 +191,26 @@ func WithKeyOrder() Option {
 
 // WithPauseOnFailure (default: none) pauses during an outage, when something that handlers need is down. An outage begins when ratio ×
 // window messages have failed in a row, but not before window messages were handled: with 20 and 0.5, ten in a row. For each message only
-// its first failure counts; a batch that fails with one error is one failure. During an outage the Worker takes no new messages. It tries
-// those that it has one at a time, each time a different one, after a pause of pause.Next(0), Next(1) and so on. If a handler takes more
-// than 30 seconds, or is stuck (WithTimeout), another message is tried beside it. The outage ends when any message succeeds. During an
-// outage the ack timeouts are renewed. A drain leaves the messages to the broker.
+// its first failure counts; a batch that fails with one error is one failure. The Worker then tries one message at a time, after a pause of
+// pause.Next(0), Next(1) and so on. The outage ends when any message succeeds.
+//
+// The Worker tries a message that has not failed yet, if there is one: if it succeeds, some messages always fail, and there is no outage.
+// Such messages come in bunches, so the Worker looks further ahead each time: it reads 1, 4, 16, 64, 256 and then 1,000 messages, and tries
+// the last of them. If there is none, it tries those that failed in turn. If a handler takes more than 30 seconds, or is stuck
+// (WithTimeout), another message is tried beside it.
+//
+// On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or longer, so that other
+// consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys. Elsewhere, and if the Consumer cannot give back, it
+// keeps up to 1,000 messages and renews their ack timeouts. A drain leaves them to the broker.
 //
 // If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay messages that can
 // succeed. A few failures in a row may still be chance. So after each outage the next one needs four times as many failures in a row,
 // until as many windows of messages have succeeded in a row.
 //
-// The first two failures of a message during an outage do not count as attempts. From the third on each does: the message is nacked or
-// becomes a dead letter, and makes room for another, so messages that always fail do not block the Worker. A long outage thus costs one
-// attempt of one message for each pause. After a RetryAfter longer than the pause the message is nacked with that delay, which counts as
-// an attempt, and others are tried meanwhile.
+// The first two failures of a message that is tried in an outage do not count as attempts. From the third on each does: the message is
+// nacked or becomes a dead letter, so messages that always fail do not block the Worker. A long outage thus costs one attempt of one message
+// for each pause. After a RetryAfter longer than the pause the message is nacked with that delay, which counts as an attempt, and others are
+// tried meanwhile.
 //
 // Permanent errors do not count as failures here, and settle their messages as usual. window must be at least 1, ratio more than
 // 0 and at most 1.

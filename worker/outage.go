@@ -41,9 +41,12 @@ func (f *failures) note(failed bool) (begins bool) {
 	if f.seen < f.window || f.failed>>f.harder < f.need {
 		return false
 	}
-	f.seen, f.failed, f.harder = 0, 0, min(f.harder+2, 20)
+	f.seen, f.failed, f.harder = 0, 0, min(f.harder+firstHarder, 20)
 	return true
 }
+
+// firstHarder is harder in an outage that does not follow another.
+const firstHarder = 2
 
 // name tells a message from others, at each of its deliveries.
 type name struct {
@@ -67,7 +70,7 @@ const freeProbes = 2
 // probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. As long as it lasts the slots try theirs one at a time.
+// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are put aside.
 type outage struct {
 	*run
 	probing chan struct{} // held by the slot that tries its messages
@@ -77,7 +80,8 @@ type outage struct {
 	over     chan struct{} // closed when the outage is over; nil while there is none
 	began    time.Time
 	tries    uint32
-	tried    map[name]int  // how often each message failed as a probe
+	tried    map[name]int  // how often each message that failed did so as a probe
+	aside    []task        // what is kept and not tried at present
 	asked    time.Duration // by the RetryAfter of the last try
 
 	abandoned bool // since Run ended
@@ -98,6 +102,7 @@ func (o *outage) current() chan struct{} {
 // wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller receives from probing
 // when the next slot may try. Its error says that nothing is to be tried any more.
 func (o *outage) wait() (probe bool, err error) {
+	defer o.resting()()
 	for {
 		over := o.current()
 		if over == nil {
@@ -131,22 +136,26 @@ func (o *outage) tryNext(over chan struct{}) (mine bool) {
 
 // waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
 func (o *outage) waitToTry(over chan struct{}) error {
-	o.mu.Lock()
-	tries, pause := o.tries, time.Duration(0)
-	asked := o.asked
-	o.mu.Unlock()
-	if err := o.protect(func() error { pause = o.pause.Next(tries); return nil }); err != nil {
-		pause = time.Minute
-	}
-	timer := time.NewTimer(max(pause, asked))
+	timer := time.NewTimer(o.nextPause())
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-over:
 	case <-o.taking.Done():
 	}
-	_, err := o.valve.wait(o.taking)
+	_, err := o.valve.waitAnd(o.taking, o.giveBackAtRest)
 	return err
+}
+
+// nextPause is how long to wait before the next try.
+func (o *outage) nextPause() (pause time.Duration) {
+	o.mu.Lock()
+	tries, asked := o.tries, o.asked
+	o.mu.Unlock()
+	if err := o.protect(func() error { pause = o.pause.Next(tries); return nil }); err != nil {
+		pause = time.Minute
+	}
+	return max(pause, asked)
 }
 
 // report notes how the handler did. It reports whether what failed is to be tried again
@@ -156,6 +165,8 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	before, began, keep := o.over, o.began, true
 	for i, out := range outcomes {
 		switch failed := out.retries(); {
+		case probe && (out.verb == dead || out.verb == snooze) && o.over != nil: // it tells nothing, and others come first
+			o.tried[nameOf(tasks[i].msg)]++
 		case out.verb == dead, out.verb == snooze, out.verb == held, o.abandoned:
 		case o.over == nil:
 			if failed && (tasks[i].kept || tasks[i].counted().RedeliveryCount() > 0) {
@@ -163,17 +174,22 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 			}
 			if o.failures.note(failed) {
 				o.begin(out)
+				o.tried[nameOf(tasks[i].msg)] = 0 // it failed before
 			}
 		case !failed:
 			o.end()
-		case probe: // else it was called before the outage began
+		case probe:
 			keep = o.failedAgain(nameOf(tasks[i].msg), out)
+		default: // it was called before the outage began
+			of := nameOf(tasks[i].msg)
+			o.tried[of] = max(0, o.tried[of]) // it failed before
 		}
 	}
 	after, tries := o.over, o.tries
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
+		o.valve.interrupt()
 		o.tellPaused(true, PauseOutage)
 		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
 			append(o.who(), "window", o.window, "ratio", o.ratio)...)
@@ -240,12 +256,16 @@ func (o *outage) end() {
 	o.over = nil
 }
 
-// abandon ends an outage that nobody tries to end any more.
+// abandon ends an outage that nobody tries to end any more, and leaves what is kept to the broker.
 func (o *outage) abandon() {
 	o.mu.Lock()
-	over := o.over
-	o.over, o.abandoned = nil, true
+	over, aside := o.over, o.aside
+	o.over, o.aside, o.abandoned = nil, nil, true
 	o.mu.Unlock()
+	for _, t := range aside {
+		o.leave(t, "it waited to be tried until the end", nil)
+		o.forget(t)
+	}
 	if over != nil {
 		close(over)
 		o.tellPaused(false, PauseOutage)

@@ -22,6 +22,11 @@ import (
 
 // downtime is a random run of a worker whose handlers need a database that is down at times.
 type downtime struct {
+	kind          pulsar.SubscriptionType
+	memoryLimit   int64
+	partial       bool // only messages of key a fail when the database is down
+	reconnects    []time.Duration
+	beside        []span // in which another worker takes part, whose handlers succeed
 	concurrency   int
 	window        int
 	ratio         float64
@@ -41,6 +46,7 @@ type queried struct {
 	at, takes time.Duration
 	key       string
 	permanent bool
+	poison    bool
 }
 
 const tryPause = 2 * time.Second
@@ -54,6 +60,9 @@ func drawDowntime(t *rapid.T) downtime {
 		return all
 	}
 	d := downtime{
+		kind:          rapid.SampledFrom([]pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared, pulsar.Exclusive}).Draw(t, "kind"),
+		memoryLimit:   rapid.SampledFrom([]int64{1500, 1 << 20}).Draw(t, "memoryLimit"),
+		partial:       rapid.IntRange(0, 3).Draw(t, "partial") == 3,
 		concurrency:   rapid.IntRange(1, 4).Draw(t, "concurrency"),
 		window:        rapid.IntRange(1, 6).Draw(t, "window"),
 		ratio:         rapid.SampledFrom([]float64{0.3, 0.5, 1}).Draw(t, "ratio"),
@@ -65,12 +74,27 @@ func drawDowntime(t *rapid.T) downtime {
 		paused:        spans("paused", 1, 5*time.Millisecond),
 		done:          rapid.SampledFrom([]time.Duration{20 * time.Second, 90 * time.Second}).Draw(t, "done") + 7*time.Millisecond,
 	}
+	if d.kind != pulsar.Exclusive {
+		d.beside = spans("beside", 1, 7*time.Millisecond)
+	}
+	for _, s := range spans("reconnects", 2, 9*time.Millisecond) {
+		d.reconnects = append(d.reconnects, s.from)
+	}
+	takes := []int{0, 0, 1, 50}
+	if d.timeout > 0 && d.batch == (worker.Batch{}) {
+		takes = append(takes, 3500) // it ignores its context
+	}
+	poison := rapid.IntRange(0, 2).Draw(t, "poison") == 2
+	if poison || len(takes) > 4 {
+		d.done += 20 * time.Minute
+	}
 	for range rapid.IntRange(1, 15).Draw(t, "messages") {
 		d.messages = append(d.messages, queried{
 			at:        time.Duration(rapid.IntRange(0, 2000).Draw(t, "at")) * tick,
-			takes:     time.Duration(rapid.SampledFrom([]int{0, 0, 1, 50}).Draw(t, "takes")) * tick,
+			takes:     time.Duration(rapid.SampledFrom(takes).Draw(t, "takes")) * tick,
 			key:       rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "key"),
 			permanent: rapid.IntRange(0, 7).Draw(t, "permanent") == 7,
+			poison:    poison && rapid.Bool().Draw(t, "fails"),
 		})
 	}
 	return d
@@ -81,6 +105,7 @@ type query struct {
 	msg, of      int // of so many messages of the call
 	began, ended time.Duration
 	failed       bool // and not for good
+	beside       bool // by the other worker
 }
 
 // watchedDowntime is one that runs. It is where the worker logs, which says when outages begin and end.
@@ -92,7 +117,8 @@ type watchedDowntime struct {
 	mu      sync.Mutex
 	queries []query
 	active  int
-	outages []span // to is -1 for one that lasts
+	memory  func() int64 // of what the consumer keeps
+	outages []span       // to is -1 for one that lasts
 	wrong   []string
 }
 
@@ -124,6 +150,9 @@ func (m *watchedDowntime) handle(_ context.Context, msgs []pulsar.Message) error
 	if m.active++; m.active > m.concurrency {
 		m.errorf("%d handlers at %v", m.active, began)
 	}
+	if bytes := m.memory(); bytes > m.memoryLimit {
+		m.errorf("%d bytes are kept at %v", bytes, began)
+	}
 	m.mu.Unlock()
 	var numbers []int
 	var takes time.Duration
@@ -144,7 +173,7 @@ func (m *watchedDowntime) handle(_ context.Context, msgs []pulsar.Message) error
 		switch {
 		case m.messages[n].permanent:
 			errs[i] = worker.Permanent(errTest)
-		case within(ended, m.down):
+		case m.messages[n].poison, within(ended, m.down) && (!m.partial || m.messages[n].key == "a"):
 			q.failed = true
 			errs[i] = errTest
 		}
@@ -168,14 +197,17 @@ func (d downtime) run() []string {
 	m := &watchedDowntime{downtime: d, began: time.Now()}
 	broker := &virtual.Broker{}
 	opts := orders
+	opts.Type = d.kind
 	if d.maxDeliveries > 0 {
 		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: d.maxDeliveries}
 	}
-	consumer, err := redelivery.Subscribe(broker, opts, redelivery.WithLogger(slog.New(slog.DiscardHandler)),
-		redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(5*time.Second))
+	redeliveries := []redelivery.Option{redelivery.WithLogger(slog.New(slog.DiscardHandler)), redelivery.WithMemoryLimit(d.memoryLimit),
+		redelivery.WithNackRedeliveryDelay(nackDelay), redelivery.WithAckTimeout(5 * time.Second)}
+	consumer, err := redelivery.Subscribe(broker, opts, redeliveries...)
 	if err != nil {
 		return []string{err.Error()}
 	}
+	m.memory = func() int64 { return consumer.Stats().BufferedBytes }
 	options := []worker.Option{worker.WithLogger(slog.New(m)), worker.WithConcurrency(d.concurrency),
 		worker.WithPauseOnFailure(d.window, d.ratio, backoff.Fixed(tryPause))}
 	if d.timeout > 0 {
@@ -202,81 +234,19 @@ func (d downtime) run() []string {
 		time.AfterFunc(s.from, w.Pause)
 		time.AfterFunc(s.to, w.Resume)
 	}
+	for _, at := range d.reconnects {
+		time.AfterFunc(at, broker.Reconnect)
+	}
+	for _, s := range d.beside {
+		time.AfterFunc(s.from, func() { m.takePart(broker, opts, redeliveries, s.to-s.from) })
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(d.done, cancel)
-	if err := w.Run(ctx); err != nil {
+	if err := w.Run(ctx); err != nil && !strings.Contains(err.Error(), "did not return within") { // as the handlers that take long do
 		m.errorf("%v", err)
 	}
 	m.check(broker)
 	time.Sleep(time.Hour)
 	consumer.Close()
 	return m.wrong
-}
-
-func (m *watchedDowntime) check(broker *virtual.Broker) {
-	m.checkTries()
-	dead := map[string]bool{}
-	for _, letter := range broker.Published(deadLetters) {
-		dead[string(letter.Payload)] = true
-	}
-	failures := map[int]int{} // that count, or may: at the edges of outages
-	for _, q := range m.queries {
-		if q.failed && !slices.ContainsFunc(m.outages, func(o span) bool { return q.ended > o.from && (q.ended < o.to || o.to < 0) }) {
-			failures[q.msg]++
-		}
-	}
-	for _, o := range m.outages { // and the third of a message in an outage
-		tried := map[int]int{}
-		for _, q := range m.queries {
-			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
-				if tried[q.msg]++; tried[q.msg] > 2 {
-					failures[q.msg]++
-				}
-			}
-		}
-	}
-	acked := broker.Acked("orders")
-	for n, msg := range m.messages {
-		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && failures[n] < int(m.maxDeliveries) {
-			m.errorf("message %d is a dead letter after %d failures outside of outages", n, failures[n])
-		} else if m.settled() && !dead[payload] && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
-			!(m.keyOrder && m.maxDeliveries == 0) { // permanent errors keep their keys then
-			m.errorf("message %d is left", n)
-		}
-	}
-}
-
-// settled reports whether all was well for long enough in the end that nothing should be left.
-func (m *watchedDowntime) settled() bool {
-	const long = 40 * time.Second
-	for _, s := range append(m.down, m.paused...) {
-		if s.to+long > m.done {
-			return false
-		}
-	}
-	return m.done > long+20*time.Second
-}
-
-// checkTries checks that in an outage one message at a time was tried, each after a pause, and that it ended with a success.
-func (m *watchedDowntime) checkTries() {
-	for _, o := range m.outages {
-		last, success := o.from, o.to < 0
-		end := o.to
-		if end < 0 {
-			end = m.done + time.Hour
-		}
-		for _, q := range m.queries { // in the order in which they ended
-			success = success || !q.failed && !m.messages[q.msg].permanent && q.ended == o.to
-			if q.began <= o.from || q.began >= end {
-				continue
-			}
-			if q.began < last+tryPause || q.of > 1 {
-				m.errorf("in the outage from %v to %v %d messages were tried at %v, after %v", o.from, o.to, q.of, q.began, last)
-			}
-			last = q.ended
-		}
-		if !success {
-			m.errorf("the outage from %v ended at %v without a success", o.from, o.to)
-		}
-	}
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// rest counts the slots that have nothing and wait for the end of a pause. When all do, and no handler is stuck, what the Consumer has
-// prefetched is given back to the broker, so that other consumers get it.
+// rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no handler is stuck, what the Consumer
+// has prefetched is given back to the broker, with what is put aside, so that other consumers get it.
 type rest struct {
 	mu    sync.Mutex // held while it is given back
 	slots int
 	never bool // it cannot be
 }
 
-// resting notes that a slot waits for the end of a pause, until it calls what is returned.
+// resting notes that a slot waits for the end of a pause, or in an outage, until it calls what is returned.
 func (r *run) resting() (ends func()) {
 	r.rest.mu.Lock()
 	defer r.rest.mu.Unlock()
@@ -28,17 +28,30 @@ func (r *run) resting() (ends func()) {
 	}
 }
 
+// giveBackAtRest is giveBack for a slot that rests already.
+func (r *run) giveBackAtRest() (after func()) {
+	r.rest.mu.Lock()
+	defer r.rest.mu.Unlock()
+	r.giveBack()
+	return func() {}
+}
+
 // giveBack gives back what the Consumer has, if all slots rest. What a handler has that is stuck would come again while it is at work. Messages
 // that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller holds rest.mu.
 func (r *run) giveBack() {
 	if r.rest.slots < r.concurrency {
 		return
 	}
-	if has, _ := r.inFlight(); has > 0 || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
+	if has, _ := r.inFlight(); has > 0 || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() ||
+		r.outage != nil && !r.outage.mayGiveBack() {
 		return
 	}
 	err := r.protect(r.consumer.GiveBack)
+	if err == nil && r.outage != nil {
+		r.outage.gaveBack()
+	}
 	switch {
+	case err == nil && !r.valve.isShut(): // in an outage, each time
 	case err == nil:
 		r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
 	case errors.Is(err, errors.ErrUnsupported):

@@ -75,6 +75,9 @@ func (r *run) run() error {
 	<-r.taking.Done()
 	before := r.settled()
 	n, _ := r.inFlight()
+	if r.outage != nil {
+		n += r.outage.kept()
+	}
 	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "begun", r.consumer.Stats().Arriving)...)
 	ended := make(chan struct{})
 	go func() {
@@ -121,12 +124,17 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// take takes what a slot is to handle next. Its error says that there is to be no more.
+// take takes what a slot is to handle next, nothing in an outage. Its error says that there is to be no more.
 func (r *run) take(into []task) ([]task, error) {
 	for {
 		open, err := r.valve.waitAnd(r.taking, r.resting)
 		if err != nil {
 			return r.takeToFinish(into)
+		}
+		if r.outage != nil {
+			if tasks, over := r.outage.takeBack(into); !over || len(tasks) > 0 {
+				return tasks, nil
+			}
 		}
 		tasks, err := r.some(open, into)
 		switch {

@@ -52,21 +52,14 @@ func (s *slot) loop() {
 	exited = false
 }
 
-// turn handles what the slot kept, of an outage or a halved batch, or gets next. It reports false if there is to be no more.
+// turn gets messages and handles them. It reports false if there are to be no more.
 func (s *slot) turn() bool {
-	tasks, kept, probe := s.tasks, len(s.tasks) > 0, false
-	var err error
-	if !kept {
-		if tasks, err = s.takeLimited(tasks); err != nil {
-			return false
-		}
+	kept := len(s.tasks) > 0
+	tasks, probe, err := s.get()
+	if err != nil || len(tasks) == 0 {
+		return err == nil
 	}
-	if kept || s.outage != nil && s.outage.current() != nil {
-		s.set(tasks, waiting)
-		if probe, err = s.waitToGoOn(); err != nil {
-			return false
-		}
-	}
+	kept = kept || tasks[0].aside
 	if kept || len(tasks) > 1 || s.batch != (Batch{}) { // it waited
 		if tasks = s.stillMine(tasks); len(tasks) == 0 {
 			s.set(tasks, waiting)
@@ -84,8 +77,10 @@ func (s *slot) turn() bool {
 	case s.size > 0:
 		n = min(n, s.size)
 	}
-	if kept && s.waitForRate(n) != nil {
-		return false
+	if kept {
+		if s.set(tasks, waiting); s.waitForRate(n) != nil {
+			return false
+		}
 	}
 	handled := func() {}
 	if s.crashes != nil {
@@ -155,7 +150,7 @@ func (s *slot) end(n int, probe bool) {
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
 	}
-	defer s.release(probe)
+	defer s.release()
 	defer s.settleAll(probe)
 	defer s.tellHandled(s.tasks[:n], s.outcomes, took)
 	defer s.decide()
@@ -239,8 +234,8 @@ func (s *slot) settleBatch() {
 	}
 }
 
-// release keeps what the slot is to try again, and makes room for what it takes next. After a probe another message is the first.
-func (s *slot) release(probe bool) {
+// release keeps what the slot is to try again, and makes room for what it takes next.
+func (s *slot) release() {
 	for i, o := range s.outcomes {
 		if t := s.tasks[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
 			t.beat.stop()
@@ -256,9 +251,6 @@ func (s *slot) release(probe bool) {
 		}
 	}
 	clear(s.tasks[len(kept):])
-	if probe && len(kept) == len(s.tasks) { // it failed
-		kept = append(kept[1:], kept[0])
-	}
 	if len(kept) == 0 {
 		s.size = 0
 	}

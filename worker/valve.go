@@ -60,6 +60,16 @@ func (v *valve) shut() bool {
 	return true
 }
 
+// interrupt has those who take messages look again.
+func (v *valve) interrupt() {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.flow != nil {
+		v.stop()
+		v.flow = nil
+	}
+}
+
 // open reports whether the valve was shut.
 func (v *valve) open() bool {
 	v.mu.Lock()

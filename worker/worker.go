@@ -98,7 +98,7 @@ type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run
 	Outage bool // WithPauseOnFailure tries one message at a time
 
-	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches
+	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches, in an outage 1,000 more
 	Stuck    int  // handlers that did not return within five seconds after their context ended
 	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
 	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
@@ -137,7 +137,10 @@ func (w *Worker) Stats() Stats {
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
-		s.Outage = r.outage != nil && r.outage.current() != nil
+		if r.outage != nil {
+			s.Outage = r.outage.current() != nil
+			s.InFlight += r.outage.kept()
+		}
 		if r.lanes != nil {
 			s.Waiting, s.Full = r.lanes.waiting()
 		}

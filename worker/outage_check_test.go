@@ -1,0 +1,133 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
+)
+
+// takePart has another worker take messages for a while, all of which succeed.
+func (m *watchedDowntime) takePart(broker *virtual.Broker, opts pulsar.ConsumerOptions, options []redelivery.Option, d time.Duration) {
+	consumer, err := redelivery.Subscribe(broker, opts, options...)
+	if err != nil {
+		panic(err)
+	}
+	defer consumer.Close()
+	var of []worker.Option
+	if m.keyOrder {
+		of = append(of, worker.WithKeyOrder())
+	}
+	w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		q := query{of: 1, began: time.Since(m.began), ended: time.Since(m.began), beside: true}
+		_, _ = fmt.Sscan(string(msg.Payload()), &q.msg)
+		m.queries = append(m.queries, q)
+		return nil
+	}, append(of, worker.WithLogger(quiet))...)
+	if err != nil {
+		panic(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if err := w.Run(ctx); err != nil {
+		panic(err)
+	}
+}
+
+// checkOrder checks that of a key no message was handled before one that was published earlier was done.
+func (m *watchedDowntime) checkOrder(broker *virtual.Broker) {
+	if !m.keyOrder || len(m.beside) > 0 && (m.kind == pulsar.Shared || len(m.reconnects) > 0) || m.kind == pulsar.Shared && len(m.reconnects) > 0 {
+		return
+	}
+	last, overtaken := map[string]int{}, map[string]bool{}
+	for _, msg := range m.messages {
+		overtaken[msg.key] = overtaken[msg.key] || msg.takes >= 15*time.Second // its ack timeout is over before
+	}
+	for _, q := range m.queries {
+		key, entry := m.messages[q.msg].key, broker.Entry(fmt.Sprint(q.msg))
+		if before, ok := last[key]; ok && key != "" && !overtaken[key] && before > entry {
+			m.errorf("entry %d of key %s was handled at %v, after entry %d", entry, key, q.began, before)
+		}
+		last[key] = entry
+	}
+}
+
+func (m *watchedDowntime) check(broker *virtual.Broker) {
+	m.checkTries()
+	m.checkOrder(broker)
+	dead := map[string]bool{}
+	for _, letter := range broker.Published(deadLetters) {
+		if dead[string(letter.Payload)] {
+			m.errorf("message %s is a dead letter twice", letter.Payload)
+		}
+		dead[string(letter.Payload)] = true
+	}
+	failures := map[int]int{} // that count, or may: at the edges of outages
+	for _, q := range m.queries {
+		if q.failed && !slices.ContainsFunc(m.outages, func(o span) bool { return q.ended > o.from && (q.ended < o.to || o.to < 0) }) {
+			failures[q.msg]++
+		}
+	}
+	for _, o := range m.outages { // and the third of a message in an outage
+		tried := map[int]int{}
+		for _, q := range m.queries {
+			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
+				if tried[q.msg]++; tried[q.msg] > 2 {
+					failures[q.msg]++
+				}
+			}
+		}
+	}
+	acked := broker.Acked("orders")
+	for n, msg := range m.messages {
+		if payload := fmt.Sprint(n); dead[payload] && !msg.permanent && msg.takes < 15*time.Second && failures[n] < int(m.maxDeliveries) {
+			m.errorf("message %d is a dead letter after %d failures outside of outages", n, failures[n])
+		} else if m.settled() && !dead[payload] && (!msg.poison || m.maxDeliveries > 0) && !slices.Contains(acked, payload) && (!msg.permanent || m.maxDeliveries > 0) &&
+			!(m.keyOrder && m.maxDeliveries == 0) { // permanent errors keep their keys then
+			m.errorf("message %d is left", n)
+		}
+	}
+}
+
+// settled reports whether all was well for long enough in the end that nothing should be left.
+func (m *watchedDowntime) settled() bool {
+	const long = 40 * time.Second
+	for _, s := range append(m.down, m.paused...) {
+		if s.to+long > m.done {
+			return false
+		}
+	}
+	return m.done > long+20*time.Second
+}
+
+// checkTries checks that in an outage one message at a time was tried, each after a pause, and that it ended with a success.
+func (m *watchedDowntime) checkTries() {
+	for _, o := range m.outages {
+		last, success := o.from, o.to < 0
+		end := o.to
+		if end < 0 {
+			end = m.done + time.Hour
+		}
+		for _, q := range m.queries { // in the order in which they ended
+			success = success || !q.failed && !q.beside && !m.messages[q.msg].permanent && q.ended == o.to
+			if q.began <= o.from || q.began >= end || q.beside || q.ended-q.began >= 15*time.Second { // that long it keeps no other from being tried
+				continue
+			}
+			if q.began < last+tryPause || q.of > 1 {
+				m.errorf("in the outage from %v to %v %d messages were tried at %v, after %v", o.from, o.to, q.of, q.began, last)
+			}
+			last = q.ended
+		}
+		if !success {
+			m.errorf("the outage from %v ended at %v without a success", o.from, o.to)
+		}
+	}
+}
