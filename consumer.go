@@ -84,7 +84,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 			c.losses.closed.Do(c.lostAll)
 		}
 	})
-	c.hooks.outer.Store(c)
+	c.hooks.tellTo(c)
 	if log != nil {
 		log.outer.Store(c)
 	}

@@ -32,7 +32,8 @@ type hooks struct {
 	later   postponed    // what the interceptors are told of messages that are being settled
 
 	mu           sync.Mutex
-	leaving      bool // GiveBack closes the inner consumer
+	inactive     map[string]bool // topics that are another consumer's, of which that was told before Subscribe returned
+	leaving      bool            // GiveBack closes the inner consumer
 	gaveUp       int
 	lastAsk      time.Time
 	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
@@ -237,35 +238,6 @@ func (h *hooks) reconnections() int {
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.reconnecting, func(_ *reconnection, until time.Time) bool { return time.Now().After(until) })
 	return len(h.reconnecting)
-}
-
-// listener is the caller's listener of a Failover subscription, and ours. Of a topic that becomes inactive another consumer
-// has the messages.
-type listener struct {
-	of    pulsar.ConsumerEventListener // may be nil
-	hooks *hooks
-}
-
-func (l listener) BecameActive(consumer pulsar.Consumer, topic string, partition int32) {
-	l.activate(topic, true)
-	if l.of != nil {
-		l.of.BecameActive(l.hooks.consumer(consumer), topic, partition)
-	}
-}
-
-func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partition int32) {
-	l.activate(topic, false)
-	if l.of != nil {
-		l.of.BecameInactive(l.hooks.consumer(consumer), topic, partition)
-	}
-}
-
-func (l listener) activate(topic string, active bool) {
-	if outer := l.hooks.outer.Load(); outer != nil {
-		if outer.ledger.Activate(topic, active) {
-			outer.lost(topic, LostPartition)
-		}
-	}
 }
 
 // asked notes a request.
