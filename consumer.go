@@ -170,7 +170,7 @@ type Stats struct {
 	Waiting       int    // messages that wait for their delay, for the broker, or for the application to take them again
 	BufferedBytes int64  // size of the messages that are kept in memory, those that the application has too; see WithMemoryLimit
 	Buffered      uint64 // copies that came early and are kept until they are due
-	Dropped       uint64 // copies that came early and did not fit the memory limit; the broker is asked for them when they are due
+	Dropped       uint64 // copies that came early and did not fit the memory limit, or before a Failover partition was this Consumer's; they come again
 	Redelivered   uint64 // messages handed out again
 	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not handed out
 	Late          uint64 // redeliveries for which the broker took over a second

@@ -28,7 +28,7 @@ type hooks struct {
 	outer   atomic.Pointer[Consumer]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
-	lost    atomic.Bool  // a connection, and what is received may tell more of it
+	lost    atomic.Int64 // how often a connection was, or a topic became this consumer's, as long as what is received may tell more of it
 	later   postponed    // what the interceptors are told of messages that are being settled
 
 	mu           sync.Mutex
@@ -49,14 +49,12 @@ func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
 
 // BeforeConsume is called when a message was received.
 func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
-	if !h.lost.Load() {
+	lost := h.lost.Load()
+	if lost == 0 {
 		return
 	}
-	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
-		h.lost.Store(false)
-		if outer.ledger.Received(cm.Topic(), cm.ID()) {
-			h.lost.Store(true)
-		}
+	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) && !outer.ledger.Received(cm.Topic(), cm.ID()) {
+		h.lost.CompareAndSwap(lost, 0)
 	}
 }
 
@@ -159,9 +157,9 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		if outer == nil || isQuery() {
 			return of()
 		}
-		h.lost.Store(true)
 		outer.intake.Disconnected()
 		outer.ledger.Disconnected()
+		h.lost.Add(1)
 		outer.lost("", LostConnection)
 		r := &reconnection{Policy: of(), hooks: h}
 		h.reconnects(r, attemptTime)
@@ -213,7 +211,7 @@ func (h *hooks) leaves(begins bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leaving, h.gaveUp, h.reconnecting = begins, 0, nil
-	h.lost.Store(true)
+	h.lost.Add(1)
 }
 
 func (h *hooks) isLeaving() bool {

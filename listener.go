@@ -24,7 +24,13 @@ func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partiti
 }
 
 func (l listener) activate(topic string, active bool) {
-	if outer := l.hooks.toldEarly(topic, active); outer != nil && outer.ledger.Activate(topic, active) {
+	outer := l.hooks.toldEarly(topic, active)
+	if outer == nil {
+		return
+	}
+	lost := outer.ledger.Activate(topic, active)
+	l.hooks.lost.Add(1) // the goroutine that tells receives, too: what it receives from now on was sent afterwards
+	if lost {
 		outer.lost(topic, LostPartition)
 	}
 }

@@ -27,7 +27,7 @@ type Observer struct {
 	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
 	Buffered  func(Event) // a copy came early, and is kept until the message is due
-	Dropped   func(Event) // a copy came early, and did not fit the memory limit
+	Dropped   func(Event) // a copy came early and did not fit the memory limit, or before a Failover partition was this Consumer's
 	Swallowed func(Event) // a copy of a settled message came, and is acknowledged again
 	Asked     func(Event) // the broker is asked for a message
 

@@ -40,6 +40,13 @@ func number(msg pulsar.Message) (n int) {
 	return n
 }
 
+// receives has entry n received, and delivers it.
+func (f *fake) receives(opts pulsar.ConsumerOptions, n int64) {
+	cm := pulsar.ConsumerMessage{Consumer: f, Message: message{id: pulsar.NewMessageID(1, n, 0, 0)}}
+	opts.Interceptors.BeforeConsume(cm)
+	f.queue <- cm
+}
+
 // A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the active one leaves, the broker sends
 // it what is published meanwhile, and after the failover delay, when it tells, all that is not acknowledged. That comes first.
 func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
@@ -67,21 +74,45 @@ func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
 func TestToldToBeInactiveBeforeSubscribeReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		inner := newFake()
-		var told pulsar.ConsumerEventListener
+		var opts pulsar.ConsumerOptions
 		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			inner.prefetch(t, o.MessageChannel)
-			told = o.EventListener
-			told.BecameInactive(inner, "", -1)
-			told.BecameInactive(inner, "other", -1)
-			told.BecameActive(inner, "other", -1)
+			opts = o
+			o.EventListener.BecameInactive(inner, "", -1)
+			o.EventListener.BecameInactive(inner, "other", -1)
+			o.EventListener.BecameActive(inner, "other", -1)
 			return inner, nil
 		}, pulsar.ConsumerOptions{Type: pulsar.Failover})
 		require.NoError(t, err)
 		defer c.Close()
 		inner.deliver(7)
 		nothing(t, c, time.Second)
-		told.BecameActive(inner, "", -1)
-		inner.deliver(1)
+		opts.EventListener.BecameActive(inner, "", -1)
+		inner.receives(opts, 1)
 		require.Equal(t, int64(1), receive(t, c).ID().EntryID())
+	})
+}
+
+// What was received before a partition became this consumer's is taken afterwards: the broker sends it again, after older messages.
+func TestReceivedBeforeItBecameActive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		inner := newFake()
+		c, opts := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: pulsar.Failover})
+		for n := range int64(5) {
+			inner.receives(opts, 10+n)
+		}
+		opts.EventListener.BecameInactive(inner, "", -1)
+		opts.EventListener.BecameActive(inner, "", -1)
+		for n := range int64(15) {
+			inner.receives(opts, n)
+		}
+		for n := range int64(15) {
+			msg := receive(t, c)
+			require.Equal(t, n, msg.ID().EntryID())
+			require.NoError(t, c.Ack(msg))
+		}
+		require.Equal(t, uint64(5), c.Stats().Dropped)
+		time.Sleep(time.Minute)
+		require.Empty(t, inner.requests())
 	})
 }
