@@ -84,7 +84,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 			c.losses.closed.Do(c.lostAll)
 		}
 	})
-	c.hooks.outer.Store(c)
+	c.hooks.tellTo(c)
 	if log != nil {
 		log.outer.Store(c)
 	}
@@ -170,7 +170,7 @@ type Stats struct {
 	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
 	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
-	Dropped       uint64 // early copies that did not fit the memory limit; the Consumer asks the broker for them when they are due
+	Dropped       uint64 // copies that came early and did not fit the memory limit, or before a Failover partition was this Consumer's; they come again
 	Redelivered   uint64 // messages delivered again to the application
 	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
 	Late          uint64 // redeliveries for which the broker took over a second

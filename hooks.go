@@ -28,11 +28,12 @@ type hooks struct {
 	outer   atomic.Pointer[Consumer]
 	closes  atomic.Int32 // of the inner consumer and those that it is made of
 	telling atomic.Int32 // calls of the caller's interceptors that are running
-	lost    atomic.Bool  // a connection, and what is received may tell more of it
+	lost    atomic.Int64 // how often a connection was, or a topic became this consumer's, as long as what is received may tell more of it
 	later   postponed    // what the interceptors are told of messages that are being settled
 
 	mu           sync.Mutex
-	leaving      bool // GiveBack closes the inner consumer
+	inactive     map[string]bool // topics that are another consumer's, of which that was told before Subscribe returned
+	leaving      bool            // GiveBack closes the inner consumer
 	gaveUp       int
 	lastAsk      time.Time
 	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
@@ -48,14 +49,12 @@ func (h *hooks) consumer(inner pulsar.Consumer) pulsar.Consumer {
 
 // BeforeConsume is called when a message was received.
 func (h *hooks) BeforeConsume(cm pulsar.ConsumerMessage) {
-	if !h.lost.Load() {
+	lost := h.lost.Load()
+	if lost == 0 {
 		return
 	}
-	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) {
-		h.lost.Store(false)
-		if outer.ledger.Received(cm.Topic(), cm.ID()) {
-			h.lost.Store(true)
-		}
+	if outer := h.outer.Load(); outer != nil && isTracked(cm.Message) && !outer.ledger.Received(cm.Topic(), cm.ID()) {
+		h.lost.CompareAndSwap(lost, 0)
 	}
 }
 
@@ -158,9 +157,9 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 		if outer == nil || isQuery() {
 			return of()
 		}
-		h.lost.Store(true)
 		outer.intake.Disconnected()
 		outer.ledger.Disconnected()
+		h.lost.Add(1)
 		outer.lost("", LostConnection)
 		r := &reconnection{Policy: of(), hooks: h}
 		h.reconnects(r, attemptTime)
@@ -212,7 +211,7 @@ func (h *hooks) leaves(begins bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.leaving, h.gaveUp, h.reconnecting = begins, 0, nil
-	h.lost.Store(true)
+	h.lost.Add(1)
 }
 
 func (h *hooks) isLeaving() bool {
@@ -237,35 +236,6 @@ func (h *hooks) reconnections() int {
 	defer h.mu.Unlock()
 	maps.DeleteFunc(h.reconnecting, func(_ *reconnection, until time.Time) bool { return time.Now().After(until) })
 	return len(h.reconnecting)
-}
-
-// listener is the caller's listener of a Failover subscription, and ours. Of a topic that becomes inactive another consumer
-// has the messages.
-type listener struct {
-	of    pulsar.ConsumerEventListener // may be nil
-	hooks *hooks
-}
-
-func (l listener) BecameActive(consumer pulsar.Consumer, topic string, partition int32) {
-	l.activate(topic, true)
-	if l.of != nil {
-		l.of.BecameActive(l.hooks.consumer(consumer), topic, partition)
-	}
-}
-
-func (l listener) BecameInactive(consumer pulsar.Consumer, topic string, partition int32) {
-	l.activate(topic, false)
-	if l.of != nil {
-		l.of.BecameInactive(l.hooks.consumer(consumer), topic, partition)
-	}
-}
-
-func (l listener) activate(topic string, active bool) {
-	if outer := l.hooks.outer.Load(); outer != nil {
-		if outer.ledger.Activate(topic, active) {
-			outer.lost(topic, LostPartition)
-		}
-	}
 }
 
 // asked notes a request.

@@ -223,7 +223,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		retry = retryOf(cm.Message)
 	}
 	c.attempts.recall(cm.Message, &retry)
-	if h := c.hooks; h.nacksUndecryptable && h.lost.Load() && cm.GetEncryptionContext() != nil {
+	if h := c.hooks; h.nacksUndecryptable && h.lost.Load() > 0 && cm.GetEncryptionContext() != nil {
 		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
 	}
 	verdict := c.ledger.Arrive(cm, retry, d)

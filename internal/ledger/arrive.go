@@ -57,12 +57,10 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	if s.taken++; s.taken == s.again { // what was acknowledged meanwhile is not sure yet
 		l.startRounds()
 	}
-	if s.inactive { // it was prefetched before
-		l.stats.Dropped++
-		s.missed = id
-		return Drop
-	}
 	a.old = t.isOld(s, id) && !l.o.NonDurable // the broker sends it again, to whichever consumer
+	if s.inactive || a.old && s.begins {      // it was prefetched before
+		return l.miss(s, id)
+	}
 	key := entryOf(id)
 	if t.o.RedeliversAll {
 		s.run.arrive(key, indexOf(id))
@@ -108,6 +106,18 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		d.Count, d.Hand, d.Unasked, d.Doubtful = r.count, r.hand, unasked, a.old
 	}
 	return v
+}
+
+// miss drops what was prefetched before a partition became this consumer's, or while it is another's. The caller holds mu.
+func (l *Ledger) miss(s *stream, id pulsar.MessageID) Verdict {
+	l.stats.Dropped++
+	if s.missed == nil || entryOf(id).before(entryOf(s.missed)) {
+		s.missed = id
+	}
+	if !s.inactive {
+		l.startRounds()
+	}
+	return Drop
 }
 
 // arrival is a message that arrives, of which all is known that it has to be asked for.

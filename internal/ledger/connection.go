@@ -90,22 +90,15 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	return false
 }
 
-// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was
-// prefetched and is another's. If one of them still belongs to this consumer, it is requested afterwards. Activate reports whether
-// messages were lost that were this consumer's.
+// Activate tells whether a topic's messages are this consumer's, as on Failover. While they are not, what comes was prefetched and is
+// another's. When they are, the broker sends all that is not acknowledged, the oldest first, so that what was received before is not
+// handed out either: Received tells of the first that is. Activate reports whether messages were lost that were this consumer's.
 func (l *Ledger) Activate(topic string, active bool) (lost bool) {
-	var a ask
 	l.mu.Lock()
-	s := l.table.streams[topic]
-	lost = !active && s != nil && !s.inactive
-	if s == nil && !active { // nothing of what was prefetched was taken yet
-		s = l.table.streamNamed(topic)
-	}
-	if s != nil {
-		s.run.fresh, s.run.own = nil, true
-	}
+	lost = !active && l.table.streams[topic] != nil && !l.table.streams[topic].inactive
+	s := l.table.streamNamed(topic) // nothing of what was prefetched may have been taken yet
+	s.run.fresh, s.run.own = nil, true
 	switch {
-	case s == nil:
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
 		l.doubt(s)
@@ -119,12 +112,12 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 		s.inactive = false
 		l.table.comesAgain(s)
 		s.run.resent, s.run.heard = s.again, time.Now() // and may be in the queue before it is asked for
+		s.lost, s.run.lostAt, s.begins = true, s.run.heard, !l.o.NonDurable
 		if s.missed != nil {
-			a = ask{s.consumer, s.topic, s.missed}
-			s.missed = nil
+			l.startRounds()
 		}
 	}
-	l.unlockAndNotify(a)
+	l.unlockAndNotify()
 	return lost
 }
 

@@ -99,8 +99,10 @@ func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		x.Idle()
 		x.Activate("t", true) // and has left: the broker sends it again, into the queue
+		again := message{id: id(1), payload: make([]byte, 100)}
+		x.Received("t", again.id)
 		time.Sleep(20 * time.Second)
-		d, v := x.arrive(1)
+		d, v := x.deliver(again)
 		require.Equal(t, ledger.Deliver, v)
 		require.EqualValues(t, 1, d.Count)
 	})

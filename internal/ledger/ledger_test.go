@@ -147,9 +147,41 @@ func TestAStreamThatBeginsInactive(t *testing.T) {
 		x.Activate("t", false)
 		x.verdict(ledger.Drop, 1)
 		x.Activate("t", true)
-		x.verdict(ledger.Deliver, 1)
+		x.verdict(ledger.Drop, 1) // this one too
+		_, v := x.comes(1)
+		require.Equal(t, ledger.Deliver, v)
 		x.ack(1)
+		time.Sleep(time.Minute)
+		require.Empty(t, x.requests())
 	})
+}
+
+// What was received before a partition became active is not handed out. It is asked for if the broker does not send it again: nothing comes, or
+// what comes first is later.
+func TestWhatWasReceivedBeforeItBecameActive(t *testing.T) {
+	for name, c := range map[string]struct {
+		comes []int64
+		asks  int
+	}{"comes again": {[]int64{4, 5}, 0}, "comes again after others": {[]int64{1, 2, 3, 4, 5}, 0}, "something later comes": {[]int64{6}, 1}, "nothing comes": {nil, 1}} {
+		t.Run(name, func(t *testing.T) {
+			run(t, nil, func(x *x) {
+				x.Activate("t", true)
+				x.verdict(ledger.Drop, 4)
+				x.verdict(ledger.Drop, 5)
+				for i, entry := range c.comes {
+					m := message{id: id(entry), payload: make([]byte, 100)}
+					x.Received("t", m.id)
+					if i == 0 {
+						x.verdict(ledger.Drop, 5) // out of the buffer
+					}
+					_, v := x.deliver(m)
+					require.Equal(t, ledger.Deliver, v)
+				}
+				time.Sleep(time.Minute)
+				require.Len(t, x.requests(), c.asks)
+			})
+		})
+	}
 }
 
 // What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What

@@ -77,7 +77,7 @@ func TestThePartitionComesBackAfterAConnectionWasLost(t *testing.T) {
 		_, v := x.deliver(message{id: i})
 		require.Equal(t, ledger.Drop, v)
 		x.Activate("t", true)
-		d, v := x.arrive(3)
+		d, v := x.comes(3)
 		require.Equal(t, ledger.Deliver, v)
 		require.False(t, d.Doubtful, "its connection was not lost since")
 	})

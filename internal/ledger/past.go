@@ -168,17 +168,23 @@ func (l *Ledger) startRounds() {
 // round notes that SendDelay is over: what was acknowledged before the last round has been sent.
 func (l *Ledger) round() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.closed {
+		l.mu.Unlock()
 		return
 	}
+	var asks []ask
 	for _, s := range l.table.streams {
 		l.table.goFurther(s)
+		if s.missed != nil && !s.inactive {
+			asks = append(asks, ask{s.consumer, s.topic, s.missed})
+			s.missed = nil
+		}
 	}
 	l.table.trim()
 	if l.roundsLeft--; l.roundsLeft > 0 {
 		l.rounds.Reset(l.o.SendDelay)
 	}
+	l.unlockAndNotify(asks...)
 }
 
 // goFurther makes surer what was acknowledged before the last rounds. While acknowledgements may have been lost, of which copies come, nothing

@@ -30,7 +30,8 @@ type stream struct {
 
 	// Of a Failover partition:
 	inactive bool             // another consumer has its messages
-	missed   pulsar.MessageID // of the last message that came while it was inactive
+	begins   bool             // it became active, and what came since was received before: the broker sends it again
+	missed   pulsar.MessageID // the first of the messages that were dropped for that: asked for if later ones come first
 }
 
 // list is what a stream's unsettled entries are linked in, as they were seen first.
@@ -128,7 +129,7 @@ func (t *table) idle(s *stream) {
 		return
 	}
 	s.again = s.taken
-	s.run.again, s.run.fresh, s.run.resent = false, nil, 0
+	s.run.again, s.run.fresh, s.run.resent, s.begins = false, nil, 0, false
 	t.follow(s, none)
 	if !t.o.ReconnectEvents {
 		s.forgetSure()
@@ -138,7 +139,10 @@ func (t *table) idle(s *stream) {
 // isOld reports whether a message that arrives came by a connection that was lost.
 func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 	if s.run.fresh == id && id != nil {
-		s.run.fresh = nil
+		s.run.fresh, s.begins = nil, false
+		if s.missed != nil && !entryOf(s.missed).before(entryOf(id)) { // it follows
+			s.missed = nil
+		}
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
 	return s.lost || s.run.fresh != nil

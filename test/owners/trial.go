@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,7 +37,7 @@ type trial struct {
 	grouping   *pulsar.AckGroupingOptions
 
 	topic                       string
-	journal                     journal
+	journal                     *journal
 	crew                        []*member
 	joins, leaves, unloads, now int
 	sent                        int
@@ -79,7 +78,7 @@ func (t *trial) run(during time.Duration) error {
 	publishing.Wait()
 	t.journal.heal()
 	if err = errors.Join(err, failed); err == nil {
-		_ = until(ctx, func() bool { n, _, _ := t.journal.figures(); return n == t.sent })
+		_ = until(ctx, func() bool { return t.journal.figures().succeeded == t.sent })
 		time.Sleep(10 * time.Second) // for what may come again
 	}
 	for len(t.crew) > 0 {
@@ -112,7 +111,8 @@ func (t *trial) join() error {
 	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
 		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		AckGroupingOptions: t.grouping},
-		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet))
+		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet),
+		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses}))
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (t *trial) join() error {
 	if t.ordered {
 		options = append(options, worker.WithKeyOrder())
 	}
-	w, err := worker.New(c, t.journal.handle, options...)
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error { return t.journal.handle(c, msg) }, options...)
 	if err != nil {
 		return err
 	}
@@ -172,58 +172,4 @@ func (t *trial) publish(ctx context.Context, end time.Time) error {
 	mu.Lock()
 	defer mu.Unlock()
 	return errors.Join(err, failed)
-}
-
-// journal notes what handlers did with messages, of which the payload says the key and the number in it.
-type journal struct {
-	mu             *sync.Mutex
-	calls          map[string]int
-	succeeded      map[string]int // how often each message
-	last           map[string]int // the highest number of a key that succeeded
-	repeated, back int
-	healed         *bool
-}
-
-func newJournal() journal {
-	return journal{mu: new(sync.Mutex), calls: map[string]int{}, succeeded: map[string]int{}, last: map[string]int{}, healed: new(bool)}
-}
-
-var errDown = errors.New("no answer")
-
-func (j *journal) handle(ctx context.Context, msg pulsar.Message) error {
-	payload := string(msg.Payload())
-	key, number, _ := strings.Cut(payload, "/")
-	var n, k int
-	_, _ = fmt.Sscan(number, &n)
-	_, _ = fmt.Sscan(strings.TrimPrefix(key, "key"), &k)
-	time.Sleep(time.Duration(1+rand.IntN(2)) * time.Millisecond)
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	j.calls[payload]++
-	switch down := time.Now().Unix()/3%keys == int64(k); {
-	case j.succeeded[payload] == 0 && !*j.healed && (down || (n*keys+k)%20 == 7 && j.calls[payload] < 3):
-		return errDown
-	case j.succeeded[payload] > 0:
-		j.repeated++
-	case n < j.last[key]:
-		j.back++
-	default:
-		j.last[key] = n
-	}
-	j.succeeded[payload]++
-	return nil
-}
-
-// heal has no message fail any more.
-func (j *journal) heal() {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	*j.healed = true
-}
-
-// figures returns how many messages succeeded, how many successes were repeated, and how many came after a later message of their key.
-func (j *journal) figures() (succeeded, repeated, back int) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return len(j.succeeded), j.repeated, j.back
 }

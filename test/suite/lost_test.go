@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -79,6 +80,73 @@ func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
 			told := l.all()
 			require.Equal(t, redelivery.Lost{Subscription: sub, Why: redelivery.LostConnection}, told[0])
 			require.Equal(t, redelivery.Lost{Subscription: sub, Why: redelivery.LostConsumer}, told[len(told)-1])
+		})
+	}
+}
+
+// Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is told so.
+func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
+	b, l := newBroker(t), &losses{}
+	topic := b.topic(1)
+	opts := b.options(topic, pulsar.Failover)
+	opts.Name = "b"
+	c := b.subscribe(opts, l.observer())
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	next := c.NextLoss()
+	go func() { _, _ = c.Receive(t.Context()) }()
+	opts.Name = "a" // the first name has the first partition
+	other := b.subscribe(opts)
+	<-next
+	isNow(t, c, msg, redelivery.ErrNotInFlight)
+	require.Equal(t, msg.Payload(), receive(t, other).Payload())
+	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, ms(1))
+	require.Equal(t, redelivery.Lost{Subscription: sub, Topic: topic + "-partition-0", Why: redelivery.LostPartition}, l.all()[0])
+}
+
+// Two consumers have messages when the topic is unloaded: each message is the one's or the other's in the end, as Reclaim says.
+func TestWhoseMessagesAreAfterAnUnload(t *testing.T) {
+	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			topic := b.topic(0)
+			first := b.subscribe(b.options(topic, kind))
+			b.send(topic, 20, false)
+			var had []pulsar.Message
+			for range 20 {
+				had = append(had, receive(t, first))
+			}
+			var mu sync.Mutex
+			others := map[string]bool{}
+			second := b.subscribe(b.options(topic, kind))
+			go func() {
+				for {
+					msg, err := second.Receive(t.Context())
+					if err != nil {
+						return
+					}
+					mu.Lock()
+					others[string(msg.Payload())] = true
+					mu.Unlock()
+				}
+			}()
+			go func() { _, _ = first.Receive(t.Context()) }()
+			next := first.NextLoss()
+			b.unload(topic)
+			<-next
+			for _, msg := range had {
+				ours := false
+				require.Eventually(t, func() bool {
+					var err error
+					ours, err = first.Reclaim(msg)
+					return ours || errors.Is(err, redelivery.ErrNotInFlight)
+				}, 20*time.Second, ms(50))
+				require.Eventually(t, func() bool {
+					mu.Lock()
+					defer mu.Unlock()
+					return others[string(msg.Payload())] != ours
+				}, 5*time.Second, ms(50), "%s is %t the first one's", msg.Payload(), ours)
+			}
 		})
 	}
 }

@@ -115,9 +115,19 @@ func (p *modelPart) grab() {
 		if p.rng.IntN(2) == 0 {
 			p.pump()
 		}
-		p.grant(p.cfg.Queue)
+		if p.sub.inactive || p.rng.IntN(2) == 0 {
+			p.became(!p.sub.inactive)
+			p.grant(p.cfg.Queue)
+			p.pump()
+			return
+		}
+		p.grant(p.cfg.Queue) // what is sent during the failover delay is sent again when that is over
 		p.pump()
-		p.became(!p.sub.inactive)
+		if p.cfg.Kind == pulsar.Failover {
+			p.became(true)
+			p.sub.rewind("since the failover delay is over")
+			p.sub.dispatch()
+		}
 	}))
 }
 
@@ -129,15 +139,13 @@ func (p *modelPart) became(active bool) {
 	p.fromBroker(func() {
 		listener := p.cons.opts.EventListener
 		p.w.note("%v became active: %t", p.sub.name, active)
-		switch {
+		switch { // upstream tells by the goroutine that receives
 		case listener == nil:
 		case active:
-			go listener.BecameActive(p, p.sub.name, 0)
+			listener.BecameActive(p, p.sub.name, 0)
 		default:
-			go func() {
-				listener.BecameInactive(p, p.sub.name, 0)
-				p.inDoubt()
-			}()
+			listener.BecameInactive(p, p.sub.name, 0)
+			p.inDoubt()
 		}
 	})
 }

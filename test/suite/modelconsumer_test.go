@@ -79,8 +79,8 @@ func newModelConsumer(w *modelWorld, cfg *modelConfig, opts pulsar.ConsumerOptio
 		go p.dispatcher()
 		w.mu.Lock()
 		p.sub.connect(p)
-		p.grant(cfg.Queue)
 		p.became(true)
+		p.grant(cfg.Queue)
 		w.mu.Unlock()
 	}
 	return m

@@ -104,10 +104,10 @@ func (s *modelSub) leave() {
 	}
 	if s.inactive {
 		s.inactive = false
-		s.rewind("since it is active again")
 		if s.part != nil {
 			s.part.became(true)
 		}
+		s.rewind("since it is active again")
 	}
 	s.dispatch()
 }
