@@ -84,6 +84,32 @@ func TestWhatIsDueIsAskedForWhereNothingComes(t *testing.T) {
 	})
 }
 
+// Upstream acknowledges one message after the other, each when the broker has answered, and a request waits behind these. That somebody waited in vain
+// meanwhile does not tell that the request brought nothing.
+func TestARequestWaitsBehindAcknowledgements(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		for e := range int64(3) {
+			x.verdict(ledger.Deliver, 2+e)
+		}
+		x.Disconnected()
+		x.comes(5)
+		x.others(6)
+		x.Nack(d, time.Second, nil, ledger.Failed)
+		var s ledger.Settling
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: id(2)}, &s))
+		time.Sleep(6 * time.Second)
+		require.Len(t, x.requests(), 1)
+		time.Sleep(7 * time.Second)
+		x.Empty()
+		x.Idle()
+		time.Sleep(15 * time.Second)
+		again, v := x.arrive(1)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, again.Count)
+	})
+}
+
 // A Failover partition comes back while a message was asked for. Its copy is in the queue when the patience with the request ends, and the
 // application is slow.
 func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {

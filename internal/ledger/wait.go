@@ -228,7 +228,8 @@ func (l *Ledger) isResending(s *stream) bool {
 	return !s.lost && (s.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
 }
 
-// isIdleSince reports whether nothing was on its way after a request was answered. The caller holds mu.
+// isIdleSince reports whether nothing was on its way after a request was answered. Requests wait behind the acknowledgements under way. The caller
+// holds mu.
 func (l *Ledger) isIdleSince(s *stream, asked time.Time) bool {
 	return s.acks == 0 && l.at.idle.Sub(asked) > l.o.AskDelay+answer
 }
@@ -237,7 +238,7 @@ func (l *Ledger) isIdleSince(s *stream, asked time.Time) bool {
 // surely sent, or the queue was empty long after that, or nothing was on its way at all. The caller holds mu.
 func (l *Ledger) mayCome(s *stream, r *request) bool {
 	switch {
-	case r.at.IsZero() || l.isIdleSince(s, r.at) || l.at.empty.Sub(r.at) > l.o.AskDelay+answer:
+	case r.at.IsZero() || l.isIdleSince(s, r.at) || s.acks == 0 && l.at.empty.Sub(r.at) > l.o.AskDelay+answer:
 		return false
 	case time.Since(r.at) < l.patience():
 		return true
