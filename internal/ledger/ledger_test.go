@@ -184,6 +184,20 @@ func TestWhatWasReceivedBeforeItBecameActive(t *testing.T) {
 	}
 }
 
+// What was received since a partition became active is handed out though a connection is lost, perhaps another's, before it is taken.
+func TestAConnectionIsLostAfterItBecameActive(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.Activate("t", true)
+		for entry := range int64(3) {
+			x.Received("t", id(entry))
+		}
+		x.Disconnected()
+		for entry := range int64(3) {
+			x.verdict(ledger.Deliver, entry)
+		}
+	})
+}
+
 // What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What
 // was settled just before may have been lost.
 func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {

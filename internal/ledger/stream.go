@@ -100,6 +100,7 @@ func (t *table) disconnected(s *stream, now time.Time) {
 	t.releaseParts(s, 0) // an operator may have moved the cursor back
 	t.comesAgain(s)
 	s.lost = true
+	s.begins = s.begins && s.run.fresh == nil // else what is taken next may have been received since
 	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
 		own: t.o.OneTopic && !strings.Contains(s.topic, "-partition-")}
 }
