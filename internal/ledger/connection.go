@@ -112,7 +112,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 		s.inactive = false
 		l.table.comesAgain(s)
 		s.run.resent, s.run.heard = s.again, time.Now() // and may be in the queue before it is asked for
-		s.lost, s.run.lostAt, s.begins = true, s.run.heard, !l.o.NonDurable
+		s.lost, s.run.lostAt, s.begins, s.first = true, s.run.heard, !l.o.NonDurable, nil
 		if s.missed != nil {
 			l.startRounds()
 		}

@@ -31,6 +31,7 @@ type stream struct {
 	// Of a Failover partition:
 	inactive bool             // another consumer has its messages
 	begins   bool             // it became active, and what came since was received before: the broker sends it again
+	first    pulsar.MessageID // what was received first then, if a connection was lost since; else run.fresh is
 	missed   pulsar.MessageID // the first of the messages that were dropped for that: asked for if later ones come first
 }
 
@@ -100,7 +101,9 @@ func (t *table) disconnected(s *stream, now time.Time) {
 	t.releaseParts(s, 0) // an operator may have moved the cursor back
 	t.comesAgain(s)
 	s.lost = true
-	s.begins = s.begins && s.run.fresh == nil // else what is taken next may have been received since
+	if s.begins && s.run.fresh != nil && s.first == nil { // it may be another's that was lost
+		s.first = s.run.fresh
+	}
 	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
 		own: t.o.OneTopic && !strings.Contains(s.topic, "-partition-")}
 }
@@ -130,7 +133,7 @@ func (t *table) idle(s *stream) {
 		return
 	}
 	s.again = s.taken
-	s.run.again, s.run.fresh, s.run.resent, s.begins = false, nil, 0, false
+	s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
 	t.follow(s, none)
 	if !t.o.ReconnectEvents {
 		s.forgetSure()
@@ -139,11 +142,15 @@ func (t *table) idle(s *stream) {
 
 // isOld reports whether a message that arrives came by a connection that was lost.
 func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
-	if s.run.fresh == id && id != nil {
-		s.run.fresh, s.begins = nil, false
+	fresh := s.run.fresh == id && id != nil
+	if fresh || s.first == id && id != nil {
+		s.first, s.begins = nil, false
 		if s.missed != nil && !entryOf(s.missed).before(entryOf(id)) { // it follows
 			s.missed = nil
 		}
+	}
+	if fresh {
+		s.run.fresh = nil
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
 	return s.lost || s.run.fresh != nil
