@@ -88,7 +88,7 @@ var whatDiffers = map[string]func(*testing.T){
 		s.Unload("t")
 		require.Less(t, ids[0].Ledger, s.Publish(t, "t", messages[0])[0].Ledger)
 	},
-	"Of two schemas of one type every one is compatible": func(t *testing.T) {
+	"Any two schemas of one type are compatible": func(t *testing.T) {
 		c := newClient(t, NewServer(t).URL())
 		for _, field := range []string{`{"name":"a","type":"int"}`, `{"name":"b","type":"string"}`} {
 			newProducer(t, c, pulsar.ProducerOptions{Topic: "t",
@@ -97,7 +97,7 @@ var whatDiffers = map[string]func(*testing.T){
 		_, err := c.CreateProducer(pulsar.ProducerOptions{Topic: "t", Schema: pulsar.NewStringSchema(nil)})
 		require.ErrorContains(t, err, "IncompatibleSchema")
 	},
-	"Topics load and unload in no time": func(t *testing.T) {
+	"Topics load and unload instantly": func(t *testing.T) {
 		s := NewServer(t)
 		_, k, _ := pair(t, s)
 		began := time.Now()
@@ -119,7 +119,7 @@ var whatDiffers = map[string]func(*testing.T){
 		}
 		nothing(t, k)
 	},
-	"Error messages": func(t *testing.T) {
+	"Error codes are Pulsar's": func(t *testing.T) {
 		s := NewServer(t)
 		c, _, _ := pair(t, s)
 		_, err := c.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Exclusive})
