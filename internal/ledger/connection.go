@@ -109,9 +109,11 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 			}
 		}
 	default:
-		s.inactive = false
-		l.table.comesAgain(s)
-		s.run.resent, s.run.heard = s.again, time.Now() // and may be in the queue before it is asked for
+		s.inactive, s.run.heard = false, time.Now()
+		if s.taken > 0 { // else nothing of it was acknowledged that could come again
+			l.table.comesAgain(s)
+			s.run.resent = s.again // and may be in the queue before it is asked for
+		}
 		s.lost, s.run.lostAt, s.begins, s.first = true, s.run.heard, !l.o.NonDurable, nil
 		if s.missed != nil {
 			l.startRounds()

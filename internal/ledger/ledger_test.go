@@ -201,6 +201,22 @@ func TestAConnectionIsLostAfterItBecameActive(t *testing.T) {
 	})
 }
 
+// An operator moves the cursor of a Failover subscription back: what was settled long before is handed out.
+func TestCursorResetOfAPartitionThatBecameActive(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.Activate("t", true)
+		x.comes(1)
+		x.ack(1)
+		time.Sleep(3 * time.Second)
+		x.Idle()
+		time.Sleep(time.Minute)
+		x.Disconnected()
+		x.Activate("t", true)
+		_, v := x.comes(1)
+		require.Equal(t, ledger.Deliver, v)
+	})
+}
+
 // What was settled long before a connection was lost comes again only if an operator has moved the cursor back: it is delivered. What
 // was settled just before may have been lost.
 func TestWhatComesAgainAfterAConnectionWasLost(t *testing.T) {
