@@ -207,7 +207,7 @@ func TestCursorResetOfAPartitionThatBecameActive(t *testing.T) {
 		x.Activate("t", true)
 		x.comes(1)
 		x.ack(1)
-		time.Sleep(3 * time.Second)
+		time.Sleep(1500 * time.Millisecond) // a round
 		x.Idle()
 		time.Sleep(time.Minute)
 		x.Disconnected()
