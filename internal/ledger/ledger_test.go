@@ -207,8 +207,6 @@ func TestCursorResetOfAPartitionThatBecameActive(t *testing.T) {
 		x.Activate("t", true)
 		x.comes(1)
 		x.ack(1)
-		time.Sleep(1500 * time.Millisecond) // a round
-		x.Idle()
 		time.Sleep(time.Minute)
 		x.Disconnected()
 		x.Activate("t", true)
