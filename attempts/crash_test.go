@@ -90,3 +90,26 @@ func TestOrphansAreHandledWithCare(t *testing.T) {
 	a.Arrive(Key{"t", 1, 3, 0})
 	require.True(t, a.IsCareful(Key{"t", 1, 3, 0}))
 }
+
+// A session that was silent for longer than its lease, as while its network was away, and goes on has crashed nothing.
+func TestASessionThatGoesOnHasCrashedNothing(t *testing.T) {
+	t.Parallel()
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.KeepAlive()
+	b.KeepAlive()
+	renewsAt := func(at int64) {
+		a.mu.Lock()
+		a.sessions.renewal = at
+		a.mu.Unlock()
+		a.notify()
+	}
+	require.NoError(t, a.Begin(t.Context(), one))
+	await(t, func() bool { return a.Stats().Lag == 0 })
+	renewsAt(now() + time.Hour.Milliseconds())
+	await(t, func() bool { return b.Crashes(one) == 1 })
+	renewsAt(1)
+	await(t, func() bool { return b.Crashes(one) == 0 })
+	a.Failed(one, 1, 0, "no coffee")
+	await(t, func() bool { r, _ := b.Find(one); return r.Count == 1 && r.Crashes == 0 && r.Begun == 0 })
+}
