@@ -86,8 +86,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 	if t, ok = o.choose(); ok {
 		if _, err = o.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) { // nobody may have been receiving, who would be told
 			o.lose(err)
-			o.leave(t, "it waited to be tried until the end", nil)
-			o.forget(t)
+			o.leaveAll([]task{t}, untried)
 			return t, false, err
 		}
 	}

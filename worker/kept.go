@@ -80,7 +80,7 @@ func (s *slot) waitToGoOn() (err error) {
 		}
 	}
 	if err != nil {
-		s.leaveAll("it waited to be tried until the end")
+		s.leaveOwn(untried)
 	}
 	return err
 }
@@ -92,13 +92,21 @@ func (s *slot) renewAll() {
 	}
 }
 
-// leaveAll leaves what the slot has to the broker.
-func (s *slot) leaveAll(why string) {
-	for _, t := range s.tasks {
-		s.leave(t, why, nil)
-		s.forget(t)
-	}
+// leaveOwn leaves what the slot has to the broker.
+func (s *slot) leaveOwn(why string) {
+	s.leaveAll(s.tasks, why)
 	s.set(s.tasks[:0], waiting)
+}
+
+// untried is why a message is left that was kept.
+const untried = "it waited to be tried until the end"
+
+// leaveAll leaves messages to the broker.
+func (r *run) leaveAll(tasks []task, why string) {
+	for _, t := range tasks {
+		r.leave(t, why, nil)
+		r.forget(t)
+	}
 }
 
 // sleep waits for a while. Its error says that nothing is to be tried any more.

@@ -262,10 +262,7 @@ func (o *outage) abandon() {
 	over, aside := o.over, o.aside
 	o.over, o.aside, o.abandoned = nil, nil, true
 	o.mu.Unlock()
-	for _, t := range aside {
-		o.leave(t, "it waited to be tried until the end", nil)
-		o.forget(t)
-	}
+	o.leaveAll(aside, untried)
 	if over != nil {
 		close(over)
 		o.tellPaused(false, PauseOutage)

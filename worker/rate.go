@@ -61,7 +61,7 @@ func (s *slot) waitForRate(n int) (err error) {
 		_, err = s.valve.wait(s.taking)
 	}
 	if err != nil {
-		s.leaveAll("it waited for the rate limit until the end")
+		s.leaveOwn("it waited for the rate limit until the end")
 	}
 	return err
 }
