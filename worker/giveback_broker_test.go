@@ -87,10 +87,7 @@ func TestPausedWorkerHoardsNothing(t *testing.T) {
 					return nil
 				}, worker.WithConcurrency(8), worker.WithLogger(quiet))
 				require.NoError(t, err)
-				ctx, cancel := context.WithCancel(context.Background())
-				done := make(chan struct{})
-				go func() { defer close(done); _ = w.Run(ctx) }()
-				t.Cleanup(func() { cancel(); <-done })
+				runToTheEnd(t, w)
 				return w
 			}
 			paused := start()
@@ -110,6 +107,14 @@ func TestPausedWorkerHoardsNothing(t *testing.T) {
 			require.Empty(t, s.letters())
 		})
 	}
+}
+
+// runToTheEnd runs a Worker until the test ends.
+func runToTheEnd(t *testing.T, w *worker.Worker) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = w.Run(ctx) }()
+	t.Cleanup(func() { cancel(); <-done })
 }
 
 func numbers(from, to int) (all []string) {
@@ -132,10 +137,7 @@ func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
 				w, err := worker.New(s.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second)), handler, worker.WithConcurrency(8),
 					worker.WithLogger(quiet), worker.WithPauseOnFailure(20, 0.9, backoff.Exponential{Min: time.Second, Max: 10 * time.Second}))
 				require.NoError(t, err)
-				ctx, cancel := context.WithCancel(context.Background())
-				done := make(chan struct{})
-				go func() { defer close(done); _ = w.Run(ctx) }()
-				t.Cleanup(func() { cancel(); <-done })
+				runToTheEnd(t, w)
 				return w
 			}
 			broken := start(func(context.Context, pulsar.Message) error {
