@@ -24,6 +24,7 @@ func TestCrashes(t *testing.T) {
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	a.KeepAlive()
 	b.KeepAlive()
+	handleMany(b)
 	require.False(t, b.IsCareful(two), "nobody crashed")
 	require.NoError(t, a.Begin(t.Context(), one))
 	await(t, func() bool { _, ok := b.Find(one); return ok })
@@ -34,7 +35,7 @@ func TestCrashes(t *testing.T) {
 	a.crash()
 	c := openReady(t, client, topic, "c") // as a supervisor starts it
 	c.KeepAlive()
-	require.True(t, c.IsCareful(two), "a may be lost")
+	require.True(t, c.IsCareful(two), "a may be lost, and these may be what it had")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)
 	require.False(t, r.Due.After(time.Now()))
@@ -56,25 +57,54 @@ func TestCrashes(t *testing.T) {
 	require.Zero(t, c.Crashes(two), "b ended and said so")
 }
 
-// After so many messages that were handled with care the others need not be careful for that any more.
-func TestCareEnds(t *testing.T) {
+// careOf is with how many messages a session is careful at first.
+const careOf = int(carefulFirst / carefulEach)
+
+// handleMany has a session handle more messages than it is careful with.
+func handleMany(l *Log) {
+	for range 2 * careOf {
+		l.IsCareful(one)
+	}
+}
+
+// A session is careful with its first messages, and then as long as it has little to do: a message that crashed another one comes as any
+// other.
+func TestWhoIsCareful(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	a.KeepAlive()
 	b.KeepAlive()
+	for range careOf {
+		require.True(t, a.IsCareful(one))
+	}
+	handleMany(a)
+	handleMany(b)
+	require.False(t, a.IsCareful(one), "busy")
+	await(t, func() bool {
+		time.Sleep(2 * carefulEach)
+		return a.IsCareful(one)
+	})
 	await(t, func() bool { return len(b.Sessions()) == 2 && b.Sessions()[0].Lease > 0 && b.Sessions()[1].Lease > 0 })
 	a.crash()
-	await(t, func() bool { return b.IsCareful(one) })
-	for range carefulFor {
+	await(t, func() bool {
 		b.IsCareful(one)
+		return b.Stats().Lost == 1
+	})
+	for range careOf / 2 {
+		require.True(t, b.IsCareful(one), "what a may have had")
 	}
-	require.False(t, b.IsCareful(one))
-	await(t, func() bool { return b.Stats().Lag == 0 })
-	time.Sleep(100 * time.Millisecond) // until it is written
-	c := openReady(t, client, topic, "c")
-	c.KeepAlive()
-	await(t, func() bool { return !c.IsCareful(one) })
+}
+
+// While the log does not answer no message waits for it.
+func TestNobodyIsCarefulWithoutALog(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	a.KeepAlive()
+	a.mu.Lock()
+	a.own.sent = append(a.own.sent, sent{number: 1 << 60, since: now() - (tooLate + time.Second).Milliseconds()})
+	a.mu.Unlock()
+	require.False(t, a.IsCareful(one))
 }
 
 // What comes later than its successors, and was not heard of, another session had.
@@ -82,6 +112,7 @@ func TestOrphansAreHandledWithCare(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
 	a.KeepAlive()
+	handleMany(a)
 	for _, entry := range []int64{5, 6, 7} {
 		_, ok := a.Arrive(Key{"t", 1, entry, 0})
 		require.False(t, ok)

@@ -128,11 +128,6 @@ func decode(b []byte) (f frame, err error) {
 	if f.has(leases) {
 		f.lease = max(0, d.moment())
 	}
-	if f.has(buries) {
-		for range d.count(8) {
-			f.buried = append(f.buried, d.id())
-		}
-	}
 	texts := make([]string, d.count(1))
 	for i := range texts {
 		texts[i] = d.text()
@@ -144,13 +139,11 @@ func decode(b []byte) (f frame, err error) {
 	if f.has(copies) {
 		for range d.count(5) {
 			n := d.uint()
-			c := sessionCopy{buried: n&1 == 1}
-			if n>>1 >= uint64(len(ids)) {
+			if n >= uint64(len(ids)) {
 				d.fail(errShort)
 				break
 			}
-			c.id = ids[n>>1]
-			c.name = pick(d, texts)
+			c := sessionCopy{id: ids[n], name: pick(d, texts)}
 			c.lease, c.age, c.silent = max(0, d.moment()), d.moment(), d.moment()
 			f.sessions = append(f.sessions, c)
 		}

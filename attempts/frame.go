@@ -14,7 +14,6 @@ type frame struct {
 	asOf       position // of copies: they count as if they were written there
 	name       string   // of a session that begins
 	lease      int64    // of a session that says so, in milliseconds
-	buried     []SessionID
 	sessions   []sessionCopy
 	changes    []change
 }
@@ -27,7 +26,6 @@ const (
 	copies                   // of what was written before asOf
 	resets                   // all records go
 	leases                   // the session lives for that long
-	buries                   // sessions whose end has been dealt with
 )
 
 func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
@@ -50,7 +48,6 @@ type sessionCopy struct {
 	name        string
 	lease       int64
 	age, silent int64
-	buried      bool
 }
 
 const version = 1
@@ -123,17 +120,11 @@ func (f *frame) encode() []byte {
 	if f.has(leases) {
 		head.int(f.lease)
 	}
-	if f.has(buries) {
-		head.uint(uint64(len(f.buried)))
-		for _, id := range f.buried {
-			head.id(id)
-		}
-	}
 	body := &encoder{strings: map[string]uint64{}, sessions: map[SessionID]uint64{f.session: 0}, ids: []SessionID{f.session}}
 	if f.has(copies) {
 		body.uint(uint64(len(f.sessions)))
 		for _, s := range f.sessions {
-			body.uint(body.internSession(s.id)<<1 | bit(s.buried))
+			body.uint(body.internSession(s.id))
 			body.uint(body.intern(s.name))
 			body.int(s.lease)
 			body.int(s.age)

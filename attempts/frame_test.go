@@ -13,8 +13,8 @@ func testFrames() []frame {
 			{Key: one, count: 3, delay: 1000, cause: "no coffee", session: 7},
 			{Key: two, removed: true, session: 7},
 			{Key: Key{"t", 1, 0, 0}, count: 1, crashes: 2, begun: 7, session: 7}}},
-		{flags: copies | ends | buries, session: 7, number: 3, asOf: position{3, 9}, buried: []SessionID{1, 2},
-			sessions: []sessionCopy{{id: 9, name: "b", lease: 5, age: 4, silent: 3, buried: true}},
+		{flags: copies | ends, session: 7, number: 3, asOf: position{3, 9},
+			sessions: []sessionCopy{{id: 9, name: "b", lease: 5, age: 4, silent: 3}},
 			changes:  []change{{Key: one, count: 3, delay: -1000, age: 5, cause: "b", session: 9, begun: 11}}},
 	}
 }

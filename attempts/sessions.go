@@ -12,12 +12,10 @@ type watch struct {
 	renewal int64 // when it is to be renewed
 
 	mourned map[SessionID]bool // sessions that were found lost
-	careful int                // with how many messages to be careful still
-	buries  []SessionID        // whose end has been dealt with, which is not said yet
+	unsaid  []string           // names of those, which is not logged yet
 	live    map[SessionID]bool // heard since the log was read to its end
-	looked  int64              // when they were looked at the last time
-	doubted bool               // one of them was in doubt then
-	unsaid  []string           // names of those that were found lost, which is not logged yet
+	looked  int64              // when sessions were looked at the last time
+	spent   int64              // careful while this moment is in the past; each message moves it on
 
 	newest  map[uint32]position // of each topic, the newest entry that came here
 	orphans map[place]bool      // unknown messages that came after newer ones: another session had them
@@ -28,8 +26,15 @@ const (
 	leaseOfEach = 60 * time.Millisecond // more for each session, or a thousand of them would have nothing else to read
 	renewals    = 3                     // of a lease
 	clockSlack  = time.Minute           // that clocks of machines may differ by
-	carefulFor  = 2000                  // messages: what a session may have had when it was lost comes first, after what was acknowledged
 	maxOrphans  = 10000
+
+	// A message that crashed another session at once comes here as any other. So a session is careful while it has little to do, and
+	// with its first messages and the first after a loss: what a lost session may have had is among them.
+	carefulEach  = 10 * time.Millisecond  // one message in this time is handled with care
+	carefulMore  = 100 * time.Microsecond // or in this time for each pair of sessions, if that is more: all of them read what each writes
+	carefulFirst = 20 * time.Second       // credit at first: 2,000 messages
+	carefulLast  = time.Second            // without care after there was more to do
+	tooLate      = 5 * time.Second        // the log is not answering
 )
 
 // KeepAlive makes this session write regularly that it is alive. If the others do not hear from it for its lease (six seconds, or longer
@@ -50,10 +55,6 @@ func (w *watch) adds(f *frame, name string) (next int64) {
 		f.flags |= begins
 		f.name = name
 	}
-	if len(w.buries) > 0 {
-		f.flags |= buries
-		f.buried = w.buries
-	}
 	if w.lease == 0 {
 		return 0
 	}
@@ -66,9 +67,6 @@ func (w *watch) adds(f *frame, name string) (next int64) {
 func (w *watch) says(f *frame) {
 	if f.has(begins) {
 		w.begins = false
-	}
-	if f.has(buries) {
-		w.buries = w.buries[len(f.buried):]
 	}
 	if f.has(leases) {
 		w.renewal = now() + w.lease/renewals
@@ -94,8 +92,6 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 		return true, false
 	case x.ended || x.lease == 0:
 		return false, false
-	case x.buried:
-		return true, false
 	case !x.isLost(at):
 		return false, true // until it was heard once more
 	case l.sessions.live[id] || at-x.heard > x.lease+clockSlack.Milliseconds() || at-l.opened > x.lease:
@@ -104,28 +100,24 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	return false, true
 }
 
-// look looks for sessions that are lost, and reports whether one is in doubt. The caller holds mu.
-func (l *Log) look(at int64) (doubtful bool) {
+// look looks for sessions that were lost since the log was opened, or shortly before. The caller holds mu.
+func (l *Log) look(at int64) {
 	w := &l.sessions
 	if at-w.looked < 100 {
-		return w.doubted
+		return
 	}
-	w.looked, w.doubted = at, false
+	w.looked = at
 	for id, x := range l.state.sessions {
-		if x.buried || x.ended || x.lease == 0 {
+		if w.mourned[id] || x.isGone(l.opened) {
 			continue
 		}
-		switch lost, doubt := l.standing(id, at); {
-		case lost && !w.mourned[id]:
+		if lost, _ := l.standing(id, at); lost {
 			w.mourned[id] = true
-			w.careful = carefulFor
+			w.spent = 0
 			l.stats.Lost++
 			w.unsaid = append(w.unsaid, x.name)
-		case doubt && !w.live[id]:
-			w.doubted = true
 		}
 	}
-	return w.doubted
 }
 
 // Arrive is Find for a message that has come from the broker and that its consumer does not know. If the message may be in another
@@ -181,9 +173,10 @@ func (l *Log) crashes(r record) uint32 {
 	return r.crashes
 }
 
-// IsCareful reports whether Begin has to return before the handler of a message is called: after a session was lost, and for messages of
-// a lost session. Otherwise Begun is needed only if the handler takes long. Call it once for each message that is handled: it counts
-// them.
+// IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed only if the handler
+// takes long. It is for messages of a lost session, for the first 2,000 after a session was lost or this one began, and while a session
+// handles fewer than 100 messages a second; for fewer if there are more than ten sessions, and not while the log has not answered for
+// five seconds. Call it once for each message that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid
@@ -196,24 +189,17 @@ func (l *Log) IsCareful(k Key) bool {
 }
 
 func (l *Log) isCareful(k Key) bool {
-	w := &l.sessions
-	if p := l.state.place(k); w.orphans[p] {
-		delete(w.orphans, p)
-		return true
-	}
-	doubtful := l.look(now())
-	if w.careful > 0 {
-		if w.careful--; w.careful == 0 {
-			for id := range w.mourned {
-				if x := l.state.sessions[id]; x != nil && !x.buried {
-					w.buries = append(w.buries, id)
-				}
-			}
-			l.notify()
-		}
-		return true
-	}
-	return doubtful
+	w, at := &l.sessions, now()
+	l.look(at)
+	p := l.state.place(k)
+	orphan := w.orphans[p]
+	delete(w.orphans, p)
+	careful := w.spent <= at || orphan
+	sessions := time.Duration(len(w.live))
+	each := max(carefulEach, sessions*sessions*carefulMore)
+	w.spent = max(w.spent, at-carefulFirst.Milliseconds()) + each.Milliseconds()
+	w.spent = min(w.spent, at+carefulLast.Milliseconds())
+	return careful && l.own.lag(at) <= tooLate
 }
 
 // Begun records that a message is in a handler of this session.

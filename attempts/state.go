@@ -33,7 +33,6 @@ type session struct {
 	lease        int64
 	begun, heard int64
 	ended        bool  // and said so
-	buried       bool  // it did not, and that has been dealt with
 	clock        clock // where frames have its time
 }
 
@@ -110,7 +109,7 @@ func (s *state) apply(f read) {
 		x.heard = max(x.heard, f.now)
 	}
 	if f.has(begins) {
-		x.name, x.ended, x.buried = f.name, false, false
+		x.name, x.ended = f.name, false
 		if x.begun == 0 { // else it is back
 			x.begun = written
 		}
@@ -120,9 +119,6 @@ func (s *state) apply(f read) {
 	}
 	if f.has(ends) {
 		x.ended = true
-	}
-	for _, id := range f.buried {
-		s.session(id).buried = true
 	}
 	at := f.at
 	if f.has(copies) {
@@ -172,7 +168,6 @@ func (s *state) copied(c sessionCopy, written int64) {
 		s.sessions[c.id] = x
 	}
 	x.name, x.lease = c.name, max(x.lease, c.lease)
-	x.buried = x.buried || c.buried
 }
 
 // minShift is the change of a clock that is worth changing all records for.
@@ -217,9 +212,15 @@ func (s *state) move(by int64, of func(record) bool) {
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isStale(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {
-		return (x.ended || x.buried || x.lease == 0) && now-x.heard > retention.Milliseconds()
+		return (x.isGone(now) || x.lease == 0) && now-x.heard > retention.Milliseconds()
 	})
 }
 
 // isLost reports whether a session has not been heard for its lease, and did not say that it ended.
 func (x *session) isLost(now int64) bool { return !x.ended && x.lease > 0 && now-x.heard > x.lease }
+
+// isGone reports whether a session has ended, or is lost whatever its clock says. A session that is not known is lost, so that nothing
+// has to be said of it.
+func (x *session) isGone(now int64) bool {
+	return x.ended || x.isLost(now-clockSlack.Milliseconds())
+}

@@ -61,7 +61,7 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 			t.todo = append(t.todo, p)
 		}
 		for id, x := range s.sessions {
-			if !x.ended && !x.buried {
+			if !x.isGone(now) {
 				f.sessions = append(f.sessions, sessionCopy{id: id, name: x.name, lease: x.lease, age: now - x.begun, silent: now - x.heard})
 			}
 		}
@@ -72,6 +72,9 @@ func (t *tidying) snapshot(s *state, f *frame, now int64, retention time.Duratio
 		t.todo = t.todo[1:]
 		if r, ok := s.records[p]; ok {
 			f.flags |= copies
+			if x := s.sessions[r.begun]; x != nil && x.ended { // which is not copied
+				r.begun = 0
+			}
 			f.changes = append(f.changes, change{Key: s.key(p), count: r.count, crashes: r.crashes, delay: r.due - now, age: now - r.written,
 				cause: r.cause, session: r.session, begun: r.begun})
 		}

@@ -18,11 +18,12 @@ import (
 // it again. The option needs redelivery.WithAttemptLog and a dead letter topic; without a dead letter topic such a message is nacked each
 // time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process.
 //
-// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. After a crash the Worker writes this
-// record before it calls the handler, which takes a few milliseconds each time, for the next 2,000 messages and for messages of a
-// consumer that crashed. A message that was in a handler during a crash is handled alone, and only when its consumer is known to have
-// crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in the middle
-// of a drain counts as crashed.
+// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The Worker writes this record
+// before it calls the handler, which takes a few milliseconds each time, for its first 2,000 messages, for the next 2,000 after a crash,
+// and while it handles fewer than 100 messages a second (fewer if there are more than ten consumers). So a message that crashes each process
+// that it comes to crashes few. A message that was in a handler during a crash is handled alone, and only when its consumer is known
+// to have crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in
+// the middle of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -34,8 +35,8 @@ func WithCrashLimit(n int) Option {
 }
 
 // WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for WithCrashLimit; without
-// that it does nothing. A crash that comes sooner is found too, at the cost of one more crash, which makes the next consumer careful. A longer
-// d saves the records of handlers that usually take long; 0 records each message. d must be 0 or more.
+// that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes the other consumers record each message before
+// its handler. A longer d saves the records of handlers that usually take long; 0 records each message. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {

@@ -132,6 +132,9 @@ func TestBegunAfter(t *testing.T) {
 			require.NoError(t, err)
 			defer c.Close()
 			broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+			for range 5000 { // it has much to do, and does not record each message before its handler
+				c.AttemptLog().IsCareful(attempts.Key{})
+			}
 			ctx, stop := context.WithCancel(t.Context())
 			var begun attempts.SessionID
 			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
@@ -149,6 +152,29 @@ func TestBegunAfter(t *testing.T) {
 			require.Equal(t, recorded, begun == c.AttemptLog().Session())
 		})
 	}
+}
+
+// A Worker that has little to do has recorded a message when the handler is called.
+func TestAQuietWorkerRecordsFirst(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	require.NoError(t, err)
+	defer c.Close()
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+	ctx, stop := context.WithCancel(t.Context())
+	var lag time.Duration
+	var begun attempts.SessionID
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+		r, _ := c.AttemptLog().Find(attempts.KeyOf(msg))
+		begun, lag = r.Begun, c.AttemptLog().Stats().Lag
+		stop()
+		return nil
+	}, worker.WithCrashLimit(3), worker.WithBegunAfter(time.Hour))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	require.Equal(t, c.AttemptLog().Session(), begun)
+	require.Less(t, lag, 5*time.Second, "it is written")
 }
 
 func TestCrashLimitNeedsALog(t *testing.T) {

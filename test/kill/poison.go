@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"text/tabwriter"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -15,27 +14,32 @@ import (
 
 // poisonAll prints a table of what one poison among good messages does.
 func poisonAll(client pulsar.Client) {
-	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(table, "type\tprocesses\tbatched\tclient\tcrashes\tgood ones handled\tpoison is a dead letter\tat an end after")
+	const row = "%-11v %-11v %-14v %-9v %-8v %-9v %-19v %-24v %v\n"
+	fmt.Printf(row, "type", "processes", "poison comes", "batched", "client", "crashes", "good ones handled", "poison is a dead letter", "at an end after")
 	for _, c := range []struct {
 		name      string
 		processes int
-	}{{"Exclusive", 1}, {"Shared", 3}} {
+		quiet     bool
+	}{{"Exclusive", 1, false}, {"Shared", 3, false}, {"Shared", 3, true}} {
 		for _, batched := range []bool{false, true} {
 			for _, how := range []string{"log", "plain"} {
 				if how == "plain" && !*plain {
 					continue
 				}
-				crashed, good, dead, took := runPoison(client, kinds[c.name], c.processes, batched, how == "plain")
-				fmt.Fprintf(table, "%s\t%d\t%t\t%s\t%d\t%d of %d\t%t\t%s\n", c.name, c.processes, batched, how, crashed, good, *messages, dead, took)
-				check(table.Flush())
+				crashed, good, dead, took := runPoison(client, kinds[c.name], c.processes, c.quiet, batched, how == "plain")
+				comes := "in a backlog"
+				if c.quiet {
+					comes = "alone"
+				}
+				fmt.Printf(row, c.name, c.processes, comes, batched, how, crashed, fmt.Sprintf("%d of %d", good, *messages), dead, took)
 			}
 		}
 	}
 }
 
-// runPoison has processes handle messages under a supervisor, until all are handled or dead.
-func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int, batched, plain bool) (crashed int64, good int, dead bool, took string) {
+// runPoison has processes handle messages under a supervisor, until all are handled or dead. The poison is among the messages, or comes
+// when they are handled and the processes have nothing to do.
+func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int, quiet, batched, plain bool) (crashed int64, good int, dead bool, took string) {
 	topic := fmt.Sprintf("poison-%d", time.Now().UnixNano())
 	c, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: kind})
 	check(err)
@@ -45,8 +49,13 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
 	check(err)
 	defer p.Close()
-	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(poison), Key: "k1"})
-	check(err)
+	poisons := func() {
+		_, err := p.Send(bg, &pulsar.ProducerMessage{Payload: []byte(poison), Key: "k1"})
+		check(err)
+	}
+	if !quiet {
+		poisons()
+	}
 	publish(client, topic, *messages/2, *messages, batched)
 	file, err := os.CreateTemp("", "kill")
 	check(err)
@@ -79,6 +88,11 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 	for time.Now().Before(until) && (!dead || good < *messages) {
 		time.Sleep(100 * time.Millisecond)
 		dead, good = letters() > 0, handledWell(file.Name())
+		if quiet && good == *messages {
+			quiet = false
+			time.Sleep(time.Second)
+			poisons()
+		}
 	}
 	close(over)
 	supervisors.Wait()
