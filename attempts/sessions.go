@@ -28,12 +28,13 @@ const (
 	clockSlack  = time.Minute           // that clocks of machines may differ by
 	maxOrphans  = 10000
 
-	// A message that crashed another session at once comes here as any other. So a session is careful while it has little to do, and
+	// A message that crashed another session at once comes here as any other. So a session is careful as long as that costs little, and
 	// with its first messages and the first after a loss: what a lost session may have had is among them.
-	carefulEach  = 10 * time.Millisecond  // one message in this time is handled with care
-	carefulMore  = 100 * time.Microsecond // or in this time for each pair of sessions, if that is more: all of them read what each writes
-	carefulFirst = 20 * time.Second       // credit at first: 2,000 messages
-	carefulLast  = time.Second            // without care after there was more to do
+	carefulEach  = 10 * time.Millisecond  // each message costs this credit
+	carefulMore  = 100 * time.Microsecond // or this for each pair of sessions, if that is more: all of them read what each writes
+	carefulWait  = 10                     // times the time that Begin takes is its cost
+	carefulFirst = 2 * time.Minute        // the most credit there is, at first too
+	carefulLast  = time.Second            // the debt that a busy session has
 	tooLate      = 5 * time.Second        // the log is not answering
 )
 
@@ -174,9 +175,9 @@ func (l *Log) crashes(r record) uint32 {
 }
 
 // IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed only if the handler
-// takes long. It is for messages of a lost session, for the first 2,000 after a session was lost or this one began, and while a session
-// handles fewer than 100 messages a second; for fewer if there are more than ten sessions, and not while the log has not answered for
-// five seconds. Call it once for each message that is handled: it counts them.
+// takes long. It is for messages of a lost session, for about the first 2,000 after a session was lost or this one began, and for any message
+// while a session has so little to do that it waits for Begin in a tenth of the time at most; for fewer if there are more than ten
+// sessions, and not while the log has not answered for five seconds. Call it once for each message that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid
@@ -197,8 +198,8 @@ func (l *Log) isCareful(k Key) bool {
 	careful := w.spent <= at || orphan
 	sessions := time.Duration(len(w.live))
 	each := max(carefulEach, sessions*sessions*carefulMore)
-	w.spent = max(w.spent, at-carefulFirst.Milliseconds()) + each.Milliseconds()
-	w.spent = min(w.spent, at+carefulLast.Milliseconds())
+	w.spent = max(w.spent, at-carefulFirst.Milliseconds())
+	w.spent = max(w.spent, min(w.spent+each.Milliseconds(), at+carefulLast.Milliseconds()))
 	return careful && l.own.lag(at) <= tooLate
 }
 
@@ -206,7 +207,14 @@ func (l *Log) isCareful(k Key) bool {
 func (l *Log) Begun(k Key) { l.begin(k, false) }
 
 // Begin is Begun, and returns when the record is written.
-func (l *Log) Begin(ctx context.Context, k Key) error { return l.written(ctx, l.begin(k, true)) }
+func (l *Log) Begin(ctx context.Context, k Key) error {
+	began := now()
+	err := l.written(ctx, l.begin(k, true))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions.spent += carefulWait * (now() - began)
+	return err
+}
 
 func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 	return l.change(k, waits, func(r *record) {
