@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -199,8 +200,8 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
-// Source says where a nacked message waits until it is due.
-type Source uint8
+// Source says where a nacked message waits until it is due; "" means FromAuto. Files for package config use the same text.
+type Source string
 
 const (
 	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that fails here, so the
@@ -214,11 +215,11 @@ const (
 	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
 	// is settled or with the application. With a subscription that is not durable no message goes back: the broker forgets such a
 	// subscription with its connection.
-	FromAuto Source = iota
+	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
-	FromMemory
+	FromMemory Source = "memory"
 	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
-	FromBroker
+	FromBroker Source = "broker"
 )
 
 // WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from memory is late only by
@@ -231,7 +232,7 @@ const (
 // them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
-		if source > FromBroker {
+		if source = cmp.Or(source, FromAuto); source != FromAuto && source != FromMemory && source != FromBroker {
 			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
 		s.source = source

@@ -148,7 +148,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 
 // newSettings applies options.
 func newSettings(client pulsar.Client, options []Option) (*settings, error) {
-	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, logger: slog.Default()}
+	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, source: FromAuto, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

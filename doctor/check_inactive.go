@@ -18,7 +18,7 @@ var inactiveTopics = Check{
 				return unknown(err)
 			}
 			deletes := p.Deletes && p.Mode == "delete_when_subscriptions_caught_up"
-			found = worse(found, judge(!deletes || v.InitialSubscription != "", Warning, "%s", map[bool]string{true: "deleted when all is read",
+			found = worse(found, judge(!deletes || v.InitialSubscriptionName != "", Warning, "%s", map[bool]string{true: "deleted when all is read",
 				false: "they stay"}[deletes]))
 		}
 		return found

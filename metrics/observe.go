@@ -117,7 +117,7 @@ type consumer struct {
 }
 
 // pause counts the Workers that are paused for a reason.
-func (c *consumer) pause(why worker.Pause, begins bool) {
+func (c *consumer) pause(why worker.PauseReason, begins bool) {
 	gauge, n := &c.paused, int64(-1)
 	switch why {
 	case worker.PauseAsked:
