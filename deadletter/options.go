@@ -68,7 +68,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Topic != "":
 		o.Topic = admin.FullName(o.Topic)
 	case !ok:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want the retry topic: the name of %s does not tell it", t.o.Topic)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want a topic or ToOrigin: the name of %s does not end in -DLQ, so its retry topic is unknown", t.o.Topic)
 	default:
 		o.Topic = base + pulsar.RetryTopicSuffix
 	}
