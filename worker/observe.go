@@ -29,7 +29,7 @@ type Handling struct{ redelivery.Event }
 // message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // what the handler asked for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what happened then
+	Outcome  redelivery.Outcome // what the handler's result calls for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what is done
 	Duration time.Duration      // how long the handler took; in a batch, for all messages together
 	Err      error              // what the handler or the classifier returned, without the mark of Permanent or RetryAfter
 }

@@ -144,7 +144,7 @@ func (r *run) ack(t task) bool {
 			began = time.Now()
 		}
 		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
-			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
+			r.leave(t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
 	}

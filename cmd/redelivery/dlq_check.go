@@ -89,7 +89,7 @@ func persistent(what, name string) error {
 	return nil
 }
 
-// none is an error if nobody has what was asked for by name: a mistyped one would look like one that is done.
+// none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs, "-key": d.filter.Keys} {
@@ -104,7 +104,7 @@ func (d *dlq) none() error {
 	return fmt.Errorf("no letter has %s", strings.Join(asked, ", "))
 }
 
-// unchosen is an error if a report is of no letter at all though some were asked for by name.
+// unchosen is an error if a report has no letter although groups, ids or keys were given.
 func (d *dlq) unchosen(r deadletter.Report) error {
 	if r.Done > 0 || len(r.Left) > 0 || r.Resumed {
 		return nil
