@@ -120,9 +120,9 @@ func WithClient(client pulsar.Client) Option {
 // DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
 // default.
 type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter.
-	// Deliveries before a nack moved the message to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not.
-	// Default: 0, no limit.
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. If a nack
+	// moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still count; after a ReconsumeLater the count begins
+	// again. Default: 0, no limit.
 	MaxDeliveries uint32
 	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
 	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.

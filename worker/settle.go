@@ -234,7 +234,7 @@ func (r *run) unsettled(t task, what string, err error) {
 	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), slog.Any("error", err))...)
 }
 
-// protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error, which wraps nothing.
+// protect calls the Consumer, which calls interceptors and policies: their panic becomes an error that wraps nothing.
 func (r *run) protect(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -1,4 +1,4 @@
-// Deadletters has a billing service with old tax rates. Orders that it cannot bill become dead letters; package deadletter says why, and
+// Deadletter has a billing service with old tax rates. Orders that it cannot bill become dead letters; package deadletter says why, and
 // replays those of one cause once it is fixed. The command redelivery dlq does the same by hand.
 package main
 
