@@ -133,3 +133,16 @@ func TestDlqNoRetryTopic(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "Replayed 1 letter,")
 }
+
+// A topic without letters shows no empty table.
+func TestDlqNoLetters(t *testing.T) {
+	b := newBroker(t)
+	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	code, _, stderr := dlqRun("", "purge", "orders-calm-DLQ", "-no-export", "-yes")
+	require.Zero(t, code, stderr)
+	for _, verb := range []string{"groups", "peek"} {
+		code, stdout, stderr := dlqRun("", verb, "orders-calm-DLQ")
+		require.Zero(t, code, stderr)
+		require.Equal(t, "What subscription redelivery has not acknowledged.\n\nNo letters.\n", stdout)
+	}
+}
