@@ -86,10 +86,15 @@ bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs w
 vulncheck: $(GOVULNCHECK) ## look for known vulnerabilities (needs the network)
 	$(GOVULNCHECK) ./...
 
+# Before the first release an empty list in .bench/proxy stands for the module's own versions. Any other empty list is an error: gorelease
+# looks for retracted versions of the dependencies, and finds none in it. Modules that are required by a commit may have no versions.
 .PHONY: release-check
+release-check: export GOPROXY := $(if $(BASE),,file://$(CURDIR)/.bench/proxy,)$(shell go env GOPROXY)
 release-check: $(GORELEASE) ## say which version the API needs next; BASE is the last one, as in make release-check BASE=v0.1.0
-	@mkdir -p .bench/proxy/$(MODULE)/@v && : > .bench/proxy/$(MODULE)/@v/list # no versions, before the first release
-	$(if $(BASE),,GOPROXY="file://$(CURDIR)/.bench/proxy,$$(go env GOPROXY)") $(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
+	@mkdir -p .bench/proxy/$(MODULE)/@v && : > .bench/proxy/$(MODULE)/@v/list
+	@go list -m -versions -retracted -f '{{if not (or .Main .Versions)}}{{.Path}} {{.Version}}{{end}}' all > .bench/unlisted
+	@! grep -Ev '[0-9]{14}-[0-9a-f]{12}' .bench/unlisted || { echo "The module proxy lists no version of these modules." >&2; exit 1; }
+	$(GORELEASE) $(if $(BASE),-base=$(BASE),-base=none -version=v0.1.0)
 
 .PHONY: benchstat
 benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benchmarks.txt

@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
-// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not handed out again. A message that waits for its
+// Ack acknowledges a message. It is final: unless Ack returns an error, the message is not delivered again. A message that waits for its
 // redelivery may still be acknowledged. Acknowledging a message twice is not an error. After Close, Ack returns ErrClosed. With
 // AckWithResponse in pulsar.ConsumerOptions it waits for the broker and returns the broker's error.
 func (c *Consumer) Ack(msg pulsar.Message) error {
@@ -51,7 +51,7 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 // What an acknowledgement that succeeded means for a message.
 const (
 	final     = false
-	undecided = true // a transaction decides, so a copy that comes later is to be handed out
+	undecided = true // a transaction decides: a copy that comes later is delivered
 )
 
 // settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one

@@ -47,8 +47,8 @@ func (p *preparation) setup(topic string) doctor.Setup {
 		RetryTopic:   p.publisher.retryTopic,
 		Policy: doctor.Policy{Nack: s.nackBackoff, NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff,
 			Reconsume: s.reconsumeBackoff, MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, MemoryLimit: s.memoryLimit},
-		InitialSubscription: limits.InitialSubscriptionName,
-		Consumer:            doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize, BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
+		InitialSubscriptionName: limits.InitialSubscriptionName,
+		Consumer:                doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize, BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
 	}
 	if limits.MaxReconsumes == reconsume.Unlimited {
 		d.Policy.MaxReconsumes = 0

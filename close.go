@@ -33,7 +33,7 @@ func (c *Consumer) shut() bool {
 		return false
 	}
 	defer close(c.life.closed) // even if an interceptor panics
-	c.calls.Shut()             // what upstream is asked for after it has closed can hang
+	c.calls.Shut()             // a request to a closed upstream consumer can hang
 	c.goroutines.Shut()
 	c.life.end()
 	c.ledger.Close()

@@ -28,7 +28,7 @@ type Consumer struct {
 	settings  *settings
 	hooks     *hooks // of the inner consumer
 	intake    *intake.Intake
-	cameAgain bool // the last message that was handed out had waited here; for whoever has the turn
+	cameAgain bool // the last delivered message had waited here; belongs to the goroutine that has the turn
 	ledger    *ledger.Ledger
 	publisher *publisher // of retries and dead letters
 	outlet    outlet     // the channel that Chan returns
@@ -45,7 +45,7 @@ type Consumer struct {
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages
-	callbacks chores // what policies are asked for messages that the application does not get
+	callbacks chores // calls of policies for messages that the application does not get
 	requests  chores // what interceptors are told of requests
 }
 

@@ -51,7 +51,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	n, err := c.nameOf(msg)
 	if err != nil {
-		c.fail("count", "redelivery count", err)
+		c.fail("count", "reading a redelivery count", err)
 		return 0
 	}
 	if d, _, _ := c.ledger.Find(n); d.ID != nil {

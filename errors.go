@@ -15,10 +15,12 @@ var (
 	// *pulsar.Error with Result ConsumerClosed. The channel of Done is closed in both cases.
 	ErrClosed = errors.New("redelivery: the consumer is closed")
 
-	// ErrNotInFlight says that the application no longer has the message. From a ReconsumeLater method or DeadLetter it means that the
-	// message is settled or unknown; one that waits after a nack or an ack timeout may still be published. From InProgress it means that
-	// no ack timeout runs: the message was settled or nacked, or its ack timeout is over.
-	ErrNotInFlight = errors.New("redelivery: the message is not with the application: it was settled, nacked or timed out")
+	// ErrNotInFlight says that the application does not have the message, or no longer. From a ReconsumeLater method or DeadLetter it
+	// means that the message is settled, or that another consumer delivered it, such as the one given to Wrap; a message that waits after a
+	// nack or an ack timeout may still be published. From InProgress it means that no ack timeout runs: the message was settled or nacked,
+	// its ack timeout is over, or another consumer delivered it.
+	ErrNotInFlight = errors.New("redelivery: the application does not have the message: it was settled, nacked or timed out, or not " +
+		"delivered by this Consumer")
 
 	// ErrNoRetryTopic says that the Consumer has no retry topic: RetryEnable, WithReconsumeBackoff and WithReconsumer are not set, or the
 	// consumer given to Wrap is not subscribed to it. From DeadLetter it says that there is no dead letter topic either.

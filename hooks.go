@@ -245,7 +245,7 @@ func (h *hooks) asked() {
 	h.lastAsk = time.Now()
 }
 
-// flush waits until the inner consumer has sent what it was asked for, which takes a tick: upstream can deadlock when it is
+// flush waits until the inner consumer has sent its requests, which takes a tick: upstream can deadlock when it is
 // closed while it flushes its nacks.
 func (h *hooks) flush() {
 	h.mu.Lock()

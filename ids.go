@@ -80,7 +80,7 @@ func (c *Consumer) received(msg pulsar.Message) (received pulsar.Message) {
 
 const maxWrappers = 10
 
-// nameOf returns what a message is known by. One of the type that the inner consumer delivers was handed out for the first
+// nameOf returns what a message is known by. One of the type that the inner consumer delivers was delivered for the first
 // time; of one that somebody has wrapped nobody can tell.
 func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	for range maxWrappers { // of a channel's element

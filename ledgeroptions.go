@@ -35,7 +35,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		o.AskDelay = nack.DefaultDelay * 4 / 3 // unless it has one of its own
 	}
 	if !hasQueue {
-		o.MemoryLimit, o.Queue = 0, 1 // whoever waits for a zero-queue consumer's next message cannot wait for a kept one too
+		o.MemoryLimit, o.Queue = 0, 1 // a Receive that waits for a zero-queue consumer's next message cannot wait for one in memory too
 	}
 	return o
 }

@@ -53,7 +53,7 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackAs(n, msg, &delay, nil, ledger.Snoozed)
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not hand out, or
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not deliver, or
 // has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when it is due; if that
 // was its last delivery, it is delivered once more, since the Consumer has no payload to publish as a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
@@ -168,7 +168,7 @@ func (c *Consumer) nackDelay(count uint32) time.Duration {
 func (c *Consumer) delay(policy backoff.RedeliveryBackoff, count uint32) (d time.Duration) {
 	defer func() {
 		if r := recover(); r != nil {
-			c.fail("policy", "policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
+			c.fail("policy", "a policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
 			d = nack.DefaultDelay
 		}
 	}()

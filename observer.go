@@ -34,7 +34,7 @@ type Observer struct {
 	Lost    func(Lost)    // messages that the application has may belong to another consumer
 	Blocked func(Blocked) // the broker may have stopped sending because of unacknowledged messages
 
-	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not tell
+	Failed func(Failed) // a failure that no method could return as an error, and that Settled does not report
 
 	// Untimed says that no function above needs Settled.Duration, or Settled.Took of acknowledgements. If all observers are Untimed, both
 	// are 0, which saves three readings of the clock for each message. Default: false.

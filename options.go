@@ -1,6 +1,7 @@
 package redelivery
 
 import (
+	"cmp"
 	"fmt"
 	"log/slog"
 	"time"
@@ -119,9 +120,9 @@ func WithClient(client pulsar.Client) Option {
 // DeadLetterPolicy says when a message becomes a dead letter, and how retries and dead letters are published. A zero field means its
 // default.
 type DeadLetterPolicy struct {
-	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter.
-	// Deliveries before a nack moved the message to the retry topic count (WithNackRetryTopic); those before a ReconsumeLater do not.
-	// Default: 0, no limit.
+	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. If a nack
+	// moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still count; after a ReconsumeLater the count begins
+	// again. Default: 0, no limit.
 	MaxDeliveries uint32
 	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
 	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
@@ -199,8 +200,8 @@ func WithRedeliveryResolution(d time.Duration) Option {
 	}
 }
 
-// Source says where a nacked message waits until it is due.
-type Source uint8
+// Source says where a nacked message waits until it is due; "" means FromAuto. Files for package config use the same text.
+type Source string
 
 const (
 	// FromAuto keeps messages in memory. On Shared and Key_Shared another consumer may succeed with a message that fails here, so the
@@ -214,11 +215,11 @@ const (
 	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
 	// is settled or with the application. With a subscription that is not durable no message goes back: the broker forgets such a
 	// subscription with its connection.
-	FromAuto Source = iota
+	FromAuto Source = "auto"
 	// FromMemory keeps every message in memory: it comes back to this Consumer, on time, unless the connection is lost.
-	FromMemory
+	FromMemory Source = "memory"
 	// FromBroker keeps no message in memory: the Consumer asks the broker for each when it is due.
-	FromBroker
+	FromBroker Source = "broker"
 )
 
 // WithRedeliveryFrom (default: FromAuto) sets where a message waits after a nack or an ack timeout. A message from memory is late only by
@@ -231,7 +232,7 @@ const (
 // them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
-		if source > FromBroker {
+		if source = cmp.Or(source, FromAuto); source != FromAuto && source != FromMemory && source != FromBroker {
 			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
 		s.source = source

@@ -161,7 +161,7 @@ const (
 	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
 )
 
-// chanOf returns a consumer's channel, or nil of a zero-queue consumer, which panics when asked for it.
+// chanOf returns a consumer's channel, or nil for a zero-queue consumer, whose Chan panics.
 func chanOf(consumer pulsar.Consumer) (ch <-chan pulsar.ConsumerMessage) {
 	defer func() { _ = recover() }()
 	return consumer.Chan()

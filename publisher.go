@@ -62,8 +62,8 @@ func (p *publisher) isRetry(msg pulsar.Message) bool {
 		(msg.Topic() == p.retryTopic || publishing.BaseTopic(msg.Topic()) == p.retryTopic)
 }
 
-// givesUp reports whether a message was delivered too often to be handed out. One of a batch that comes for the first time is
-// handed out whatever the broker counts, since that counts its siblings, and they may have been acknowledged.
+// givesUp reports whether a message was delivered too often to be delivered again. At its first delivery here a message of a batch is
+// delivered whatever the broker's count: that counts its siblings too, which may have been acknowledged.
 func (p *publisher) givesUp(d *ledger.Delivery) bool {
 	return p.maxDeliveries > 0 && d.Count >= p.maxDeliveries && (d.Hand > 0 || d.Message.ID().BatchSize() <= 1)
 }
@@ -125,7 +125,7 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 
 // publishWaiting publishes a message elsewhere that waits since hand-over d, unless it is back before that.
 func (c *Consumer) publishWaiting(ch *chores, d ledger.Delivery, what string, start publication) {
-	d.Message = nil // it is kept by the ledger, which counts it
+	d.Message = nil // the ledger has it, and counts its bytes
 	c.start(ch, func(session context.Context) {
 		select {
 		case c.publisher.underway <- struct{}{}:

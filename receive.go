@@ -251,8 +251,8 @@ func (c *Consumer) startTimeout(d *ledger.Delivery) {
 	}
 }
 
-// intercept tells the application's interceptors that a message is handed out, and that it was redelivered if the inner
-// consumer was not asked for it and knows nothing of that. A panic of theirs loses no message, nor does runtime.Goexit.
+// intercept tells the application's interceptors that a message is delivered. If it comes from memory, so that the inner consumer knows
+// nothing of its redelivery, it also tells them of the nack. If an interceptor panics or calls runtime.Goexit, no message is lost.
 func (c *Consumer) intercept(d *ledger.Delivery, msg pulsar.Message) {
 	if len(c.hooks.of) == 0 {
 		return

@@ -145,8 +145,8 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		}
 	}
 	if retryTopic == "" && (s.reconsumeBackoff != nil || s.deadLetters.needsRetries()) {
-		return nil, invalid("the wrapped consumer", "not subscribed to its retry topic", "one that is, as by RetryEnable, or SubscribeWith, "+
-			"with WithReconsumeBackoff, RetryTopic or MaxReconsumes without MaxDeliveries")
+		return nil, invalid("the wrapped consumer", "not subscribed to its retry topic", "RetryEnable in its options, or SubscribeWith, for "+
+			"WithReconsumeBackoff and for a DeadLetterPolicy with RetryTopic, or with MaxReconsumes and no MaxDeliveries")
 	}
 	policy.RetryTopic = cmp.Or(policy.RetryTopic, retryTopic)
 	return open(s, policy, o, retryTopic != "")

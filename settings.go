@@ -93,7 +93,7 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.client == nil && s.reconsumer == nil {
 		switch {
 		case s.reconsumeBackoff != nil:
-			return invalid("WithReconsumeBackoff", s.reconsumeBackoff, withClient)
+			return invalid("WithReconsumeBackoff", "set", withClient)
 		case s.deadLetters != nil:
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
@@ -123,7 +123,7 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 		return err
 	}
 	if s.resolution != 0 {
-		return invalid("WithRedeliveryResolution", s.resolution, "it with Subscribe or SubscribeWith only")
+		return invalid("WithRedeliveryResolution", s.resolution, "none with Wrap, which cannot change how often a consumer asks the broker")
 	}
 	if s.retryFrom > 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
 		return fmt.Errorf("%w: WithNackRetryTopic is set, want WithReconsumeBackoff or WithReconsumer too", ErrInvalidOption)

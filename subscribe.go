@@ -114,6 +114,10 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // the subscription may both handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass
 // through, since the broker cannot redeliver them.
 //
+// Messages that the application received from consumer before Wrap can be acknowledged with the Consumer. A nack of one of them waits for
+// the delay of the policy, and then for consumer's own NackRedeliveryDelay. They have no ack timeout, and InProgress, DeadLetter and the
+// ReconsumeLater methods return ErrNotInFlight. A message that was nacked before Wrap keeps its delay.
+//
 // WithClient adds dead letters, and also retries if consumer is subscribed to its retry topic, for instance by RetryEnable. Wrap does not
 // subscribe to it. To name both topics, Wrap asks the broker for the topic of consumer; if there are several, set Topic of
 // WithDeadLetterPolicy.
@@ -125,7 +129,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, errors.New("redelivery: consumer is nil, want a pulsar.Consumer")
 	}
 	if _, ok := consumer.(*Consumer); ok { // which would delay twice
-		return nil, invalid("Wrap", "a *redelivery.Consumer", "the consumer of client.Subscribe")
+		return nil, invalid("Wrap's consumer", "a *redelivery.Consumer", "one of client.Subscribe: it would delay twice")
 	}
 	s, err := newSettings(nil, options)
 	if err == nil {
@@ -148,7 +152,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 
 // newSettings applies options.
 func newSettings(client pulsar.Client, options []Option) (*settings, error) {
-	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, logger: slog.Default()}
+	s := &settings{client: client, memoryLimit: DefaultMemoryLimit, source: FromAuto, logger: slog.Default()}
 	for i, option := range options {
 		if option == nil {
 			return nil, invalid(fmt.Sprintf("option %d", i+1), "nil", "an Option")

@@ -51,7 +51,7 @@ func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
 	t.TrackFor(key, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor is Track with timeout d. A negative d counts as 0.
+// TrackFor is Track with timeout d in place of the policy's. A negative d counts as 0.
 func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
 
 // TrackSince is TrackFor with a timeout that began ago before now. Touch restarts the full timeout d.

@@ -123,5 +123,5 @@ var (
 	ErrReadOnly = errors.New("attempts: the log was opened read-only")
 )
 
-// DefaultRetention is the default of Options.Retention.
-const DefaultRetention = 24 * time.Hour
+// defaultRetention is the default of Options.Retention.
+const defaultRetention = 24 * time.Hour

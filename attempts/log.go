@@ -70,7 +70,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 	case o.Retention < 0:
 		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)
 	}
-	o.Retention = cmp.Or(o.Retention, DefaultRetention)
+	o.Retention = cmp.Or(o.Retention, defaultRetention)
 	if o.Name == "" {
 		host, _ := os.Hostname()
 		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())

@@ -93,7 +93,7 @@ func TestSettledWhileARecordIsUnderWay(t *testing.T) {
 	await(t, func() bool { return b.Stats().Records == 1 && a.Stats().Lag == 0 })
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.state.sweep(now()+(DefaultRetention+2*time.Minute).Milliseconds(), DefaultRetention)
+	b.state.sweep(now()+(defaultRetention+2*time.Minute).Milliseconds(), defaultRetention)
 	require.Empty(t, b.state.records)
 }
 

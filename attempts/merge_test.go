@@ -41,8 +41,8 @@ func TestJoin(t *testing.T) {
 func TestRetention(t *testing.T) {
 	day := (24 * time.Hour).Milliseconds()
 	r := record{due: 1000, written: 10}
-	require.False(t, r.isStale(1000+day, DefaultRetention))
-	require.True(t, r.isStale(1001+day, DefaultRetention))
+	require.False(t, r.isStale(1000+day, defaultRetention))
+	require.True(t, r.isStale(1001+day, defaultRetention))
 }
 
 // Of two sessions that tidy at once, one began before a message was removed and is overtaken by the other: what it copies does not bring the

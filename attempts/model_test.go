@@ -74,7 +74,7 @@ func (m *modelLog) tidy(s *modelSession) {
 		return
 	}
 	f := frame{}
-	if !s.t.snapshot(s.state, &f, m.now, DefaultRetention) {
+	if !s.t.snapshot(s.state, &f, m.now, defaultRetention) {
 		return
 	}
 	done := f.checkpoint == s.t.mark

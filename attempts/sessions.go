@@ -184,7 +184,7 @@ func (l *Log) IsCareful(k Key) bool {
 	l.sessions.unsaid = nil
 	l.mu.Unlock()
 	for _, name := range lost {
-		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while each message is recorded before its handler runs", "topic", l.o.Topic, "name", name)
+		l.o.Logger.Warn("attempts: a consumer crashed or cannot reach the log; for a while, messages are recorded before they are handled", "topic", l.o.Topic, "name", name)
 	}
 	return careful
 }

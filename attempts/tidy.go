@@ -107,7 +107,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 func (l *Log) trim(topic string, to position) {
 	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
 	if err != nil {
-		l.o.Logger.Warn("attempts: the log's subscription could not be moved; trying again with the next snapshot", "topic", topic, "error", err)
+		l.o.Logger.Warn("attempts: the log could not be shortened; the next snapshot tries again", "topic", topic, "error", err)
 	}
 }
 

@@ -25,24 +25,24 @@
 //	    memoryLimit: 64MiB
 //	    redeliveryFrom: memory              # or broker, or auto
 //	    resolution: 20ms
-//	    withoutChecks: true                 # of the options, when it subscribes
+//	    withoutChecks: true                 # skips the checks of the options
 //	workers:
 //	  billing:
 //	    concurrency: 8
 //	    timeout: 30s                        # of a handler
 //	    drainTimeout: 1m
-//	    finishBatches: true                 # that were begun, in a drain
+//	    finishBatches: true                 # a drain finishes batches that were begun
 //	    maxAge: 1d
 //	    keyOrder: true
 //	    crashLimit: 3                       # then a message that ends its process is a dead letter
-//	    begunAfter: 50ms                    # in its handler it is recorded for that
+//	    begunAfter: 50ms                    # a message that is in its handler this long is recorded for crashLimit
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
-//	    localRetries: 2                     # calls of the handler before a failure counts
+//	    localRetries: 2                     # more calls of the handler before a failure counts
 //	    localRetryBackoff: minute
-//	    pauseOnFailureWindow: 100           # of 100 messages
-//	    pauseOnFailureRatio: 0.9            # 90 failed in a row: one at a time, after growing pauses
-//	    pauseOnFailureBackoff: gentle
+//	    pauseOnFailureWindow: 100           # an outage begins when so many messages, times the ratio,
+//	    pauseOnFailureRatio: 0.9            # fail in a row, here 90; then one at a time is tried
+//	    pauseOnFailureBackoff: gentle       # the pauses between these tries
 //	  reports:
 //	    batchMaxMessages: 100               # any of the three makes it a worker of batches
 //	    batchMaxBytes: 1MiB

@@ -44,7 +44,7 @@ func TestLoad(t *testing.T) {
 			"billing": {NackRedeliveryBackoff: gentle, AckTimeout: 10 * s, AckTimeoutRedeliveryBackoff: java,
 				ReconsumeBackoff: backoff.DelayLevels{s, 5 * s, 24 * 60 * m}, NackRetryTopic: 10 * m, MaxDeliveries: 5, MaxReconsumes: 8,
 				RetryTopic: "orders-retry", DeadLetterTopic: "orders-dead", InitialSubscriptionName: "inspect", OmitCause: true,
-				MemoryLimit: ptr(int64(64 << 20)), RedeliveryFrom: ptr(redelivery.FromMemory), Resolution: 20 * time.Millisecond},
+				MemoryLimit: ptr(int64(64 << 20)), RedeliveryFrom: redelivery.FromMemory, Resolution: 20 * time.Millisecond},
 			"java-too":    {MaxDeliveries: 4, MaxReconsumes: 3, ReconsumeBackoff: java, RetryTopic: "orders-retry"},
 			"shipping-eu": {NackRedeliveryDelay: &none},
 			"plain":       {},

@@ -59,7 +59,7 @@ type Consumer struct {
 	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
 	MemoryLimit *int64
 	// RedeliveryFrom is where nacked messages wait. The file has auto, memory or broker. Default: auto.
-	RedeliveryFrom *redelivery.Source
+	RedeliveryFrom redelivery.Source
 	// Resolution is how often the broker is asked for messages, from 1 ms to 1 minute. Default: that of
 	// redelivery.WithRedeliveryResolution.
 	Resolution time.Duration
@@ -145,16 +145,14 @@ func (d *decoder) topic(n *node) string {
 	return topic
 }
 
-func (d *decoder) source(n *node) *redelivery.Source {
-	source, found := map[string]redelivery.Source{"auto": redelivery.FromAuto, "memory": redelivery.FromMemory,
-		"broker": redelivery.FromBroker}[d.text(n)]
-	if !found {
-		if n != nil && n.text != "" {
-			d.fail(n, "one of auto, memory, broker")
-		}
-		return nil
+func (d *decoder) source(n *node) redelivery.Source {
+	source := redelivery.Source(d.text(n))
+	switch source {
+	case "", redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker:
+		return source
 	}
-	return &source
+	d.fail(n, "one of auto, memory, broker")
+	return ""
 }
 
 func (d *decoder) resolution(n *node) time.Duration {

@@ -92,8 +92,8 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 	if c.MemoryLimit != nil {
 		options = append(options, redelivery.WithMemoryLimit(*c.MemoryLimit))
 	}
-	if c.RedeliveryFrom != nil {
-		options = append(options, redelivery.WithRedeliveryFrom(*c.RedeliveryFrom))
+	if c.RedeliveryFrom != "" {
+		options = append(options, redelivery.WithRedeliveryFrom(c.RedeliveryFrom))
 	}
 	if c.Resolution != 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(c.Resolution))

@@ -147,7 +147,7 @@ func TestBytes(t *testing.T) {
 	t.Setenv("REDELIVERY_CONSUMERS_C_MAX_REDELIVER_COUNT", "4")
 	c, err := Parse([]byte("consumers: {c: }"))
 	require.NoError(t, err)
-	assert.Equal(t, Consumer{MemoryLimit: ptr(int64(1 << 20)), RedeliveryFrom: ptr(redelivery.FromMemory), MaxDeliveries: 5, MaxReconsumes: 4},
+	assert.Equal(t, Consumer{MemoryLimit: ptr(int64(1 << 20)), RedeliveryFrom: redelivery.FromMemory, MaxDeliveries: 5, MaxReconsumes: 4},
 		c.Consumers["c"])
 }
 

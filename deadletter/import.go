@@ -34,7 +34,7 @@ type ImportOptions struct {
 // topic, since schema versions differ between topics. If the topic has no subscription, Import creates Options.Subscription, since the
 // broker would delete the letters.
 //
-// Import stops at the first error, which says how many lines were stored. Only the error says it: see ImportOptions.Skip.
+// Import stops at the first error. The error says how many lines were stored, for ImportOptions.Skip; the Report does not.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)

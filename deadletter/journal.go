@@ -221,7 +221,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// append returns once the record is stored. One whose storing is in doubt may be written again.
+// append returns once the record is stored. A record that the broker did not confirm may be written again.
 func (j *journal) append(ctx context.Context, r record) error {
 	ctx, cancel := context.WithTimeout(ctx, ackPatience)
 	defer cancel()

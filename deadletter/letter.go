@@ -126,7 +126,7 @@ func (l *Letter) weight() int {
 // first returns at most n bytes of text, which any publisher may have written.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message is what is published of a letter. Everything that its sender set is kept; what tells of the failure goes.
+// message is what is published of a letter. It has everything that the sender set, without the properties about the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {

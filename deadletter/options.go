@@ -39,9 +39,9 @@ type ReplayOptions struct {
 	MaxReplays int
 	// Rate is how many letters are replayed in a second at most. Default: 0, no limit.
 	Rate float64
-	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has
-	// acknowledged the canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. Needs an
-	// admin API, and to be at most Max. Default: 0, none.
+	// Canary is how many letters are replayed as a test before the others. The others wait until each subscription has acknowledged the
+	// canary letters that died on it. If a canary letter dies again, the replay ends with ErrPoison. It needs an admin API, and must not be
+	// more than Max. Default: 0, none.
 	Canary int
 	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that it waited for; the
 	// next Replay with the same options waits again. Default: 10 minutes.
@@ -68,7 +68,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.Topic != "":
 		o.Topic = admin.FullName(o.Topic)
 	case !ok:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want the retry topic: the name of %s does not tell it", t.o.Topic)
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want a topic or ToOrigin: the name of %s does not end in -DLQ, so its retry topic is unknown", t.o.Topic)
 	default:
 		o.Topic = base + pulsar.RetryTopicSuffix
 	}

@@ -21,7 +21,8 @@ type Routing string
 
 // Values of Routing. The hashes of the clients agree on most ASCII keys, and on few other keys.
 const (
-	// SamePartition is the partition that the letter came from, if it says so and goes to that topic, or else that of JavaStringHash.
+	// SamePartition is the partition that the letter came from. If the letter does not name it, or goes to another topic, it is the partition
+	// of JavaStringHash.
 	SamePartition Routing = ""
 	// JavaStringHash is what producers of the Java client do by default: String.hashCode() & 0x7fffffff.
 	JavaStringHash Routing = "java"

@@ -94,8 +94,8 @@ type Topic struct {
 	quiet   time.Duration // how long nothing may come before the end of the letters is believed
 }
 
-// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong, and the first call finds out
-// whether the topic exists.
+// Open returns the dead letter topic that o names. It does not connect: an error says which option is wrong. With an admin API the first
+// call returns an error if there is no such topic. Without one, a broker that creates topics on use creates it.
 func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if client == nil {
 		return nil, errors.New("deadletter: client is nil")

@@ -32,7 +32,7 @@ var blocked = Check{
 					case limit > 0 && v.delays() && 10*c.UnackedMessages >= 9*limit:
 						found = worse(found, warning("consumer %s of %s has %d unacknowledged, of %d", c.ConsumerName, local(name), c.UnackedMessages, limit))
 					default:
-						found = worse(found, ok("none"))
+						found = worse(found, ok("no consumer is blocked"))
 					}
 				}
 			}

@@ -29,6 +29,6 @@ var clock = Check{
 		if differ > time.Minute {
 			status = Problem
 		}
-		return judge(differ <= 2*time.Second+exact+took, status, "they differ by %s", said)
+		return judge(differ <= 2*time.Second+exact+took, status, "the clocks differ by %s", said)
 	},
 }

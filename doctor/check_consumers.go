@@ -39,7 +39,7 @@ var consumers = Check{
 		case twice != "":
 			return warning("several are named %q", twice)
 		case len(names) == 0:
-			return judge(backlog == 0, Warning, "none, and a backlog of %d", backlog)
+			return judge(backlog == 0, Warning, "none is connected, %d in the backlog", backlog)
 		}
 		return ok("%s", strings.Join(said, ", "))
 	},

@@ -19,7 +19,7 @@ var deadLettersEmptied = Check{
 		}
 		s, err := v.stats(dead)
 		if errors.Is(err, errNoTopic) {
-			return ok("there are none yet")
+			return ok("the topic does not exist yet")
 		}
 		if err != nil {
 			return unknown(err)

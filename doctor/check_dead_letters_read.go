@@ -16,8 +16,8 @@ var deadLettersRead = Check{
 		if dead == "" {
 			return verdict{}
 		}
-		if v.InitialSubscription != "" {
-			return ok("the options have the broker make %s", v.InitialSubscription)
+		if v.InitialSubscriptionName != "" {
+			return ok("the options have the broker make %s", v.InitialSubscriptionName)
 		}
 		if v.unreachable {
 			return verdict{}

@@ -13,9 +13,9 @@ var drain = Check{
 			return verdict{}
 		}
 		has, needs := v.Consumer.TerminationGracePeriodSeconds, v.gracePeriod()
-		found := ok("it needs %ds", needs)
+		found := ok("a drain needs %ds", needs)
 		if has > 0 {
-			found = judge(has >= needs, Warning, "it needs %ds, and has %ds", needs, has)
+			found = judge(has >= needs, Warning, "a drain needs %ds, and has %ds", needs, has)
 		}
 		if d, op := v.Worker.DrainTimeout, v.Consumer.OperationTimeout; op > d && d > 0 {
 			found = worse(found, warning("OperationTimeout is %v, the drain timeout %v", op, d))

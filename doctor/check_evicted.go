@@ -15,7 +15,7 @@ var evicted = Check{
 				return warning("%s: %s", kind, said)
 			}
 		}
-		return ok("none that evicts")
+		return ok("no quota that evicts")
 	},
 }
 

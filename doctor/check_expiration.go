@@ -13,7 +13,7 @@ var subscriptionExpires = Check{
 			return unknown(err)
 		}
 		if minutes <= 0 {
-			return ok("they do not expire")
+			return ok("subscriptions do not expire")
 		}
 		after, status := time.Duration(minutes)*time.Minute, Warning
 		if v.dead() != "" {

@@ -14,6 +14,6 @@ var handlerTime = Check{
 		if takes >= timeout {
 			status = Problem
 		}
-		return judge(2*takes <= timeout, status, "it is %v, and a handler takes %v", timeout, takes)
+		return judge(2*takes <= timeout, status, "the ack timeout is %v, a handler takes %v", timeout, takes)
 	},
 }

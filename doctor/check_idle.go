@@ -32,7 +32,7 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 		for name, part := range first.parts(topic) {
 			sub := part.Subscriptions[v.Subscription]
 			for _, c := range sub.Consumers {
-				found = worse(found, ok("all do"))
+				found = worse(found, ok("all consumers take messages"))
 				if sub.left() > 0 && suspicious(sub, c) {
 					suspects[name+" "+c.ConsumerName] = c
 				}

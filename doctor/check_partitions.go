@@ -16,7 +16,7 @@ var partitionsAlike = Check{
 			return unknown(err)
 		}
 		if len(s.Partitions) == 0 && len(s.Subscriptions) == 0 {
-			return ok("nobody has used them yet")
+			return ok("the partitions were not used yet")
 		}
 		with, fewest, most := 0, -1, 0
 		for _, part := range s.Partitions {

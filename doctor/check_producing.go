@@ -32,7 +32,7 @@ func (v *visit) produce(topic string) verdict {
 	producer, err := v.Client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	if err == nil {
 		producer.Close()
-		return ok("yes")
+		return ok("this client may publish")
 	}
 	if strings.Contains(err.Error(), "IncompatibleSchema") { // for which a consumer has its own
 		return verdict{Unknown, local(topic) + " asks for a schema"}

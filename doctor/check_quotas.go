@@ -25,7 +25,7 @@ var backlogQuotas = Check{
 			if err != nil {
 				return unknown(err)
 			}
-			found = worse(found, ok("none"))
+			found = worse(found, ok("no backlog quota"))
 			for _, kind := range sorted(all) {
 				said, limited := all[kind].limited()
 				if !limited {

@@ -24,8 +24,8 @@ var reachable = Check{
 			if _, err := v.Client.TopicPartitions(v.Topic); err != nil {
 				return problem("the broker: %v", err)
 			}
-			return ok("the broker and its admin API")
+			return ok("the broker and its admin API answer")
 		}
-		return ok("the admin API")
+		return ok("the admin API answers")
 	},
 }

@@ -33,7 +33,7 @@ var schemas = Check{
 			}
 		}
 		if own == "" {
-			return ok("none")
+			return ok("no schema")
 		}
 		return ok("%s", own)
 	},

@@ -13,13 +13,13 @@ var subscriptionExists = Check{
 			return unknown(err)
 		}
 		if found {
-			return ok("%d in the backlog, %d consumers %s", sub.MsgBacklog, len(sub.Consumers), sub.Type)
+			return ok("%s, %d consumers, %d in the backlog", sub.Type, len(sub.Consumers), sub.MsgBacklog)
 		}
 		may, err := autoSubscriptions.ofTopic(v, v.Topic)
 		if err != nil {
 			return unknown(err)
 		}
-		return judge(may, Problem, "it does not exist, and the broker %s", map[bool]string{true: "creates it for its first consumer",
+		return judge(may, Problem, "the subscription does not exist, and the broker %s", map[bool]string{true: "creates it for its first consumer",
 			false: "may not create it"}[may])
 	},
 }

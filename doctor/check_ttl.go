@@ -38,7 +38,7 @@ var timeToLives = Check{
 
 func lives(ttl int, need time.Duration) verdict {
 	if ttl <= 0 {
-		return ok("none; a message waits for up to %v", need)
+		return ok("no time to live; a message waits for up to %v", need)
 	}
 	d := time.Duration(ttl) * time.Second
 	return judge(d > need, Problem, "%v; a message waits for up to %v", d, need)

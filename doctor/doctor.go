@@ -36,8 +36,8 @@ type Setup struct {
 	RetryTopic string
 	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a topic.
 	DeadLetterTopic string
-	// InitialSubscription is the InitialSubscriptionName of the dead letter policy. Default: none.
-	InitialSubscription string
+	// InitialSubscriptionName is the subscription of the dead letter topic that the dead letter policy names. Default: none.
+	InitialSubscriptionName string
 
 	// Consumer is how the client is configured.
 	Consumer Consumer

@@ -236,7 +236,7 @@ func (s *scene) changesNothing() {
 	require.Len(s.t, before, 3)
 	missing := s.setup
 	missing.Topic, missing.RetryTopic, missing.DeadLetterTopic = s.topic("-a"), s.topic("-b"), s.topic("-c")
-	missing.InitialSubscription = "inspect"
+	missing.InitialSubscriptionName = "inspect"
 	require.Empty(s.t, alarms(Examine(s.t.Context(), missing)))
 	Examine(s.t.Context(), s.setup)
 	require.Equal(s.t, before, subscriptions())

@@ -17,7 +17,7 @@ type schedule struct {
 	ends    bool          // it becomes a dead letter
 }
 
-// far is how many delays a policy is asked for.
+// far is how many delays of a policy are read.
 const far = 10_000
 
 // schedules are those of nacks, ack timeouts and retries, as far as there are any.

@@ -189,7 +189,7 @@ var matrix = map[string]wrong{
 	}},
 	"no dead letter topic": {"dead-letter-topic", Problem, func(s *scene) {
 		s.without("-billing-DLQ")
-		s.setup.InitialSubscription = "inspect"
+		s.setup.InitialSubscriptionName = "inspect"
 	}},
 	"nobody reads dead letters": {"dead-letters-read", Problem, func(s *scene) {
 		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)

@@ -22,7 +22,7 @@ func (m *Metrics) Observe() redelivery.Option {
 		},
 		Closed: func(c *redelivery.Consumer) {
 			m.consumers.Delete(c)
-			m.last.Store(nil) // so that it is not kept
+			m.last.Store(nil) // so that it can be freed
 		},
 		Delivered: m.delivered,
 		Settled:   m.settle,
@@ -104,7 +104,7 @@ func operation(o redelivery.Outcome) string {
 	}
 }
 
-// consumer is what is kept for a Consumer: its series, so that they need not be looked up for each message.
+// consumer has the series of a Consumer, so that they need not be looked up for each message.
 type consumer struct {
 	*redelivery.Consumer
 	m            *Metrics
@@ -117,7 +117,7 @@ type consumer struct {
 }
 
 // pause counts the Workers that are paused for a reason.
-func (c *consumer) pause(why worker.Pause, begins bool) {
+func (c *consumer) pause(why worker.PauseReason, begins bool) {
 	gauge, n := &c.paused, int64(-1)
 	switch why {
 	case worker.PauseAsked:
@@ -140,7 +140,7 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	return x
 }
 
-// consumer returns what is kept for a Consumer. After its Close nothing is kept, but what ends then is counted still.
+// consumer returns the series of a Consumer. After its Close they are not stored, but what ends then is still counted.
 func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	if x := m.kept(c); x != nil {
 		return x
@@ -148,7 +148,7 @@ func (m *Metrics) consumer(c *redelivery.Consumer) *consumer {
 	return m.newConsumer(c)
 }
 
-// kept returns nil of a Consumer that is closed, or was given no Observe.
+// kept returns the stored series, or nil for a Consumer that is closed or has no Observe.
 func (m *Metrics) kept(c *redelivery.Consumer) *consumer {
 	if x := m.last.Load(); x != nil && x.Consumer == c {
 		return x

@@ -17,12 +17,13 @@ import (
 )
 
 const (
-	// Unlimited as Options.MaxDeliveries lets a message be reconsumed any number of times. With delay levels the last level repeats, as
+	// Unlimited is the value of Options.MaxDeliveries that sets no limit on how often a message is reconsumed. With delay levels the last level repeats, as
 	// PIP-94 proposes. DeadLetter still publishes dead letters.
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names, so that they can be copied from one. In
+// redelivery.DeadLetterPolicy, MaxDeliveries is called MaxReconsumes: there the other name limits deliveries.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default topics,
 	// without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic and DeadLetterTopic are set.

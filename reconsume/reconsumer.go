@@ -1,6 +1,6 @@
-// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then acknowledges it.
-// The broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a restart of the process. Retry topics
-// are those of the Java client. Delay levels come from PIP-94, a draft that no Pulsar client implements.
+// Package reconsume publishes a message that could not be processed to a retry topic or a dead letter topic, and then acknowledges it. The
+// broker delivers a retry again after a delay. Unlike the delay of a nack, this delay survives a restart of the process. Retry topics are
+// those of the Java client. Delay levels come from PIP-94, a draft that no other Pulsar client implements.
 //
 // Topics and properties have the same names as in the Java and Go clients, so each client can read the retries of the others.
 // docs/properties.md lists the properties.

@@ -9,9 +9,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file has what is kept in an outage, and which message is tried next.
+// This file has the messages that are set aside in an outage, and chooses the next one to try.
 
-// most is how many messages an outage has looked at and keeps, where they cannot be given back.
+// most is how many messages an outage sets aside, where they cannot be given back.
 const most = 1000
 
 // looks is how many messages that did not fail before are looked at to try the last of them: more each time, since messages that always fail
@@ -55,7 +55,7 @@ func (o *outage) takeBack(into []task) (tasks []task, over bool) {
 	return into, true
 }
 
-// kept is how many messages are put aside.
+// kept is how many messages are set aside.
 func (o *outage) kept() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -149,8 +149,8 @@ func (o *outage) choose() (t task, ok bool) {
 	return t, true
 }
 
-// mayGiveBack reports whether what is kept may be given back to the broker until the next try: the pause is not short, and nothing was tried
-// here more often than the broker knows.
+// mayGiveBack reports whether the messages that are set aside may go back to the broker until the next try: the pause is not short, and
+// none of them has tries that the broker does not know of.
 func (o *outage) mayGiveBack() bool {
 	pause := o.nextPause()
 	o.mu.Lock()
@@ -159,10 +159,10 @@ func (o *outage) mayGiveBack() bool {
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
 
-// shortPause is how long a pause may be without giving back what is kept: that takes some calls of the broker.
+// shortPause is the shortest pause in which messages are given back, which takes some requests to the broker.
 const shortPause = time.Second
 
-// gaveBack forgets what was kept, since it is given back.
+// gaveBack forgets the messages that were set aside: the broker has them.
 func (o *outage) gaveBack() {
 	o.mu.Lock()
 	aside := o.aside

@@ -36,7 +36,7 @@ func WithCrashLimit(n int) Option {
 
 // WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for WithCrashLimit; without
 // that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes the other consumers record each message before
-// its handler. A longer d saves the records of handlers that usually take long; 0 records each message. d must be 0 or more.
+// its handler. With a longer d slow handlers cause fewer records; with 0 each message is recorded. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {

@@ -138,7 +138,7 @@ func TestDrainNamesWhatIsNotSettled(t *testing.T) {
 		_, stop := t.start(succeed, worker.WithDrainTimeout(10*time.Second))
 		t.publish("tea")
 		t.sleep(time.Second)
-		require.EqualError(t, stop(), "worker: message 1:0:0:0 is handled, but not settled yet")
+		require.EqualError(t, stop(), "worker: handled, but not settled yet: message 1:0:0:0")
 		close(free)
 	})
 }

@@ -101,8 +101,8 @@ func (r *run) hasToFinish() bool {
 	r.finishing.gone = late
 	r.mu.Unlock()
 	if late && !told {
-		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: some batches cannot be finished within the drain timeout",
-			slog.Int("messages", n), slog.Duration("need", needs))
+		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: the rest of the batches cannot be handled within the drain timeout",
+			slog.Int("messages", n), slog.Duration("takes", needs))
 	}
 	return !late
 }

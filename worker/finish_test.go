@@ -67,14 +67,14 @@ func TestDrainFinishesBatches(t *testing.T) {
 				}
 				stats, unfinished := work(func(n int) bool { return n >= each+each/2 })
 				t.Logf("%d handled, %d come again, %d left", stats.Succeeded, unfinished, stats.Left)
-				require.Contains(t, log.String(), fmt.Sprint("again=", unfinished))
+				require.Contains(t, log.String(), fmt.Sprint("unfinished=", unfinished))
 				finishes := strings.HasPrefix(name, "a ")
 				switch {
 				case finishes:
 					require.EqualValues(t, 2*each, stats.Succeeded)
 					require.Zero(t, unfinished)
 				case name == "if there is no time":
-					require.Contains(t, log.String(), "cannot be finished within the drain timeout")
+					require.Contains(t, log.String(), "cannot be handled within the drain timeout")
 					fallthrough
 				case name == "not at all":
 					require.GreaterOrEqual(t, unfinished, each/2)

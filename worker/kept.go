@@ -23,8 +23,8 @@ func (s *slot) limitProbe() *time.Timer {
 	})
 }
 
-// get returns what the slot handles next: what it kept of a halved batch or for a local retry, what is to be tried in an outage, or what it
-// takes. That may be nothing yet. Its error says that there is to be no more.
+// get returns the messages that the slot handles next: the rest of a halved batch, those of a local retry, those to try in an outage, or
+// new ones. There may be none yet. An error says that no more will come.
 func (s *slot) get() (tasks []task, probe bool, err error) {
 	if s.outage != nil && s.outage.current() != nil {
 		return s.nextToTry()
@@ -98,8 +98,8 @@ func (s *slot) leaveOwn(why string) {
 	s.set(s.tasks[:0], waiting)
 }
 
-// untried is why a message is left that was kept.
-const untried = "it waited to be tried until the end"
+// untried is why a message is left that waited for its next try.
+const untried = "the drain ended before its next try"
 
 // leaveAll leaves messages to the broker.
 func (r *run) leaveAll(tasks []task, why string) {
@@ -124,7 +124,7 @@ func (s *slot) sleep(d time.Duration) error {
 	}
 }
 
-// keeps reports whether what failed is kept, to be tried again without being nacked.
+// keeps reports whether the slot tries failed messages again itself, without a nack.
 func (s *slot) keeps(probe bool) bool {
 	if probe {
 		defer s.yield()

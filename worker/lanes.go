@@ -163,7 +163,7 @@ func (l *lanes) keep(t task, o outcome) {
 		err = l.renew(&t)
 	}
 	if err != nil {
-		l.leave(t, "it failed, and is no longer held", err)
+		l.leave(t, "it failed, and could not wait for its next try", err)
 		l.forget(t)
 		return
 	}

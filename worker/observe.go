@@ -29,7 +29,7 @@ type Handling struct{ redelivery.Event }
 // message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // what the handler asked for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what happened then
+	Outcome  redelivery.Outcome // what the handler's result calls for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what is done
 	Duration time.Duration      // how long the handler took; in a batch, for all messages together
 	Err      error              // what the handler or the classifier returned, without the mark of Permanent or RetryAfter
 }
@@ -40,16 +40,16 @@ type Paused struct {
 	Consumer     *redelivery.Consumer // of the Worker
 	Subscription string               // of the Consumer
 	Paused       bool                 // false: resumed
-	Why          Pause                // the reason that began or ended
+	Why          PauseReason          // the one that began or ended
 }
 
-// Pause is a reason why a Worker takes no messages.
-type Pause string
+// PauseReason says why a Worker takes no messages.
+type PauseReason string
 
 const (
-	PauseAsked       Pause = "asked"        // Worker.Pause was called
-	PauseOutage      Pause = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
-	PauseMemoryLimit Pause = "memory_limit" // the messages that wait for their keys reached the memory limit: WithKeyOrder
+	PauseAsked       PauseReason = "asked"        // Worker.Pause was called
+	PauseOutage      PauseReason = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
+	PauseMemoryLimit PauseReason = "memory_limit" // the messages that wait for their keys reached the memory limit: WithKeyOrder
 )
 
 // observers are the functions of all Observers, in order.
@@ -120,6 +120,6 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 }
 
 // tellPaused tells that the Worker takes no more messages, or does again.
-func (w *Worker) tellPaused(paused bool, why Pause) {
+func (w *Worker) tellPaused(paused bool, why PauseReason) {
 	tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
 }

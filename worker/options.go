@@ -138,7 +138,7 @@ func WithCancelLost() Option {
 // prefetched rest of these batches, and no other messages, within the drain timeout. Without batch-index acknowledgement
 // (EnableBatchIndexAcknowledgment) the broker learns of a batch only when all of it is acknowledged, and after a restart sends the whole
 // batch again, handled messages included. A batch is left if the time that handlers took so far says that it cannot be finished in time,
-// or if the Worker is paused or in an outage. The Consumer's Stats.Unfinished, and "again" in the last line of the log, say how many
+// or if the Worker is paused or in an outage. The Consumer's Stats.Unfinished, and "unfinished" in the last line of the log, say how many
 // handled messages will come again.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {

@@ -81,7 +81,7 @@ type outage struct {
 	began    time.Time
 	tries    uint32
 	tried    map[name]int  // how often each message that failed did so as a probe
-	aside    []task        // what is kept and not tried at present
+	aside    []task        // messages that are set aside: not tried at present
 	asked    time.Duration // by the RetryAfter of the last try
 
 	abandoned bool // since Run ended
@@ -202,7 +202,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	return keep && after != nil
 }
 
-// sendAway marks what asks for a longer delay than the pause that is next may have: it is not kept, nor do others wait for it.
+// sendAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.
 func (o *outage) sendAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
@@ -227,7 +227,7 @@ func (o *outage) begin(last outcome) {
 	clear(o.tried)
 }
 
-// failedAgain notes a probe that failed, and reports whether its message is to be kept. The caller holds mu.
+// failedAgain counts a failed probe, and reports whether its message stays here, uncounted. The caller holds mu.
 func (o *outage) failedAgain(of name, out outcome) (keep bool) {
 	o.tries++
 	o.ask(out)
@@ -235,7 +235,7 @@ func (o *outage) failedAgain(of name, out outcome) (keep bool) {
 	return o.tried[of] <= freeProbes
 }
 
-// ask has the next pause be as long as a message that is kept asks for. The caller holds mu.
+// ask makes the next pause as long as the delay of a message that stays here. The caller holds mu.
 func (o *outage) ask(out outcome) {
 	if o.asked = out.delay; out.away {
 		o.asked = 0
@@ -256,7 +256,7 @@ func (o *outage) end() {
 	o.over = nil
 }
 
-// abandon ends an outage that nobody tries to end any more, and leaves what is kept to the broker.
+// abandon ends an outage at the end of a drain, and leaves its messages to the broker.
 func (o *outage) abandon() {
 	o.mu.Lock()
 	over, aside := o.over, o.aside

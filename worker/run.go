@@ -78,7 +78,7 @@ func (r *run) run() error {
 	if r.outage != nil {
 		n += r.outage.kept()
 	}
-	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "begun", r.consumer.Stats().Arriving)...)
+	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "arriving", r.consumer.Stats().Arriving)...)
 	ended := make(chan struct{})
 	go func() {
 		r.alive.Wait()
@@ -102,7 +102,7 @@ func (r *run) run() error {
 	}
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
-		"stuck", len(stuck), "again", r.consumer.Stats().Unfinished)...)
+		"stuck", len(stuck), "unfinished", r.consumer.Stats().Unfinished)...)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -219,7 +219,7 @@ func (r *run) stuck() []error {
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
 				patience, s.names(), time.Since(s.since)))
 		case settling:
-			errs = append(errs, fmt.Errorf("worker: %v is handled, but not settled yet", s.names()))
+			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
 		default: // idle
 		}
 		s.mu.Unlock()

@@ -144,7 +144,7 @@ func (r *run) ack(t task) bool {
 			began = time.Now()
 		}
 		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
-			r.leave(t, "the handler is done with it, but it could not be acknowledged", err)
+			r.leave(t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
 	}
@@ -234,7 +234,7 @@ func (r *run) unsettled(t task, what string, err error) {
 	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), slog.Any("error", err))...)
 }
 
-// protect calls the Consumer, which calls interceptors and policies: a panic of theirs is an error, which wraps nothing.
+// protect calls the Consumer, which calls interceptors and policies: their panic becomes an error that wraps nothing.
 func (r *run) protect(call func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -28,7 +28,7 @@ func TestRefusedAckIsGivenUp(t *testing.T) {
 				require.EqualValues(t, 1, w.Stats().Left)
 				require.Zero(t, w.Stats().InFlight)
 				require.Positive(t, w.Stats().Unsettled)
-				require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
+				require.Contains(t, t.log.String(), "it was handled, but could not be acknowledged")
 				require.NoError(t, stop())
 				require.Len(t, t.broker.Unacked(), 1)
 			})

@@ -50,7 +50,7 @@ func TestFailedAckIsTriedUntilTheDrainEnds(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, 10*time.Second, time.Since(stopping))
 		require.EqualValues(t, 1, w.Stats().Left)
-		require.Contains(t, t.log.String(), "the handler is done with it, but it could not be acknowledged")
+		require.Contains(t, t.log.String(), "it was handled, but could not be acknowledged")
 		require.Len(t, t.broker.Unacked(), 1)
 	})
 }

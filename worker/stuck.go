@@ -168,7 +168,7 @@ func (r *run) replace() {
 	}
 }
 
-// leaves reports whether the slot is to end, since another has its place. What it kept it handles first.
+// leaves reports whether the slot is to end, since another has its place. First it handles the messages that it still has.
 func (s *slot) leaves() bool {
 	s.mu.Lock()
 	leaves := s.lost && len(s.tasks) == 0

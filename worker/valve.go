@@ -82,7 +82,7 @@ func (v *valve) open() bool {
 	return true
 }
 
-// end opens the valve for good, and reports whether it was shut.
+// end opens the valve permanently, and reports whether it was shut.
 func (v *valve) end() bool {
 	v.mu.Lock()
 	v.over = true

@@ -98,13 +98,13 @@ type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run
 	Outage bool // WithPauseOnFailure tries one message at a time
 
-	InFlight int  // messages being handled, settled, or kept in an outage: at most WithConcurrency messages or batches, in an outage 1,000 more
+	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, in an outage 1,000 more
 	Stuck    int  // handlers that did not return within five seconds after their context ended
 	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
 	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
 
 	Succeeded uint64 // messages acknowledged
-	Failed    uint64 // errors, each time; not those under Permanent, those that do not count as attempts in an outage (WithPauseOnFailure), and those of a batch that is halved
+	Failed    uint64 // errors, each time, except those under Permanent, those of an outage that count as no attempt (WithPauseOnFailure), and those of a batch that is halved
 	Snoozed   uint64 // Snoozes, each time
 	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed too
 	Expired   uint64 // those of Permanent that are past WithMaxAge

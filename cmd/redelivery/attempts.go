@@ -115,7 +115,7 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	var stats any
 	if err := api.Call(ctx, http.MethodGet, admin.Topic(partitions[0])+"/stats", nil, &stats); admin.NotFound(err) { // which a reader would create
-		return fmt.Errorf("there is no log %s", f.log)
+		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)
 	}
 	log, err := attempts.Open(client, attempts.Options{Topic: partitions[0], Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
 	if err != nil {

@@ -82,7 +82,7 @@ func (p plan) write(b *strings.Builder) {
 	}
 }
 
-// deliveries is how often the message is handed out before it is dead; 0 if it never is.
+// deliveries is how often the message is delivered before it is dead; 0 if it never is.
 func (p plan) deliveries() uint64 {
 	if p.MaxReconsumes > 0 {
 		return p.MaxReconsumes + 1

@@ -80,7 +80,7 @@ func (d *dlq) imports(ctx context.Context) error {
 func (d *dlq) tellOthers(ctx context.Context, advice string) {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if err != nil {
-		return // what was asked for is done
+		return // there is nothing to do
 	}
 	for _, s := range info.Subscriptions {
 		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {

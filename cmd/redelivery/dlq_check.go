@@ -32,7 +32,7 @@ func (d *dlq) check(verb, topic string) error {
 	case d.out != "" && d.noExport:
 		return errors.New("-o and -no-export are both given")
 	case verb == "purge" && d.out == "" && !d.noExport:
-		return errors.New("purge needs -o file to export to first, or -no-export")
+		return errors.New("purge needs -o, a file to write the letters to, or -no-export")
 	case verb == "import" && d.in == "":
 		return errors.New("import needs -i file, which export or purge wrote")
 	case d.public != "" && (d.secret == "" || d.keyName == ""):
@@ -56,7 +56,7 @@ func (d *dlq) checkTarget(topic string) error {
 	target := publishing.BaseTopic(admin.FullName(d.target))
 	switch {
 	case d.target == "" && d.to == toRetry && !strings.HasSuffix(topic, pulsar.DlqTopicSuffix):
-		return fmt.Errorf("the name of %s does not say where its letters go, want -to origin or -topic", short(topic))
+		return fmt.Errorf("the name of %s does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name", short(topic))
 	case d.target == "":
 		return nil
 	case target == topic:
@@ -89,7 +89,7 @@ func persistent(what, name string) error {
 	return nil
 }
 
-// none is an error if nobody has what was asked for by name: a mistyped one would look like one that is done.
+// none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are done.
 func (d *dlq) none() error {
 	var asked []string
 	for flag, values := range map[string][]string{"-group": d.filter.Groups, "-id": d.filter.IDs, "-key": d.filter.Keys} {
@@ -104,7 +104,7 @@ func (d *dlq) none() error {
 	return fmt.Errorf("no letter has %s", strings.Join(asked, ", "))
 }
 
-// unchosen is an error if a report is of no letter at all though some were asked for by name.
+// unchosen is an error if a report has no letter although groups, ids or keys were given.
 func (d *dlq) unchosen(r deadletter.Report) error {
 	if r.Done > 0 || len(r.Left) > 0 || r.Resumed {
 		return nil

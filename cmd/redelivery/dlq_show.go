@@ -92,7 +92,7 @@ func (d *dlq) groups(ctx context.Context) error {
 		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), cause},
 			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example)})
 	}
-	writeTable(d.stdout, rows)
+	d.table(rows)
 	return nil
 }
 
@@ -146,9 +146,18 @@ func (d *dlq) peek(ctx context.Context) error {
 		}
 	}
 	if !d.asJSON {
-		writeTable(d.stdout, rows)
+		d.table(rows)
 	}
 	return nil
+}
+
+// table writes rows, of which the first is the heading.
+func (d *dlq) table(rows [][]string) {
+	if len(rows) == 1 {
+		fmt.Fprintln(d.stdout, "No letters.")
+		return
+	}
+	writeTable(d.stdout, rows)
 }
 
 func (d *dlq) schema(ctx context.Context, l *deadletter.Letter) (*admin.Schema, error) {

@@ -140,7 +140,7 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		`want "retry" or "origin"`:                                                    {"replay", "-to", "there", "a"},
 		"-to origin and -topic are both":                                              {"replay", "-to", "origin", "-topic", "x", "a"},
 		"-o and -no-export are both given":                                            {"purge", "-o", "x", "-no-export", "a"},
-		"purge needs -o file":                                                         {"purge", "a"},
+		"purge needs -o, a file":                                                      {"purge", "a"},
 		"-max is a flag of replay, not of purge":                                      {"purge", "-no-export", "-max", "5", "a"},
 		"-yes is a flag of replay and purge":                                          {"peek", "-yes", "a"},
 		"-group is a flag of groups and peek":                                         {"list", "-group", "x", "public/default"},

@@ -20,8 +20,8 @@ Which letters, for groups, peek, replay, export and purge:
   -property name=value              with this property; may be repeated, all
                                     must match
   -after 2h, -before 2006-01-02     died after, before: a time ago, or a date
-  -subscription redelivery          on which replay and purge acknowledge, and
-                                    which unsubscribe removes
+  -subscription redelivery          the one that replay and purge acknowledge
+                                    on, and that unsubscribe removes
 list:
   -all                              also other topics whose first message is a
                                     dead letter
@@ -30,17 +30,18 @@ peek:
   -payload                          payloads too, decoded by their schema
 replay:
   -to retry                         to the retry topic, for the subscription
-                                    that failed; or origin, for all
-  -others                           do not ask about the other subscriptions
+                                    that failed; or -to origin, for all of them
+  -others                           with -to origin: do not ask whether other
+                                    subscriptions may get the letters too
   -topic name                       to this topic instead
   -routing same                     to the partition that a letter came from; or
                                     as producers do: java, murmur3 or go
   -canary 10                        replay ten first; the rest when these are
                                     processed
   -canary-timeout 10m               how long to wait for the canary
-  -max 100, -rate 50                letters at most: in all, a second
+  -max 100, -rate 50                at most 100 letters in all, 50 a second
   -max-replays 3                    skip letters replayed this often before
-  -new                              abandon an unfinished replay
+  -new                              abandon an unfinished replay, begin another
 export, purge:
   -o file                           the file to write; export's default: stdout
   -no-export                        purge without a file

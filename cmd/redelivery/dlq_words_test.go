@@ -16,15 +16,15 @@ import (
 func TestDlqWrongArguments(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
-		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                {"peek", "non-persistent://a/b/c-DLQ"},
-		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                            {"groups", "orders-billing-DLQ-partition-3"},
-		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                     {"groups", "a/b"},
-		`namespace is "public", want tenant/namespace`:                                                                  {"list", "public"},
-		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                 {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
-		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                        {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
-		`the name of dead does not say where its letters go, want -to origin or -topic`:                                 {"replay", "dead"},
-		`-canary is 2, want at most -max, which is 1`:                                                                   {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
-		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n": {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
+		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                   {"peek", "non-persistent://a/b/c-DLQ"},
+		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                               {"groups", "orders-billing-DLQ-partition-3"},
+		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                        {"groups", "a/b"},
+		`namespace is "public", want tenant/namespace`:                                                                     {"list", "public"},
+		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                    {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
+		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                           {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
+		`the name of dead does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name`: {"replay", "dead"},
+		`-canary is 2, want at most -max, which is 1`:                                                                      {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
+		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n":    {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
 	} {
 		code, stdout, stderr := dlqRun("", args...)
 		assert.Equal(t, 2, code, "%q: %s", args, stderr)
@@ -132,4 +132,17 @@ func TestDlqNoRetryTopic(t *testing.T) {
 	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-to", "origin", "-others", "-yes")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "Replayed 1 letter,")
+}
+
+// A topic without letters shows no empty table.
+func TestDlqNoLetters(t *testing.T) {
+	b := newBroker(t)
+	b.publish(origin+"-calm-DLQ", &pulsar.ProducerMessage{Payload: []byte("{}"), Properties: map[string]string{"REAL_TOPIC": origin}})
+	code, _, stderr := dlqRun("", "purge", "orders-calm-DLQ", "-no-export", "-yes")
+	require.Zero(t, code, stderr)
+	for _, verb := range []string{"groups", "peek"} {
+		code, stdout, stderr := dlqRun("", verb, "orders-calm-DLQ")
+		require.Zero(t, code, stderr)
+		require.Equal(t, "What subscription redelivery has not acknowledged.\n\nNo letters.\n", stdout)
+	}
 }

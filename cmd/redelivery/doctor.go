@@ -140,8 +140,8 @@ func (f *doctorFlags) write() {
 			wrapTo(f.stdout, "         ", line)
 		}
 	}
-	fmt.Fprintf(f.stdout, "\n%d ok, %d unknown, %d warnings, %d problems\n", count[doctor.OK], count[doctor.Unknown],
-		count[doctor.Warning], count[doctor.Problem])
+	fmt.Fprintf(f.stdout, "\n%d ok, %d unknown, %s, %s\n", count[doctor.OK], count[doctor.Unknown],
+		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
 // wrapTo writes words in lines of a terminal's width, below each other after what the first line begins with.
@@ -161,4 +161,11 @@ func wrapTo(w io.Writer, begins, text string) {
 		line, at = line+word, at+n
 	}
 	fmt.Fprintln(w, line)
+}
+
+func plural(n int, of string) string {
+	if n == 1 {
+		return "1 " + of
+	}
+	return fmt.Sprintf("%d %ss", n, of)
 }

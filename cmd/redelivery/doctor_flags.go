@@ -105,7 +105,7 @@ func (f *doctorFlags) adopt(c config.Consumer) {
 	if c.MemoryLimit != nil {
 		s.Policy.MemoryLimit = *c.MemoryLimit
 	}
-	s.InitialSubscription = c.InitialSubscriptionName
+	s.InitialSubscriptionName = c.InitialSubscriptionName
 	prefix := s.Topic + "-" + s.Subscription
 	if c.ReconsumeBackoff != nil {
 		s.RetryTopic = cmp.Or(c.RetryTopic, prefix+"-RETRY")

@@ -33,7 +33,7 @@ func TestDoctor(t *testing.T) {
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
 	assert.Zero(t, code, stdout)
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `(?m)^ok       reachable +the admin API$`, stdout)
+	assert.Regexp(t, `(?m)^ok       reachable +the admin API answers$`, stdout)
 	assert.Contains(t, stdout, "0 warnings, 0 problems")
 
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
@@ -48,10 +48,10 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 	assert.Empty(t, stderr)
 	for _, want := range []string{
 		`(?m)^problem  type-delays +a retry topic without effect on delays: `,
-		`(?m)^problem  ack-timeout +it is 1s, and a handler takes 2s$`,
+		`(?m)^problem  ack-timeout +the ack timeout is 1s, a handler takes 2s$`,
 		`(?m)^warning  policy-range +delays of nacks are 1s to 1s; `,
 		`(?m)^warning  outage `,
-		`(?m)^warning  drain +it needs 66s, and has 30s$`,
+		`(?m)^warning  drain +a drain needs 66s, and has 30s$`,
 		`(?m)^         remedy: terminationGracePeriodSeconds: 66,`,
 		`(?m)^         https://\S+/docs/production.md#drain$`,
 	} {

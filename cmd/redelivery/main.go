@@ -19,7 +19,7 @@ const usage = `Usage: redelivery <command> [flags]
 
 Commands:
   plan      show when a failing message comes back, and when it is a dead letter
-  dlq       look into dead letter topics, replay, export and purge them
+  dlq       look into, replay, export and purge dead letters
   doctor    check the broker, the topics and the consumer before production
   simulate  play an outage: calls, backlog, dead letters, time to recover
   attempts  show the failed messages in the log of attempts, or forget one

@@ -40,7 +40,7 @@ What is simulated:
   -queue 1000                       ReceiverQueueSize
   -outage 10m                       how long calls fail
   -partial 1                        fraction of the calls that fail
-  -before 1m                        until the outage begins
+  -before 1m                        time before the outage
 Output:
   -svg file                         a picture
   -json                             as JSON, for programs

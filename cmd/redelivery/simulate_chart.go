@@ -16,7 +16,7 @@ import (
 func (s *simulation) write(w io.Writer, all []variant) {
 	fmt.Fprintf(w, "%.4g messages a second for %d × %d handlers of %v; %s for %s\n\n", s.Rate, s.Instances, s.Concurrency, s.Handler,
 		s.whatFails(), formatDelay(seconds(s.Outage)))
-	table := [][]string{{"", "calls", "a second", "backlog", "waiting", "dead", "well again"}}
+	table := [][]string{{"", "calls", "a second", "backlog", "waiting", "dead", "recovered"}}
 	for _, v := range all {
 		table = append(table, []string{v.Name, fmt.Sprint(v.Calls), fmt.Sprintf("%.0f", v.Peak), fmt.Sprint(v.Backlog), fmt.Sprint(v.Waiting),
 			fmt.Sprint(v.Dead), s.recovery(v.Result)})
@@ -25,8 +25,8 @@ func (s *simulation) write(w io.Writer, all []variant) {
 		fmt.Fprintln(w, line)
 	}
 	fmt.Fprint(w, `
-calls: during the outage; a second, backlog, waiting: the most at a time; well
-again: after the outage, when no more than a second's messages are unsettled
+calls: during the outage; a second, backlog, waiting: the most at a time;
+recovered: when at most as many messages are unsettled as arrive in a second
 `)
 	for _, v := range all {
 		fmt.Fprintf(w, "\n%s\n", v.Name)
@@ -112,7 +112,7 @@ func (s *simulation) picture(all []variant) []byte {
 	for n, v := range all {
 		top := 25 + gap*float64(n)
 		y := func(rate float64) float64 { return top + height*(decades-1-math.Log10(max(0.1, rate)))/decades }
-		title := fmt.Sprintf("%s: %d calls in the outage, %d dead letters, well again %s", v.Name, v.Calls, v.Dead, s.recovery(v.Result))
+		title := fmt.Sprintf("%s: %d calls in the outage, %d dead letters, recovered %s", v.Name, v.Calls, v.Dead, s.recovery(v.Result))
 		fmt.Fprintf(&b, `<text x="%.0f" y="%.1f" font-size="14">%s</text>`+"\n", left, top-7, html.EscapeString(title))
 		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="#d62728" fill-opacity="0.12"/>`+"\n", x(s.Before), top,
 			x(s.Before+s.Outage)-x(s.Before), height)

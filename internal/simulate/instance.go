@@ -9,7 +9,7 @@ type instance struct {
 	queue   fifo // prefetched
 	ready   fifo // due again, here
 	idle    int  // places for handlers
-	again   bool // the last message that was handed out had waited
+	again   bool // the last delivered message had waited
 	unacked int  // at the broker
 	blocked bool // by them
 

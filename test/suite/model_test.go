@@ -99,7 +99,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	if c.Wide {
 		rng := rand.New(rand.NewPCG(c.base(), 77))
-		c.From = redelivery.Source(rng.IntN(3))
+		c.From = []redelivery.Source{redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker}[rng.IntN(3)]
 		c.Resolution = []time.Duration{0, 0, 0, time.Millisecond, 20 * time.Millisecond, 500 * time.Millisecond}[rng.IntN(6)]
 	}
 	c.Told = often(30)

@@ -40,6 +40,7 @@ func TestInvalidOptions(t *testing.T) {
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(0)}, []string{"WithRedeliveryResolution is 0s", "1ms to 1m0s"}},
 		{opts{}, []redelivery.Option{redelivery.WithRedeliveryResolution(time.Hour)}, []string{"is 1h0m0s"}},
 		{opts{}, []redelivery.Option{redelivery.WithMemoryLimit(-1)}, []string{"WithMemoryLimit is -1"}},
+		{opts{}, []redelivery.Option{redelivery.WithRedeliveryFrom("disk")}, []string{"WithRedeliveryFrom is disk", "FromMemory"}},
 		{opts{}, []redelivery.Option{redelivery.WithLogger(nil)}, []string{"WithLogger is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithMemoryLimit(1), nil}, []string{"option 2 is nil"}},
 		{opts{}, []redelivery.Option{redelivery.WithNackRedeliveryDelay(1), redelivery.WithNackRedeliveryBackoff(policy)},

@@ -74,7 +74,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 	c.IndexAcks = often(50)
 	c.Group = []pulsar.AckGroupingOptions{{MaxSize: 1000, MaxTime: ms(100)}, {MaxSize: 1, MaxTime: ms(1)}, {MaxSize: 10, MaxTime: ms(20)},
 		{MaxSize: 10}, {MaxSize: 100, MaxTime: ms(1000)}}[rng.IntN(5)]
-	c.From = redelivery.Source(rng.IntN(3))
+	c.From = []redelivery.Source{redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker}[rng.IntN(3)]
 	c.MemoryLimit = []int64{-1, -1, -1, 0, 2000}[rng.IntN(5)]
 	if often(30) {
 		c.Resolution = ms([]int{1, 20, 200}[rng.IntN(3)])

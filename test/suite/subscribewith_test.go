@@ -167,3 +167,43 @@ func TestWrapWithClient(t *testing.T) {
 		require.NotNil(t, b.deadLetter(policy.Topic, "inspect"))
 	})
 }
+
+// Messages that the application received before Wrap may be acknowledged and nacked with the Consumer; what needs more than their ids
+// is an error that says why.
+func TestWrapOfARunningConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.NackRedeliveryDelay = ms(300)
+	inner, err := b.client.Subscribe(opts)
+	require.NoError(t, err)
+	b.send(topic, 5, false)
+	var had []pulsar.Message
+	for range 4 {
+		msg, err := inner.Receive(context.Background())
+		require.NoError(t, err)
+		had = append(had, msg)
+	}
+	inner.Nack(had[0])
+	c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(100)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
+	require.NoError(t, err)
+	defer c.Close()
+	fresh := receive(t, c)
+	require.Equal(t, "4", string(fresh.Payload()))
+	require.NoError(t, c.Ack(fresh))
+	c.Nack(had[1])
+	require.NoError(t, c.Ack(had[2]))
+	for _, err := range []error{c.InProgress(had[3]), c.DeadLetter(context.Background(), had[3], errors.New("no"))} {
+		require.ErrorIs(t, err, redelivery.ErrNotInFlight)
+		require.ErrorContains(t, err, "not delivered by this Consumer")
+	}
+	for range 2 { // had[0] and had[1], by the inner consumer's delay
+		msg := receive(t, c)
+		require.Contains(t, []string{"0", "1"}, string(msg.Payload()))
+		require.NoError(t, c.Ack(msg))
+	}
+	require.NoError(t, c.Ack(had[3]))
+	nothing(t, c, ms(500))
+}

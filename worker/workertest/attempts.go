@@ -21,7 +21,7 @@ type Attempt struct {
 	At           time.Duration           // when the handler was called, since the Subscription was made
 	Worker       int                     // whose handler it was: 0 for the Worker that was started first
 	Redeliveries uint32                  // msg.RedeliveryCount()
-	Err          error                   // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError its own
+	Err          error                   // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the message's own error
 	Took         time.Duration           // how long the handler took
 	Acked        bool
 	Dead         bool   // the message became a dead letter

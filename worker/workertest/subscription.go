@@ -120,8 +120,8 @@ func (x *Subscription) start(options []worker.Option, employ func(int, *redelive
 // ends it. These calls are Attempts too. For a partial outage let the handler itself fail.
 func (x *Subscription) Outage(err error) { x.recorder.fail(err) }
 
-// Elect makes the next Worker of a Failover subscription the active one, in turn. It gets all that is not acknowledged, messages that
-// handlers of the one before have at work too.
+// Elect makes the next Worker of a Failover subscription the active one, in turn. It gets everything that is not acknowledged, including
+// messages that are still in handlers of the Worker before it.
 func (x *Subscription) Elect() {
 	x.t.Helper()
 	if n := x.broker.Consumers(); x.setup.Consumer.Type != pulsar.Failover || n < 2 {
@@ -134,8 +134,8 @@ func (x *Subscription) Elect() {
 // whichever Worker.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
-// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not after that long. If nothing
-// must be handled again after that, let more time pass before Attempts.
+// Settle lets time pass until every message is acknowledged or a dead letter. It fails the test if some are not by then. To see that nothing
+// is handled again afterwards, let more time pass before Attempts.
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {

@@ -50,7 +50,7 @@ type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	Attempts   int // Run acknowledges a message that still fails after so many without calling the handler; 0 means 10
+	Attempts   int // how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means 10
 }
 
 // Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the attempts of each

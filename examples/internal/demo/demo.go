@@ -17,10 +17,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
+var url = flag.String("url", os.Getenv("PULSAR_URL"), "Pulsar service `URL`, or PULSAR_URL; empty for a broker in this process")
+
+// URL returns the address of the broker that Connect found or started.
+func URL() string { return *url }
+
 // Connect parses the flags and returns a client of the broker that -url or PULSAR_URL names, or of one that it starts in
 // this process. Call close in the end.
 func Connect() (client pulsar.Client, close func(), err error) {
-	url := flag.String("url", os.Getenv("PULSAR_URL"), "Pulsar service `URL`, or PULSAR_URL; empty for a broker in this process")
 	flag.Parse()
 	stop := func() {}
 	if *url == "" {
