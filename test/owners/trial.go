@@ -33,6 +33,7 @@ type trial struct {
 	kind       pulsar.SubscriptionType
 	partitions int
 	ordered    bool
+	traced     bool
 	random     *rand.Rand
 	grouping   *pulsar.AckGroupingOptions
 
@@ -56,6 +57,9 @@ func (t *trial) run(during time.Duration) error {
 	defer cancel()
 	t.topic = admin.FullName(fmt.Sprintf("owners-%08x", rand.Uint32()))
 	t.journal = newJournal()
+	if t.traced {
+		t.journal.trace = &trace{of: map[string][]event{}}
+	}
 	if t.partitions > 0 {
 		if err := admin.Call(ctx, t.admin, "PUT", admin.Topic(t.topic)+"/partitions", t.partitions, nil); err != nil {
 			return err
@@ -102,17 +106,22 @@ func (t *trial) happen(ctx context.Context) error {
 		if which < t.partitions {
 			topic = fmt.Sprintf("%s-partition-%d", topic, which)
 		}
+		t.journal.trace.note("", "", "UNLOAD", topic)
+		defer t.journal.trace.note("", "", "UNLOADED", topic)
 		return admin.Call(ctx, t.admin, "PUT", admin.Topic(topic)+"/unload", nil, nil)
 	}
 }
 
 func (t *trial) join() error {
 	t.now++
+	name := fmt.Sprintf("%03d", (t.now*37)%1000)
+	t.journal.trace.note("", name, "JOINS")
 	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
-		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
-		AckGroupingOptions: t.grouping},
+		Name: name, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		AckGroupingOptions: t.grouping, EventListener: listener{t.journal.trace, name}},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet),
-		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses}))
+		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses, Delivered: t.journal.delivered}),
+		redelivery.WithObserver(t.journal.trace.observer(name)))
 	if err != nil {
 		return err
 	}
@@ -128,9 +137,11 @@ func (t *trial) join() error {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	t.crew = append(t.crew, &member{w, func() error {
+		t.journal.trace.note("", name, "LEAVES")
 		cancel()
 		err := <-done
 		c.Close()
+		t.journal.trace.note("", name, "CLOSED")
 		return err
 	}})
 	return nil
