@@ -112,11 +112,34 @@ func (t *trial) happen(ctx context.Context) error {
 	}
 }
 
+// errHangs says that pulsar-client-go does not return: a partition that reconnects while the subscription to another one fails waits for a
+// dispatcher that was not started, and closing it waits for the reconnection.
+var errHangs = errors.New("pulsar-client-go's Subscribe does not return")
+
+// subscribe waits for a Consumer for a minute.
+func (t *trial) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) (*redelivery.Consumer, error) {
+	type result struct {
+		*redelivery.Consumer
+		error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := redelivery.Subscribe(t.client, opts, options...)
+		done <- result{c, err}
+	}()
+	select {
+	case r := <-done:
+		return r.Consumer, r.error
+	case <-time.After(time.Minute):
+		return nil, errHangs
+	}
+}
+
 func (t *trial) join() error {
 	t.now++
 	name := fmt.Sprintf("%03d", (t.now*37)%1000)
 	t.journal.trace.note("", name, "JOINS")
-	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
+	c, err := t.subscribe(pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
 		Name: name, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		AckGroupingOptions: t.grouping, EventListener: listener{t.journal.trace, name}},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet),
