@@ -69,7 +69,7 @@ type figures struct {
 	repeated  int // successes of messages that had succeeded
 	by        map[cause]int
 	back      int // first successes after one of a later message of the key
-	sent      int // of these: the broker sent the later message first
+	sent      int // of these: whoever handled the later message had not received this one
 }
 
 // cause is why a message was repeated.
@@ -130,8 +130,8 @@ func (j *journal) wasSent(later latest, message string) bool {
 	return !ok || at.After(later.begun)
 }
 
-// delivered notes which consumers have had which messages.
-func (j *journal) delivered(e redelivery.Delivered) {
+// receives notes which consumers have had which messages, those too that they dropped.
+func (j *journal) receives(e redelivery.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	r := receipt{e.Consumer, name(e.Topic, e.ID)}
@@ -199,7 +199,7 @@ func (j *journal) story(to io.Writer) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, b := range j.back {
-		j.trace.tell(to, fmt.Sprintf("%s went back behind %s, which the broker sent first: %t", b.message, b.later.message, b.sent),
+		j.trace.tell(to, fmt.Sprintf("%s went back behind %s, sent so: %t", b.message, b.later.message, b.sent),
 			b.message, b.later.message)
 	}
 	for _, r := range j.repeated {

@@ -14,8 +14,8 @@
 //   - older: the acknowledgement was sent before that, and the broker sent the message again.
 //
 // A message that the producer published twice, when its topic was unloaded, counts as two. "back" counts first successes after one of a later
-// message of the same key; "sent so" are those of them that the broker sent in that order: the Worker that handled the later message had not
-// received the earlier one. Without key order messages go back since failed ones come later.
+// message of the same key; "sent so" are those of them of which the Worker that handled the later message had not received the earlier one,
+// nor dropped it. Without key order messages go back since failed ones come later.
 //
 // The exit status is 1 if a message was lost, or if with key order a repeated success was begun, or a message went back that was not sent so.
 package main

@@ -143,7 +143,8 @@ func (t *trial) join() error {
 		Name: name, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		AckGroupingOptions: t.grouping, EventListener: listener{t.journal.trace, name}},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet),
-		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses, Delivered: t.journal.delivered}),
+		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses, Dropped: t.journal.receives,
+			Delivered: func(e redelivery.Delivered) { t.journal.receives(e.Event) }}),
 		redelivery.WithObserver(t.journal.trace.observer(name)))
 	if err != nil {
 		return err
