@@ -1,12 +1,17 @@
 package metrics
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, buffered, oldest, handlers, paused, outage, full, blocked, unfinished float64
-	hasLog                                                                         bool
-	attempts, suspects, lag, lost                                                  float64 // of logs of attempts, which several Consumers may follow
+	waiting, buffered, oldest, blocked, unfinished    float64
+	handlers, stuck, keyWaiting, paused, outage, full float64 // of Workers
+	hasLog                                            bool
+	attempts, suspects, lag, lost                     float64 // of logs of attempts, which several Consumers may follow
 }
 
 type gauge struct {
@@ -24,6 +29,10 @@ func newGauges() []gauge {
 		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }, false},
 		{desc("redelivery_oldest_waiting_seconds", "For how long the message has waited that waits longest."), func(s state) float64 { return s.oldest }, false},
 		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }, false},
+		{desc("redelivery_stuck_handlers", "Workers' handlers that did not return after their contexts had ended."),
+			func(s state) float64 { return s.stuck }, false},
+		{desc("redelivery_key_waiting_messages", "Messages that wait in Workers for others of their keys, or for another try."),
+			func(s state) float64 { return s.keyWaiting }, false},
 		{desc("redelivery_paused", "Workers that are paused."), func(s state) float64 { return s.paused }, false},
 		{desc("redelivery_outage", "Workers that try one message at a time, since most failed."), func(s state) float64 { return s.outage }, false},
 		{desc("redelivery_memory_limit_reached", "Workers of which too many messages wait for others of their keys."),
@@ -41,6 +50,21 @@ func newGauges() []gauge {
 	}
 }
 
+func (s *state) addWorker(w worker.Stats) {
+	s.stuck += float64(w.Stuck)
+	s.keyWaiting += float64(w.Waiting)
+	s.paused += number(w.Paused)
+	s.outage += number(w.Outage)
+	s.full += number(w.Full)
+}
+
+func number(is bool) float64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
 // collectGauges asks the Consumers that are not closed.
 func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 	states := map[string]state{}
@@ -51,13 +75,12 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		s.buffered += float64(stats.BufferedBytes)
 		s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 		s.handlers += float64(c.handlers.Load())
-		s.paused += float64(c.paused.Load())
-		s.outage += float64(c.outage.Load())
-		s.full += float64(c.full.Load())
+		c.workers.Range(func(key, _ any) bool {
+			s.addWorker(key.(*worker.Worker).Stats())
+			return true
+		})
 		s.unfinished += float64(stats.Unfinished)
-		if stats.Blocked {
-			s.blocked++
-		}
+		s.blocked += number(stats.Blocked)
 		if log := c.AttemptLog(); log != nil {
 			x := log.Stats()
 			s.hasLog = true

@@ -26,7 +26,7 @@ import (
 type Metrics struct {
 	settings
 	settled, redelivered, deadLetters, failures *prometheus.CounterVec
-	swallowed, dropped                          *prometheus.CounterVec
+	swallowed, dropped, losses                  *prometheus.CounterVec
 	lateness, attempts, handlers                *prometheus.HistogramVec
 	gauges                                      []gauge
 
@@ -111,6 +111,8 @@ func (m *Metrics) make() {
 		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
 	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit; they are asked for when due.")
+	m.losses = counter("redelivery_losses_total",
+		"Times that messages that the application had became another consumer's, or may have: connection, partition, consumer.", "why")
 	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
 		latenessBuckets, "cause")
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",
@@ -122,7 +124,7 @@ func (m *Metrics) make() {
 
 // collectors are those that keep figures. Gauges come from the Consumers.
 func (m *Metrics) collectors() []prometheus.Collector {
-	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped,
+	return []prometheus.Collector{m.settled, m.redelivered, m.deadLetters, m.failures, m.swallowed, m.dropped, m.losses,
 		m.lateness, m.attempts, m.handlers}
 }
 

@@ -28,6 +28,13 @@ func (m *Metrics) Observe() redelivery.Option {
 		Settled:   m.settle,
 		Dropped:   func(e redelivery.Event) { m.series(e).dropped.Inc() },
 		Swallowed: func(e redelivery.Event) { m.series(e).swallowed.Inc() },
+		Lost: func(e redelivery.Lost) {
+			labels := []string{e.Subscription, string(e.Why)}
+			if m.topic { // of which a lost connection does not tell
+				labels = []string{e.Subscription, publishing.BaseTopic(e.Topic), string(e.Why)}
+			}
+			m.losses.WithLabelValues(labels...).Inc()
+		},
 		Failed: func(e redelivery.Failed) {
 			labels := []string{e.Subscription, e.Operation}
 			if m.topic { // of which a failure does not tell
@@ -39,7 +46,7 @@ func (m *Metrics) Observe() redelivery.Option {
 }
 
 // ObserveWorker returns an option for worker.New and worker.NewBatch that adds the durations of handlers and the gauges of Workers. Any
-// number of Workers may share it. Gauges of a Worker also need Observe for its Consumer, and end when the Consumer is closed.
+// number of Workers may share it. Gauges of a Worker also need Observe for its Consumer. They end when Run returns or the Consumer is closed.
 func (m *Metrics) ObserveWorker() worker.Option {
 	return worker.WithObserver(worker.Observer{
 		Handling: func(e worker.Handling) {
@@ -57,9 +64,13 @@ func (m *Metrics) ObserveWorker() worker.Option {
 			}
 			m.handlers.WithLabelValues(append(labels, string(e.Outcome))...).Observe(e.Duration.Seconds())
 		},
-		Paused: func(e worker.Paused) {
-			if c := m.kept(e.Consumer); c != nil {
-				c.pause(e.Why, e.Paused)
+		Running: func(e worker.Running) {
+			switch c := m.kept(e.Consumer); {
+			case c == nil:
+			case e.Running:
+				c.workers.Store(e.Worker, nil)
+			default:
+				c.workers.Delete(e.Worker)
 			}
 		},
 	})
@@ -112,24 +123,8 @@ type consumer struct {
 	all          *series // without WithTopic
 	topics       sync.Map
 
-	handlers             atomic.Int64 // messages that Workers' handlers have
-	paused, outage, full atomic.Int64 // Workers that take no messages, by why
-}
-
-// pause counts the Workers that are paused for a reason.
-func (c *consumer) pause(why worker.PauseReason, begins bool) {
-	gauge, n := &c.paused, int64(-1)
-	switch why {
-	case worker.PauseAsked:
-	case worker.PauseOutage:
-		gauge = &c.outage
-	case worker.PauseMemoryLimit:
-		gauge = &c.full
-	}
-	if begins {
-		n = 1
-	}
-	gauge.Add(n)
+	handlers atomic.Int64 // messages that Workers' handlers have
+	workers  sync.Map     // of *worker.Worker, of those that run
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
@@ -191,6 +186,7 @@ type outcome struct {
 var (
 	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
 	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
+	losses   = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
 	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit}
 )
 
@@ -207,6 +203,9 @@ func (m *Metrics) newSeries(values ...string) *series {
 	}
 	for _, operation := range []string{"ack", "reconsume", "dead_letter"} {
 		m.failures.WithLabelValues(s.labels(operation)...)
+	}
+	for _, why := range losses {
+		m.losses.WithLabelValues(s.labels(string(why))...)
 	}
 	for _, cause := range causes {
 		m.redelivered.WithLabelValues(s.labels(string(cause))...)

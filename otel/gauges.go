@@ -3,32 +3,43 @@ package otelredelivery
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 
 	"go.opentelemetry.io/otel/metric"
 	semconv "go.opentelemetry.io/otel/semconv/v1.40.0"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here: sums, and of logs of attempts, which several
 // Consumers may follow, the largest figure. Package metrics has the same.
 type state struct {
-	waiting, buffered, blocked, unfinished int64
-	oldest                                 float64
-	hasLog                                 bool
-	attempts, suspects, lost               int64
-	lag                                    float64
+	waiting, buffered, blocked, unfinished            int64
+	oldest                                            float64
+	handlers, stuck, keyWaiting, paused, outage, full int64 // of Workers
+	hasLog                                            bool
+	attempts, suspects, lost                          int64
+	lag                                               float64
 }
 
-func (s *state) add(c *redelivery.Consumer) {
+func (s *state) add(c *consumer) {
 	stats := c.Stats()
 	s.waiting += int64(stats.Waiting)
 	s.buffered += stats.BufferedBytes
 	s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 	s.unfinished += int64(stats.Unfinished)
-	if stats.Blocked {
-		s.blocked++
-	}
+	s.blocked += number(stats.Blocked)
+	s.handlers += c.handlers.Load()
+	c.workers.Range(func(key, _ any) bool {
+		w := key.(*worker.Worker).Stats()
+		s.stuck += int64(w.Stuck)
+		s.keyWaiting += int64(w.Waiting)
+		s.paused += number(w.Paused)
+		s.outage += number(w.Outage)
+		s.full += number(w.Full)
+		return true
+	})
 	if log := c.AttemptLog(); log != nil {
 		x := log.Stats()
 		s.hasLog = true
@@ -39,9 +50,23 @@ func (s *state) add(c *redelivery.Consumer) {
 	}
 }
 
+func number(is bool) int64 {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// consumer is what is kept for a Consumer.
+type consumer struct {
+	*redelivery.Consumer
+	handlers atomic.Int64 // messages that Workers' handlers have
+	workers  sync.Map     // of *worker.Worker, of those that run
+}
+
 // gauges are read from the Consumers that are not closed when metrics are collected.
 type gauges struct {
-	consumers sync.Map // of *redelivery.Consumer
+	consumers sync.Map // of *consumer by *redelivery.Consumer
 	all       []gauge
 }
 
@@ -65,6 +90,15 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.", func(s state) int64 { return s.waiting }, false)
 	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.", func(s state) int64 { return s.buffered }, false)
 	seconds("redelivery.oldest_waiting_seconds", "For how long the message has waited that waits longest.", func(s state) float64 { return s.oldest }, false)
+	count("redelivery.handlers_active", "{message}", "Messages that Workers' handlers have.", func(s state) int64 { return s.handlers }, false)
+	count("redelivery.stuck_handlers", "{handler}", "Workers' handlers that did not return after their contexts had ended.",
+		func(s state) int64 { return s.stuck }, false)
+	count("redelivery.key_waiting_messages", "{message}", "Messages that wait in Workers for others of their keys, or for another try.",
+		func(s state) int64 { return s.keyWaiting }, false)
+	count("redelivery.paused", "{worker}", "Workers that are paused.", func(s state) int64 { return s.paused }, false)
+	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most failed.", func(s state) int64 { return s.outage }, false)
+	count("redelivery.memory_limit_reached", "{worker}", "Workers of which too many messages wait for others of their keys.",
+		func(s state) int64 { return s.full }, false)
 	count("redelivery.blocked", "{consumer}", "Consumers that the broker may send nothing, since too much is unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
@@ -95,8 +129,8 @@ func first(err, next error) error {
 
 func (g *gauges) collect(_ context.Context, o metric.Observer) error {
 	states := map[string]*state{}
-	g.consumers.Range(func(key, _ any) bool {
-		c := key.(*redelivery.Consumer)
+	g.consumers.Range(func(_, value any) bool {
+		c := value.(*consumer)
 		s := states[c.Subscription()]
 		if s == nil {
 			s = &state{}

@@ -21,17 +21,40 @@ import (
 
 var system = messagingconv.SystemPulsar
 
-// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware. Any
+// Observe returns an option for redelivery.Subscribe, SubscribeWith and Wrap: all spans and metrics but those of Middleware and ObserveWorker. Any
 // number of Consumers may share it.
 func (t *Telemetry) Observe() redelivery.Option {
 	return redelivery.WithObserver(redelivery.Observer{
-		Subscribed: func(c *redelivery.Consumer) { t.gauges.consumers.Store(c, nil) },
+		Subscribed: func(c *redelivery.Consumer) { t.gauges.consumers.Store(c, &consumer{Consumer: c}) },
 		Closed:     func(c *redelivery.Consumer) { t.gauges.consumers.Delete(c) },
 		Delivered:  t.delivered,
 		Settled:    t.settled,
 		Lost: func(e redelivery.Lost) {
 			t.losses.Add(context.Background(), 1, metric.WithAttributes(semconv.MessagingSystemPulsar,
 				semconv.MessagingDestinationSubscriptionName(e.Subscription), attribute.String("why", string(e.Why))))
+		},
+	})
+}
+
+// ObserveWorker returns an option for worker.New and worker.NewBatch that adds the gauges of Workers. Any number of Workers may share it.
+// They also need Observe for the Worker's Consumer. They end when Run returns or the Consumer is closed.
+func (t *Telemetry) ObserveWorker() worker.Option {
+	of := func(c *redelivery.Consumer, do func(*consumer)) {
+		if x, ok := t.gauges.consumers.Load(c); ok {
+			do(x.(*consumer))
+		}
+	}
+	return worker.WithObserver(worker.Observer{
+		Handling: func(e worker.Handling) { of(e.Consumer, func(c *consumer) { c.handlers.Add(1) }) },
+		Handled:  func(e worker.Handled) { of(e.Consumer, func(c *consumer) { c.handlers.Add(-1) }) },
+		Running: func(e worker.Running) {
+			of(e.Consumer, func(c *consumer) {
+				if e.Running {
+					c.workers.Store(e.Worker, nil)
+				} else {
+					c.workers.Delete(e.Worker)
+				}
+			})
 		},
 	})
 }

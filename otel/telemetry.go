@@ -11,8 +11,9 @@
 // published to the retry topic or the dead letter topic, and the metrics messaging.client.consumed.messages, messaging.client.sent.messages
 // and messaging.client.operation.duration. Retries and dead letters keep the producer's trace context in their properties.
 //
-// Observe also makes the gauges that package metrics has for Consumers, with a dot in place of the first underscore in their names:
-// redelivery.waiting_messages, and so on. OpenTelemetry's exporter for Prometheus gives them the names that they have there.
+// Observe also makes the gauges of package metrics that are of Consumers, and ObserveWorker those of Workers, with a dot in place of the
+// first underscore in their names: redelivery.waiting_messages, and so on. OpenTelemetry's exporter for Prometheus gives them the names that
+// they have there.
 // redelivery.losses counts the events of redelivery.Observer.Lost.
 package otelredelivery
 

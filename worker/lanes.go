@@ -19,8 +19,8 @@ type lanes struct {
 
 	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
 	byKey   map[laneKey]*lane
-	ready   []task             // whose turn it is
-	count   int                // of messages that wait, ready ones too
+	ready   []*lane            // whose first message has its turn
+	count   int                // of messages that wait
 	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle    int                // slots that wait for wake
 	room    room
@@ -32,9 +32,8 @@ type lanes struct {
 // lane is a key of which there are messages.
 type lane struct {
 	key   laneKey
-	queue []task
-	again *time.Timer // after which the one that failed is tried again; nil if none waits for that
-	tried task        // the one that failed
+	queue []task      // in order; the one that has its turn was taken out
+	again *time.Timer // after which the first has its turn; nil if none waits for that
 }
 
 // laneKey is a key of a topic. Its partitions are one topic: whoever changes their number moves keys from one to another.
@@ -58,10 +57,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			l.mu.Unlock()
 			return task{}, ctx.Err()
 		case len(l.ready) > 0:
-			t := l.ready[0]
-			l.ready[0] = task{}
-			l.ready = l.ready[1:]
-			l.leaves(t)
+			t := l.takeTurn()
 			l.wakeOne()
 			l.mu.Unlock()
 			l.tellRoom()
@@ -174,29 +170,35 @@ func (l *lanes) keep(t task, o outcome) {
 		t.more++
 	}
 	_ = l.fits(t.msg) // it waits in any case
-	l.mu.Lock()
-	over := l.over
-	if !over {
-		l.count++
-		t.lane.tried = t
-		t.lane.again = time.AfterFunc(o.delay, func() { l.due(t.lane) })
-	}
-	l.mu.Unlock()
-	if over {
+	if !l.wait(t, o.delay) {
 		t.beat.stop()
 		l.leave(t, "it failed after Run returned", o.err)
 	}
 }
 
-// due ends the waiting of a message that failed.
+// wait puts a message that has its turn back, and has its key wait: if an earlier one comes meanwhile, that is the next. It reports false if the
+// Run is over.
+func (l *lanes) wait(t task, d time.Duration) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return false
+	}
+	l.count++
+	t.lane.putBack(t)
+	t.lane.again = time.AfterFunc(d, func() { l.due(t.lane) })
+	return true
+}
+
+// due ends the waiting of a key.
 func (l *lanes) due(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return
 	}
-	l.turn(of.tried)
-	of.tried, of.again = task{}, nil
+	of.again = nil
+	l.turn(of)
 }
 
 // free lets the next message of a lane go on.
@@ -207,18 +209,28 @@ func (l *lanes) free(of *lane) {
 		delete(l.byKey, of.key)
 		return
 	}
-	l.turn(of.queue[0])
-	of.queue[0] = task{}
-	of.queue = of.queue[1:]
+	l.turn(of)
 }
 
-// turn makes a message ready for a slot. The caller holds mu.
-func (l *lanes) turn(t task) {
-	l.ready = append(l.ready, t)
+// turn has a slot take the first message of a lane. The caller holds mu.
+func (l *lanes) turn(of *lane) {
+	l.ready = append(l.ready, of)
 	if l.idle == 0 && l.pulling != nil {
 		l.pulling() // or nobody would notice
 	}
 	l.wakeOne()
+}
+
+// takeTurn takes a message out whose turn it is. The caller holds mu.
+func (l *lanes) takeTurn() task {
+	of := l.ready[0]
+	l.ready[0] = nil
+	l.ready = l.ready[1:]
+	t := of.queue[0]
+	of.queue[0] = task{}
+	of.queue = of.queue[1:]
+	l.leaves(t)
+	return t
 }
 
 func (l *lanes) wakeOne() {
@@ -244,8 +256,8 @@ func (l *lanes) waiting() (messages int, full bool) {
 func (l *lanes) readyNow() (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, t := range l.ready {
-		if t.msg.ID().BatchSize() > 1 {
+	for _, of := range l.ready {
+		if of.queue[0].msg.ID().BatchSize() > 1 {
 			n++
 		}
 	}
@@ -255,12 +267,11 @@ func (l *lanes) readyNow() (n int) {
 // abandon leaves what waits to the broker.
 func (l *lanes) abandon() {
 	l.mu.Lock()
-	left := l.ready
+	var left []task
 	for _, of := range l.byKey {
 		left = append(left, of.queue...)
 		if of.again != nil {
 			of.again.Stop()
-			left = append(left, of.tried)
 		}
 	}
 	l.ready, l.count, l.room.over, l.over = nil, 0, nil, true

@@ -19,6 +19,7 @@ type Observer struct {
 	Handling func(Handling) // the handler is called next, in this goroutine
 	Handled  func(Handled)  // the handler has returned; the message is not settled yet
 	Paused   func(Paused)   // the Worker stopped taking messages, or resumed
+	Running  func(Running)  // Run began, or is about to return
 }
 
 // Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each message.
@@ -43,6 +44,14 @@ type Paused struct {
 	Why          PauseReason          // the one that began or ended
 }
 
+// Running reports that Run of a Worker began, or is about to return. Between the two, Worker.Stats has the current state.
+type Running struct {
+	Worker       *Worker              // that runs
+	Consumer     *redelivery.Consumer // of the Worker
+	Subscription string               // of the Consumer
+	Running      bool                 // false: Run is about to return
+}
+
 // PauseReason says why a Worker takes no messages.
 type PauseReason string
 
@@ -57,6 +66,7 @@ type observers struct {
 	handling []func(Handling)
 	handled  []func(Handled)
 	paused   []func(Paused)
+	running  []func(Running)
 }
 
 func (all *observers) add(o Observer) {
@@ -68,6 +78,9 @@ func (all *observers) add(o Observer) {
 	}
 	if o.Paused != nil {
 		all.paused = append(all.paused, o.Paused)
+	}
+	if o.Running != nil {
+		all.running = append(all.running, o.Running)
 	}
 }
 
@@ -122,4 +135,9 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 // tellPaused tells that the Worker takes no more messages, or does again.
 func (w *Worker) tellPaused(paused bool, why PauseReason) {
 	tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
+}
+
+// tellRunning tells that Run begins, or returns.
+func (w *Worker) tellRunning(running bool) {
+	tell(w, w.observers.running, Running{w, w.consumer, w.consumer.Subscription(), running})
 }

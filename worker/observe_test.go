@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -118,5 +119,27 @@ func TestObserversThatPanic(t *testing.T) {
 		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 		require.Equal(t, len(told), strings.Count(t.log.String(), `msg="worker: panic" in="an observer"`))
 		require.Zero(t, t.consumer.Stats().Failed)
+	})
+}
+
+// Running is told when Run begins and when it is about to return, while Stats has the state. A panic in it changes nothing.
+func TestRunningIsTold(t *testing.T) {
+	virtually(t, orders, func(r *rig) {
+		var told []bool
+		var inFlight int
+		observe := worker.WithObserver(worker.Observer{Running: func(e worker.Running) {
+			told = append(told, e.Running)
+			inFlight = e.Worker.Stats().InFlight
+			assert.Same(r, r.consumer, e.Consumer)
+			assert.Equal(r, "billing", e.Subscription)
+			panic("no luck")
+		}})
+		_, stop := r.start(func(context.Context, pulsar.Message) error { return nil }, observe)
+		r.publish("tea")
+		r.sleep(time.Second)
+		require.Equal(r, []bool{true}, told)
+		require.NoError(r, stop())
+		require.Equal(r, []bool{true, false}, told)
+		require.Zero(r, inFlight)
 	})
 }

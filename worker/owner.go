@@ -36,15 +36,7 @@ func (l *lanes) isMine(t task) (mine, known bool) {
 
 // looksAgain has a message wait until it is known whose it is, and its key with it.
 func (l *lanes) looksAgain(t task) {
-	l.mu.Lock()
-	over := l.over
-	if !over {
-		l.count++
-		t.lane.tried = t
-		t.lane.again = time.AfterFunc(lookAgain, func() { l.due(t.lane) })
-	}
-	l.mu.Unlock()
-	if over {
+	if !l.wait(t, lookAgain) {
 		t.beat.stop()
 		l.counts.left.Add(1)
 	}
@@ -57,7 +49,7 @@ func (l *lanes) dropLost(of *lane) {
 	l.mu.Unlock()
 	var lost []task
 	for _, t := range waiting {
-		if _, err := l.consumer.Reclaim(t.msg); errors.Is(err, redelivery.ErrNotInFlight) {
+		if _, err := l.consumer.Reclaim(t.counted()); errors.Is(err, redelivery.ErrNotInFlight) {
 			lost = append(lost, t)
 		}
 	}
@@ -83,6 +75,15 @@ func (of *lane) add(t task) {
 	at := len(of.queue)
 	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {
 		at--
+	}
+	of.queue = slices.Insert(of.queue, at, t)
+}
+
+// putBack puts a message back that had its turn: only what is known to be before it goes before it.
+func (of *lane) putBack(t task) {
+	at := 0
+	for at < len(of.queue) && comesBefore(of.queue[at].msg, t.msg) {
+		at++
 	}
 	of.queue = slices.Insert(of.queue, at, t)
 }

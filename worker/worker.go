@@ -72,6 +72,8 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.run.CompareAndSwap(nil, r) {
 		return errors.New("worker: Run was called before, want a new Worker")
 	}
+	defer w.tellRunning(false)
+	w.tellRunning(true)
 	return r.run()
 }
 

@@ -5,14 +5,19 @@
 //
 //	go run ./test/owners              half a minute on each subscription type, on a topic without partitions and on one with four
 //	go run ./test/owners -for 10m     what docs/worker.md has
+//	go run ./test/owners -trace FILE  with the story of each message that was repeated or went back
 //
-// "repeated" counts successes of messages that had succeeded. They are "begun" if a handler was called with a message that was known to be lost,
-// which key order does not do; "on the way" if the connection or partition was lost while a handler was at work or within a second after it, so that
-// the broker may not have had the acknowledgement, with key order or without; and else "older": the broker sent again what was acknowledged long
-// before. A message that the producer published twice, when its topic was unloaded, counts as two. "back" counts first successes after one of a later
-// message of the same key.
+// "repeated" counts successes of messages that had succeeded, each under one cause:
+//   - begun: a handler was called with a message that was known to be lost, which key order does not do;
+//   - at work: the connection or partition was lost while a handler was at work;
+//   - on the way: it was lost within a second after that. pulsar-client-go sends acknowledgements every 100 ms, and -at-once each by itself;
+//   - older: the acknowledgement was sent before that, and the broker sent the message again.
 //
-// The exit status is 1 if a message was lost, or if with key order a repeated success was begun, or any went back.
+// A message that the producer published twice, when its topic was unloaded, counts as two. "back" counts first successes after one of a later
+// message of the same key; "sent so" are those of them of which the Worker that handled the later message had not received the earlier one,
+// nor dropped it. Without key order messages go back since failed ones come later.
+//
+// The exit status is 1 if a message was lost, or if with key order a repeated success was begun, or a message went back that was not sent so.
 package main
 
 import (
@@ -31,18 +36,19 @@ func main() {
 	during := flag.Duration("for", 30*time.Second, "for how long messages are published and owners change")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of what happens")
 	atOnce := flag.Bool("at-once", false, "send each acknowledgement at once: else an unload loses those of the last 100 ms, which pulsar-client-go groups")
+	traced := flag.String("trace", "", "a file to write what happened to each message that was repeated or, with key order, went back to")
 	flag.Parse()
 	var grouping *pulsar.AckGroupingOptions
 	if *atOnce {
 		grouping = &pulsar.AckGroupingOptions{MaxSize: 1}
 	}
-	if err := run(*during, *seed, grouping); err != nil {
+	if err := run(*during, *seed, grouping, *traced); err != nil {
 		fmt.Fprintln(os.Stderr, "owners:", err)
 		os.Exit(1)
 	}
 }
 
-func run(during time.Duration, seed uint64, grouping *pulsar.AckGroupingOptions) error {
+func run(during time.Duration, seed uint64, grouping *pulsar.AckGroupingOptions, traced string) error {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: silent, MaxConnectionsPerBroker: 4})
 	if err != nil {
 		return err
@@ -54,7 +60,7 @@ func run(during time.Duration, seed uint64, grouping *pulsar.AckGroupingOptions)
 		for _, partitions := range []int{0, 4} {
 			for _, ordered := range []bool{false, true} {
 				trials = append(trials, &trial{client: client, admin: os.Getenv("PULSAR_ADMIN_URL"), kind: kind, partitions: partitions,
-					ordered: ordered, random: rand.New(rand.NewPCG(seed, 0)), grouping: grouping})
+					ordered: ordered, traced: traced != "" && ordered, random: rand.New(rand.NewPCG(seed, 0)), grouping: grouping})
 			}
 		}
 	}
@@ -63,24 +69,45 @@ func run(during time.Duration, seed uint64, grouping *pulsar.AckGroupingOptions)
 		all.Go(func() { t.err = t.run(during) })
 	}
 	all.Wait()
-	fmt.Println("| subscription | partitions | key order | joins | leaves | unloads | messages | lost | repeated | begun | on the way | older | back | dropped |")
-	fmt.Println("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
+	if traced != "" {
+		if err := writeStories(traced, trials); err != nil {
+			return err
+		}
+	}
+	fmt.Println("| subscription | partitions | key order | joins | leaves | unloads | messages | lost | repeated | begun | at work | on the way | older | back | sent so | dropped |")
+	fmt.Println("|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")
 	for _, t := range trials {
 		f := t.journal.figures()
-		fmt.Printf("| %s | %d | %t | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", names[t.kind], t.partitions, t.ordered, t.joins,
-			t.leaves, t.unloads, t.sent, t.sent-f.succeeded, f.repeated, f.begun, f.onTheWay, f.older, f.back, t.dropped)
+		fmt.Printf("| %s | %d | %t | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", names[t.kind], t.partitions, t.ordered, t.joins,
+			t.leaves, t.unloads, t.sent, t.sent-f.succeeded, f.repeated, f.by[begun], f.by[atWork], f.by[onTheWay], f.by[older], f.back, f.sent, t.dropped)
 		switch {
 		case t.err != nil:
 			err = t.err
 		case f.succeeded < t.sent:
 			err = fmt.Errorf("%d messages were lost", t.sent-f.succeeded)
-		case t.ordered && f.begun > 0:
-			err = fmt.Errorf("with key order %d repeated successes were begun although their messages were known to be lost", f.begun)
-		case t.ordered && f.back > 0:
-			err = fmt.Errorf("%d messages went back", f.back)
+		case t.ordered && f.by[begun] > 0:
+			err = fmt.Errorf("with key order %d repeated successes were begun although their messages were known to be lost", f.by[begun])
+		case t.ordered && f.back > f.sent:
+			err = fmt.Errorf("%d messages went back although their Worker had received them in order", f.back-f.sent)
 		}
 	}
 	return err
+}
+
+// writeStories writes what happened to messages that were repeated or went back.
+func writeStories(path string, trials []*trial) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	for _, t := range trials {
+		if t.traced {
+			fmt.Fprintf(f, "\n# %s, %d partitions\n", names[t.kind], t.partitions)
+			t.journal.story(f)
+		}
+	}
+	return f.Close()
 }
 
 var names = map[pulsar.SubscriptionType]string{pulsar.Failover: "Failover", pulsar.KeyShared: "Key_Shared"}

@@ -33,6 +33,7 @@ type trial struct {
 	kind       pulsar.SubscriptionType
 	partitions int
 	ordered    bool
+	traced     bool
 	random     *rand.Rand
 	grouping   *pulsar.AckGroupingOptions
 
@@ -56,6 +57,9 @@ func (t *trial) run(during time.Duration) error {
 	defer cancel()
 	t.topic = admin.FullName(fmt.Sprintf("owners-%08x", rand.Uint32()))
 	t.journal = newJournal()
+	if t.traced {
+		t.journal.trace = &trace{of: map[string][]event{}}
+	}
 	if t.partitions > 0 {
 		if err := admin.Call(ctx, t.admin, "PUT", admin.Topic(t.topic)+"/partitions", t.partitions, nil); err != nil {
 			return err
@@ -102,17 +106,46 @@ func (t *trial) happen(ctx context.Context) error {
 		if which < t.partitions {
 			topic = fmt.Sprintf("%s-partition-%d", topic, which)
 		}
+		t.journal.trace.note("", "", "UNLOAD", topic)
+		defer t.journal.trace.note("", "", "UNLOADED", topic)
 		return admin.Call(ctx, t.admin, "PUT", admin.Topic(topic)+"/unload", nil, nil)
+	}
+}
+
+// errHangs says that pulsar-client-go does not return: a partition that reconnects while the subscription to another one fails waits for a
+// dispatcher that was not started, and closing it waits for the reconnection.
+var errHangs = errors.New("pulsar-client-go's Subscribe does not return")
+
+// subscribe waits for a Consumer for a minute.
+func (t *trial) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) (*redelivery.Consumer, error) {
+	type result struct {
+		*redelivery.Consumer
+		error
+	}
+	done := make(chan result, 1)
+	go func() {
+		c, err := redelivery.Subscribe(t.client, opts, options...)
+		done <- result{c, err}
+	}()
+	select {
+	case r := <-done:
+		return r.Consumer, r.error
+	case <-time.After(time.Minute):
+		return nil, errHangs
 	}
 }
 
 func (t *trial) join() error {
 	t.now++
-	c, err := redelivery.Subscribe(t.client, pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
-		Name: fmt.Sprintf("%03d", (t.now*37)%1000), SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
-		AckGroupingOptions: t.grouping},
+	name := fmt.Sprintf("%03d", (t.now*37)%1000)
+	t.journal.trace.note("", name, "JOINS")
+	c, err := t.subscribe(pulsar.ConsumerOptions{Topic: t.topic, SubscriptionName: "sub", Type: t.kind,
+		Name: name, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		AckGroupingOptions: t.grouping, EventListener: listener{t.journal.trace, name}},
 		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: 200 * time.Millisecond, Max: 3 * time.Second}), redelivery.WithLogger(quiet),
-		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses}))
+		redelivery.WithObserver(redelivery.Observer{Lost: t.journal.loses, Dropped: t.journal.receives,
+			Delivered: func(e redelivery.Delivered) { t.journal.receives(e.Event) }}),
+		redelivery.WithObserver(t.journal.trace.observer(name)))
 	if err != nil {
 		return err
 	}
@@ -128,9 +161,11 @@ func (t *trial) join() error {
 	done := make(chan error, 1)
 	go func() { done <- w.Run(ctx) }()
 	t.crew = append(t.crew, &member{w, func() error {
+		t.journal.trace.note("", name, "LEAVES")
 		cancel()
 		err := <-done
 		c.Close()
+		t.journal.trace.note("", name, "CLOSED")
 		return err
 	}})
 	return nil

@@ -1,0 +1,64 @@
+package metrics_test
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/metrics"
+	"github.com/pulsar-redelivery/redelivery/worker"
+	"github.com/pulsar-redelivery/redelivery/worker/workertest"
+)
+
+// TestWorkers has the gauges of a Worker while a handler is stuck, its key waits and the connection is lost, and none after Run.
+func TestWorkers(t *testing.T) {
+	for name, options := range map[string][]metrics.Option{"by subscription": nil, "by topic": {metrics.WithTopic()}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				reg := prometheus.NewRegistry()
+				m, err := metrics.New(reg, options...)
+				require.NoError(t, err)
+				orders := workertest.Setup{
+					Redelivery: []redelivery.Option{m.Observe()},
+					Worker:     []worker.Option{m.ObserveWorker(), worker.WithKeyOrder(), worker.WithTimeout(time.Second), worker.WithConcurrency(2)},
+				}.Subscription(t)
+				is := func(want float64, name string, labels ...string) {
+					t.Helper()
+					got, _ := value(t, reg, "redelivery_"+name, labels...)
+					assert.InDelta(t, want, got, 0, name)
+				}
+				release := make(chan struct{})
+				w := orders.Start(func(context.Context, pulsar.Message) error { <-release; return nil })
+				is(0, "stuck_handlers")
+				orders.Publish(&pulsar.ProducerMessage{Key: "a"}, &pulsar.ProducerMessage{Key: "a"})
+				time.Sleep(7 * time.Second)
+				is(1, "handlers_active")
+				is(1, "stuck_handlers")
+				is(1, "key_waiting_messages")
+				is(0, "paused")
+				w.Pause()
+				is(1, "paused")
+				w.Resume()
+				is(0, "losses_total")
+				orders.Reconnect()
+				time.Sleep(time.Second)
+				is(1, "losses_total", "why=connection")
+				close(release)
+				orders.Settle(time.Minute)
+				is(0, "stuck_handlers")
+				is(0, "key_waiting_messages")
+				w.Stop()
+				is(1, "losses_total", "why=consumer")
+				_, series := value(t, reg, "redelivery_stuck_handlers")
+				assert.Zero(t, series)
+			})
+		})
+	}
+}
