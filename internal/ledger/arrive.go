@@ -78,9 +78,6 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		current = ref.slot()
 		e.batch.last = ref.index()
 		s.largest = max(s.largest, e.size())
-		if e.batch.kept == 0 {
-			e.batch.size = max(e.batch.size, a.weight.buffer)
-		}
 	}
 	defer t.follow(s, current) // which may let go of what is settled, but for what has just arrived
 	r, unasked := e.at(ref.index()), false
@@ -252,6 +249,9 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		l.offersAgain.Store(false)
 		*d = deliveryOf(ref, e, r)
 		d.Unasked, d.Doubtful = true, was != 0
+		if t.memory.bytes > t.memory.limit { // it was kept though there was no room, since it had been on offer
+			t.drop(e, r)
+		}
 		return true
 	}
 	t.ready = nil

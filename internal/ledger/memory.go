@@ -110,18 +110,14 @@ func (t *table) keepIn(room int64, ref Ref, e *entry, r *record, msg pulsar.Mess
 	case !e.isBatch():
 		n = classOf(w.own + w.buffer)
 	case e.batch.kept == 0:
-		e.batch.size = max(e.batch.size, w.buffer)
+		if e.batch.size == 0 { // the first to come knows best how large it is
+			e.batch.size = w.buffer
+		}
 		needs = e.batch.size
 	}
 	if t.memory.bytes+needs+n.bytes() > room {
 		return false
 	}
-	t.put(ref, e, r, msg, n)
-	return true
-}
-
-// put keeps a message of a size in place of one that is not kept, whether there is room or not.
-func (t *table) put(ref Ref, e *entry, r *record, msg pulsar.Message, n sizeClass) {
 	if t.shared || len(t.newer) > 0 {
 		if id := msg.ID(); r.id() != id {
 			t.name(ref, r, id)
@@ -134,6 +130,7 @@ func (t *table) put(ref Ref, e *entry, r *record, msg pulsar.Message, n sizeClas
 			t.memory.bytes += e.batch.size
 		}
 	}
+	return true
 }
 
 // drop lets go of a message that is kept, but for its id.

@@ -1,5 +1,7 @@
 package ledger
 
+import "math"
+
 // offer is a message that the feeder of a channel offers to the application, which does not have it yet.
 type offer struct {
 	d         Delivery
@@ -30,6 +32,10 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 
 // Offered ends what Offer began. A message that was not sent is offered again, unless it is settled first.
 func (l *Ledger) Offered(d Delivery, sent bool) {
+	var w weight
+	if !sent {
+		w = l.weigh(d.Message)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.offer
@@ -42,8 +48,8 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	if sent || !l.isCurrent(r, d) {
 		return
 	}
-	if !r.isKept() {
-		l.table.put(d.Ref, e, r, d.Message, classOf(overhead))
+	if !r.isKept() { // the only one that is beyond the limit; Next lets go of it
+		l.table.keepIn(math.MaxInt64, d.Ref, e, r, d.Message, w)
 	}
 	r.flags |= postponed
 	select {
