@@ -31,12 +31,11 @@ type weight struct {
 // called without a lock: a message may be of a consumer that is not pulsar-client-go's, and panic.
 func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 	w.own = overhead
-	if msg == nil || l.unsized.Load() {
+	if msg == nil {
 		return w
 	}
 	defer func() {
 		if recover() != nil {
-			l.unsized.Store(true)
 			w = weight{own: overhead}
 		}
 	}()
@@ -178,15 +177,13 @@ func (t *table) makeRoom(needs int64) (some bool) {
 		return false
 	}
 	for _, s := range t.streams {
-		for _, e := range t.unsettled(s) {
-			for i := range e.size() {
-				if t.memory.bytes+needs <= t.memory.limit*7/8 {
-					return some
-				}
-				if r := e.at(i); r.state == waiting && r.isKept() && r.flags&(leaving|busy|postponed) == 0 {
-					t.drop(e, r)
-					some = true
-				}
+		for m := range t.messages(s) {
+			if t.memory.bytes+needs <= t.memory.limit*7/8 {
+				return some
+			}
+			if m.r.state == waiting && m.r.isKept() && m.r.flags&(leaving|busy|postponed) == 0 {
+				t.drop(m.e, m.r)
+				some = true
 			}
 		}
 	}

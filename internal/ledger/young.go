@@ -9,7 +9,7 @@ import (
 // much as all the rest, never hears of them.
 type young struct {
 	handed []handed
-	timer  *time.Timer // nil before the first
+	timer  *time.Timer
 }
 
 // handed is a hand-over, and since when its ack timeout runs, by Ledger.Now. It has no pointers: what is settled is not kept alive, nor
@@ -49,11 +49,7 @@ func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 	y.handed = append(y.handed, handed{d.Ref, l.table.entries.At(d.Ref.slot()).Key, l.Now(), timeout, d.Hand})
 	switch len(y.handed) {
 	case 1:
-		if y.timer == nil {
-			y.timer = time.AfterFunc(youngTime, l.ripe)
-		} else {
-			y.timer.Reset(youngTime)
-		}
+		y.timer.Reset(youngTime)
 	case maxYoung:
 		l.ripen()
 	}
