@@ -12,6 +12,7 @@ import (
 // stream is a partition as one consumer sees it.
 type stream struct {
 	topic     string
+	number    uint32 // no other has
 	consumer  pulsar.Consumer
 	current   uint32  // the batch whose messages are arriving, or none
 	single    batch   // what entries have that are no batch
@@ -81,7 +82,8 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 func (t *table) streamNamed(topic string) *stream {
 	s := t.streams[topic]
 	if s == nil {
-		s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
+		t.numbers++
+		s = &stream{topic: topic, number: t.numbers, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
 			past: past{pages: map[entryID]*page{}}}
 		s.single.stream = s
 		t.streams[topic] = s

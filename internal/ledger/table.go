@@ -15,6 +15,7 @@ type table struct {
 	o       *Options
 	entries *slotmap.Map[entryID, entry]
 	streams map[string]*stream
+	numbers uint32  // of streams that there were
 	latest  *stream // the stream of the last arrival, usually that of the next
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
