@@ -29,7 +29,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if c.life.ended.Err() != nil {
 		return Delivery{}, ErrClosed
 	}
-	d, _, _ := c.ledger.Find(n)
+	d, current, _ := c.ledger.Find(n)
 	if d.ID == nil || !n.HasHand { // it is settled, or not known
 		d.Count = max(d.Count, countOf(msg))
 	}
@@ -38,7 +38,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		Last:            c.ledger.IsLast(d.Count),
 		NackDelay:       max(0, c.nackDelay(d.Count)),
 		AckDeadline:     c.ledger.AckDeadline(d),
-		Lost:            c.losses.any.Load() && c.ledger.IsDoubtful(n),
+		Lost:            c.losses.any.Load() && current && d.Doubtful,
 		Begun:           c.ledger.IsBegun(d),
 	}, nil
 }

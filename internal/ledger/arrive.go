@@ -22,7 +22,7 @@ type Delivery struct {
 
 // deliveryOf is the hand-over by which the application has a message, with the message if it is kept.
 func deliveryOf(ref Ref, e *entry, r *record) Delivery {
-	return Delivery{Consumer: e.stream().consumer, Message: r.msg(), Ref: ref, Count: r.count, Hand: r.hand, ID: r.id()}
+	return Delivery{Consumer: e.stream().consumer, Message: r.msg(), Ref: ref, Count: r.count, Hand: r.hand, Doubtful: r.flags.has(doubtful), ID: r.id()}
 }
 
 // Verdict says what to do with a message that arrived.
@@ -78,9 +78,6 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		current = ref.slot()
 		e.batch.last = ref.index()
 		s.largest = max(s.largest, e.size())
-		if e.batch.kept == 0 {
-			e.batch.size = max(e.batch.size, a.weight.buffer)
-		}
 	}
 	defer t.follow(s, current) // which may let go of what is settled, but for what has just arrived
 	r, unasked := e.at(ref.index()), false
@@ -88,7 +85,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	case unseen:
 		v = l.first(ref, e, a, retry)
 	case acked:
-		e.flags |= repeated
+		e.flags |= ackWhole
 		d.Consumer, d.ID = cm.Consumer, toAck(e, id, e.batch.acked)
 		if !e.isBatch() { // else more of it may be about to arrive
 			t.settleEntry(ref.slot(), e)
@@ -136,7 +133,7 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 		if b.seen == 0 {
 			b.base = count
 		} else if b.stream.current != ref.slot() { // it comes again, though this message of it did not come before
-			e.flags |= repeated
+			e.flags |= ackWhole
 		}
 		if count = min(b.base, count); retry.Attempts > 0 { // the broker's has what siblings failed
 			count = 0
@@ -169,7 +166,7 @@ func (l *Ledger) waitsHere(ref Ref, e *entry, r *record, a arrival, wait time.Du
 // copy takes another delivery of a message that is not settled.
 func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verdict {
 	t := &l.table
-	e.flags |= repeated
+	e.flags |= ackWhole
 	if r.state == inFlight && r.flags.has(doubtful) {
 		l.nacks.Untrack(uint64(ref)) // nobody has to ask for it any more
 	}
@@ -251,7 +248,10 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		l.hasNext.Store(len(t.ready) > 0)
 		l.offersAgain.Store(false)
 		*d = deliveryOf(ref, e, r)
-		d.Unasked, d.Doubtful = true, was != 0
+		d.Unasked = true
+		if t.memory.bytes > t.memory.limit { // it was kept though there was no room, since it had been on offer
+			t.drop(e, r)
+		}
 		return true
 	}
 	t.ready = nil

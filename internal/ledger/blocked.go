@@ -54,7 +54,7 @@ func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 		if covers <= 0 {
 			break
 		}
-		if of, ok := l.waitsOf(slot, e, atLeast); ok {
+		if of := l.waitsOf(slot, e, atLeast); len(of) > 0 {
 			all = append(all, of...)
 			covers -= int(e.size())
 		}
@@ -63,9 +63,9 @@ func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 }
 
 // waitsOf returns the unsettled messages of an entry, if all of them wait here for so long and may be published elsewhere. The caller holds mu.
-func (l *Ledger) waitsOf(slot uint32, e *entry, atLeast time.Duration) (all []Waiting, ok bool) {
+func (l *Ledger) waitsOf(slot uint32, e *entry, atLeast time.Duration) (all []Waiting) {
 	if e.isBatch() && e.batch.seen < e.size() {
-		return nil, false
+		return nil
 	}
 	for i := range e.size() {
 		ref := refOf(slot, i)
@@ -74,12 +74,12 @@ func (l *Ledger) waitsOf(slot uint32, e *entry, atLeast time.Duration) (all []Wa
 		case r.state == waiting && r.isKept() && r.flags&(busy|leaving|postponed|doubtful) == 0:
 			left, _ := l.nacks.Left(uint64(ref))
 			if left < atLeast {
-				return nil, false
+				return nil
 			}
 			all = append(all, Waiting{deliveryOf(ref, e, r), left})
 		default:
-			return nil, false
+			return nil
 		}
 	}
-	return all, len(all) > 0
+	return all
 }

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"math"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -24,22 +25,17 @@ func (l *Ledger) Disconnected() {
 		l.doubt(s)
 	}
 	if first {
-		l.mayBeSentLater()
+		for slot, r := range l.table.asked {
+			if r.more = r.more || time.Since(r.at) < l.o.AskDelay; r.more { // the inner consumer may send it by the next connection
+				l.table.asked[slot] = r
+			}
+		}
 	}
-	if l.offer != nil && l.offer.d.Hand > 0 && !l.o.NonDurable { // what is new keeps its turn: its successor's cumulative acknowledgement would cover it
+	if l.offer != nil && l.offer.d.Hand > 0 && !l.o.NonDurable { // what is new keeps its turn, as in doubt
 		s := l.offer.d
 		l.withdraw()
 		if e, _ := l.table.at(s.Ref); e != nil {
 			l.doubt(e.stream())
-		}
-	}
-}
-
-// mayBeSentLater notes which requests the inner consumer may not have sent yet, and sends by the next connection. The caller holds mu.
-func (l *Ledger) mayBeSentLater() {
-	for slot, r := range l.table.asked {
-		if r.more = r.more || time.Since(r.at) < l.o.AskDelay; r.more {
-			l.table.asked[slot] = r
 		}
 	}
 }
@@ -49,27 +45,17 @@ func (l *Ledger) doubt(s *stream) {
 	if l.o.NonDurable {
 		return
 	}
-	for slot, e := range l.table.unsettled(s) {
-		for i := range e.size() {
-			r := e.at(i)
-			r.flags |= doubtful
-			if r.state == inFlight || !r.isKept() || r.state == ready && l.keepsTurn(s, r) {
-				continue
-			}
-			l.table.drop(e, r)
-			if ref := uint64(refOf(slot, i)); r.state == ready {
-				l.nacks.Untrack(ref)
-				l.nacks.TrackFor(ref, lostTime)
-				l.table.move(r, due)
-			}
+	for m := range l.table.messages(s) {
+		m.r.flags |= doubtful
+		switch {
+		case m.r.state == inFlight || !m.r.isKept():
+		case m.r.state != ready:
+			l.table.drop(m.e, m.r)
+		case l.o.RedeliversAll && !s.inactive && m.r.hand == 0: // it is new, and would be covered by a cumulative acknowledgement of one after it
+		default:
+			l.expect(m.ref, m.e, m.r, lostTime)
 		}
 	}
-}
-
-// keepsTurn reports whether a message has to be handed out before those that came after it: it is new, and a cumulative acknowledgement of
-// one of these would cover it.
-func (l *Ledger) keepsTurn(s *stream, r *record) bool {
-	return l.o.RedeliversAll && !s.inactive && r.hand == 0
 }
 
 // Received tells that a message was received after a connection was lost, and reports whether Received has to be called
@@ -77,7 +63,14 @@ func (l *Ledger) keepsTurn(s *stream, r *record) bool {
 func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.received(l.table.streamNamed(topic), id, time.Now())
+	s := l.table.streamNamed(topic)
+	if s.stage(entryOf(id)) == sure { // an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is new
+		defer s.forgetSure()
+	}
+	if s.lost && !s.inactive {
+		s.lost, s.run.heard, s.run.fresh = false, time.Now(), id
+		l.table.resends(s, id)
+	}
 	if l.receipts++; l.receipts%1024 != 0 { // to look at all streams takes long where there are thousands
 		return true
 	}
@@ -102,7 +95,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
 		l.doubt(s)
-		if l.offers(s) {
+		if l.offersUpTo(s, s.newest, math.MaxInt32) {
 			l.withdraw() // what the feeder offers next is none of these
 			if !s.gone { // by a Seek meanwhile
 				l.doubt(s)
@@ -144,11 +137,19 @@ func (l *Ledger) Idle() (unacknowledged int) {
 	}
 	for _, s := range l.table.streams {
 		unacknowledged = max(unacknowledged, l.unacknowledged(s))
-		if !asked[s] {
-			if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
-				l.startRounds()
+		if asked[s] {
+			continue
+		}
+		if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
+			l.startRounds()
+		}
+		if !s.lost { // nothing is on its way
+			s.again = s.taken
+			s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
+			l.table.follow(s, none)
+			if !l.o.ReconnectEvents {
+				s.forgetSure()
 			}
-			l.table.idle(s)
 		}
 	}
 	return unacknowledged

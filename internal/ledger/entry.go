@@ -48,12 +48,11 @@ const (
 	leaving                     // it is kept until it is published elsewhere
 	doubtful                    // it may be settled or another consumer's: only the broker can say
 	adopted                     // of an entry: no delivery has said how many messages it has
-	repeated                    // of an entry: it was delivered more than once
-	refused                     // of an entry: an acknowledgement failed, which upstream does not send again
+	ackWhole                    // of an entry: it was delivered more than once, or an acknowledgement failed, which upstream does not send again
 )
 
 // ofEntry are the flags of an entry, which stay when its one message is settled or begins again.
-const ofEntry = adopted | repeated | refused
+const ofEntry = adopted | ackWhole
 
 func (f flags) has(flag flags) bool { return f&flag != 0 }
 

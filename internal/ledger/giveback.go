@@ -61,19 +61,26 @@ func (l *Ledger) giveBack(ref Ref, e *entry, r *record) ask {
 // letGo lets go of what waits here of a batch of which a message is asked for: the broker sends the whole batch, to whichever consumer.
 // The caller holds mu.
 func (l *Ledger) letGo(ref Ref, e *entry, r *record) {
-	t := &l.table
 	for i := range e.size() {
 		x := e.at(i)
 		if x == r || x.state != waiting && x.state != ready || x.flags.has(leaving) || x.flags.has(busy) {
 			continue
 		}
-		t.drop(e, x)
-		if sibling := refOf(ref.slot(), i); x.state == ready {
-			l.nacks.Untrack(uint64(sibling))
-			l.nacks.TrackFor(uint64(sibling), check+l.o.AskDelay)
-			t.move(x, due)
+		if x.state == ready {
+			l.expect(refOf(ref.slot(), i), e, x, check+l.o.AskDelay)
+		} else {
+			l.table.drop(e, x)
 		}
 	}
+}
+
+// expect lets go of a message that the broker is to send again, and has it looked after when d is over. The caller holds mu.
+func (l *Ledger) expect(ref Ref, e *entry, r *record, d time.Duration) {
+	l.untrack(ref, r)
+	r.flags &^= timed
+	l.table.drop(e, r)
+	l.table.move(r, due)
+	l.nacks.TrackFor(uint64(ref), d)
 }
 
 // GaveBack tells that everything was given back, as by a lost connection: what the application had is not its own any more, and comes again
@@ -82,19 +89,11 @@ func (l *Ledger) GaveBack() {
 	l.Disconnected()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	t := &l.table
-	for _, s := range t.streams {
-		for slot, e := range t.unsettled(s) {
-			for i := range e.size() {
-				r, ref := e.at(i), refOf(slot, i)
-				if r.state != inFlight || r.flags.has(busy) {
-					continue
-				}
-				l.untrack(ref, r)
-				t.drop(e, r)
-				r.flags = r.flags&^timed | postponed
-				t.move(r, due)
-				l.nacks.TrackFor(uint64(ref), lostTime)
+	for _, s := range l.table.streams {
+		for m := range l.table.messages(s) {
+			if m.r.state == inFlight && !m.r.flags.has(busy) {
+				m.r.flags |= postponed
+				l.expect(m.ref, m.e, m.r, lostTime)
 			}
 		}
 	}

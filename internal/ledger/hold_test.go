@@ -25,6 +25,21 @@ func TestMemoryOfABatch(t *testing.T) {
 	})
 }
 
+// The last message of a batch is larger than all others, and does not tell how large these are: the first one has.
+func TestMemoryOfABatchWithALargeMessage(t *testing.T) {
+	run(t, nil, func(x *x) {
+		buffer := make([]byte, 10_000)
+		for i, begin := range []int{0, 10, 20} {
+			_, v := x.deliver(message{id: ofBatch{pulsar.NewMessageID(1, 1, int32(i), 0)}, payload: buffer[begin:]})
+			require.Equal(t, ledger.Deliver, v)
+			if i < 2 {
+				x.settle(ofBatch{pulsar.NewMessageID(1, 1, int32(i), 0)})
+			}
+		}
+		require.Less(t, x.Stats().BufferedBytes, int64(11_000))
+	})
+}
+
 // What the application holds counts up to the whole limit, and takes the room of what waits.
 func TestHold(t *testing.T) {
 	const one = 10 << 10
@@ -60,4 +75,35 @@ func TestHold(t *testing.T) {
 		require.True(x, x.Hold(name, msg))
 		require.True(x, x.Hold(last, msg), "of what is settled nothing is kept")
 	})
+}
+
+// A message that is withdrawn from the channel is kept though the limit has no room for it, and counts with all that it has; only until the
+// application takes it.
+func TestMemoryOfWhatIsOffered(t *testing.T) {
+	const one = 10 << 10
+	for _, batch := range []bool{false, true} {
+		run(t, func(o *ledger.Options) { o.MemoryLimit = one / 2 }, func(x *x) {
+			for entry := range int64(5) {
+				m := message{id: id(entry), payload: make([]byte, one)}
+				if batch {
+					m.id = ofBatch{pulsar.NewMessageID(1, entry, 1, 0)}
+				}
+				d, v := x.deliver(m)
+				require.Equal(t, ledger.Deliver, v)
+				for range 2 {
+					_, ok := x.Offer(d)
+					require.True(t, ok)
+					x.Offered(d, false)
+					require.Greater(t, x.Stats().BufferedBytes, int64(one+512))
+					require.Less(t, x.Stats().BufferedBytes, int64(2*one))
+					require.True(t, x.Next(&d))
+					require.NotNil(t, d.Message)
+				}
+				_, ok := x.Offer(d)
+				require.True(t, ok)
+				x.Offered(d, true)
+				require.Zero(t, x.Stats().BufferedBytes)
+			}
+		})
+	}
 }

@@ -77,7 +77,6 @@ type Ledger struct {
 	nacks    *nack.Tracker[uint64]       // of messages that wait: for their delay, or for what was asked for
 	timeouts *acktimeout.Tracker[uint64] // of messages that the application has
 	hasNext  atomic.Bool
-	unsized  atomic.Bool // messages do not tell their size
 
 	offersAgain atomic.Bool
 
@@ -86,9 +85,8 @@ type Ledger struct {
 	offer      *offer
 	young      young
 	outcomes   outcomes
-	rounds     *time.Timer // ends the round; nil before the first
+	rounds     *time.Timer // ends the round
 	roundsLeft int         // until what was acknowledged is sure
-	epoch      uint64      // how often everything was forgotten
 	at         moments
 	closed     bool
 	stats      Stats
@@ -118,6 +116,7 @@ func New(o Options) *Ledger {
 	l.table = newTable(&l.o)
 	l.nacks = nack.New(nil, l.delaysOver) // without policies: the caller asks those, and gives delays
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)
+	l.rounds, l.young.timer = stoppedTimer(l.round), stoppedTimer(l.ripe)
 	return l
 }
 
@@ -126,15 +125,18 @@ func (l *Ledger) Close() {
 	l.Clear()
 	l.mu.Lock()
 	l.closed = true
-	if l.rounds != nil {
-		l.rounds.Stop()
-	}
-	if l.young.timer != nil {
-		l.young.timer.Stop()
-	}
+	l.rounds.Stop()
+	l.young.timer.Stop()
 	l.mu.Unlock()
 	l.nacks.Close()
 	l.timeouts.Close()
+}
+
+// stoppedTimer returns a timer that calls f once it is reset.
+func stoppedTimer(f func()) *time.Timer {
+	timer := time.AfterFunc(time.Hour, f)
+	timer.Stop()
+	return timer
 }
 
 // Clear forgets everything, as after a seek. When it returns, what is offered has been taken or withdrawn.
@@ -155,7 +157,6 @@ func (l *Ledger) Clear() {
 	l.table.lost = lost
 	l.hasNext.Store(false)
 	l.offersAgain.Store(false)
-	l.epoch++
 }
 
 // Stats returns what the Ledger did until now and has.

@@ -31,12 +31,11 @@ type weight struct {
 // called without a lock: a message may be of a consumer that is not pulsar-client-go's, and panic.
 func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 	w.own = overhead
-	if msg == nil || l.unsized.Load() {
+	if msg == nil {
 		return w
 	}
 	defer func() {
 		if recover() != nil {
-			l.unsized.Store(true)
 			w = weight{own: overhead}
 		}
 	}()
@@ -110,18 +109,14 @@ func (t *table) keepIn(room int64, ref Ref, e *entry, r *record, msg pulsar.Mess
 	case !e.isBatch():
 		n = classOf(w.own + w.buffer)
 	case e.batch.kept == 0:
-		e.batch.size = max(e.batch.size, w.buffer)
+		if e.batch.size == 0 { // the first to come knows best how large it is
+			e.batch.size = w.buffer
+		}
 		needs = e.batch.size
 	}
 	if t.memory.bytes+needs+n.bytes() > room {
 		return false
 	}
-	t.put(ref, e, r, msg, n)
-	return true
-}
-
-// put keeps a message of a size in place of one that is not kept, whether there is room or not.
-func (t *table) put(ref Ref, e *entry, r *record, msg pulsar.Message, n sizeClass) {
 	if t.shared || len(t.newer) > 0 {
 		if id := msg.ID(); r.id() != id {
 			t.name(ref, r, id)
@@ -134,6 +129,7 @@ func (t *table) put(ref Ref, e *entry, r *record, msg pulsar.Message, n sizeClas
 			t.memory.bytes += e.batch.size
 		}
 	}
+	return true
 }
 
 // drop lets go of a message that is kept, but for its id.
@@ -181,15 +177,13 @@ func (t *table) makeRoom(needs int64) (some bool) {
 		return false
 	}
 	for _, s := range t.streams {
-		for _, e := range t.unsettled(s) {
-			for i := range e.size() {
-				if t.memory.bytes+needs <= t.memory.limit*7/8 {
-					return some
-				}
-				if r := e.at(i); r.state == waiting && r.isKept() && r.flags&(leaving|busy|postponed) == 0 {
-					t.drop(e, r)
-					some = true
-				}
+		for m := range t.messages(s) {
+			if t.memory.bytes+needs <= t.memory.limit*7/8 {
+				return some
+			}
+			if m.r.state == waiting && m.r.isKept() && m.r.flags&(leaving|busy|postponed) == 0 {
+				t.drop(m.e, m.r)
+				some = true
 			}
 		}
 	}

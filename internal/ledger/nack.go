@@ -31,7 +31,7 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 	if _, _, r := l.table.find(n); r != nil || l.closed || l.table.isSettled(n) {
 		return
 	}
-	s := l.streamOf(n)
+	s := l.table.streamOf(n)
 	if s == nil {
 		s = l.table.stream(topic, consumer)
 	}

@@ -37,13 +37,6 @@ func (t *table) timing(ref Ref, e *entry) *timing {
 	return &(*times)[i]
 }
 
-// untime forgets the times of a message.
-func (t *table) untime(ref Ref, e *entry) {
-	if x := t.timing(ref, e); x != nil {
-		*x = timing{}
-	}
-}
-
 // Now is the present moment.
 func (l *Ledger) Now() time.Duration { return time.Since(l.at.start) }
 
@@ -103,38 +96,8 @@ func (l *Ledger) timesOut(ref Ref, e *entry, timeout time.Duration) {
 	x.due = l.Now() + x.timeout
 }
 
-// since returns since when the application has a message, or for how long it had it. The caller holds mu.
-func (l *Ledger) since(ref Ref, e *entry) (since, had time.Duration) {
-	x := l.table.timing(ref, e)
-	switch {
-	case x == nil || !x.known:
-		return NotHad, 0
-	case x.waiting:
-		return NotHad, x.had
-	}
-	return x.had, 0
-}
-
-// attempts returns how often the application had a message.
-func attempts(r *record) uint32 {
-	if r.flags.has(postponed) {
-		return r.count
-	}
-	return r.count + min(1, ^r.count)
-}
-
 // NotHad says that it is unknown since when the application has a message.
 const NotHad time.Duration = -1
-
-// timedOut notes that the ack timeout of a message is over, for unlock. The caller holds mu.
-func (l *Ledger) timedOut(ref Ref, e *entry, r *record) {
-	if l.o.Calls.TimedOut == nil {
-		return
-	}
-	l.reports = append(l.reports, Settling{})
-	l.describe(ref, e, r, &l.reports[len(l.reports)-1])
-	l.waitsFor(ref, e, 0, TimedOut)
-}
 
 // oldest returns for how long the message has waited that waits longest. The caller holds mu.
 func (l *Ledger) oldest() (longest time.Duration) {
@@ -149,12 +112,10 @@ func (l *Ledger) oldest() (longest time.Duration) {
 		return 0
 	}
 	now := l.Now()
-	for _, s := range t.streams {
-		for slot, e := range t.unsettled(s) {
-			for i := range e.size() {
-				if x := t.timing(refOf(slot, i), e); x != nil && x.waiting {
-					longest = max(longest, now-x.waits)
-				}
+	for slot, e := range t.all() {
+		for i := range e.size() {
+			if x := t.timing(refOf(slot, i), e); x.waiting {
+				longest = max(longest, now-x.waits)
 			}
 		}
 	}

@@ -1,5 +1,7 @@
 package ledger
 
+import "math"
+
 // offer is a message that the feeder of a channel offers to the application, which does not have it yet.
 type offer struct {
 	d         Delivery
@@ -19,9 +21,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 	}
 	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
 		r.flags |= postponed
-		l.table.drop(e, r)
-		l.table.move(r, due)
-		l.nacks.TrackFor(uint64(d.Ref), lostTime)
+		l.expect(d.Ref, e, r, lostTime)
 		return nil, false
 	}
 	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}
@@ -30,6 +30,10 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 
 // Offered ends what Offer began. A message that was not sent is offered again, unless it is settled first.
 func (l *Ledger) Offered(d Delivery, sent bool) {
+	var w weight
+	if !sent {
+		w = l.weigh(d.Message)
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	o := l.offer
@@ -42,8 +46,8 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	if sent || !l.isCurrent(r, d) {
 		return
 	}
-	if !r.isKept() {
-		l.table.put(d.Ref, e, r, d.Message, classOf(overhead))
+	if !r.isKept() { // the only one that is beyond the limit; Next lets go of it
+		l.table.keepIn(math.MaxInt64, d.Ref, e, r, d.Message, w)
 	}
 	r.flags |= postponed
 	select {
@@ -100,11 +104,16 @@ func (l *Ledger) offerAgain(ref Ref, r *record) {
 // OffersAgain reports whether Next has something that was offered before, and not taken.
 func (l *Ledger) OffersAgain() bool { return l.offersAgain.Load() }
 
-// offers reports whether a message of a stream is on offer. The caller holds mu.
-func (l *Ledger) offers(s *stream) bool {
+// offersUpTo reports whether a message of a stream is on offer that is not after an index of an entry. The caller holds mu.
+func (l *Ledger) offersUpTo(s *stream, to entryID, index int32) bool {
 	if l.offer == nil {
 		return false
 	}
-	e, _ := l.table.at(l.offer.d.Ref)
-	return e != nil && e.stream() == s
+	ref := l.offer.d.Ref
+	e, r := l.table.at(ref)
+	if r == nil || e.stream() != s {
+		return false
+	}
+	key := l.table.entries.At(ref.slot()).Key
+	return key.before(to) || key == to && ref.index() <= index
 }

@@ -307,3 +307,21 @@ func TestAckTimeoutsOfATopicAndItsShadow(t *testing.T) {
 		})
 	}
 }
+
+// A message is on offer by Chan, in the place of one of its source that was settled a moment ago: the ack timeout of that is not its own, and
+// does not count as a delivery that the application never had.
+func TestAckTimeoutOfASourceWhileItsShadowIsOffered(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		x.StartTimeout(d, time.Second)
+		x.settle(d.ID)
+		require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: inShadow{message{id: id(1)}}}, ledger.Retry{}, &d))
+		_, ok := x.Offer(d)
+		require.True(t, ok)
+		time.Sleep(time.Minute)
+		x.Offered(d, true)
+		require.False(t, x.Next(&d))
+		_, current, _ := x.Find(ledger.Name{ID: d.ID, Topic: "shadow of t"})
+		require.True(t, current)
+	})
+}

@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"slices"
-	"time"
 
 	"github.com/RoaringBitmap/roaring/v2"
 )
@@ -115,23 +114,10 @@ func bytesOf(b *roaring.Bitmap) int {
 	return 512 + int(b.GetSizeInBytes())
 }
 
-// isSettled reports whether a message is of an entry that is settled. Where topics share ledgers an id alone may be any topic's, and does not
-// tell.
+// isSettled reports whether a message is of an entry that is settled.
 func (t *table) isSettled(n Name) bool {
-	id := entryOf(n.ID)
-	isPast := func(s *stream) bool { return s != nil && s.stage(id) > unacked }
-	switch s := t.ledgers[id.ledger]; {
-	case n.Topic != "":
-		return isPast(t.streams[n.Topic])
-	case s != nil || t.shared:
-		return isPast(s) && !t.shared
-	}
-	for _, s := range t.streams {
-		if isPast(s) {
-			return true
-		}
-	}
-	return false
+	s := t.streamOf(n)
+	return s != nil && s.stage(entryOf(n.ID)) > unacked
 }
 
 // unsure returns of how many settled entries copies come if a connection was lost.
@@ -155,11 +141,7 @@ func (s *stream) forgetSure() {
 
 // startRounds has two rounds begin, after which what was acknowledged is sure. The caller holds mu.
 func (l *Ledger) startRounds() {
-	switch {
-	case l.roundsLeft > 0:
-	case l.rounds == nil:
-		l.rounds = time.AfterFunc(l.o.SendDelay, l.round)
-	default:
+	if l.roundsLeft == 0 {
 		l.rounds.Reset(l.o.SendDelay)
 	}
 	l.roundsLeft = 2

@@ -5,15 +5,6 @@ import (
 	"time"
 )
 
-// IsDoubtful reports whether another consumer may have a message that the application has: the connection that it came by was lost, or
-// its partition became another's, and the broker has not sent it again since.
-func (l *Ledger) IsDoubtful(n Name) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, _, r := l.find(n)
-	return r != nil && isWith(r, n) && r.flags.has(doubtful)
-}
-
 // Reclaim reports whether the application has a message that is this consumer's. If that is in doubt it is to be asked again: had is true
 // meanwhile, and false if the message is another consumer's, was settled, or is waited for here; then it comes again with at least count.
 func (l *Ledger) Reclaim(n Name, count uint32) (ours, had bool) {
@@ -36,17 +27,15 @@ func (l *Ledger) Reclaim(n Name, count uint32) (ours, had bool) {
 // sends it, and what came after it too. The caller holds mu.
 func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
 	s := e.stream()
-	unread := l.isResending(s) || l.isUnread(ref)
+	asked := l.table.asked[ref.slot()].at
+	unread := l.isResending(s) || !asked.IsZero() && time.Since(asked) > unreadTime
 	switch {
 	case s.inactive:
 		l.disown(ref, e, r)
 	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
 		s.run.own && (s.lost || s.run.fresh != nil) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
-		l.untrack(ref, r)
-		r.count, r.flags = max(r.count, count), r.flags&^timed|postponed
-		l.table.drop(e, r)
-		l.table.move(r, due)
-		l.nacks.TrackFor(uint64(ref), check)
+		r.count, r.flags = max(r.count, count), r.flags|postponed
+		l.expect(ref, e, r, check)
 	case !s.run.own && !l.nacks.Tracks(uint64(ref)):
 		return l.ask(ref, e, r)
 	case !s.run.own, s.lost, l.isResending(s) && time.Since(s.run.heard) < lostTime: // to be known soon
@@ -59,12 +48,6 @@ func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
 // unreadTime is after how long it is not waited for an answer any more that nobody takes: the application may have no room for more before
 // it is rid of what it has.
 const unreadTime = 15 * time.Second
-
-// isUnread reports whether a message was asked for long ago. The caller holds mu.
-func (l *Ledger) isUnread(ref Ref) bool {
-	asked := l.table.asked[ref.slot()].at
-	return !asked.IsZero() && time.Since(asked) > unreadTime
-}
 
 // disown forgets a message that is another consumer's, or was settled there. The caller holds mu.
 func (l *Ledger) disown(ref Ref, e *entry, r *record) {

@@ -25,7 +25,6 @@ type Settling struct {
 	Leaves bool
 
 	entry  entryID
-	epoch  uint64
 	stream *stream
 }
 
@@ -86,7 +85,7 @@ func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
 	}
 	r.flags |= busy
 	l.describe(ref, e, r, s)
-	s.entry, s.epoch, s.stream = entryOf(s.ID), l.epoch, e.stream()
+	s.entry, s.stream = entryOf(s.ID), e.stream()
 	if !s.Leaves {
 		s.stream.acks++
 	}
@@ -97,9 +96,19 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.Ref = ref
 	s.Consumer = e.stream().consumer
 	s.ID, s.Message = l.table.newest(ref, r), r.msg()
-	s.Count, s.Attempts = r.count, attempts(r)
+	s.Count, s.Attempts = r.count, r.count
+	if !r.flags.has(postponed) {
+		s.Attempts += min(1, ^r.count)
+	}
 	s.Topic = e.stream().topic
-	s.Since, s.Had = l.since(ref, e)
+	s.Since = NotHad
+	switch x := l.table.timing(ref, e); {
+	case x == nil || !x.known:
+	case x.waiting:
+		s.Had = x.had
+	default:
+		s.Since = x.had
+	}
 }
 
 // Settled ends what Settle began, if the message was acknowledged. It returns an id if that is to be acknowledged as well: of a
@@ -108,7 +117,7 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, ref := &l.table, s.Ref
-	for l.offer != nil && l.offer.d.Ref == ref && s.epoch == l.epoch { // since another's acknowledgement failed
+	for l.offer != nil && l.offer.d.Ref == ref { // since another's acknowledgement failed
 		l.withdraw()
 	}
 	e, r := l.ends(s)
@@ -154,7 +163,7 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 		s.stream.acks--
 	}
 	item := l.table.entries.At(s.Ref.slot())
-	if s.epoch != l.epoch || item == nil || item.Key != s.entry {
+	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
 		return nil, nil
 	}
 	e, r := &item.Value, item.Value.seen(s.Ref.index())
@@ -177,7 +186,7 @@ func (l *Ledger) AckedAgain(n Name, err error, try bool) (again pulsar.MessageID
 	ref, e, r := t.find(n)
 	switch {
 	case err != nil && r != nil:
-		e.flags |= refused
+		e.flags |= ackWhole
 	case err != nil:
 		t.restage(s, id, open)
 		n.ID = wholeOf(n.ID)
@@ -212,7 +221,7 @@ func (l *Ledger) isAcking(n Name) bool {
 // just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
 // them.
 func toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
-	if e.flags&(refused|repeated) == 0 || e.batch.total == 0 || acked < e.batch.total {
+	if !e.flags.has(ackWhole) || e.batch.total == 0 || acked < e.batch.total {
 		return id
 	}
 	return wholeOf(id)
@@ -229,12 +238,9 @@ func wholeOf(id pulsar.MessageID) pulsar.MessageID {
 // unsettle notes that one of those that settled a message failed. After the last one the message is where it was before, or further if its
 // time is over: then the tracker tells that once more. The caller holds mu.
 func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
-	e.flags |= refused
-	if n := l.table.others[ref]; n > 1 {
+	e.flags |= ackWhole
+	if l.table.others[ref] > 0 {
 		l.table.others[ref]--
-		return
-	} else if n == 1 {
-		delete(l.table.others, ref)
 		return
 	}
 	r.flags &^= busy

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"iter"
+	"maps"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 // stream is a partition as one consumer sees it.
 type stream struct {
 	topic     string
+	number    uint32 // no other has
 	consumer  pulsar.Consumer
 	current   uint32  // the batch whose messages are arriving, or none
 	single    batch   // what entries have that are no batch
@@ -80,7 +82,8 @@ func (t *table) stream(topic string, consumer pulsar.Consumer) *stream {
 func (t *table) streamNamed(topic string) *stream {
 	s := t.streams[topic]
 	if s == nil {
-		s = &stream{topic: topic, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
+		t.numbers++
+		s = &stream{topic: topic, number: t.numbers, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
 			past: past{pages: map[entryID]*page{}}}
 		s.single.stream = s
 		t.streams[topic] = s
@@ -112,32 +115,6 @@ func (t *table) disconnected(s *stream, now time.Time) {
 func (t *table) comesAgain(s *stream) {
 	s.lost = false
 	s.again = s.taken + 2*t.queue(s) + uint64(s.unsettled+s.unsure())
-}
-
-// received notes that the inner consumer received a message after a connection was lost. If the broker had its acknowledgement
-// long before, an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is to
-// be delivered.
-func (t *table) received(s *stream, id pulsar.MessageID, now time.Time) {
-	if s.stage(entryOf(id)) == sure {
-		defer s.forgetSure()
-	}
-	if s.lost && !s.inactive {
-		s.lost, s.run.heard, s.run.fresh = false, now, id
-		t.resends(s, id)
-	}
-}
-
-// idle notes that nothing came although somebody waited: nothing is on its way.
-func (t *table) idle(s *stream) {
-	if s.lost {
-		return
-	}
-	s.again = s.taken
-	s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
-	t.follow(s, none)
-	if !t.o.ReconnectEvents {
-		s.forgetSure()
-	}
 }
 
 // isOld reports whether a message that arrives came by a connection that was lost.
@@ -242,17 +219,35 @@ func (t *table) unsettled(s *stream) iter.Seq2[uint32, *entry] {
 	}
 }
 
-// remove forgets a partition whose consumer is closed. What is being settled stays until that is over.
-func (t *table) remove(s *stream, untrack func(Ref, *record)) {
-	for slot, e := range t.unsettled(s) {
-		for i := range e.size() {
-			if r := e.at(i); r.state != unseen && r.state != acked && !r.flags.has(busy) {
-				untrack(refOf(slot, i), r)
-				t.forget(refOf(slot, i), e, r)
+// message is one that is known, and where it is.
+type message struct {
+	ref Ref
+	e   *entry
+	r   *record
+}
+
+// messages are the messages of a partition that are not settled, as their entries came. The one that is yielded may be settled or forgotten.
+func (t *table) messages(s *stream) iter.Seq[message] {
+	return func(yield func(message) bool) {
+		for slot, e := range t.unsettled(s) {
+			for i := range e.size() {
 				if t.entries.At(slot) == nil {
 					break
 				}
+				if r := e.at(i); r.state != unseen && r.state != acked && !yield(message{refOf(slot, i), e, r}) {
+					return
+				}
 			}
+		}
+	}
+}
+
+// remove forgets a partition whose consumer is closed. What is being settled stays until that is over.
+func (t *table) remove(s *stream, untrack func(Ref, *record)) {
+	for m := range t.messages(s) {
+		if !m.r.flags.has(busy) {
+			untrack(m.ref, m.r)
+			t.forget(m.ref, m.e, m.r)
 		}
 	}
 	s.gone = true
@@ -264,4 +259,5 @@ func (t *table) remove(s *stream, untrack func(Ref, *record)) {
 		t.latest = nil
 	}
 	delete(t.streams, s.topic)
+	maps.DeleteFunc(t.ledgers, func(_ int64, other *stream) bool { return other == s })
 }

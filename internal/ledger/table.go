@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"iter"
 	"slices"
 	"time"
 
@@ -14,6 +15,7 @@ type table struct {
 	o       *Options
 	entries *slotmap.Map[entryID, entry]
 	streams map[string]*stream
+	numbers uint32  // of streams that there were
 	latest  *stream // the stream of the last arrival, usually that of the next
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
@@ -78,6 +80,27 @@ func (t *table) find(n Name) (Ref, *entry, *record) {
 	return 0, nil, nil
 }
 
+// streamOf returns the partition that a message is of, or nil if that is not known: where topics share ledgers an id alone may be any topic's.
+func (t *table) streamOf(n Name) *stream {
+	_, e, _ := t.find(n)
+	switch s := t.ledgers[n.ID.LedgerID()]; {
+	case e != nil:
+		return e.stream()
+	case n.Topic != "" || t.shared:
+		return t.streams[n.Topic]
+	case len(t.streams) == 1:
+		return t.latest
+	case s != nil:
+		return s
+	}
+	for _, s := range t.streams {
+		if s.stage(entryOf(n.ID)) > unacked {
+			return s
+		}
+	}
+	return nil
+}
+
 // at returns the message of ref, or nil if there is none any more.
 func (t *table) at(ref Ref) (*entry, *record) {
 	if item := t.entries.At(ref.slot()); item != nil {
@@ -108,6 +131,19 @@ func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
 	e := &t.entries.At(slot).Value
 	e.grow(index, id.BatchSize())
 	return refOf(slot, index), e
+}
+
+// all are the entries of which something is not settled, or may come still, in no order.
+func (t *table) all() iter.Seq2[uint32, *entry] {
+	return func(yield func(uint32, *entry) bool) {
+		for slot, left := uint32(0), t.entries.Len(); left > 0; slot++ {
+			if item := t.entries.At(slot); item != nil {
+				if left--; !yield(slot, &item.Value) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // entryAt returns the slot of a stream's entry.
@@ -203,14 +239,12 @@ func (t *table) forget(ref Ref, e *entry, r *record) {
 	t.states[r.state]--
 	s := e.stream()
 	s.unsettled--
-	if !e.isBatch() {
-		t.unlink(s, e)
-		t.release(ref.slot(), e)
-		return
+	if e.isBatch() {
+		*r = record{}
+		e.batch.seen--
 	}
-	*r = record{}
-	switch e.batch.seen--; {
-	case e.batch.seen == 0:
+	switch {
+	case !e.isBatch() || e.batch.seen == 0:
 		t.unlink(s, e)
 		t.release(ref.slot(), e)
 	case e.isSettled():
@@ -221,7 +255,9 @@ func (t *table) forget(ref Ref, e *entry, r *record) {
 
 // leave lets go of what there is of a message only until it is settled.
 func (t *table) leave(ref Ref, e *entry, r *record) {
-	t.untime(ref, e)
+	if x := t.timing(ref, e); x != nil {
+		*x = timing{}
+	}
 	t.drop(e, r)
 	if len(t.newer) > 0 {
 		delete(t.newer, ref)
@@ -247,11 +283,10 @@ func (t *table) release(slot uint32, e *entry) {
 	if int(slot) < len(t.times) {
 		t.times[slot] = timing{}
 	}
-	for i := range e.size() {
-		if len(t.older) == 0 {
-			break
+	if len(t.older) > 0 {
+		for i := range e.size() {
+			delete(t.older, refOf(slot, i))
 		}
-		delete(t.older, refOf(slot, i))
 	}
 	s.leave(slot)
 	t.entries.Remove(slot)

@@ -7,30 +7,16 @@ func (l *Ledger) unfinished() (settled, arriving int) {
 	if l.o.IndexAcks || t.states[acked] == 0 {
 		return 0, 0
 	}
-	count := func(e *entry) {
-		if e.isBatch() && (e.batch.total == 0 || e.batch.acked < e.batch.total) {
-			settled += int(e.batch.acked)
-		}
-	}
-	for _, s := range t.streams {
-		if s.inactive {
+	for slot, e := range t.all() {
+		b := e.batch
+		if !e.isBatch() || b.stream.inactive || b.stream.gone {
 			continue
 		}
-		for _, e := range t.unsettled(s) {
-			count(e)
+		if b.total == 0 || b.acked < b.total {
+			settled += int(b.acked)
 		}
-		for _, p := range s.past.parts {
-			count(&t.entries.At(p.slot).Value)
-		}
-		if s.current == none {
-			continue
-		}
-		e := &t.entries.At(s.current).Value
-		if e.isSettled() && e.batch.seen < e.size() { // it is in neither
-			count(e)
-		}
-		if e.batch.acked > 0 {
-			arriving += int(e.size() - e.batch.seen)
+		if b.stream.current == slot && b.acked > 0 {
+			arriving += int(e.size() - b.seen)
 		}
 	}
 	return settled, arriving

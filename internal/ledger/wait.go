@@ -59,11 +59,8 @@ func (l *Ledger) delaysOver(keys []uint64) {
 	for _, key := range keys {
 		ref := Ref(key)
 		e, r := l.table.at(ref)
-		if r == nil || l.nacks.Tracks(key) {
-			continue // it moved on since
-		}
-		if r.flags.has(busy) {
-			continue // unsettle looks whether its time is over
+		if r == nil || l.nacks.Tracks(key) || r.flags.has(busy) {
+			continue // it moved on since, or unsettle looks whether its time is over
 		}
 		switch r.state {
 		case waiting:
@@ -94,11 +91,10 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 	for _, key := range keys {
 		ref := Ref(key)
 		e, r := l.table.at(ref)
-		if r == nil || !r.flags.has(timed) || l.timeouts.Tracks(key) {
-			continue
+		if r == nil || l.timeouts.Tracks(key) || r.state != inFlight || !r.flags.has(timed) || r.flags.has(busy) {
+			continue // likewise
 		}
 		switch {
-		case r.state != inFlight || r.flags.has(busy): // it moved on since, or unsettle looks whether its time is over
 		case r.isKept() && !r.flags.has(doubtful) && l.IsLast(r.count):
 			r.flags &^= timed
 			last = append(last, deliveryOf(ref, e, r))
@@ -115,7 +111,11 @@ func (l *Ledger) timeoutsOver(keys []uint64) {
 // timeoutOver acts for a message that the application has for too long. Another consumer may do better with it. The caller holds mu.
 func (l *Ledger) timeoutOver(ref Ref, e *entry, r *record) ask {
 	r.flags &^= timed
-	l.timedOut(ref, e, r)
+	if l.o.Calls.TimedOut != nil {
+		l.reports = append(l.reports, Settling{})
+		l.describe(ref, e, r, &l.reports[len(l.reports)-1])
+		l.waitsFor(ref, e, 0, TimedOut)
+	}
 	l.failed(ref)
 	switch {
 	case !l.o.Keeps || r.flags.has(doubtful):
@@ -172,7 +172,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 			return a
 		}
 	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case missing && (!s.isAway() || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
+	case missing && (!s.lost || time.Since(s.run.lostAt) >= awayTime || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		l.disown(ref, e, r)
 		return a
 	default:
@@ -219,8 +219,6 @@ const lostTime = 5 * time.Second
 // awayTime is for how long a topic may be away, with nothing received since a connection was lost. Messages that are asked for in vain
 // meanwhile are not forgotten.
 const awayTime = time.Hour
-
-func (s *stream) isAway() bool { return s.lost && time.Since(s.run.lostAt) < awayTime }
 
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"slices"
 	"time"
 )
 
@@ -9,7 +8,7 @@ import (
 // much as all the rest, never hears of them.
 type young struct {
 	handed []handed
-	timer  *time.Timer // nil before the first
+	timer  *time.Timer
 }
 
 // handed is a hand-over, and since when its ack timeout runs, by Ledger.Now. It has no pointers: what is settled is not kept alive, nor
@@ -19,6 +18,7 @@ type handed struct {
 	entry   entryID
 	since   time.Duration
 	timeout time.Duration
+	stream  uint32 // a shadow topic's message may have the place of its source's, and the same id
 	hand    uint8
 }
 
@@ -35,10 +35,6 @@ func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 	if !l.isCurrent(r, d) {
 		return
 	}
-	if r.flags.has(timed) { // by ripen, which took it for a shadow's
-		l.timeouts.Untrack(uint64(d.Ref))
-		r.flags &^= timed
-	}
 	l.timesOut(d.Ref, e, timeout) // first, or observers see it come before its time
 	if timeout <= youngTime {
 		r.flags |= timed
@@ -46,14 +42,10 @@ func (l *Ledger) StartTimeout(d Delivery, timeout time.Duration) {
 		return
 	}
 	y := &l.young
-	y.handed = append(y.handed, handed{d.Ref, l.table.entries.At(d.Ref.slot()).Key, l.Now(), timeout, d.Hand})
+	y.handed = append(y.handed, handed{d.Ref, l.table.entries.At(d.Ref.slot()).Key, l.Now(), timeout, e.stream().number, d.Hand})
 	switch len(y.handed) {
 	case 1:
-		if y.timer == nil {
-			y.timer = time.AfterFunc(youngTime, l.ripe)
-		} else {
-			y.timer.Reset(youngTime)
-		}
+		y.timer.Reset(youngTime)
 	case maxYoung:
 		l.ripen()
 	}
@@ -66,12 +58,11 @@ func (l *Ledger) ripe() {
 	l.ripen()
 }
 
-// ripen tells the tracker of the messages that the application has still, the last hand-over of each: a topic's message may have the place of
-// one of its shadow's. The caller holds mu.
+// ripen tells the tracker of the messages that the application has still. The caller holds mu.
 func (l *Ledger) ripen() {
-	for _, h := range slices.Backward(l.young.handed) {
-		_, r := l.table.at(h.ref)
-		if r != nil && r.state == inFlight && r.hand == h.hand && !r.flags.has(timed) && l.table.entries.At(h.ref.slot()).Key == h.entry {
+	for _, h := range l.young.handed {
+		e, r := l.table.at(h.ref)
+		if r != nil && r.state == inFlight && r.hand == h.hand && !r.flags.has(timed) && l.table.entries.At(h.ref.slot()).Key == h.entry && e.stream().number == h.stream {
 			r.flags |= timed
 			l.timeouts.TrackSince(uint64(h.ref), h.timeout, l.Now()-h.since)
 		}

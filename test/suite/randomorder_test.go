@@ -146,7 +146,7 @@ func (r *randomRun) weigh(ctx context.Context, c *redelivery.Consumer, k int) {
 		limit = max(limit, 1<<20) // for those that are to be published
 	}
 	if r.Chan {
-		limit += 4 << 10 // for the one that the channel is offered
+		limit += 16 << 10 // for the one that the channel is offered, with its batch
 	}
 	for told := false; ctx.Err() == nil; time.Sleep(ms(10)) {
 		end := r.guard.begin("Stats")
