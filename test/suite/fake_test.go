@@ -176,6 +176,7 @@ func (m message) ID() pulsar.MessageID                            { return m.id 
 func (m message) RedeliveryCount() uint32                         { return m.count }
 func (m message) Payload() []byte                                 { return []byte("payload") }
 func (m message) Topic() string                                   { return m.topic }
+func (m message) Properties() map[string]string                   { return nil }
 func (m message) PublishTime() time.Time                          { return time.Time{} }
 func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return nil }
 
