@@ -33,7 +33,7 @@ type run struct {
 	crashes    *crashes       // nil without WithCrashLimit
 	collecting chan struct{}  // held by the slot that collects a batch
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
-	alive      sync.WaitGroup // the slots' goroutines
+	alive      sync.WaitGroup // the goroutines of slots, and of what they leave behind
 
 	rest rest
 	pace atomic.Int64 // nanoseconds that a slot takes for a message

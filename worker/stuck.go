@@ -73,7 +73,7 @@ func (r *run) isAtWork(t task) bool {
 				return false
 			}
 		default:
-			r.comesInVain(t)
+			r.alive.Go(func() { r.comesInVain(t) }) // a dead letter may take long, and the caller takes messages for all
 		}
 		return true
 	}
