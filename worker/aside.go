@@ -149,13 +149,12 @@ func (o *outage) choose() (t task, ok bool) {
 	return t, true
 }
 
-// mayGiveBack reports whether what is kept may be given back to the broker until the next try: the pause is not short, and nothing was tried
-// here more often than the broker knows.
+// mayGiveBack reports whether what is kept may be given back to the broker until the next try: the pause, once it is known, is not short, and
+// nothing was tried here more often than the broker knows.
 func (o *outage) mayGiveBack() bool {
-	pause := o.nextPause()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.over != nil && pause >= shortPause || o.valve.isShut()) &&
+	return (o.over != nil && o.pausing >= shortPause || o.valve.isShut()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
 
