@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -39,4 +41,35 @@ func TestPausePolicyIsAskedOncePerTry(t *testing.T) {
 		require.NoError(t, stop())
 		require.Len(t, asked, 5+1)
 	})
+}
+
+// The connection breaks in an outage, after which what is kept is not the Worker's: it comes again. That costs no pause for each message.
+func TestReconnectionInAnOutage(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, exclusive(9), func(t *rig) {
+				began, up := time.Now(), time.Duration(0)
+				var mu sync.Mutex
+				w, stop := t.start(func(context.Context, pulsar.Message) error {
+					mu.Lock()
+					defer mu.Unlock()
+					if time.Since(began) < time.Minute+time.Second {
+						return errTest
+					}
+					up = max(up, time.Since(began))
+					return nil
+				}, append(options, worker.WithConcurrency(4), worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Minute)))...)
+				for n := range 20 {
+					t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: fmt.Append(nil, n), Key: fmt.Sprint(n % 5)})
+				}
+				t.sleep(90 * time.Second)
+				t.broker.Reconnect()
+				t.sleep(time.Hour)
+				require.NoError(t, stop())
+				require.LessOrEqual(t, up, 2*time.Minute+10*time.Second)
+				require.EqualValues(t, 20, w.Stats().Succeeded)
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithNackRedeliveryDelay(time.Second))
+		})
+	}
 }

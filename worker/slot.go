@@ -61,12 +61,9 @@ func (s *slot) turn() bool {
 		return err == nil
 	}
 	kept = kept || tasks[0].aside
-	if kept || len(tasks) > 1 || s.batch != (Batch{}) { // it waited
+	if !probe && (kept || len(tasks) > 1 || s.batch != (Batch{})) { // it waited
 		if tasks = s.stillMine(tasks); len(tasks) == 0 {
 			s.set(tasks, waiting)
-			if probe {
-				s.yield()
-			}
 			return true
 		}
 	}
