@@ -199,9 +199,7 @@ func (s *slot) leaves() bool {
 		s.run.mu.Lock()
 		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
 		s.run.mu.Unlock()
-		s.rest.mu.Lock()
-		defer s.rest.mu.Unlock()
-		s.giveBack() // the others may rest, and have waited for this one's handler
+		s.giveBackAtRest() // the others may rest, and have waited for this one's handler
 	}
 	return leaves
 }
