@@ -2,11 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file has what is kept in an outage, and which message is tried next.
@@ -75,9 +72,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 			if t, ok = o.choose(); !ok {
 				break
 			}
-			if _, err = o.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) { // nobody may have been receiving, who would be told
-				o.lose(err)
-				o.leaveAll([]task{t}, untried)
+			if _, err = o.unlessClosed([]task{t}); err != nil {
 				return t, false, err
 			}
 			if len(o.stillMine([]task{t})) > 0 {

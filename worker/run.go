@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Reasons why a handler's context ended; context.Cause returns them.
@@ -133,7 +135,7 @@ func (r *run) take(into []task) ([]task, error) {
 		}
 		if r.outage != nil {
 			if tasks, over := r.outage.takeBack(into); !over || len(tasks) > 0 {
-				return tasks, nil
+				return r.unlessClosed(tasks)
 			}
 		}
 		tasks, err := r.some(open, into)
@@ -184,6 +186,20 @@ func (r *run) lose(err error) {
 		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
 		r.stop()
 	}
+}
+
+// unlessClosed returns messages that were kept, or leaves them to the broker if the Consumer is closed: nobody may have been receiving, who would be
+// told.
+func (r *run) unlessClosed(tasks []task) ([]task, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	if _, err := r.consumer.Delivery(tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
+		r.leaveAll(tasks, untried)
+		return nil, err
+	}
+	return tasks, nil
 }
 
 // settled returns how many messages were settled until now, nacks counting too.
