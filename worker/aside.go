@@ -2,11 +2,8 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file has the messages that are set aside in an outage, and chooses the next one to try.
@@ -64,9 +61,33 @@ func (o *outage) kept() int {
 
 // pick returns the message to try next, and false if there is none yet. The caller is the one whose turn it is.
 func (o *outage) pick() (t task, ok bool, err error) {
+	for dropped := true; dropped; { // those that are another consumer's are no try
+		if err = o.lookAhead(); err != nil {
+			return t, false, err
+		}
+		if o.valve.isShut() || o.taking.Err() != nil {
+			return t, false, o.taking.Err()
+		}
+		for dropped = false; ; dropped = true {
+			if t, ok = o.choose(); !ok {
+				break
+			}
+			if _, err = o.unlessClosed([]task{t}); err != nil {
+				return t, false, err
+			}
+			if len(o.stillMine([]task{t})) > 0 {
+				return t, true, nil
+			}
+		}
+	}
+	return t, false, nil
+}
+
+// lookAhead puts aside what comes, to choose from.
+func (o *outage) lookAhead() error {
 	open, err := o.valve.wait(o.taking)
 	if err != nil {
-		return t, false, err
+		return err
 	}
 	o.mu.Lock()
 	n := o.looks()
@@ -74,23 +95,13 @@ func (o *outage) pick() (t task, ok bool, err error) {
 	for fresh, more := false, true; more && n > 0; {
 		if fresh, more, err = o.look(open); err != nil {
 			o.lose(err)
-			return t, false, err
+			return err
 		}
 		if fresh {
 			n--
 		}
 	}
-	if o.valve.isShut() || o.taking.Err() != nil {
-		return t, false, o.taking.Err()
-	}
-	if t, ok = o.choose(); ok {
-		if _, err = o.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) { // nobody may have been receiving, who would be told
-			o.lose(err)
-			o.leaveAll([]task{t}, untried)
-			return t, false, err
-		}
-	}
-	return t, ok, nil
+	return nil
 }
 
 // look puts a message aside that has come, and reports whether it did not fail before, and whether to look at more. It waits for one if nothing is
@@ -149,13 +160,12 @@ func (o *outage) choose() (t task, ok bool) {
 	return t, true
 }
 
-// mayGiveBack reports whether the messages that are set aside may go back to the broker until the next try: the pause is not short, and
-// none of them has tries that the broker does not know of.
+// mayGiveBack reports whether the messages that are set aside may go back to the broker until the next try: the pause, once it is known, is
+// not short, and none of them has tries that the broker does not know of.
 func (o *outage) mayGiveBack() bool {
-	pause := o.nextPause()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.over != nil && pause >= shortPause || o.valve.isShut()) &&
+	return (o.over != nil && o.pausing >= shortPause || o.valve.isShut()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
 

@@ -92,6 +92,7 @@ type watchedCrew struct {
 	turns  []*turn
 	failed map[int]int
 	done   map[int]bool // succeeded, or failed for good
+	moved  bool         // owners changed
 	wrong  []string
 }
 
@@ -166,9 +167,10 @@ func (m *watchedCrew) check(tn *turn, msg pulsar.Message) {
 	}
 }
 
-// wasLost reports whether a message was with a handler when owners changed. The caller holds mu.
+// wasLost reports whether a message was with a handler when owners changed, or has no key, so that the handler may get it after that, though it is
+// another consumer's. The caller holds mu.
 func (m *watchedCrew) wasLost(msg int) bool {
-	return slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
+	return m.moved && m.messages[msg].key == "" || slices.ContainsFunc(m.turns, func(tn *turn) bool { return tn.msg == msg && tn.lost })
 }
 
 // change has owners change. What handlers are at work on is handled again.
@@ -177,6 +179,7 @@ func (m *watchedCrew) change(how func()) {
 	for _, tn := range m.turns {
 		tn.lost = tn.lost || tn.ended < 0
 	}
+	m.moved = true
 	m.mu.Unlock()
 	how()
 }
@@ -275,7 +278,7 @@ func (m *watchedCrew) checkEnd() {
 		switch {
 		case !slices.Contains(acked, payload):
 			m.errorf("message %d of key %s is left: failed %d times", n, msg.key, m.failed[n])
-		case dead[payload] > 1, dead[payload] == 1 && !wantDead && m.failed[n] < int(m.maxDeliveries), dead[payload] == 1 == m.done[n] && !m.wasLost(n):
+		case dead[payload] > 1 && !m.wasLost(n), dead[payload] == 1 && !wantDead && m.failed[n] < int(m.maxDeliveries), dead[payload] == 1 == m.done[n] && !m.wasLost(n):
 			m.errorf("message %d of key %s: failed %d times, succeeded %v, dead letters %d", n, msg.key, m.failed[n], m.done[n], dead[payload])
 		}
 	}

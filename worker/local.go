@@ -37,7 +37,7 @@ func (s *slot) retryHere(probe bool) {
 	}
 	for i := range s.outcomes {
 		t := &s.tasks[i]
-		if s.outcomes[i].verb != nack || t.here >= s.localRetries {
+		if s.outcomes[i].verb != nack || t.here >= s.localRetries || s.isGone(i) {
 			continue
 		}
 		if s.protect(func() error { s.pause = max(s.pause, s.localPause.Next(uint32(t.here))); return nil }) == nil {

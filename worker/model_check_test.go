@@ -109,11 +109,14 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	}
 	overtaken := false                        // the ack timeout was over while a handler was at work
 	counted, byBroker := uint32(0), uint32(0) // the broker may count what was snoozed
+	kept := uint32(0)                         // of those counted: failures that may not count
 	for i, a := range of {
 		switch {
 		case a.halved:
 		case a.does.returns != snoozes:
-			counted++
+			if counted++; m.mayBeKept(a) {
+				kept++
+			}
 		case m.brokerCounts(msg):
 			byBroker++
 		}
@@ -131,7 +134,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			break
 		}
 		next := of[i+1]
-		if overtaken || a.halved {
+		if overtaken || a.halved || m.mayBeKept(a) {
 			continue
 		}
 		if m.expired(a) && a.does.returns != snoozes && m.maxDeliveries > 0 && !badAcks && !badSends {
@@ -158,7 +161,7 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		default:
 			delay = nackDelay
 		}
-		if m.maxDeliveries > 0 && counted >= m.maxDeliveries && !badSends && !badAcks {
+		if m.maxDeliveries > 0 && counted-kept >= m.maxDeliveries && !badSends && !badAcks {
 			m.errorf("message %d was handled %d times: %+v", n, i+2, of)
 		}
 		if next.began < ended+delay && !badAcks {
@@ -200,6 +203,9 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			want = "the handler called runtime.Goexit"
 		}
 		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && (counted >= m.maxDeliveries || m.expired(last))
+		if m.mayBeKept(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // it may not be one
+			wantDead = wantDead && dead == 1
+		}
 		if m.expired(last) {
 			want = fmt.Sprintf("older than %v: %s", m.maxAge, want)
 		}
@@ -239,7 +245,6 @@ func (m *watched) checkOrder(broker *virtual.Broker, returned time.Duration) {
 
 // checkEnd checks that nothing was forgotten: if nothing happened for long, there was nothing left to do.
 func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
-	const long = 30 * time.Second // more than any delay
 	busy, paused := time.Duration(0), false
 	for _, msg := range m.messages {
 		busy = max(busy, msg.at)
@@ -254,7 +259,7 @@ func (m *watched) checkEnd(broker *virtual.Broker, returned time.Duration) {
 		busy = max(busy, e.at)
 		paused = e.what == "pause" || paused && e.what != "resume"
 	}
-	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+long < m.done &&
+	if !paused && !m.happened("give up", returned) && !m.badAcks.Load() && !m.badSends.Load() && busy+m.long() < m.done &&
 		len(broker.Unacked()) > 0 {
 		m.errorf("nothing happened from %v to %v, but %v is left", busy, m.done, broker.Unacked())
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"pgregory.net/rapid"
 
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -24,9 +25,26 @@ type plan struct {
 	drain         time.Duration
 	maxDeliveries uint32        // 0 for no dead letter topic
 	maxAge        time.Duration // 0 for none
+	outage        pausing       // window is 0 for no pause on failure
 	messages      []planned
 	events        []event
 	done          time.Duration // when Run's context is
+}
+
+// pausing is what WithPauseOnFailure gets.
+type pausing struct {
+	window int
+	ratio  float64
+	pause  time.Duration // 0 for a policy that panics, after which it is a minute
+}
+
+func (p pausing) policy() backoff.RedeliveryBackoff {
+	return backoff.Func(func(uint32) time.Duration {
+		if p.pause == 0 {
+			panic(errTest)
+		}
+		return p.pause
+	})
 }
 
 // planned is a message, and what its handler does each time; the last from then on.
@@ -85,7 +103,13 @@ func drawPlan(t *rapid.T) plan {
 		maxDeliveries: uint32(rapid.IntRange(0, 3).Draw(t, "maxDeliveries")),
 		maxAge:        rapid.SampledFrom([]time.Duration{0, 0, 4 * time.Second}).Draw(t, "maxAge"),
 		done: ticks("done", 4000) + 7*time.Millisecond +
-			rapid.SampledFrom([]time.Duration{0, time.Minute}).Draw(t, "later"),
+			rapid.SampledFrom([]time.Duration{0, time.Minute, 3 * time.Minute}).Draw(t, "later"),
+	}
+	if rapid.Bool().Draw(t, "pauses") {
+		p.outage = pausing{
+			rapid.IntRange(1, 4).Draw(t, "window"), rapid.SampledFrom([]float64{0.3, 1}).Draw(t, "ratio"),
+			rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second, 0}).Draw(t, "pause"),
+		}
 	}
 	step := rapid.Custom(func(t *rapid.T) step {
 		return step{

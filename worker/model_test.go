@@ -46,6 +46,7 @@ type watched struct {
 	attempts []*attempt
 	active   int
 	calls    int
+	outages  []span // to is -1 for one that lasts
 	wrong    []string
 
 	seen []attempt // a copy of attempts, when they are looked at
@@ -215,6 +216,10 @@ func (p plan) run() []string {
 	}
 	if p.maxAge > 0 {
 		workerOptions = append(workerOptions, worker.WithMaxAge(p.maxAge))
+	}
+	if p.outage.window > 0 {
+		workerOptions = append(workerOptions, worker.WithObserver(worker.Observer{Paused: m.pauses}),
+			worker.WithPauseOnFailure(p.outage.window, p.outage.ratio, p.outage.policy()))
 	}
 	w, err := worker.New(consumer, m.handle, workerOptions...)
 	if p.batch != (worker.Batch{}) {

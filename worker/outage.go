@@ -83,6 +83,7 @@ type outage struct {
 	tried    map[name]int  // how often each message that failed did so as a probe
 	aside    []task        // messages that are set aside: not tried at present
 	asked    time.Duration // by the RetryAfter of the last try
+	pausing  time.Duration // until the next try; 0 while none is waited for
 
 	abandoned bool // since Run ended
 }
@@ -136,7 +137,11 @@ func (o *outage) tryNext(over chan struct{}) (mine bool) {
 
 // waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
 func (o *outage) waitToTry(over chan struct{}) error {
-	timer := time.NewTimer(o.nextPause())
+	pause := o.nextPause()
+	o.setPausing(pause)
+	defer o.setPausing(0)
+	o.giveBackAtRest()
+	timer := time.NewTimer(pause)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -156,6 +161,12 @@ func (o *outage) nextPause() (pause time.Duration) {
 		pause = time.Minute
 	}
 	return max(pause, asked)
+}
+
+func (o *outage) setPausing(pause time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.pausing = pause
 }
 
 // report notes how the handler did. It reports whether what failed is to be tried again

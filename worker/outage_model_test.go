@@ -127,9 +127,9 @@ func (m *watchedDowntime) Handle(_ context.Context, r slog.Record) error {
 	defer m.mu.Unlock()
 	switch {
 	case strings.Contains(r.Message, "most messages fail"):
-		m.outages = append(m.outages, span{time.Since(m.began), -1})
+		m.outages = began(m.outages, time.Since(m.began))
 	case strings.Contains(r.Message, "the outage is over"):
-		m.outages[len(m.outages)-1].to = time.Since(m.began)
+		m.outages = ended(m.outages, time.Since(m.began))
 	}
 	return nil
 }

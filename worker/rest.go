@@ -2,7 +2,6 @@ package worker
 
 import (
 	"errors"
-	"sync"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
@@ -10,34 +9,34 @@ import (
 // rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no handler is stuck, what the Consumer
 // has prefetched is given back to the broker, with what is put aside, so that other consumers get it.
 type rest struct {
-	mu    sync.Mutex // held while it is given back
+	turn  chan struct{} // held by whoever reads or changes what follows; also while it is given back, which takes a while
 	slots int
 	never bool // it cannot be
 }
 
 // resting notes that a slot waits for the end of a pause, or in an outage, until it calls what is returned.
 func (r *run) resting() (ends func()) {
-	r.rest.mu.Lock()
-	defer r.rest.mu.Unlock()
+	r.rest.turn <- struct{}{}
+	defer func() { <-r.rest.turn }()
 	r.rest.slots++
 	r.giveBack()
 	return func() {
-		r.rest.mu.Lock()
-		defer r.rest.mu.Unlock()
+		r.rest.turn <- struct{}{}
+		defer func() { <-r.rest.turn }()
 		r.rest.slots--
 	}
 }
 
 // giveBackAtRest is giveBack for a slot that rests already.
 func (r *run) giveBackAtRest() (after func()) {
-	r.rest.mu.Lock()
-	defer r.rest.mu.Unlock()
+	r.rest.turn <- struct{}{}
+	defer func() { <-r.rest.turn }()
 	r.giveBack()
 	return func() {}
 }
 
 // giveBack gives back what the Consumer has, if all slots rest. What a handler has that is stuck would come again while it is at work. Messages
-// that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller holds rest.mu.
+// that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller holds rest.turn.
 func (r *run) giveBack() {
 	if r.rest.slots < r.concurrency {
 		return

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Reasons why a handler's context ended; context.Cause returns them.
@@ -33,7 +35,7 @@ type run struct {
 	crashes    *crashes       // nil without WithCrashLimit
 	collecting chan struct{}  // held by the slot that collects a batch
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
-	alive      sync.WaitGroup // the slots' goroutines
+	alive      sync.WaitGroup // the goroutines of slots, and of what they leave behind
 
 	rest rest
 	pace atomic.Int64 // nanoseconds that a slot takes for a message
@@ -46,7 +48,7 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1)}
+	r := &run{Worker: w, collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)}}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
@@ -133,7 +135,7 @@ func (r *run) take(into []task) ([]task, error) {
 		}
 		if r.outage != nil {
 			if tasks, over := r.outage.takeBack(into); !over || len(tasks) > 0 {
-				return tasks, nil
+				return r.unlessClosed(tasks)
 			}
 		}
 		tasks, err := r.some(open, into)
@@ -184,6 +186,20 @@ func (r *run) lose(err error) {
 		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
 		r.stop()
 	}
+}
+
+// unlessClosed returns messages that were kept, or leaves them to the broker if the Consumer is closed: nobody may have been receiving, who would be
+// told.
+func (r *run) unlessClosed(tasks []task) ([]task, error) {
+	if len(tasks) == 0 {
+		return nil, nil
+	}
+	if _, err := r.consumer.Delivery(tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
+		r.leaveAll(tasks, untried)
+		return nil, err
+	}
+	return tasks, nil
 }
 
 // settled returns how many messages were settled until now, nacks counting too.

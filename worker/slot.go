@@ -27,6 +27,7 @@ type slot struct {
 	stage   stage
 	since   time.Time               // when the handler was called
 	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
+	gone    map[int]bool            // places of tasks that came again and were settled meanwhile, since the handler was stuck
 	lost    bool                    // another slot has its place, since the handler did not return
 	endCall context.CancelCauseFunc // ends the handler's context; nil without WithCancelLost
 }
@@ -60,12 +61,9 @@ func (s *slot) turn() bool {
 		return err == nil
 	}
 	kept = kept || tasks[0].aside
-	if kept || len(tasks) > 1 || s.batch != (Batch{}) { // it waited
+	if !probe && (kept || len(tasks) > 1 || s.batch != (Batch{})) { // it waited
 		if tasks = s.stillMine(tasks); len(tasks) == 0 {
 			s.set(tasks, waiting)
-			if probe {
-				s.yield()
-			}
 			return true
 		}
 	}
@@ -169,7 +167,7 @@ func (s *slot) settleAll(probe bool) {
 	s.retryHere(probe)
 	keep := s.keeps(probe)
 	for i, o := range s.outcomes {
-		if keep && o.retries() && !o.away {
+		if keep && o.retries() && !o.away && !s.isGone(i) {
 			s.outcomes[i].verb, s.tasks[i].kept = held, true
 		} else {
 			s.outcomes[i] = s.judge(s.tasks[i], o)
@@ -178,7 +176,7 @@ func (s *slot) settleAll(probe bool) {
 	if len(s.outcomes) > 1 {
 		s.ackTogether(s.tasks[:len(s.outcomes)], s.outcomes)
 		for i, o := range s.outcomes {
-			if o.verb != acked && o.verb != held { // it waits for those before it, which may take long
+			if o.verb != acked { // it waits for the others, which may take long
 				_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it will tell
 			}
 		}
@@ -242,14 +240,20 @@ func (s *slot) release() {
 			s.leave(t, "runtime.Goexit was called while it was settled", o.err)
 		}
 	}
+	for i := len(s.outcomes); i < len(s.tasks); i++ {
+		if s.isGone(i) {
+			s.forget(s.tasks[i])
+		}
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.tasks[:0]
 	for i, t := range s.tasks {
-		if i >= len(s.outcomes) || s.outcomes[i].verb == held {
+		if i >= len(s.outcomes) && !s.gone[i] || i < len(s.outcomes) && s.outcomes[i].verb == held {
 			kept = append(kept, t)
 		}
 	}
+	s.gone = nil
 	clear(s.tasks[len(kept):])
 	if len(kept) == 0 {
 		s.size = 0

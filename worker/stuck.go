@@ -73,7 +73,7 @@ func (r *run) isAtWork(t task) bool {
 				return false
 			}
 		default:
-			r.comesInVain(t)
+			r.alive.Go(func() { r.comesInVain(t) }) // a dead letter may take long, and the caller takes messages for all
 		}
 		return true
 	}
@@ -86,12 +86,16 @@ func (r *run) comesInVain(t task) {
 	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs})
 }
 
-// find returns the place of a message among those that the slot's handler has, or -1, and reports whether the handler hangs.
+// find returns the place of a message among those that the slot's handler has, or -1, and reports whether the handler hangs: then the slot is not
+// to keep the message.
 func (s *slot) find(of name) (i int, hangs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range s.tasks { // their heartbeats are being set
 		if s.stage == handling && nameOf(s.tasks[i].msg) == of {
+			if s.lost {
+				s.goes(i)
+			}
 			return i, s.lost
 		}
 	}
@@ -115,6 +119,21 @@ func (s *slot) putAside(i int, t task) bool {
 	return true
 }
 
+// goes notes that a message is settled without the slot's handler. The caller holds mu.
+func (s *slot) goes(i int) {
+	if s.gone == nil {
+		s.gone = map[int]bool{}
+	}
+	s.gone[i] = true
+}
+
+// isGone reports whether a message was settled without the slot's handler.
+func (s *slot) isGone(i int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.gone[i]
+}
+
 // takeAgain has the slot settle the newest delivery of what came again while its handler was at work.
 func (s *slot) takeAgain() {
 	s.mu.Lock()
@@ -133,6 +152,9 @@ func (s *slot) losePlace(since time.Time) {
 	again := s.again
 	if loses {
 		s.lost, s.again = true, nil
+		for i := range again {
+			s.goes(i)
+		}
 	}
 	s.mu.Unlock()
 	if !loses {
@@ -177,9 +199,7 @@ func (s *slot) leaves() bool {
 		s.run.mu.Lock()
 		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
 		s.run.mu.Unlock()
-		s.rest.mu.Lock()
-		defer s.rest.mu.Unlock()
-		s.giveBack() // the others may rest, and have waited for this one's handler
+		s.giveBackAtRest() // the others may rest, and have waited for this one's handler
 	}
 	return leaves
 }

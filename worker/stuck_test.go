@@ -234,3 +234,33 @@ func TestCancelLost(t *testing.T) {
 		})
 	}
 }
+
+// A message whose handler hangs comes again, and its dead letter takes long: the other messages do not wait for that.
+func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
+	for name, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(3), func(t *rig) {
+				t.broker.Send = func(string) error { time.Sleep(20 * time.Second); return nil }
+				calls := newCalls()
+				handler, release := hanging(calls)
+				_, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: time.Second}, func(ctx context.Context, msgs []pulsar.Message) error {
+					return handler(ctx, msgs[0])
+				}, append(options, worker.WithConcurrency(2), worker.WithStuckLimit(5*time.Second))...)
+				t.publish("hang")
+				for range 60 {
+					t.sleep(time.Second)
+					t.publish("tea")
+				}
+				t.sleep(time.Minute)
+				require.Equal(t, []string{"hang: worker: the handler of an earlier delivery has not returned"}, t.letters())
+				release()
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+				at := calls.times()
+				for n := range at[1:] {
+					require.LessOrEqual(t, at[n+1]-at[n], 3*time.Second)
+				}
+			}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(10*time.Second))
+		})
+	}
+}

@@ -2,6 +2,8 @@ package worker_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -12,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -170,5 +173,59 @@ func TestStuckHandlersMessageComesBack(t *testing.T) {
 		t.sleep(time.Second)
 		require.Equal(t, uint64(1), w.Stats().Succeeded)
 		require.NoError(t, stop())
+	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// The handler of a batch fails after it was stuck. Its messages came again meanwhile and succeeded: the batch is not halved.
+func TestBatchThatWasStuckIsNotHalved(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		var got []string
+		began, hangs := time.Now(), errors.New("hangs")
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(_ context.Context, msgs []pulsar.Message) error {
+			got = append(got, fmt.Sprint(time.Since(began), " ", len(msgs)))
+			switch msgs[0].RedeliveryCount() {
+			case 0:
+				return errTest
+			case 1:
+				time.Sleep(20 * time.Second)
+				return hangs
+			}
+			return nil
+		}, worker.WithConcurrency(1), worker.WithTimeout(2*time.Second), worker.WithStuckLimit(5*time.Second), worker.WithClassifier(func(err error) error {
+			if errors.Is(err, hangs) {
+				time.Sleep(5 * time.Second) // the messages come again before it is settled
+			}
+			return err
+		}))
+		t.publish("a")
+		t.publish("b")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"0s 2", "1.01s 2", "21.14s 2"}, got)
+		require.Empty(t, t.broker.Unacked())
+		require.Zero(t, w.Stats().InFlight)
+	}, redelivery.WithAckTimeout(5*time.Second), redelivery.WithNackRedeliveryDelay(1010*time.Millisecond))
+}
+
+// One message of a batch becomes a dead letter, which takes long. The other is kept for a local retry, and does not come again meanwhile.
+func TestKeptWhileADeadLetterTakesLong(t *testing.T) {
+	virtually(t, withDeadLetters(3), func(t *rig) {
+		t.broker.Send = func(string) error { time.Sleep(10 * time.Second); return nil }
+		calls := newCalls()
+		_, stop := t.startBatch(worker.Batch{}, func(_ context.Context, msgs []pulsar.Message) error {
+			for _, msg := range msgs {
+				calls.note(msg)
+			}
+			if len(msgs) == 2 {
+				return worker.BatchError{0: worker.Permanent(errTest), 1: errTest}
+			}
+			return nil
+		}, worker.WithConcurrency(2), worker.WithLocalRetries(1, backoff.Fixed(0)))
+		t.publish("a")
+		t.publish("b")
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"a", "b", "b"}, calls.what)
+		require.Empty(t, t.broker.Unacked())
 	}, redelivery.WithAckTimeout(3*time.Second))
 }

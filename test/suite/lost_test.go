@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // losses are what an observer is told of them.
@@ -148,5 +149,42 @@ func TestWhoseMessagesAreAfterAnUnload(t *testing.T) {
 				}, 5*time.Second, ms(50), "%s is %t the first one's", msg.Payload(), ours)
 			}
 		})
+	}
+}
+
+// The connection of an Exclusive consumer breaks, and another one has subscribed before it is back: what the first one has is told to be lost with
+// the Consumer, which gives up, and is the other's.
+func TestWhatAnExclusiveConsumerLosesToAnother(t *testing.T) {
+	t.Parallel()
+	b, l := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second}), &losses{}
+	topic := b.topic(0)
+	opts, tries := b.options(topic, pulsar.Exclusive), uint(3)
+	opts.Name, opts.MaxReconnectToBroker = "first", &tries
+	c := b.subscribe(opts, l.observer())
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	go func() { _, _ = c.Receive(t.Context()) }()
+	b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+		if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
+			return pulsartest.Fail("ConsumerBusy", "Exclusive consumer is already connected") // the other one was faster
+		}
+		return pulsartest.Pass
+	})
+	next := c.NextLoss()
+	b.unload(topic)
+	<-next
+	ours, err := c.Reclaim(msg)
+	require.False(t, ours)
+	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed), err)
+	opts.Name, opts.MaxReconnectToBroker = "second", nil
+	other := b.subscribe(opts)
+	require.Equal(t, msg.Payload(), receive(t, other).Payload())
+	<-c.Done()
+	_, err = c.Reclaim(msg)
+	require.ErrorIs(t, err, redelivery.ErrClosed)
+	require.Error(t, c.Ack(msg))
+	require.Eventually(t, func() bool { return len(l.all()) > 0 && l.all()[len(l.all())-1].Why == redelivery.LostConsumer }, 5*time.Second, ms(1))
+	for _, e := range l.all()[:len(l.all())-1] { // it may give up before that is told
+		require.Equal(t, redelivery.Lost{Subscription: sub, Why: redelivery.LostConnection}, e)
 	}
 }

@@ -1,0 +1,57 @@
+package worker_test
+
+import (
+	"slices"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// pauses notes when outages begin and end.
+func (m *watched) pauses(p worker.Paused) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case p.Why != worker.PauseOutage:
+	case p.Paused:
+		m.outages = began(m.outages, m.now())
+	default:
+		m.outages = ended(m.outages, m.now())
+	}
+}
+
+// began adds an outage that begins. Its end may have been told before.
+func began(outages []span, at time.Duration) []span {
+	if n := len(outages) - 1; n >= 0 && outages[n].from < 0 {
+		outages[n].from = at
+		return outages
+	}
+	return append(outages, span{at, -1})
+}
+
+// ended ends the last outage, of which the beginning may not be told yet.
+func ended(outages []span, at time.Duration) []span {
+	if n := len(outages) - 1; n >= 0 && outages[n].to < 0 {
+		outages[n].to = at
+		return outages
+	}
+	return append(outages, span{-1, at})
+}
+
+// mayBeKept reports whether an attempt failed in an outage, or began or ended with one: its message may be kept, and the failure not count.
+func (m *watched) mayBeKept(a attempt) bool {
+	switch a.does.returns {
+	case succeeds, permanent, snoozes:
+		return false
+	default:
+		return slices.ContainsFunc(m.outages, func(o span) bool { return a.ended >= o.from && (a.ended <= o.to || o.to < 0) })
+	}
+}
+
+// long is how long nothing happens only if nothing is left to do.
+func (m *watched) long() time.Duration {
+	if m.outage.window > 0 && m.outage.pause == 0 {
+		return 90 * time.Second
+	}
+	return 30 * time.Second
+}
