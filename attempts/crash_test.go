@@ -12,10 +12,10 @@ import (
 // crash ends a Log as the end of its process does: it writes nothing more.
 func (l *Log) crash() {
 	l.once.Do(func() {
-		close(l.closing)
 		l.end()
+		<-l.ended
+		close(l.closing) // only now, or the writer may still say that the session ends
 	})
-	<-l.ended
 }
 
 // A message that is in a handler when its session crashes counts a crash, but not before the session is known to be lost; until then the

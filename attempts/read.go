@@ -36,12 +36,19 @@ func (l *Log) take(r read) {
 		l.caughtUp = true
 	}
 	r.live = l.caughtUp
+	before := l.state.checkpoint
 	l.state.apply(r)
+	if r.live && before.before(l.state.checkpoint) { // a good time, whoever has tidied
+		l.sweep(r.now)
+	}
 	if own {
 		l.own.echoed(r.number)
 	}
 	if r.live {
-		l.sessions.hears(r.session)
+		if own {
+			l.sessions.follows(r.now)
+		}
+		l.sessions.hears(r.session, r.has(ends))
 	}
 	l.count()
 	caught := own && l.caughtUp

@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"context"
+	"maps"
 	"time"
 )
 
@@ -11,9 +12,12 @@ type watch struct {
 	lease   int64 // of this one; 0 for none
 	renewal int64 // when it is to be renewed
 
-	mourned map[SessionID]bool // sessions that were found lost
+	followed int64 // since when the log is read as it is written, without a gap
+	echoed   int64 // when a frame of this session was read back; 0 for never
+
+	mourned map[SessionID]bool // sessions that were found lost, and not heard since
 	unsaid  []string           // names of those, which is not logged yet
-	live    map[SessionID]bool // heard since the log was read to its end
+	live    map[SessionID]bool // heard since followed, and neither ended nor lost
 	looked  int64              // when sessions were looked at the last time
 	spent   int64              // careful while this moment is in the past; each message moves it on
 
@@ -35,6 +39,8 @@ const (
 	carefulWait  = 10                     // times the time that Begin takes is its cost
 	carefulFirst = 2 * time.Minute        // the most credit there is, at first too
 	carefulLast  = time.Second            // the debt that a busy session has
+	carefulMost  = time.Minute            // the debt that a slow log makes, for all handlers that wait for it at once
+	carefulLent  = carefulMost / 2        // the debt up to which there is care of a message that another session had
 	tooLate      = 5 * time.Second        // the log is not answering
 )
 
@@ -46,6 +52,9 @@ func (l *Log) KeepAlive() {
 	defer l.mu.Unlock()
 	l.watches.Store(true)
 	l.sessions.lease = minLease.Milliseconds()
+	if l.sessions.echoed > 0 { // until now there was little to read back
+		l.sessions.echoed = now()
+	}
 	l.sessions.newest, l.sessions.orphans = map[uint32]position{}, map[place]bool{}
 	l.notify()
 }
@@ -74,31 +83,53 @@ func (w *watch) says(f *frame) {
 	}
 }
 
-// hears notes that a session wrote just now.
-func (w *watch) hears(id SessionID) {
-	if w.live == nil {
-		w.live = map[SessionID]bool{}
+// follows notes that a frame of this session was read back. If that took long the log was away, and the others may still be.
+func (w *watch) follows(at int64) {
+	if w.echoed == 0 || w.isCutOff(at) {
+		w.followed = at
+		clear(w.live)
 	}
-	w.live[id] = true
+	w.echoed = at
 }
 
-// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log was opened may live, if
+// isCutOff reports whether nothing was read back for so long that others may seem lost for the same reason.
+func (w *watch) isCutOff(at int64) bool { return w.lease > 0 && at-w.echoed > w.lease-w.lease/renewals }
+
+// hears notes that a session wrote just now, for the last time if it ends.
+func (w *watch) hears(id SessionID, ends bool) {
+	delete(w.mourned, id)
+	if w.live[id] = true; ends {
+		delete(w.live, id)
+	}
+}
+
+// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log is followed may live, if
 // its clock is another. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
-	x := l.state.sessions[id]
+	x, w := l.state.sessions[id], &l.sessions
 	switch {
 	case id == l.id:
 		return false, false
-	case x == nil: // it is not copied any more, so that it is long gone
+	case x == nil || w.mourned[id]: // if it is not copied any more it is long gone
 		return true, false
 	case x.ended || x.lease == 0:
 		return false, false
-	case !x.isLost(at):
-		return false, true // until it was heard once more
-	case l.sessions.live[id] || at-x.heard > x.lease+clockSlack.Milliseconds() || at-l.opened > x.lease:
-		return true, false
+	case w.isCutOff(at):
+		return false, true
+	case w.live[id]:
+		lost = x.isLost(at)
+	default:
+		lost = x.isGone(at) || at-w.followed > x.lease
 	}
-	return false, true
+	return lost, !lost // until it was heard once more
+}
+
+// sweep forgets what nothing was heard of for long. The caller holds mu.
+func (l *Log) sweep(at int64) {
+	l.state.sweep(at, l.o.Retention)
+	for _, known := range []map[SessionID]bool{l.sessions.mourned, l.sessions.live} {
+		maps.DeleteFunc(known, func(id SessionID, _ bool) bool { return l.state.sessions[id] == nil })
+	}
 }
 
 // look looks for sessions that were lost since the log was opened, or shortly before. The caller holds mu.
@@ -114,6 +145,7 @@ func (l *Log) look(at int64) {
 		}
 		if lost, _ := l.standing(id, at); lost {
 			w.mourned[id] = true
+			delete(w.live, id)
 			w.spent = 0
 			l.stats.Lost++
 			w.unsaid = append(w.unsaid, x.name)
@@ -143,11 +175,17 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
+	if r.count == 0 { // it has not failed, and has no delay; the moment is one of its writer's clock
+		r.due = 0
+	}
 	if r.begun != 0 {
 		at := now()
 		if _, doubtful := l.standing(r.begun, at); doubtful {
-			x := l.state.sessions[r.begun]
-			r.due = max(r.due, max(x.heard, l.opened)+x.lease+1)
+			x, since := l.state.sessions[r.begun], w.followed
+			if w.live[r.begun] {
+				since = x.heard
+			}
+			r.due = max(r.due, since+x.lease+1)
 		}
 	}
 	return r.public(k), true
@@ -177,7 +215,7 @@ func (l *Log) crashes(r record) uint32 {
 // IsCareful reports whether Begin has to return before the handler of a message is called. Otherwise Begun is needed only if the handler
 // takes long. It is for messages of a lost session, for about the first 2,000 after a session was lost or this one began, and for any message
 // while a session has so little to do that it waits for Begin in a tenth of the time at most; for fewer if there are more than ten
-// sessions, and not while the log has not answered for five seconds. Call it once for each message that is handled: it counts them.
+// sessions, and not while the log fails or has not answered for five seconds. Call it once for each message that is handled: it counts them.
 func (l *Log) IsCareful(k Key) bool {
 	l.mu.Lock()
 	careful, lost := l.isCareful(k), l.sessions.unsaid
@@ -195,12 +233,12 @@ func (l *Log) isCareful(k Key) bool {
 	p := l.state.place(k)
 	orphan := w.orphans[p]
 	delete(w.orphans, p)
-	careful := w.spent <= at || orphan
+	careful := w.spent <= at || orphan && w.spent <= at+carefulLent.Milliseconds()
 	sessions := time.Duration(len(w.live))
 	each := max(carefulEach, sessions*sessions*carefulMore)
 	w.spent = max(w.spent, at-carefulFirst.Milliseconds())
 	w.spent = max(w.spent, min(w.spent+each.Milliseconds(), at+carefulLast.Milliseconds()))
-	return careful && l.own.lag(at) <= tooLate
+	return careful && l.failure == nil && l.own.lag(at) <= tooLate
 }
 
 // Begun records that a message is in a handler of this session.
@@ -208,11 +246,12 @@ func (l *Log) Begun(k Key) { l.begin(k, false) }
 
 // Begin is Begun, and returns when the record is written.
 func (l *Log) Begin(ctx context.Context, k Key) error {
-	began := now()
+	began := time.Now()
 	err := l.written(ctx, l.begin(k, true))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.sessions.spent += carefulWait * (now() - began)
+	w := &l.sessions
+	w.spent = max(w.spent, min(w.spent+carefulWait*time.Since(began).Milliseconds(), now()+carefulMost.Milliseconds()))
 	return err
 }
 

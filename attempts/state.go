@@ -16,7 +16,7 @@ type state struct {
 
 	checkpoint position // all that was written before it was copied after it
 	last       position // of the last frame
-	since      int      // changes since the checkpoint
+	since      int      // changes since the checkpoint, and frames without any
 	broker     clock    // where frames have its time
 }
 
@@ -106,7 +106,7 @@ func (s *state) apply(f read) {
 	written := f.time + s.adjust(f, x)
 	x.heard = max(x.heard, written)
 	if f.live {
-		x.heard = max(x.heard, f.now)
+		x.heard = f.now
 	}
 	if f.has(begins) {
 		x.name, x.ended = f.name, false
@@ -144,7 +144,7 @@ func (s *state) apply(f read) {
 			count: c.count, crashes: c.crashes})
 	}
 	s.last = f.at
-	s.since += len(f.changes)
+	s.since += max(1, len(f.changes)) // a session that only says that it lives makes the log longer too
 	if s.checkpoint.before(f.checkpoint) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })

@@ -21,7 +21,7 @@ type tidying struct {
 }
 
 const (
-	tidyRatio = 9    // changes for each record that has to be kept
+	tidyRatio = 9    // changes for each record and session that has to be kept
 	tidyMin   = 1000 // changes
 )
 
@@ -33,7 +33,7 @@ func (t *tidying) begins(s *state, now int64, sessions int) (now_ bool, at int64
 	if t.forced && t.since.before(s.checkpoint) { // another did
 		t.forced, t.at = false, 0
 	}
-	if !t.forced && s.since < max(tidyMin, tidyRatio*len(s.records)) {
+	if !t.forced && s.since < max(tidyMin, tidyRatio*(len(s.records)+len(s.sessions))) {
 		t.at = 0
 		return false, 0
 	}

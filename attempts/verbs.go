@@ -15,7 +15,7 @@ func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 	}
 	at := now()
 	l.change(k, false, func(r *record) {
-		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: r.crashes, cause: cause}
+		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}
 	})
 }
 

@@ -69,7 +69,9 @@ func (l *Log) next(closing bool) (f *frame, places []place, wait time.Duration) 
 		l.number = f.number
 		return f, nil, 0
 	}
-	if n := time.Duration(len(l.sessions.live)); l.sessions.lease > 0 {
+	if l.sessions.lease > 0 {
+		l.look(at)
+		n := time.Duration(len(l.sessions.live))
 		l.sessions.lease = max(minLease, n*leaseOfEach).Milliseconds()
 	}
 	renews := l.sessions.adds(f, l.o.Name)

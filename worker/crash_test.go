@@ -78,6 +78,33 @@ func TestCrashLimit(t *testing.T) {
 	}
 }
 
+// What reached the limit is not handled either when it cannot be a dead letter, however often it comes.
+func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("poison")})
+	crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[0].Ledger, Entry: ids[0].Entry})
+	opts := orders
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
+		redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+	require.NoError(t, err)
+	defer c.Close()
+	handled := make(chan struct{}, 1000)
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		handled <- struct{}{}
+		return nil
+	}, worker.WithCrashLimit(1))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	require.Eventually(t, func() bool { return w.Stats().Crashed > 2 || len(handled) > 0 }, 30*time.Second, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	require.Empty(t, handled)
+}
+
 // Failures of a message that the Worker itself tries again are counted for the next consumer, which has it at once, so that order holds.
 func TestKeyOrderIsLogged(t *testing.T) {
 	t.Parallel()
@@ -132,7 +159,7 @@ func TestBegunAfter(t *testing.T) {
 			require.NoError(t, err)
 			defer c.Close()
 			broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
-			for range 5000 { // it has much to do, and does not record each message before its handler
+			for range 20000 { // it has much to do, and does not record each message before its handler
 				c.AttemptLog().IsCareful(attempts.Key{})
 			}
 			ctx, stop := context.WithCancel(t.Context())

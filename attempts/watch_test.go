@@ -1,0 +1,224 @@
+package attempts
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// bare returns a Log that has read its topic, of which the test is the topic: it gives it frames.
+func bare(t *testing.T) *Log {
+	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: DefaultRetention}, id: 1, opened: now(), state: newState(),
+		closing: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
+	l.own.of = map[place]*ownChange{}
+	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
+	l.life, l.end = context.WithCancel(t.Context())
+	l.KeepAlive()
+	l.hear(frame{session: l.id, flags: begins | leases, lease: minLease.Milliseconds()})
+	return l
+}
+
+// hear has a Log read a frame as it is written.
+func (l *Log) hear(f frame) {
+	l.mu.Lock()
+	at := position{1, l.state.last.entry + 1}
+	l.mu.Unlock()
+	l.take(read{frame: f, at: at, time: now(), now: now()})
+}
+
+// renew has sessions say that they live.
+func (l *Log) renew(sessions ...SessionID) {
+	for _, id := range sessions {
+		l.hear(frame{session: id, flags: leases, lease: minLease.Milliseconds()})
+	}
+}
+
+// live has time go by while sessions live.
+func (l *Log) liveFor(d time.Duration, sessions ...SessionID) {
+	for end := time.Now().Add(d); time.Now().Before(end); {
+		l.renew(sessions...)
+		time.Sleep(time.Second)
+	}
+	l.renew(sessions...)
+}
+
+// Those that ended or were lost do not count: a session beside which a thousand came and went is as careful as one beside which none did,
+// and its lease is no longer.
+func TestThoseThatWentDoNotCount(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		for id := range SessionID(1000) {
+			l.renew(100 + id)
+			if id%2 == 0 {
+				l.hear(frame{session: 100 + id, flags: ends})
+			}
+		}
+		l.liveFor(10*time.Second, l.id)
+		l.IsCareful(one)
+		_, _, _ = l.next(false)
+		require.Equal(t, minLease.Milliseconds(), l.sessions.lease)
+		spent := l.sessions.spent
+		l.IsCareful(one)
+		require.Equal(t, carefulEach.Milliseconds(), l.sessions.spent-spent)
+	})
+}
+
+// What was lost, came back, and is lost again is noticed again.
+func TestASessionIsLostTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		for n := range uint64(3) {
+			l.liveFor(5*time.Second, l.id, 2)
+			l.liveFor(10*time.Second, l.id)
+			l.IsCareful(one)
+			require.Equal(t, n+1, l.Stats().Lost)
+		}
+	})
+}
+
+// While the log's topic is away nobody is heard, which is no sign that anybody crashed.
+func TestALogThatIsAwayHasLostNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.liveFor(10*time.Second, l.id, 2)
+		for range 300 {
+			require.Zero(t, l.Crashes(one))
+			l.IsCareful(two)
+			time.Sleep(100 * time.Millisecond)
+		}
+		l.renew(l.id)
+		require.Zero(t, l.Crashes(one), "it may not be back yet")
+		time.Sleep(time.Second)
+		l.renew(2)
+		l.liveFor(10*time.Second, l.id, 2)
+		l.IsCareful(two)
+		require.Zero(t, l.Crashes(one))
+		require.Zero(t, l.Stats().Lost)
+		l.liveFor(10*time.Second, l.id)
+		require.EqualValues(t, 1, l.Crashes(one))
+	})
+}
+
+// A session whose clock is wrong, and that was not heard since the log was opened, is known to be lost as soon as any other.
+func TestALostSessionOfAWrongClock(t *testing.T) {
+	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
+		synctest.Test(t, func(t *testing.T) {
+			l := bare(t)
+			f := frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}}
+			l.state.apply(read{frame: f, at: position{1, 1}, time: now() + off.Milliseconds() - 1000, now: now()})
+			l.count()
+			r, ok := l.Arrive(one)
+			require.True(t, ok)
+			require.LessOrEqual(t, time.Until(r.Due), 2*minLease)
+			l.liveFor(time.Until(r.Due), l.id)
+			require.EqualValues(t, 1, l.Crashes(one))
+		})
+	}
+}
+
+// A stall of the log that all handlers of a Worker wait for at once costs no more care than if one had waited.
+func TestCareComesBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		var waiting sync.WaitGroup
+		for n := range int64(1000) {
+			require.True(t, l.IsCareful(one))
+			waiting.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+				defer cancel()
+				_ = l.Begin(ctx, Key{"t", 1, n, 0})
+			})
+		}
+		waiting.Wait()
+		l.Reset() // the log answers again
+		l.liveFor(3*time.Minute, l.id)
+		require.True(t, l.IsCareful(one))
+	})
+}
+
+// While the log cannot be reached no message waits for it, though what waits to be written is new.
+func TestNobodyIsCarefulWhileTheLogFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.fail(errShort)
+		require.False(t, l.IsCareful(one))
+		l.renew(l.id)
+		require.True(t, l.IsCareful(one))
+	})
+}
+
+// A crash counts though the message fails before its handler was called, as when there is no dead letter topic.
+func TestAFailureKeepsTheCrash(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.liveFor(10*time.Second, l.id)
+		require.EqualValues(t, 1, l.Crashes(one))
+		l.Failed(one, 1, 0, "no dead letter topic")
+		require.EqualValues(t, 1, l.Crashes(one))
+	})
+}
+
+// A log of which no message failed is tidied too: else sessions that only say that they live make it grow for ever.
+func TestAQuietLogIsTidied(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		for range 20 * tidyMin {
+			l.renew(l.id)
+		}
+		begins, at := l.tidying.begins(l.state, now(), 1)
+		require.True(t, begins || at > 0)
+	})
+}
+
+// Every session forgets what nothing was heard of for long, whoever of them tidies.
+func TestAllForget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.renew(2)
+		l.hear(frame{session: 2, flags: ends, changes: []change{{Key: one, session: 2, count: 1}}})
+		time.Sleep(DefaultRetention + 2*time.Hour)
+		l.renew(l.id)
+		mark := l.state.last
+		l.hear(frame{session: 3, checkpoint: mark})
+		require.Empty(t, l.state.records)
+		require.Len(t, l.state.sessions, 2)
+	})
+}
+
+// Messages that another session had do not wait for a slow log one after the other either.
+func TestOrphansDoNotWaitForASlowLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		handleMany(l)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			for l.life.Err() == nil {
+				f, _, _ := l.next(false)
+				time.Sleep(2 * time.Second)
+				if f != nil {
+					l.hear(*f)
+				}
+			}
+		}()
+		l.Arrive(Key{"t", 1, 1000, 0})
+		began := time.Now()
+		for entry := range int64(300) {
+			k := Key{"t", 1, entry, 0}
+			if l.Arrive(k); l.IsCareful(k) {
+				require.NoError(t, l.Begin(t.Context(), k))
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		require.Less(t, time.Since(began), 30*time.Second)
+		l.end()
+		<-done
+	})
+}
