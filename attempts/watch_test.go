@@ -13,7 +13,7 @@ import (
 
 // bare returns a Log that has read its topic, of which the test is the topic: it gives it frames.
 func bare(t *testing.T) *Log {
-	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: DefaultRetention}, id: 1, opened: now(), state: newState(),
+	l := &Log{o: Options{Logger: slog.New(slog.DiscardHandler), Retention: defaultRetention}, id: 1, opened: now(), state: newState(),
 		closing: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}
 	l.sessions.mourned, l.sessions.live, l.sessions.followed = map[SessionID]bool{}, map[SessionID]bool{}, l.opened
@@ -183,7 +183,7 @@ func TestAllForget(t *testing.T) {
 		l := bare(t)
 		l.renew(2)
 		l.hear(frame{session: 2, flags: ends, changes: []change{{Key: one, session: 2, count: 1}}})
-		time.Sleep(DefaultRetention + 2*time.Hour)
+		time.Sleep(defaultRetention + 2*time.Hour)
 		l.renew(l.id)
 		mark := l.state.last
 		l.hear(frame{session: 3, checkpoint: mark})
