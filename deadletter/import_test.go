@@ -37,7 +37,7 @@ func TestImportRoundTrip(t *testing.T) {
 			tp := b.topics(partitions)
 			b.subscribe(tp.dlq, "audit").Close()
 			dir := makeKeys(t)
-			b.mixed(tp, dir, 600)
+			b.mixed(tp, dir, 0, 600)
 			special := tp.letters(6)
 			special[0].Payload = nil
 			special[1].Payload = []byte{}

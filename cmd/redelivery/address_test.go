@@ -44,6 +44,11 @@ func TestUnreachable(t *testing.T) {
 	assert.Less(t, time.Since(begin), 2*dialPatience)
 	code, _, stderr = dlqRun("", "list", "-url", address)
 	assert.Zero(t, code, "the admin API alone is asked: %s", stderr)
+	begin = time.Now()
+	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-url", address)
+	assert.Equal(t, 1, code)
+	assert.Contains(t, stderr, "no connection to the broker at "+address+": dial tcp ")
+	assert.Less(t, time.Since(begin), 2*dialPatience)
 
 	c := connection{url: address}
 	require.NoError(t, c.locate(nil))

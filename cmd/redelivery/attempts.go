@@ -109,9 +109,12 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 		return err
 	}
 	defer client.Close()
+	if err := f.reach(ctx); err != nil {
+		return err
+	}
 	partitions, err := client.TopicPartitions(f.log)
 	if err != nil {
-		return err
+		return f.locate(err)
 	}
 	var stats any
 	if err := api.Call(ctx, http.MethodGet, admin.Topic(partitions[0])+"/stats", nil, &stats); admin.NotFound(err) { // which a reader would create
@@ -119,13 +122,13 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	log, err := attempts.Open(client, attempts.Options{Topic: partitions[0], Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
 	if err != nil {
-		return err
+		return f.locate(err)
 	}
 	defer log.Close()
 	ctx, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
 	if err := log.Ready(ctx); err != nil {
-		return err
+		return f.locate(err)
 	}
 	if f.forget != "" {
 		return f.forgets(ctx, log, stdout)

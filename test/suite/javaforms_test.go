@@ -2,6 +2,7 @@ package suite
 
 import (
 	"bytes"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
 // What docs/migration.md lists as different from the Java client: keys that pulsar-client-go cannot write, and the form of ids.
@@ -64,4 +66,48 @@ func TestRetryTopicOfSeveralTopics(t *testing.T) {
 	}
 	b.send(second, 1, false)
 	require.Contains(t, b.java()("Forms", "retry", second, first), "0 of "+retryTopic(first))
+}
+
+// Java's maxRedeliverCount 3 is a MaxDeliveries of 4 and a MaxReconsumes of 3: a message is delivered four times, nacked or reconsumed.
+func TestDeliveriesOfJava(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"nack", "reconsume"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			opts := b.retrying(topic, 0)
+			opts.DLQ, opts.RetryEnable = nil, how == "reconsume"
+			policy := redelivery.DeadLetterPolicy{MaxDeliveries: 4, InitialSubscriptionName: "audit"}
+			if how == "reconsume" {
+				policy.MaxReconsumes = 3
+			}
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(10)), redelivery.WithDeadLetterPolicy(policy))
+			b.send(topic, 1, false)
+			for range 4 {
+				if msg := next(t, c, 10*time.Second); how == "nack" {
+					c.Nack(msg)
+				} else {
+					require.NoError(t, c.ReconsumeLaterAfter(bg, msg, 0, nil))
+				}
+			}
+			b.deadLetter(deadLetterTopic(topic), "audit")
+			if b.inProcess == nil {
+				require.Contains(t, b.java()("Deaths", b.topic(0), how), "delivered 4\n")
+			}
+		})
+	}
+}
+
+// Java's dead letter topics of partitions, whose names pulsar-client-go cannot open, and what their letters say.
+func TestDeadLettersOfPartitionsOfJava(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	java, topic := b.java(), b.topic(2)
+	said := java("Deaths", topic, "partitions")
+	require.Regexp(t, `dead in \S+`+topic[strings.LastIndex(topic, "/")+1:]+`-partition-([01])-sub-DLQ of \S+-partition-[01]\n`, said)
+	_, err := deadletter.Open(b.client, deadletter.Options{Topic: topic + "-partition-0-sub-DLQ"})
+	require.ErrorIs(t, err, deadletter.ErrUnopenable)
+	_, err = b.client.CreateReader(pulsar.ReaderOptions{Topic: topic + "-partition-0-sub-DLQ", StartMessageID: pulsar.EarliestMessageID()})
+	require.Error(t, err, "if it can open such topics by now, package deadletter needs no ErrUnopenable")
 }
