@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
 
 // This file has what is kept in an outage, and which message is tried next.
-
-// most is how many messages an outage has looked at and keeps, where they cannot be given back.
-const most = 1000
-
-// looks is how many messages that did not fail before are looked at to try the last of them: more each time, since messages that always fail
-// come in bunches, and more from the beginning in an outage soon after another. The caller holds mu.
-func (o *outage) looks() int {
-	return min(most, 1<<min(2*uint(o.tries)+2*(o.failures.harder-firstHarder), 10))
-}
 
 // putAside keeps messages until they are tried, or the outage is over. It reports false if it is.
 func (o *outage) putAside(tasks []task) bool {
@@ -69,7 +60,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 		return t, false, err
 	}
 	o.mu.Lock()
-	n := o.looks()
+	n := o.failures.Looks(o.tries)
 	o.mu.Unlock()
 	for fresh, more := false, true; more && n > 0; {
 		if fresh, more, err = o.look(open); err != nil {
@@ -97,7 +88,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 // there to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
-	if n := o.kept(); n >= most {
+	if n := o.kept(); n >= outages.Most {
 		return false, false, nil
 	} else if n > 0 {
 		var cancel context.CancelFunc
@@ -155,12 +146,9 @@ func (o *outage) mayGiveBack() bool {
 	pause := o.nextPause()
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.over != nil && pause >= shortPause || o.valve.isShut()) &&
+	return (o.over != nil && pause >= outages.ShortPause || o.valve.isShut()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
-
-// shortPause is how long a pause may be without giving back what is kept: that takes some calls of the broker.
-const shortPause = time.Second
 
 // gaveBack forgets what was kept, since it is given back.
 func (o *outage) gaveBack() {
