@@ -76,6 +76,16 @@ func TestWhereASettingIs(t *testing.T) {
 	}
 }
 
+// A dead letter topic that does not exist yet will have the backlog quota of its namespace, whatever the retry topic has.
+func TestQuotaOfAnotherNamespace(t *testing.T) {
+	const retry = ordersPath + "-billing-RETRY"
+	f := look(t, "quotas", Setup{RetryTopic: "orders-billing-RETRY", DeadLetterTopic: "public/dead/letters"}, map[string]string{
+		retry + "/partitions": `{"partitions": 0}`, retry + "/stats": `{}`, namespaces: `{"backlog_quota_map": {}}`,
+		"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
+	assert.Equal(t, Warning, f.Status)
+	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
+}
+
 // Who has no right to look something up is told so, and what the broker does not tell is no problem.
 func TestUnknown(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})

@@ -245,8 +245,9 @@ var matrix = map[string]wrong{
 		s.publish("", 500, false)
 		s.unacked(0)
 	}},
-	"killed while it drains": {"drain", Warning, func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
-	"a slow keep-alive":      {"keep-alive", Warning, func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
+	"killed while it drains":           {"drain", Warning, func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
+	"operations longer than the drain": {"drain", Warning, func(s *scene) { s.setup.Consumer.OperationTimeout = time.Minute }},
+	"a slow keep-alive":                {"keep-alive", Warning, func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
 }
 
 // clock has the broker's clock differ.

@@ -3,19 +3,11 @@ package worker
 import (
 	"context"
 	"slices"
-	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
 
 // This file has the messages that are set aside in an outage, and chooses the next one to try.
-
-// most is how many messages an outage sets aside, where they cannot be given back.
-const most = 1000
-
-// looks is how many messages that did not fail before are looked at to try the last of them: more each time, since messages that always fail
-// come in bunches, and more from the beginning in an outage soon after another. The caller holds mu.
-func (o *outage) looks() int {
-	return min(most, 1<<min(2*uint(o.tries)+2*(o.failures.harder-firstHarder), 10))
-}
 
 // putAside keeps messages until they are tried, or the outage is over. It reports false if it is.
 func (o *outage) putAside(tasks []task) bool {
@@ -90,7 +82,7 @@ func (o *outage) lookAhead() error {
 		return err
 	}
 	o.mu.Lock()
-	n := o.looks()
+	n := o.failures.Looks(o.tries)
 	o.mu.Unlock()
 	for fresh, more := false, true; more && n > 0; {
 		if fresh, more, err = o.look(open); err != nil {
@@ -108,7 +100,7 @@ func (o *outage) lookAhead() error {
 // there to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
-	if n := o.kept(); n >= most {
+	if n := o.kept(); n >= outages.Most {
 		return false, false, nil
 	} else if n > 0 {
 		var cancel context.CancelFunc
@@ -165,12 +157,9 @@ func (o *outage) choose() (t task, ok bool) {
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.over != nil && o.pausing >= shortPause || o.valve.isShut()) &&
+	return (o.over != nil && o.pausing >= outages.ShortPause || o.valve.isShut()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
-
-// shortPause is the shortest pause in which messages are given back, which takes some requests to the broker.
-const shortPause = time.Second
 
 // gaveBack forgets the messages that were set aside: the broker has them.
 func (o *outage) gaveBack() {

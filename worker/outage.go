@@ -1,52 +1,15 @@
 package worker
 
 import (
-	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/outages"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
-
-// failures counts them as they come one after another. A success says that what handlers need is there, however many others fail.
-type failures struct {
-	window int // of messages, which an outage takes at least
-	need   int // failures in a row that are an outage
-	seen   int
-	failed int  // in a row
-	passed int  // likewise
-	harder uint // how often need is doubled
-}
-
-func newFailures(window int, ratio float64) failures {
-	return failures{window: window, need: max(1, int(math.Ceil(ratio*float64(window)-1e-9)))}
-}
-
-// note adds a message, and reports whether an outage begins. The next one takes more, until a window of messages pass: one that ended and
-// begins again may be none, but some messages among others.
-func (f *failures) note(failed bool) (begins bool) {
-	f.seen++
-	if !failed {
-		f.failed = 0
-		if f.passed++; f.passed>>f.harder >= f.window {
-			f.harder = 0
-		}
-		return false
-	}
-	f.passed = 0
-	f.failed++
-	if f.seen < f.window || f.failed>>f.harder < f.need {
-		return false
-	}
-	f.seen, f.failed, f.harder = 0, 0, min(f.harder+firstHarder, 20)
-	return true
-}
-
-// firstHarder is harder in an outage that does not follow another.
-const firstHarder = 2
 
 // name tells a message from others, at each of its deliveries.
 type name struct {
@@ -64,9 +27,6 @@ func nameOf(msg pulsar.Message) name {
 	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
 }
 
-// freeProbes is how often a message may fail as a probe before a failure counts as an attempt, so that messages that always fail make room.
-const freeProbes = 2
-
 // probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
@@ -76,7 +36,7 @@ type outage struct {
 	probing chan struct{} // held by the slot that tries its messages
 
 	mu       sync.Mutex    // guards what follows
-	failures failures      // before the outage
+	failures outages.Row   // before the outage
 	over     chan struct{} // closed when the outage is over; nil while there is none
 	began    time.Time
 	tries    uint32
@@ -90,7 +50,7 @@ type outage struct {
 
 func newOutage(r *run) *outage {
 	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
-		failures: newFailures(r.window, r.ratio)}
+		failures: outages.NewRow(r.window, r.ratio)}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -183,7 +143,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 			if failed && (tasks[i].kept || tasks[i].counted().RedeliveryCount() > 0) {
 				break // it says more about the message than about what handlers need
 			}
-			if o.failures.note(failed) {
+			if o.failures.Note(failed) {
 				o.begin(out)
 				o.tried[nameOf(tasks[i].msg)] = 0 // it failed before
 			}
@@ -243,7 +203,7 @@ func (o *outage) failedAgain(of name, out outcome) (keep bool) {
 	o.tries++
 	o.ask(out)
 	o.tried[of]++
-	return o.tried[of] <= freeProbes
+	return o.tried[of] <= outages.FreeProbes
 }
 
 // ask makes the next pause as long as the delay of a message that stays here. The caller holds mu.

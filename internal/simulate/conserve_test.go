@@ -34,11 +34,11 @@ func TestNothingIsLost(t *testing.T) {
 		w.run()
 		held, unacked := 0, 0
 		for _, i := range w.instances {
-			held += i.queue.len() + i.ready.len() + s.Concurrency - i.idle
+			held += i.queue.len() + i.ready.len() + i.aside.len() + s.Concurrency - i.idle
 			unacked += i.unacked
 			require.GreaterOrEqual(t, i.idle, 0, "%+v", s)
 			require.GreaterOrEqual(t, i.unacked, 0, "%+v", s)
-			require.LessOrEqual(t, i.held.len(), s.Concurrency, "%+v", s)
+			require.LessOrEqual(t, i.idle, s.Concurrency, "%+v", s)
 		}
 		again := 0 // on their way back to the broker
 		for _, e := range w.events {

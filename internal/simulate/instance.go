@@ -1,6 +1,6 @@
 package simulate
 
-import "container/heap"
+import "github.com/pulsar-redelivery/redelivery/internal/outages"
 
 // instance is a Consumer and its Worker.
 type instance struct {
@@ -12,16 +12,16 @@ type instance struct {
 	again   bool // the last delivered message had waited
 	unacked int  // at the broker
 	blocked bool // by them
+	waits   map[*message]bool
 
 	last20 []bool // whether each failed; see the ledger's outcomes
 
-	// WithPauseOnFailure, see worker/outage.go:
-	recent  []bool // whether each of the window failed
-	outage  bool
-	era     int // outages until now
-	tries   uint32
-	probing bool // a place waits for its pause, or tries its message
-	held    fifo // what places have and do not handle
+	downtime // of WithPauseOnFailure
+}
+
+func newInstance(w *world, number int) *instance {
+	return &instance{world: w, number: number, idle: w.Concurrency, waits: map[*message]bool{},
+		downtime: downtime{row: outages.NewRow(w.Window, w.Ratio)}}
 }
 
 // permits reports whether the broker may send a message. A consumer with too many unacknowledged ones is blocked until half of them are gone.
@@ -33,51 +33,74 @@ func (i *instance) permits() bool {
 	case i.unacked < i.MaxUnacked/2:
 		i.blocked = false
 	}
-	return !i.blocked && i.queue.len() < i.Queue
+	return !i.away && !i.blocked && i.queue.len() < i.Queue
 }
 
-// take fills the places: what comes back and what is new take turns.
+// get gets what the broker sends. What waited here before goes on waiting, and another instance does not know that it did, or how often it failed.
+func (i *instance) get(m *message) {
+	i.unacked++
+	switch {
+	case m.at != i.number:
+		m.at, m.count, m.due = i.number, max(m.known, m.counts[i.number]), 0
+	case m.due > i.now:
+		i.wait(m)
+		return
+	}
+	i.queue.push(m)
+	i.take()
+}
+
+// next is the next message: what comes back and what is new take turns. It is nil if there is none.
+func (i *instance) next() *message {
+	i.again = i.queue.len() == 0 || i.ready.len() > 0 && !i.again
+	if i.again {
+		return i.ready.pop()
+	}
+	return i.queue.pop()
+}
+
+// take fills the places.
 func (i *instance) take() {
-	for i.idle > 0 && i.ready.len()+i.queue.len() > 0 {
-		i.again = i.queue.len() == 0 || i.ready.len() > 0 && !i.again
-		from := &i.queue
-		if i.again {
-			from = &i.ready
+	if i.outage {
+		i.look()
+		return
+	}
+	for i.idle > 0 {
+		m := i.aside.pop()
+		if m == nil {
+			m = i.next()
 		}
-		m := from.pop()
-		i.idle--
-		if i.outage {
-			i.hold(m)
-		} else {
-			i.handle(m, fails)
+		if m == nil {
+			return
 		}
+		i.handle(m, fails)
 	}
 }
 
 // handle calls the handler; of is what happens if it fails.
 func (i *instance) handle(m *message, of kind) {
+	i.idle--
 	if !i.call() {
 		of = succeeds
 	}
 	i.at(i.Handler, of, m, i.number)
 }
 
-// finish settles a message, or keeps it in its place.
+// finish settles a message, or keeps it.
 func (i *instance) finish(m *message, of kind) {
-	failed := of != succeeds
-	keep := i.report(m, failed, of == probed)
-	switch {
+	i.idle++
+	switch keep := i.report(m, of != succeeds, of == probed); {
 	case keep:
-		i.hold(m)
-		return
-	case !failed:
+		i.aside.push(m)
+		m.kept = true
+	case of == succeeds:
 		i.settled(false)
 		i.handled++
 		i.unacked--
 	default:
 		i.nack(m)
 	}
-	i.idle++
+	i.rest()
 	i.take()
 }
 
@@ -86,6 +109,14 @@ func (i *instance) settled(failed bool) {
 	if i.last20 = append(i.last20, failed); len(i.last20) > 20 {
 		i.last20 = i.last20[1:]
 	}
+}
+
+// remember keeps the count of a message that goes back to the broker, in case it comes here again.
+func (i *instance) remember(m *message) {
+	if m.counts == nil {
+		m.counts = map[int]uint32{}
+	}
+	m.counts[i.number] = m.count
 }
 
 // seemsBroken reports whether this instance seems to be what fails.
@@ -111,89 +142,39 @@ func (i *instance) nack(m *message) {
 	}
 	delay := max(0, i.Nack.Next(m.count))
 	m.count++
-	i.waiting++
+	m.kept = false
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {
+		i.waiting++
 		i.unacked-- // it is another message now
 		i.retry = i.now
 		i.at(delay, retried, m, 0)
 		return
 	}
-	i.at(delay, returns, m, i.number)
+	m.due = i.now + delay
+	i.wait(m)
 }
 
-// back is a message whose delay is over: it is handled here, unless another instance may do better.
+// wait keeps a message until it is due.
+func (i *instance) wait(m *message) {
+	i.waiting++
+	i.waits[m] = true
+	i.at(m.due-i.now, returns, m, i.number)
+}
+
+// back is a message whose delay is over: it is handled here, unless another instance may do better, or it was given back.
 func (i *instance) back(m *message) {
+	if !i.waits[m] || m.due > i.now {
+		return
+	}
+	i.waiting--
+	delete(i.waits, m)
 	if i.seemsBroken() || i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
 		i.unacked--
+		m.known++
+		i.remember(m)
 		i.at(request, replayed, m, 0)
 		return
 	}
 	i.ready.push(m)
 	i.take()
-}
-
-// report notes how a handler did, and reports whether its message stays where it is.
-func (i *instance) report(m *message, failed, probe bool) (keep bool) {
-	if i.Window == 0 {
-		return false
-	}
-	if probe {
-		i.probing = false
-	}
-	switch {
-	case !i.outage:
-		if failed && m.count > 0 { // it says more about the message
-			return false
-		}
-		if i.recent = append(i.recent, failed); len(i.recent) > i.Window {
-			i.recent = i.recent[1:]
-		}
-		if len(i.recent) < i.Window || float64(count(i.recent)) < i.Ratio*float64(i.Window) {
-			return false
-		}
-		i.outage, i.tries, i.recent, i.probing = true, 0, nil, false
-		i.era++
-		for _, h := range i.held.all[i.held.head:] {
-			h.tried = 0
-		}
-		m.tried = 0
-		return failed
-	case !failed:
-		i.outage = false
-		for i.held.len() > 0 {
-			i.handle(i.held.pop(), fails)
-		}
-		return false
-	case probe:
-		i.tries++
-		m.tried++
-		if m.tried > 2 {
-			m.tried = 0
-			i.next()
-			return false
-		}
-	}
-	return true
-}
-
-// hold keeps a message in its place until it is its turn to be tried, or the outage is over.
-func (i *instance) hold(m *message) {
-	i.held.push(m)
-	i.next()
-}
-
-// next begins the pause before the next try.
-func (i *instance) next() {
-	if i.outage && !i.probing && i.held.len() > 0 {
-		i.probing = true
-		i.seq++
-		heap.Push(&i.events, event{at: i.now + max(0, i.Pause.Next(i.tries)), seq: i.seq, kind: probes, of: i.number, era: i.era})
-	}
-}
-
-// probe tries the next message.
-func (i *instance) probe(era int) {
-	if era == i.era && i.outage {
-		i.handle(i.held.pop(), probed)
-	}
 }

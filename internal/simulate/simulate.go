@@ -3,6 +3,7 @@
 package simulate
 
 import (
+	"slices"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -64,9 +65,13 @@ func Run(s Setup) Result {
 
 // message is one that is not settled.
 type message struct {
-	count uint32 // of redeliveries
-	at    int    // the instance that has it
-	tried int    // as a probe in the present outage of that instance
+	number int            // in their order at the broker
+	count  uint32         // of redeliveries
+	known  uint32         // the broker's count, which other instances go by
+	counts map[int]uint32 // what instances remember that had it
+	at     int            // the instance that has it, or had it
+	due    time.Duration  // when it is to be handled again there
+	kept   bool           // it failed in an outage, and is there since
 }
 
 // event is something that is due.
@@ -76,7 +81,7 @@ type event struct {
 	kind kind
 	msg  *message
 	of   int // instance
-	era  int // of probes: which outage of the instance
+	era  int // of probes and looked: which outage of the instance
 }
 
 type kind uint8
@@ -91,6 +96,7 @@ const (
 	ticked               // the broker sends one that is due
 	replayed             // the broker sends a message again
 	probes               // the pause of an outage is over
+	looked               // and messages have come meanwhile
 )
 
 // events are a heap.
@@ -117,11 +123,27 @@ type fifo struct {
 func (f *fifo) len() int        { return len(f.all) - f.head }
 func (f *fifo) push(m *message) { f.all = append(f.all, m) }
 
+// pop returns nil if there is none.
 func (f *fifo) pop() *message {
+	if f.len() == 0 {
+		return nil
+	}
 	m := f.all[f.head]
 	f.all[f.head] = nil
 	if f.head++; f.head > 1024 && 2*f.head > len(f.all) {
 		f.all, f.head = append([]*message(nil), f.all[f.head:]...), 0
 	}
 	return m
+}
+
+// take takes one out, by its place.
+func (f *fifo) take(place int) *message {
+	m := f.all[f.head+place]
+	f.all = slices.Delete(f.all, f.head+place, f.head+place+1)
+	return m
+}
+
+// sort puts them into the broker's order.
+func (f *fifo) sort() {
+	slices.SortFunc(f.all[f.head:], func(a, b *message) int { return a.number - b.number })
 }

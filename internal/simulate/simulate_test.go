@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"math"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,13 @@ var cases = map[string]func(*Setup){
 	"a part fails":      func(s *Setup) { s.Partial = 0.3 },
 	"one delay for all": func(s *Setup) { s.Nack, s.MaxDeliveries = backoff.Fixed(3*time.Second), 4 },
 	"pause": func(s *Setup) {
-		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: longestPause}
+		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Exponential{Min: 200 * time.Millisecond, Max: 900 * time.Millisecond}
+	},
+	"pause of a second": func(s *Setup) { // in which everything is given back to the broker
+		s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(longestPause)
+	},
+	"pause, four in five fail": func(s *Setup) { // a success ends a row of failures: there is hardly a pause
+		s.Partial, s.Window, s.Ratio, s.Pause = 0.8, 20, 0.7, backoff.Fixed(500*time.Millisecond)
 	},
 	"retry topic": func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(5*time.Second), time.Second },
 }
@@ -68,9 +75,8 @@ func TestAgainstARealRun(t *testing.T) {
 	all.Wait()
 }
 
-// longestPause is how much later a recovery may begin, since the outage ends anywhere in a pause. In longer ones Workers give back what they
-// have, which is not simulated: the first one that goes on then gets most of it.
-const longestPause = 900 * time.Millisecond
+// longestPause is how much later a recovery may begin, since the outage ends anywhere in a pause.
+const longestPause = time.Second
 
 func near(want, got Result) bool {
 	within := func(a, b, least float64) bool { return math.Abs(a-b) <= max(0.1*max(a, b), least) }
@@ -114,14 +120,14 @@ func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err err
 		if s.Window > 0 {
 			workerOptions = append(workerOptions, worker.WithPauseOnFailure(s.Window, s.Ratio, s.Pause))
 		}
-		w, err := worker.New(consumer, func(_ context.Context, msg pulsar.Message) error {
+		w, err := worker.New(consumer, func(context.Context, pulsar.Message) error {
 			now := time.Duration(time.Now().UnixNano() - began.Load())
 			down := now >= s.Before && now < s.Before+s.Outage
 			if down {
 				calls.Add(1)
 			}
 			time.Sleep(s.Handler)
-			if down && (s.Partial >= 1 || float64(hash(msg.ID().EntryID()*31+int64(msg.RedeliveryCount()))%1000) < 1000*s.Partial) {
+			if down && (s.Partial >= 1 || rand.Float64() < s.Partial) {
 				return errors.New("down")
 			}
 			return nil
@@ -159,10 +165,4 @@ func play(ctx context.Context, client pulsar.Client, s Setup) (r Result, err err
 		err = errors.Join(err, <-ended)
 	}
 	return r, err
-}
-
-// hash spreads numbers.
-func hash(n int64) uint64 {
-	x := uint64(n) * 0x9e3779b97f4a7c15
-	return x ^ x>>29
 }

@@ -42,7 +42,7 @@ func newWorld(s Setup) *world {
 	w := &world{Setup: s, random: rand.New(rand.NewPCG(1, 2))} //nolint:gosec // repeatable, not secret
 	w.step = max(100*time.Millisecond, (s.Before+2*s.Outage)/steps).Round(100 * time.Millisecond)
 	for i := range s.Instances {
-		w.instances = append(w.instances, &instance{world: w, number: i, idle: s.Concurrency})
+		w.instances = append(w.instances, newInstance(w, i))
 	}
 	w.at(0, arrives, nil, 0)
 	return w
@@ -50,8 +50,13 @@ func newWorld(s Setup) *world {
 
 // at has something happen after a while.
 func (w *world) at(after time.Duration, k kind, m *message, of int) {
+	w.push(event{at: w.now + after, kind: k, msg: m, of: of})
+}
+
+func (w *world) push(e event) {
 	w.seq++
-	heap.Push(&w.events, event{at: w.now + after, seq: w.seq, kind: k, msg: m, of: of})
+	e.seq = w.seq
+	heap.Push(&w.events, e)
 }
 
 func (w *world) run() {
@@ -81,7 +86,7 @@ func (w *world) unsettled() int { return w.published - w.handled - w.dead }
 func (w *world) point() {
 	p := Point{Calls: w.calls, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog.len() + w.replay.len()}
 	for _, i := range w.instances {
-		p.Backlog += i.queue.len() + i.ready.len()
+		p.Backlog += i.queue.len() + i.ready.len() + i.aside.len()
 	}
 	w.most.Backlog, w.most.Waiting = max(w.most.Backlog, p.Backlog), max(w.most.Waiting, p.Waiting)
 	w.peak = max(w.peak, p.Calls)
@@ -93,11 +98,10 @@ func (w *world) happen(e event) {
 	case arrives:
 		w.published++
 		w.at(time.Duration(float64(time.Second)/w.Rate), arrives, nil, 0)
-		w.backlog.push(new(message))
+		w.backlog.push(&message{number: w.published})
 	case succeeds, fails, probed:
 		w.instances[e.of].finish(e.msg, e.kind)
 	case returns:
-		w.waiting--
 		w.instances[e.of].back(e.msg)
 	case retried: // a busy broker sends it up to a tick early, and it is held back; an idle one looks once a tick
 		if idle := w.now - w.retry; idle >= w.Tick && w.Tick > 0 {
@@ -108,7 +112,12 @@ func (w *world) happen(e event) {
 	case ticked: // by a topic of its own, with a queue of its own
 		w.retry = w.now
 		w.waiting--
+		e.msg.known = e.msg.count
 		i := w.instances[w.seq%len(w.instances)]
+		if i.away {
+			w.replay.push(e.msg)
+			break
+		}
 		i.unacked++
 		e.msg.at = i.number
 		i.ready.push(e.msg)
@@ -117,6 +126,8 @@ func (w *world) happen(e event) {
 		w.replay.push(e.msg)
 	case probes:
 		w.instances[e.of].probe(e.era)
+	case looked:
+		w.instances[e.of].looked(e.era)
 	}
 	w.dispatch()
 }
@@ -140,11 +151,7 @@ func (w *world) dispatch() {
 		if w.replay.len() > 0 {
 			from = &w.replay
 		}
-		m := from.pop()
-		m.at = i.number
-		i.unacked++
-		i.queue.push(m)
-		i.take()
+		i.get(from.pop())
 	}
 }
 

@@ -1,0 +1,132 @@
+package simulate
+
+import (
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/outages"
+)
+
+// downtime is what an instance knows of an outage, see worker/outage.go.
+type downtime struct {
+	row    outages.Row // before the outage
+	outage bool
+	era    int // outages until now
+	tries  uint32
+	pause  time.Duration    // before the next try
+	tried  map[*message]int // how often each message that failed did so as a probe
+	aside  fifo             // kept and not tried at present
+	away   bool             // all is given back, until the pause is over
+
+	looks   int  // at how many more messages, to try the last of them
+	patient bool // more may come at once
+}
+
+// report notes how a handler did, and reports whether its message stays here.
+func (i *instance) report(m *message, failed, probe bool) (keep bool) {
+	switch {
+	case i.Window == 0:
+		return false
+	case !i.outage:
+		if failed && (m.kept || m.count > 0) { // it says more about the message
+			return false
+		}
+		if !i.row.Note(failed) {
+			return false
+		}
+		i.outage, i.tries, i.tried = true, 0, map[*message]int{m: 0}
+		i.era++
+		i.nextTry()
+		return true
+	case !failed:
+		i.outage, i.looks = false, 0
+		return false
+	case !probe:
+		i.tried[m] += 0
+		return true
+	}
+	i.tries++
+	i.tried[m]++
+	i.nextTry()
+	return i.tried[m] <= outages.FreeProbes
+}
+
+// nextTry begins the pause before the next try.
+func (i *instance) nextTry() {
+	i.pause, i.looks = max(0, i.Pause.Next(i.tries)), 0
+	i.push(event{at: i.now + i.pause, kind: probes, of: i.number, era: i.era})
+}
+
+// rest gives everything back to the broker if no handler is at work and the pause is not short, see worker/rest.go.
+func (i *instance) rest() {
+	if !i.outage || i.idle < i.Concurrency || i.looks > 0 || i.pause < outages.ShortPause {
+		return
+	}
+	for m := range i.waits {
+		i.waiting--
+		i.remember(m)
+		i.replay.push(m)
+	}
+	for _, kept := range []fifo{i.queue, i.ready, i.aside} {
+		for m := kept.pop(); m != nil; m = kept.pop() {
+			m.kept = false
+			i.replay.push(m)
+		}
+	}
+	clear(i.waits)
+	i.queue, i.ready, i.aside = fifo{}, fifo{}, fifo{}
+	i.away, i.unacked = true, 0
+	i.replay.sort()
+}
+
+// probe begins a try: the instance is there again, and is sent messages.
+func (i *instance) probe(era int) {
+	if era == i.era && i.outage {
+		i.away, i.patient, i.looks = false, true, i.row.Looks(i.tries)
+		i.push(event{at: i.now + request, kind: looked, of: i.number, era: era})
+	}
+}
+
+// looked ends the wait for more messages, if there is one to try.
+func (i *instance) looked(era int) {
+	if era == i.era && i.outage {
+		i.patient = false
+		i.look()
+	}
+}
+
+// look puts messages aside, and tries one when there are enough, or no more.
+func (i *instance) look() {
+	if i.looks == 0 || i.idle == 0 {
+		return
+	}
+	for i.looks > 0 && i.aside.len() < outages.Most {
+		m := i.next()
+		if m == nil {
+			break
+		}
+		if i.probed(m) < 0 {
+			i.looks--
+		}
+		i.aside.push(m)
+	}
+	if i.aside.len() == 0 || i.looks > 0 && i.patient && i.aside.len() < outages.Most {
+		return
+	}
+	best, fewest := -1, 0
+	for at, m := range i.aside.all[i.aside.head:] {
+		if n := i.probed(m); best < 0 || n < fewest || n < 0 {
+			best, fewest = at, n
+		}
+	}
+	i.looks = 0
+	i.handle(i.aside.take(best), probed)
+}
+
+// probed is how often a message failed when it was tried, or -1 if it did not fail before.
+func (i *instance) probed(m *message) int {
+	n, failed := i.tried[m]
+	if !failed && !m.kept && m.count == 0 {
+		return -1
+	}
+	return n
+}
