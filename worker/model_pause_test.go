@@ -14,28 +14,10 @@ func (m *watched) pauses(p worker.Paused) {
 	switch {
 	case p.Why != worker.PauseOutage:
 	case p.Paused:
-		m.outages = began(m.outages, m.now())
+		m.outages = append(m.outages, span{m.now(), -1})
 	default:
-		m.outages = ended(m.outages, m.now())
+		m.outages[len(m.outages)-1].to = m.now()
 	}
-}
-
-// began adds an outage that begins. Its end may have been told before.
-func began(outages []span, at time.Duration) []span {
-	if n := len(outages) - 1; n >= 0 && outages[n].from < 0 {
-		outages[n].from = at
-		return outages
-	}
-	return append(outages, span{at, -1})
-}
-
-// ended ends the last outage, of which the beginning may not be told yet.
-func ended(outages []span, at time.Duration) []span {
-	if n := len(outages) - 1; n >= 0 && outages[n].to < 0 {
-		outages[n].to = at
-		return outages
-	}
-	return append(outages, span{-1, at})
 }
 
 // mayBeKept reports whether an attempt failed in an outage, or began or ended with one: its message may be kept, and the failure not count.

@@ -46,6 +46,8 @@ type outage struct {
 	pausing  time.Duration // until the next try; 0 while none is waited for
 
 	abandoned bool // since Run ended
+	told      bool // that there is one
+	telling   bool // by some goroutine, so that what is told last is so
 }
 
 func newOutage(r *run) *outage {
@@ -133,7 +135,7 @@ func (o *outage) setPausing(pause time.Duration) {
 // without being nacked: there is an outage, and it is no probe that failed too often.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
-	before, began, keep := o.over, o.began, true
+	before, keep := o.over, true
 	for i, out := range outcomes {
 		switch failed := out.retries(); {
 		case probe && (out.verb == dead || out.verb == snooze) && o.over != nil: // it tells nothing, and others come first
@@ -156,21 +158,44 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 			o.tried[of] = max(0, o.tried[of]) // it failed before
 		}
 	}
-	after, tries := o.over, o.tries
+	after, began, tries := o.over, o.began, o.tries
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
 		o.valve.interrupt()
-		o.tellPaused(true, PauseOutage)
-		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
-			append(o.who(), "window", o.window, "ratio", o.ratio)...)
+		o.tell()
 	case after == nil && before != nil:
-		o.tellPaused(false, PauseOutage)
-		o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", time.Since(began), "tries", tries+1)...)
+		o.tell()
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
 	return keep && after != nil
+}
+
+// tell tells whether there is an outage, if that changed.
+func (o *outage) tell() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for o.told != (o.over != nil) && !o.telling {
+		o.told, o.telling = !o.told, true
+		o.tellOnce(o.told, time.Since(o.began), o.tries, o.abandoned)
+	}
+}
+
+func (o *outage) tellOnce(begins bool, after time.Duration, tries uint32, abandoned bool) {
+	o.mu.Unlock()
+	defer func() {
+		o.mu.Lock()
+		o.telling = false
+	}()
+	switch {
+	case begins:
+		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
+			append(o.who(), "window", o.window, "ratio", o.ratio)...)
+	case !abandoned:
+		o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
+	}
+	o.tellPaused(begins, PauseOutage)
 }
 
 // sendAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.
@@ -236,6 +261,6 @@ func (o *outage) abandon() {
 	o.leaveAll(aside, untried)
 	if over != nil {
 		close(over)
-		o.tellPaused(false, PauseOutage)
+		o.tell()
 	}
 }

@@ -127,9 +127,9 @@ func (m *watchedDowntime) Handle(_ context.Context, r slog.Record) error {
 	defer m.mu.Unlock()
 	switch {
 	case strings.Contains(r.Message, "most messages fail"):
-		m.outages = began(m.outages, time.Since(m.began))
+		m.outages = append(m.outages, span{time.Since(m.began), -1})
 	case strings.Contains(r.Message, "the outage is over"):
-		m.outages = ended(m.outages, time.Since(m.began))
+		m.outages[len(m.outages)-1].to = time.Since(m.began)
 	}
 	return nil
 }

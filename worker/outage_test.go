@@ -77,6 +77,38 @@ func TestOutage(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
+// The end of an outage is told after its beginning, also if an observer takes long to hear of that.
+func TestOutageIsToldInOrder(t *testing.T) {
+	virtually(t, exclusive(9), func(t *rig) {
+		for n := range 20 {
+			t.publish(fmt.Sprint(n))
+		}
+		began := time.Now()
+		var mu sync.Mutex
+		var told []bool
+		w, stop := t.start(func(context.Context, pulsar.Message) error {
+			if time.Since(began) < 3*time.Second {
+				return errTest
+			}
+			return nil
+		}, worker.WithPauseOnFailure(4, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(2),
+			worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
+				if p.Paused {
+					time.Sleep(10 * time.Second)
+				}
+			}}),
+			worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
+				mu.Lock()
+				defer mu.Unlock()
+				told = append(told, p.Paused)
+			}}))
+		t.sleep(time.Minute)
+		require.False(t, w.Stats().Outage)
+		require.NoError(t, stop())
+		require.Equal(t, []bool{true, false}, told)
+	})
+}
+
 func TestOutageDetails(t *testing.T) {
 	const later = 30 * time.Second
 	for name, c := range map[string]struct {

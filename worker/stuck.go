@@ -111,8 +111,9 @@ func (s *slot) putAside(i int, t task) bool {
 	}
 	if s.again == nil {
 		s.again = map[int]task{}
-		since := s.since
-		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
+		if since := s.since; s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
+			time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
+		}
 	}
 	s.again[i].beat.stop()
 	s.again[i] = t

@@ -127,7 +127,7 @@ func ExampleSubscription_Outage() {
 	test(func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			orders := setup.Subscription(t)
-			w := orders.Start(serve, worker.WithConcurrency(2), worker.WithPauseOnFailure(2, 1, backoff.Fixed(30*time.Second)))
+			w := orders.Start(serve, worker.WithConcurrency(1), worker.WithPauseOnFailure(2, 1, backoff.Fixed(30*time.Second)))
 			orders.Outage(errors.New("the kitchen is closed"))
 			orders.Publish(order("anna", "tea"), order("bob", "coffee"), order("eve", "water"))
 			time.Sleep(time.Minute - time.Second)
