@@ -237,8 +237,13 @@ func (l *Log) isCareful(k Key) bool {
 	sessions := time.Duration(len(w.live))
 	each := max(carefulEach, sessions*sessions*carefulMore)
 	w.spent = max(w.spent, at-carefulFirst.Milliseconds())
-	w.spent = max(w.spent, min(w.spent+each.Milliseconds(), at+carefulLast.Milliseconds()))
+	w.spend(each, at, carefulLast)
 	return careful && l.failure == nil && l.own.lag(at) <= tooLate
+}
+
+// spend takes credit, as long as the debt is not larger than that.
+func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
+	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
 }
 
 // Begun records that a message is in a handler of this session.
@@ -250,8 +255,7 @@ func (l *Log) Begin(ctx context.Context, k Key) error {
 	err := l.written(ctx, l.begin(k, true))
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	w := &l.sessions
-	w.spent = max(w.spent, min(w.spent+carefulWait*time.Since(began).Milliseconds(), now()+carefulMost.Milliseconds()))
+	l.sessions.spend(carefulWait*time.Since(began), now(), carefulMost)
 	return err
 }
 

@@ -133,22 +133,16 @@ func (o *outage) probed(t task) int {
 	return n
 }
 
-// choose takes the message out that is tried next: one that did not fail before, since that tells an outage from messages that always fail, the
-// last one that came; or else the one that was tried least. It reports false if there is none, or the outage is over.
+// choose takes the message out that is tried next. It reports false if there is none, or the outage is over.
 func (o *outage) choose() (t task, ok bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	best, fewest := -1, 0
-	for i, t := range o.aside {
-		if n := o.probed(t); best < 0 || n < fewest || n < 0 {
-			best, fewest = i, n
-		}
-	}
-	if best < 0 || o.over == nil {
+	next := outages.Next(o.aside, o.probed)
+	if next < 0 || o.over == nil {
 		return t, false
 	}
-	t = o.aside[best]
-	o.aside = slices.Delete(o.aside, best, best+1)
+	t = o.aside[next]
+	o.aside = slices.Delete(o.aside, next, next+1)
 	return t, true
 }
 

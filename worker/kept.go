@@ -1,12 +1,9 @@
 package worker
 
 import (
-	"errors"
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file has what a slot keeps: messages in an outage, those of a batch that is halved, and those for local retries.
@@ -74,10 +71,7 @@ func (s *slot) waitToGoOn() (err error) {
 		_, err = s.valve.wait(s.taking)
 	}
 	if err == nil {
-		if _, of := s.consumer.Delivery(s.tasks[0].msg); errors.Is(of, redelivery.ErrClosed) { // nobody may have been receiving, who would be told
-			err = of
-			s.lose(err)
-		}
+		err = s.ifClosed(s.tasks[0])
 	}
 	if err != nil {
 		s.leaveOwn(untried)

@@ -188,14 +188,22 @@ func (r *run) lose(err error) {
 	}
 }
 
-// unlessClosed returns messages that were kept, or leaves them to the broker if the Consumer is closed: nobody may have been receiving, who would be
+// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: nobody may have been receiving, who would be
 // told.
+func (r *run) ifClosed(t task) error {
+	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
+		return err
+	}
+	return nil
+}
+
+// unlessClosed returns messages that were kept, or leaves them to the broker if the Consumer is closed.
 func (r *run) unlessClosed(tasks []task) ([]task, error) {
 	if len(tasks) == 0 {
 		return nil, nil
 	}
-	if _, err := r.consumer.Delivery(tasks[0].msg); errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err)
+	if err := r.ifClosed(tasks[0]); err != nil {
 		r.leaveAll(tasks, untried)
 		return nil, err
 	}

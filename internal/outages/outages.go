@@ -17,6 +17,19 @@ const (
 	firstHarder = 2 // harder in an outage that does not follow another
 )
 
+// Next is which of the messages that wait to be tried is next: one that did not fail before, since that tells an outage from messages that
+// always fail, the last one that came; or else the one that was tried least. tries says how often each was, or -1 for one that did not fail
+// before. It is -1 if there are none.
+func Next[T any](waiting []T, tries func(T) int) (place int) {
+	place, fewest := -1, 0
+	for i, t := range waiting {
+		if n := tries(t); place < 0 || n < fewest || n < 0 {
+			place, fewest = i, n
+		}
+	}
+	return place
+}
+
 // Row counts failures as they come one after another. A success says that what handlers need is there, however many others fail.
 type Row struct {
 	window int // of messages, which an outage takes at least

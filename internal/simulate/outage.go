@@ -112,14 +112,8 @@ func (i *instance) look() {
 	if i.aside.len() == 0 || i.looks > 0 && i.patient && i.aside.len() < outages.Most {
 		return
 	}
-	best, fewest := -1, 0
-	for at, m := range i.aside.all[i.aside.head:] {
-		if n := i.probed(m); best < 0 || n < fewest || n < 0 {
-			best, fewest = at, n
-		}
-	}
 	i.looks = 0
-	i.handle(i.aside.take(best), probed)
+	i.handle(i.aside.take(outages.Next(i.aside.all[i.aside.head:], i.probed)), probed)
 }
 
 // probed is how often a message failed when it was tried, or -1 if it did not fail before.
