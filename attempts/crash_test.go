@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
@@ -18,14 +19,20 @@ func (l *Log) crash() {
 	})
 }
 
+// openAlive is openReady of a session that says that it lives.
+func openAlive(t *testing.T, client pulsar.Client, topic, name string) *Log {
+	t.Helper()
+	l := openReady(t, client, topic, name)
+	l.KeepAlive()
+	return l
+}
+
 // A message that is in a handler when its session crashes counts a crash, but not before the session is known to be lost; until then the
 // message waits. A session that ends and says so has crashed nothing, and neither has one that lives.
 func TestCrashes(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
-	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
-	a.KeepAlive()
-	b.KeepAlive()
+	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	handleMany(b)
 	require.False(t, b.IsCareful(two), "nobody crashed")
 	require.NoError(t, a.Begin(t.Context(), one))
@@ -35,8 +42,7 @@ func TestCrashes(t *testing.T) {
 	require.Greater(t, time.Until(r.Due), minLease/2, "a may have it")
 	require.Zero(t, b.Crashes(one))
 	a.crash()
-	c := openReady(t, client, topic, "c") // as a supervisor starts it
-	c.KeepAlive()
+	c := openAlive(t, client, topic, "c") // as a supervisor starts it
 	require.True(t, c.IsCareful(two), "a may be lost, and these may be what it had")
 	await(t, func() bool { return b.Crashes(one) == 1 && c.Crashes(one) == 1 })
 	r, _ = b.Arrive(one)
@@ -74,9 +80,7 @@ func handleMany(l *Log) {
 func TestWhoIsCareful(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
-	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
-	a.KeepAlive()
-	b.KeepAlive()
+	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	for range careOf {
 		require.True(t, a.IsCareful(one))
 	}
@@ -102,8 +106,7 @@ func TestWhoIsCareful(t *testing.T) {
 func TestCareTakesATenthOfTheTime(t *testing.T) {
 	t.Parallel()
 	broker := pulsartest.NewServer(t)
-	a := openReady(t, broker.Client(t), testTopic(t), "a")
-	a.KeepAlive()
+	a := openAlive(t, broker.Client(t), testTopic(t), "a")
 	handleMany(a)
 	broker.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
 		if c.Type == "SEND" {
@@ -127,8 +130,7 @@ func TestCareTakesATenthOfTheTime(t *testing.T) {
 // While the log does not answer no message waits for it.
 func TestNobodyIsCarefulWithoutALog(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
-	a := openReady(t, client, topic, "a")
-	a.KeepAlive()
+	a := openAlive(t, client, topic, "a")
 	a.mu.Lock()
 	a.own.sent = append(a.own.sent, sent{number: 1 << 60, since: now() - (tooLate + time.Second).Milliseconds()})
 	a.mu.Unlock()
@@ -138,8 +140,7 @@ func TestNobodyIsCarefulWithoutALog(t *testing.T) {
 // What comes later than its successors, and was not heard of, another session had.
 func TestOrphansAreHandledWithCare(t *testing.T) {
 	client, topic := testClient(t), testTopic(t)
-	a := openReady(t, client, topic, "a")
-	a.KeepAlive()
+	a := openAlive(t, client, topic, "a")
 	handleMany(a)
 	for _, entry := range []int64{5, 6, 7} {
 		_, ok := a.Arrive(Key{"t", 1, entry, 0})
@@ -154,9 +155,7 @@ func TestOrphansAreHandledWithCare(t *testing.T) {
 func TestASessionThatGoesOnHasCrashedNothing(t *testing.T) {
 	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
-	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
-	a.KeepAlive()
-	b.KeepAlive()
+	a, b := openAlive(t, client, topic, "a"), openAlive(t, client, topic, "b")
 	renewsAt := func(at int64) {
 		a.mu.Lock()
 		a.sessions.renewal = at

@@ -148,17 +148,23 @@ func crashed(t *testing.T, broker *pulsartest.Server, k attempts.Key) {
 	l.Close()
 }
 
+// withOneOrder has a Consumer with a log of attempts and one message.
+func withOneOrder(t *testing.T) *redelivery.Consumer {
+	broker := pulsartest.NewServer(t)
+	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+	return c
+}
+
 // A message is recorded after as long in a handler as the option says, and not before.
 func TestBegunAfter(t *testing.T) {
 	t.Parallel()
 	for after, recorded := range map[time.Duration]bool{0: true, time.Millisecond: true, time.Hour: false} {
 		t.Run(after.String(), func(t *testing.T) {
 			t.Parallel()
-			broker := pulsartest.NewServer(t)
-			c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
-			require.NoError(t, err)
-			defer c.Close()
-			broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+			c := withOneOrder(t)
 			for range 20000 { // it has much to do, and does not record each message before its handler
 				c.AttemptLog().IsCareful(attempts.Key{})
 			}
@@ -184,11 +190,7 @@ func TestBegunAfter(t *testing.T) {
 // A Worker that has little to do has recorded a message when the handler is called.
 func TestAQuietWorkerRecordsFirst(t *testing.T) {
 	t.Parallel()
-	broker := pulsartest.NewServer(t)
-	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
-	require.NoError(t, err)
-	defer c.Close()
-	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+	c := withOneOrder(t)
 	ctx, stop := context.WithCancel(t.Context())
 	var lag time.Duration
 	var begun attempts.SessionID
