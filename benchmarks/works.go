@@ -95,6 +95,7 @@ func works(size func(full, quick int) int) []work {
 		}
 		return all
 	}
+	backlog := worker.Task{Kind: "lateness", Messages: size(3000, 600), Redeliveries: 1, FailsEach: 30, HandleMs: 20, Delays: worker.Delays{MinMs: 100, MaxMs: 3200}}
 	batches := nack
 	batches.BatchSize = 10
 
@@ -109,6 +110,11 @@ func works(size func(full, quick int) int) []work {
 		name: "W1b", title: "Precision of nacks on other subscription types, and of batches",
 		text:     "As steady of W1, without batches on the types that are named, and in batches of ten on Shared.",
 		settings: append(byType(nack, 0), setting{name: "Shared, batches", task: batches}),
+		clients:  []client{ours, plain}, columns: lateness,
+	}, {
+		name: "W1c", title: "Precision of nacks behind a backlog",
+		text:     "Each thirtieth of 3,000 messages that are there at first fails once, for 100 ms. One goroutine handles them, 20 ms each.",
+		settings: []setting{{name: "Shared, backlog", task: backlog}},
 		clients:  []client{ours, plain}, columns: lateness,
 	}, {
 		name: "W2", title: "Precision of ack timeouts",

@@ -40,6 +40,7 @@ func (w *worker) lateness() (Report, error) {
 			late := now.Sub(since[i]) - w.planned(n-1)
 			report.Samples = append(report.Samples, milliseconds(late))
 		}
+		time.Sleep(ms(w.HandleMs))
 		if n == w.fails(i) {
 			if err := c.Ack(msg); err != nil {
 				return Report{}, err
@@ -60,10 +61,14 @@ func (w *worker) lateness() (Report, error) {
 
 // fails is how often message i fails.
 func (w *worker) fails(i int) int {
-	if w.Mixed {
+	switch {
+	case w.FailsEach > 0 && i%w.FailsEach != 0:
+		return 0
+	case w.Mixed:
 		return 1 + i%w.Redeliveries
+	default:
+		return w.Redeliveries
 	}
-	return w.Redeliveries
 }
 
 // planned is how long a message should stay away after its delivery with that redelivery count.
