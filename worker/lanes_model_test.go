@@ -15,6 +15,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
@@ -28,6 +29,8 @@ type crew struct {
 	ackTimeout    time.Duration // 0 for none
 	drain         time.Duration
 	maxDeliveries uint32          // 0 for no dead letter topic
+	window        int             // of the pause on failure; 0 for none
+	pause         time.Duration   // of an outage
 	shifts        []span          // of a worker each
 	drops         []time.Duration // of the connections of all
 	messages      []keyed
@@ -54,6 +57,8 @@ func drawCrew(t *rapid.T) crew {
 		ackTimeout:    rapid.SampledFrom([]time.Duration{0, 6 * time.Second}).Draw(t, "ackTimeout"),
 		drain:         rapid.SampledFrom([]time.Duration{0, time.Second, 30 * time.Second}).Draw(t, "drain"),
 		maxDeliveries: uint32(rapid.SampledFrom([]int{0, 3}).Draw(t, "maxDeliveries")),
+		window:        rapid.SampledFrom([]int{0, 0, 1, 2, 5}).Draw(t, "window"),
+		pause:         rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second}).Draw(t, "pause"),
 		shifts:        []span{{end, end + time.Hour}}, // which all is to be done in
 	}
 	for i := range rapid.IntRange(1, 5).Draw(t, "shifts") {
@@ -249,6 +254,9 @@ func (m *watchedCrew) work(i int, shift time.Duration) error {
 	defer consumer.Close()
 	workerOptions := []worker.Option{worker.WithKeyOrder(), worker.WithLogger(quiet),
 		worker.WithConcurrency(m.concurrency), worker.WithDrainTimeout(m.drain)}
+	if m.window > 0 {
+		workerOptions = append(workerOptions, worker.WithPauseOnFailure(m.window, 1, backoff.Fixed(m.pause)))
+	}
 	w, err := worker.NewBatch(consumer, func(ctx context.Context, msgs []pulsar.Message) error {
 		return m.handle(i, ctx, msgs)
 	}, m.batch, workerOptions...)
