@@ -68,6 +68,7 @@ type Client struct {
 	PrecisionBits *int `json:"precisionBits,omitempty"` // upstream's NackPrecisionBit, Java's delay precision
 	ResolutionMs  int  `json:"resolutionMs,omitempty"`  // this library's
 	FromMemory    bool `json:"fromMemory,omitempty"`    // this library's
+	FromBroker    bool `json:"fromBroker,omitempty"`    // likewise
 }
 
 // Report is what a worker found out.
@@ -159,6 +160,9 @@ func (w *worker) subscribe() (pulsar.Consumer, error) {
 	}
 	if w.FromMemory {
 		options = append(options, redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+	}
+	if w.FromBroker {
+		options = append(options, redelivery.WithRedeliveryFrom(redelivery.FromBroker))
 	}
 	if w.AckTimeoutMs > 0 {
 		options = append(options, redelivery.WithAckTimeout(ms(w.AckTimeoutMs)))
