@@ -244,9 +244,9 @@ func WithRedeliveryFrom(source Source) Option {
 // wait until they are due, messages that the application holds for a long time (Keep; a Worker with WithKeyOrder calls it) and, in up to
 // half of the limit, other messages that the application has. A message counts its payload, its properties and 512 bytes, rounded up by
 // an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does not fit is dropped, and
-// the Consumer asks the broker for it when it is due. With 0 the Consumer keeps none, except up to 1 MiB of messages that wait to be
-// published to the retry or dead letter topic. With Chan it keeps one message more while that is withdrawn from the channel, as by Pause,
-// until the application takes it.
+// the Consumer asks the broker for it when it is due. Messages that wait to be published to the retry or dead letter topic have room for
+// 1 MiB even where the limit is lower; with 0 no others are kept. With Chan the Consumer keeps one message more while that is withdrawn
+// from the channel, as by Pause, until the application takes it.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {
 		if bytes < 0 {

@@ -140,6 +140,9 @@ func (m *watchedDowntime) errorf(format string, args ...any) {
 	m.wrong = append(m.wrong, fmt.Sprintf(format, args...))
 }
 
+// keptSize is what a message with a payload of a few bytes counts for.
+const keptSize = 576
+
 func within(at time.Duration, spans []span) bool {
 	return slices.ContainsFunc(spans, func(s span) bool { return at >= s.from && at < s.to })
 }
@@ -150,7 +153,11 @@ func (m *watchedDowntime) handle(_ context.Context, msgs []pulsar.Message) error
 	if m.active++; m.active > m.concurrency {
 		m.errorf("%d handlers at %v", m.active, began)
 	}
-	if bytes := m.memory(); bytes > m.memoryLimit {
+	limit := m.memoryLimit
+	if m.maxDeliveries > 0 { // what the other handlers are done with is kept until its dead letter is published, if there is room for it or not
+		limit += int64(m.concurrency-1) * keptSize
+	}
+	if bytes := m.memory(); bytes > limit {
 		m.errorf("%d bytes are kept at %v", bytes, began)
 	}
 	m.mu.Unlock()
