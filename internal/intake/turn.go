@@ -10,10 +10,11 @@ import (
 type turn struct {
 	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
 
-	mu      sync.Mutex
-	taken   bool
-	waiting []waiter
-	spare   []chan struct{} // of those who have waited
+	mu        sync.Mutex
+	taken     bool
+	waiting   []waiter
+	borrowers int             // of those who wait
+	spare     []chan struct{} // of those who have waited
 }
 
 type waiter struct {
@@ -37,6 +38,7 @@ func (t *turn) take(borrows bool) (given chan struct{}) {
 	}
 	t.waiting = append(t.waiting, waiter{given, borrows})
 	if borrows {
+		t.borrowers++
 		signal(t.lend)
 	}
 	return given
@@ -78,13 +80,18 @@ func (t *turn) pass() {
 
 // leave takes one who waits out of the line. The caller holds mu.
 func (t *turn) leave(i int) {
-	t.waiting = slices.Delete(t.waiting, i, i+1)
-	if slices.ContainsFunc(t.waiting, func(w waiter) bool { return w.borrows }) {
-		signal(t.lend)
-		return
+	borrows := t.waiting[i].borrows
+	if borrows {
+		t.borrowers--
 	}
-	select {
-	case <-t.lend: // nobody borrows any more
-	default:
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	switch {
+	case t.borrowers > 0:
+		signal(t.lend)
+	case borrows: // nobody does any more
+		select {
+		case <-t.lend:
+		default:
+		}
 	}
 }
