@@ -70,8 +70,10 @@ func TestDrainFinishesBatches(t *testing.T) {
 				require.Contains(t, log.String(), fmt.Sprint("unfinished=", unfinished))
 				finishes := strings.HasPrefix(name, "a ")
 				switch {
-				case finishes:
-					require.EqualValues(t, 2*each, stats.Succeeded)
+				case finishes: // the third batch too, if a message of it was taken already, as by key may be
+					require.GreaterOrEqual(t, stats.Succeeded, uint64(2*each))
+					require.LessOrEqual(t, stats.Succeeded, uint64(3*each))
+					require.Zero(t, stats.Succeeded%each)
 					require.Zero(t, unfinished)
 				case name == "if there is no time":
 					require.Contains(t, log.String(), "cannot be handled within the drain timeout")
