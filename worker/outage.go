@@ -45,9 +45,8 @@ type outage struct {
 	asked    time.Duration // by the RetryAfter of the last try
 	pausing  time.Duration // until the next try; 0 while none is waited for
 
-	abandoned bool // since Run ended
-	told      bool // that there is one
-	telling   bool // by some goroutine, so that what is told last is so
+	abandoned bool   // since Run ended
+	notice    notice // that there is one
 }
 
 func newOutage(r *run) *outage {
@@ -174,28 +173,19 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 
 // tell tells whether there is an outage, if that changed.
 func (o *outage) tell() {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for o.told != (o.over != nil) && !o.telling {
-		o.told, o.telling = !o.told, true
-		o.tellOnce(o.told, time.Since(o.began), o.tries, o.abandoned)
-	}
-}
-
-func (o *outage) tellOnce(begins bool, after time.Duration, tries uint32, abandoned bool) {
-	o.mu.Unlock()
-	defer func() {
-		o.mu.Lock()
-		o.telling = false
-	}()
-	switch {
-	case begins:
-		o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
-			append(o.who(), "window", o.window, "ratio", o.ratio)...)
-	case !abandoned:
-		o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
-	}
-	o.tellPaused(begins, PauseOutage)
+	o.notice.tell(&o.mu, func() bool { return o.over != nil }, func(begins bool) func() {
+		after, tries, abandoned := time.Since(o.began), o.tries, o.abandoned
+		return func() {
+			switch {
+			case begins:
+				o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
+					append(o.who(), "window", o.window, "ratio", o.ratio)...)
+			case !abandoned:
+				o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
+			}
+			o.tellPaused(begins, PauseOutage)
+		}
+	})
 }
 
 // sendAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.

@@ -9,11 +9,10 @@ import (
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer counts them, beside those
 // that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards it.
 type room struct {
-	over    pulsar.Message // the last one that was taken, if it does not fit: until it does no more are taken
-	look    bool           // something ended since, and it may fit by now
-	told    bool           // that there is none
-	telling bool           // by some goroutine, so that what is told last is so
-	logged  time.Time
+	over   pulsar.Message // the last one that was taken, if it does not fit: until it does no more are taken
+	look   bool           // something ended since, and it may fit by now
+	full   notice         // that there is none
+	logged time.Time
 }
 
 // fits reports whether a message that waits fits the memory limit.
@@ -57,27 +56,17 @@ func (l *lanes) lookForRoom() {
 
 // tellRoom tells whether there is room, if that changed. It logs that there is none, once a minute at most.
 func (l *lanes) tellRoom() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for l.room.told != (l.room.over != nil) && !l.room.telling {
-		l.room.told, l.room.telling = !l.room.told, true
-		l.tellRoomOnce(l.room.told, l.count)
-	}
-}
-
-func (l *lanes) tellRoomOnce(full bool, waiting int) {
-	log := full && time.Since(l.room.logged) >= time.Minute
-	if log {
-		l.room.logged = time.Now()
-	}
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		l.room.telling = false
-	}()
-	l.tellPaused(full, PauseMemoryLimit)
-	if log {
-		l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits for its key is done",
-			append(l.who(), "waiting", waiting)...)
-	}
+	l.room.full.tell(&l.mu, func() bool { return l.room.over != nil }, func(full bool) func() {
+		waiting, log := l.count, full && time.Since(l.room.logged) >= time.Minute
+		if log {
+			l.room.logged = time.Now()
+		}
+		return func() {
+			l.tellPaused(full, PauseMemoryLimit)
+			if log {
+				l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits for its key is done",
+					append(l.who(), "waiting", waiting)...)
+			}
+		}
+	})
 }
