@@ -65,19 +65,17 @@ func (rep *report) model() string {
 		"| | 1,000 idle consumers | | 1,000,000 messages a second | 600,000 waiting |\n|---|--:|--:|--:|--:|\n")
 	rows := 0
 	for _, c := range []client{ours, tracked, plain} {
-		setup := c.name
-		if c.name == tracked.name {
-			setup = ours.name // the timeout is nothing to an idle consumer, nor to a waiting message
+		setup, waits, kept := c.name, c.name, 0.0
+		if c.name != plain.name {
+			setup = ours.name                                                 // the timeout is nothing to an idle consumer, nor to a waiting message
+			waits, kept = asking.name, float64(redelivery.DefaultMemoryLimit) // of most only what names them
 		}
 		slope := func(name string) float64 { // of one more consumer
 			at10, at100 := figure("cost consumers", "10", setup, name), figure("cost consumers", "100", setup, name)
 			return (100*at100 - 10*at10) / 90
 		}
 		cpu := figure("W4", "", c.name, "cpuUs")
-		waiting := 600_000 * figure("cost waiting", "", setup, "bytes")
-		if setup == ours.name { // of most only what names them
-			waiting = 600_000*figure("cost waiting", "", asking.name, "bytes") + redelivery.DefaultMemoryLimit
-		}
+		waiting := 600_000*figure("cost waiting", "", waits, "bytes") + kept
 		if cpu == 0 || slope("heapPerConsumerKB") == 0 {
 			continue
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/benchmarks/internal/worker"
 )
 
@@ -45,8 +46,8 @@ var zero = 0
 var (
 	ours     = client{name: "redelivery", task: worker.Task{Program: "redelivery"}}
 	ours1ms  = client{name: "redelivery, 1 ms", task: worker.Task{Program: "redelivery", Client: worker.Client{ResolutionMs: 1}}}
-	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", Client: worker.Client{FromMemory: true}}}
-	asking   = client{name: "redelivery, from the broker", task: worker.Task{Program: "redelivery", Client: worker.Client{FromBroker: true}}}
+	memory   = client{name: "redelivery, from memory", task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromMemory}}}
+	asking   = client{name: "redelivery, from the broker", task: worker.Task{Program: "redelivery", Client: worker.Client{From: redelivery.FromBroker}}}
 	plain    = client{name: "pulsar-client-go", task: worker.Task{Program: "go"}}
 	plainOf0 = client{name: "pulsar-client-go, 0 bits", task: worker.Task{Program: "go", Client: worker.Client{PrecisionBits: &zero}}}
 	java     = client{name: "Java", task: worker.Task{Program: "java"}}

@@ -37,7 +37,7 @@ type Task struct {
 	Redeliveries int    `json:"redeliveries,omitempty"` // of each message
 	Subscription string `json:"subscription,omitempty"` // type; Shared if ""
 	Mixed        bool   `json:"mixed,omitempty"`        // message i is redelivered 1 + i mod redeliveries times instead
-	FailsEach    int    `json:"failsEach,omitempty"`    // only each so manieth message is redelivered; every one if 0
+	FailsEach    int    `json:"failsEach,omitempty"`    // only one of so many messages is redelivered; all if 0
 	HandleMs     int    `json:"handleMs,omitempty"`     // how long each delivery is worked on, one at a time
 
 	Delays
@@ -67,8 +67,8 @@ type Client struct {
 	TickMs        int  `json:"tickMs,omitempty"`        // Java's ackTimeoutTickTime
 	PrecisionBits *int `json:"precisionBits,omitempty"` // upstream's NackPrecisionBit, Java's delay precision
 	ResolutionMs  int  `json:"resolutionMs,omitempty"`  // this library's
-	FromMemory    bool `json:"fromMemory,omitempty"`    // this library's
-	FromBroker    bool `json:"fromBroker,omitempty"`    // likewise
+	// Where this library's messages wait.
+	From redelivery.Source `json:"from,omitempty"`
 }
 
 // Report is what a worker found out.
@@ -158,11 +158,8 @@ func (w *worker) subscribe() (pulsar.Consumer, error) {
 	if w.ResolutionMs > 0 {
 		options = append(options, redelivery.WithRedeliveryResolution(ms(w.ResolutionMs)))
 	}
-	if w.FromMemory {
-		options = append(options, redelivery.WithRedeliveryFrom(redelivery.FromMemory))
-	}
-	if w.FromBroker {
-		options = append(options, redelivery.WithRedeliveryFrom(redelivery.FromBroker))
+	if w.From != "" {
+		options = append(options, redelivery.WithRedeliveryFrom(w.From))
 	}
 	if w.AckTimeoutMs > 0 {
 		options = append(options, redelivery.WithAckTimeout(ms(w.AckTimeoutMs)))
