@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -140,19 +141,11 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// silent accepts a request and never answers.
-type silent struct{}
-
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
-
 // An admin API that accepts requests and never answers is asked once, not by each check.
 func TestASilentAdminAPIIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
-		findings := Examine(t.Context(), Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: "http://nobody:8080", Client: &http.Client{Transport: silent{}}}})
+		findings := Examine(t.Context(), Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}})
 		require.Equal(t, 30*time.Second, time.Since(began))
 		require.Equal(t, Problem, findings[0].Status)
 		require.Contains(t, findings[0].Found, "http://nobody:8080 did not answer within 30s")

@@ -9,20 +9,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
-
-// silent accepts a request and never answers.
-type silent struct{}
-
-func (silent) RoundTrip(r *http.Request) (*http.Response, error) {
-	<-r.Context().Done()
-	return nil, r.Context().Err()
-}
 
 // An API that never answers is an error that names it; a caller's own deadline stays the caller's.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: silent{}}}
+		api := API{URL: "http://nobody:8080", Client: &http.Client{Transport: wiretest.Silent{}}}
 		begin := time.Now()
 		err := api.Call(t.Context(), http.MethodGet, "clusters", nil, nil)
 		require.EqualError(t, err, "the admin API at http://nobody:8080 did not answer within 30s")
