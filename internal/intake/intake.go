@@ -89,21 +89,22 @@ func (x *Intake) Interrupt() error {
 }
 
 func (x *Intake) acquire(ctx context.Context, borrows bool) error {
-	given := x.turn.take(borrows)
-	if given == nil {
-		return nil
+	w := x.turn.take(borrows)
+	for w != nil {
+		select {
+		case <-w.wake:
+			if x.turn.look(w) {
+				return nil
+			}
+		case <-ctx.Done():
+			x.turn.giveUp(w)
+			return ctx.Err()
+		case <-x.ended.Done():
+			x.turn.giveUp(w)
+			return ErrClosed
+		}
 	}
-	select {
-	case <-given:
-		x.turn.done(given)
-		return nil
-	case <-ctx.Done():
-		x.turn.giveUp(given)
-		return ctx.Err()
-	case <-x.ended.Done():
-		x.turn.giveUp(given)
-		return ErrClosed
-	}
+	return nil
 }
 
 // Release gives the turn back.

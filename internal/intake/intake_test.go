@@ -226,6 +226,32 @@ func TestNobodyStarves(t *testing.T) {
 	})
 }
 
+// One who takes the turn again and again, before anybody who was woken looks, does not keep it from one who waits.
+func TestWokenInVain(t *testing.T) {
+	each(t, func(t *testing.T, _ *consumer, x *intake.Intake, _ func()) {
+		ctx := context.Background()
+		require.NoError(t, x.Acquire(ctx))
+		var had atomic.Bool
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				require.NoError(t, x.Acquire(ctx))
+				had.Store(true)
+				x.Release()
+			})
+		}
+		synctest.Wait()
+		for range 3 {
+			x.Release()
+			require.NoError(t, x.Acquire(ctx))
+			synctest.Wait() // whoever was woken has looked
+		}
+		require.True(t, had.Load())
+		x.Release()
+		all.Wait()
+	})
+}
+
 // Idle is called when somebody waited for a second in all and nothing came, and nobody who waits notices.
 func TestIdle(t *testing.T) {
 	for name, c := range map[string]struct {

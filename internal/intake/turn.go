@@ -5,63 +5,83 @@ import (
 	"sync"
 )
 
-// turn is had by one at a time. Those who wait for it get it in the order in which they came, so that one that receives without
-// a pause does not keep it from others.
+// turn is had by one at a time. Whoever comes while nobody has it takes it, though others wait: to switch to one of them for each message
+// takes longer than the message. Whoever was woken in vain gets it next, and whoever borrows it as well, so that nobody starves.
 type turn struct {
 	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
 
 	mu        sync.Mutex
 	taken     bool
-	waiting   []waiter
-	borrowers int             // of those who wait
-	spare     []chan struct{} // of those who have waited
+	waiting   []*waiter
+	borrowers int       // of those who wait
+	spare     []*waiter // that wait no longer
 }
 
+// waiter is one who waits for the turn.
 type waiter struct {
-	given   chan struct{} // has one when the turn is the waiter's
+	wake    chan struct{}
+	woken   bool // and has not looked yet
+	missed  bool // it was woken, and another had come first
+	has     bool // it has the turn
 	borrows bool
 }
 
-// take takes the turn, or begins to wait for it and returns a channel that has one when the turn is the caller's. done or giveUp must
-// follow then.
-func (t *turn) take(borrows bool) (given chan struct{}) {
+// take takes the turn, or begins to wait for it: then the waiter looks each time that it is woken, until it has the turn or gives up.
+func (t *turn) take(borrows bool) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.taken {
 		t.taken = true
 		return nil
 	}
-	if n := len(t.spare); n > 0 {
-		given, t.spare = t.spare[n-1], t.spare[:n-1]
-	} else {
-		given = make(chan struct{}, 1)
+	if len(t.spare) == 0 {
+		t.spare = append(t.spare, &waiter{wake: make(chan struct{}, 1)})
 	}
-	t.waiting = append(t.waiting, waiter{given, borrows})
-	if borrows {
+	n := len(t.spare) - 1
+	w := t.spare[n]
+	t.spare = t.spare[:n]
+	t.waiting = append(t.waiting, w)
+	if w.borrows = borrows; borrows {
 		t.borrowers++
 		signal(t.lend)
 	}
-	return given
+	return w
 }
 
-// done waits no longer, since the turn is the caller's.
-func (t *turn) done(given chan struct{}) {
-	t.mu.Lock()
-	t.spare = append(t.spare, given)
-	t.mu.Unlock()
-}
-
-// giveUp waits no longer, and does not take the turn.
-func (t *turn) giveUp(given chan struct{}) {
+// look reports whether a waiter that was woken has the turn. Then it waits no longer.
+func (t *turn) look(w *waiter) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := slices.IndexFunc(t.waiting, func(w waiter) bool { return w.given == given }); i >= 0 {
-		t.leave(i)
-	} else { // it is the caller's by now
-		<-given
+	w.woken = false
+	if !w.has {
+		if w.missed = t.taken; w.missed {
+			return false
+		}
+		t.taken = true
+		t.leave(w)
+	}
+	t.forget(w)
+	return true
+}
+
+// giveUp has a waiter wait no longer.
+func (t *turn) giveUp(w *waiter) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	select {
+	case <-w.wake:
+	default:
+	}
+	switch {
+	case w.has:
+		t.pass()
+	case t.taken:
+		t.leave(w)
+	default: // it may have been woken for nothing
+		t.leave(w)
 		t.pass()
 	}
-	t.spare = append(t.spare, given)
+	t.forget(w)
 }
 
 func (t *turn) release() {
@@ -70,28 +90,42 @@ func (t *turn) release() {
 	t.pass()
 }
 
-// pass passes the turn on. The caller holds mu.
+// pass lets whoever has the turn have it no longer. The caller holds mu.
 func (t *turn) pass() {
-	if t.taken = len(t.waiting) > 0; t.taken {
-		t.waiting[0].given <- struct{}{}
-		t.leave(0)
+	if t.taken = false; len(t.waiting) == 0 {
+		return
+	}
+	w := t.waiting[0]
+	if w.missed || t.borrowers > 0 {
+		t.taken, w.has = true, true
+		t.leave(w)
+	}
+	if !w.woken {
+		w.woken = true
+		w.wake <- struct{}{}
 	}
 }
 
-// leave takes one who waits out of the line. The caller holds mu.
-func (t *turn) leave(i int) {
-	borrows := t.waiting[i].borrows
-	if borrows {
+// leave takes a waiter out of the line. The caller holds mu.
+func (t *turn) leave(w *waiter) {
+	i := slices.Index(t.waiting, w)
+	t.waiting = slices.Delete(t.waiting, i, i+1)
+	if w.borrows {
 		t.borrowers--
 	}
-	t.waiting = slices.Delete(t.waiting, i, i+1)
 	switch {
 	case t.borrowers > 0:
 		signal(t.lend)
-	case borrows: // nobody does any more
+	case w.borrows: // nobody does any more
 		select {
 		case <-t.lend:
 		default:
 		}
 	}
+}
+
+// forget keeps a waiter for the next who waits. The caller holds mu.
+func (t *turn) forget(w *waiter) {
+	*w = waiter{wake: w.wake}
+	t.spare = append(t.spare, w)
 }
