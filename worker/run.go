@@ -24,6 +24,7 @@ const patience = 5 * time.Second
 // run is the one Run of a Worker.
 type run struct {
 	*Worker
+	began      time.Time
 	taking     context.Context // ends when no more is to be taken
 	stop       context.CancelFunc
 	working    context.Context // of the handlers; ends with the drain timeout
@@ -48,7 +49,7 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)}}
+	r := &run{Worker: w, began: time.Now(), collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)}}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)

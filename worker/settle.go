@@ -35,7 +35,7 @@ func (r *run) classifyAll(errs []error) {
 }
 
 // judge decides what becomes of a message that is to be tried again.
-func (r *run) judge(t task, o outcome) outcome {
+func (r *run) judge(t *task, o *outcome) {
 	switch {
 	case !o.retries() && o.verb != snooze:
 	case r.working.Err() != nil:
@@ -43,7 +43,6 @@ func (r *run) judge(t task, o outcome) outcome {
 	case o.verb != snooze && r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
 		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
 	}
-	return o
 }
 
 func (r *run) classified(err error) (class error) {

@@ -96,7 +96,7 @@ func (s *slot) set(tasks []task, stage stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.tasks, s.stage = tasks, stage; stage == handling {
-		s.since = time.Now()
+		s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
 	}
 }
 
@@ -137,8 +137,7 @@ func (s *slot) call(tasks []task) {
 // end settles the first n tasks, with which the handler was called. Its steps are deferred, so that the others are done if the
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
-	s.set(s.tasks, settling)
-	s.takeAgain()
+	s.returned()
 	var took time.Duration // a clock costs more than all else that a slot does: it is read for those who ask, and now and then for the pace
 	if s.turns++; len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
 		took = time.Since(s.since)
@@ -166,11 +165,11 @@ func (s *slot) decide() {
 func (s *slot) settleAll(probe bool) {
 	s.retryHere(probe)
 	keep := s.keeps(probe)
-	for i, o := range s.outcomes {
-		if keep && o.retries() && !o.away && !s.isGone(i) {
-			s.outcomes[i].verb, s.tasks[i].kept = held, true
+	for i := range s.outcomes {
+		if o := &s.outcomes[i]; keep && o.retries() && !o.away && !s.isGone(i) {
+			o.verb, s.tasks[i].kept = held, true
 		} else {
-			s.outcomes[i] = s.judge(s.tasks[i], o)
+			s.judge(&s.tasks[i], o)
 		}
 	}
 	if len(s.outcomes) > 1 {
@@ -234,8 +233,9 @@ func (s *slot) settleBatch() {
 
 // release keeps what the slot is to try again, and makes room for what it takes next.
 func (s *slot) release() {
-	for i, o := range s.outcomes {
-		if t := s.tasks[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
+	for i := range s.outcomes {
+		if o := &s.outcomes[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
+			t := s.tasks[i]
 			t.beat.stop()
 			s.leave(t, "runtime.Goexit was called while it was settled", o.err)
 		}
@@ -248,9 +248,9 @@ func (s *slot) release() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	kept := s.tasks[:0]
-	for i, t := range s.tasks {
+	for i := range s.tasks {
 		if i >= len(s.outcomes) && !s.gone[i] || i < len(s.outcomes) && s.outcomes[i].verb == held {
-			kept = append(kept, t)
+			kept = append(kept, s.tasks[i])
 		}
 	}
 	s.gone = nil

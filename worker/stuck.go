@@ -73,12 +73,15 @@ func (r *run) isAtWork(t task) bool {
 				return false
 			}
 		default:
-			r.alive.Go(func() { r.comesInVain(t) }) // a dead letter may take long, and the caller takes messages for all
+			r.startInVain(t)
 		}
 		return true
 	}
 	return false
 }
+
+// startInVain has a message come in vain in a goroutine of its own: a dead letter may take long, and the caller takes messages for all.
+func (r *run) startInVain(t task) { r.alive.Go(func() { r.comesInVain(t) }) }
 
 // comesInVain has a message come again whose handler is stuck. Each time it counts, so that it becomes a dead letter in the end.
 func (r *run) comesInVain(t task) {
@@ -135,10 +138,11 @@ func (s *slot) isGone(i int) bool {
 	return s.gone[i]
 }
 
-// takeAgain has the slot settle the newest delivery of what came again while its handler was at work.
-func (s *slot) takeAgain() {
+// returned has the slot settle what its handler had: the newest delivery of what came again while that was at work.
+func (s *slot) returned() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stage = settling
 	for i, t := range s.again {
 		s.tasks[i].beat.stop()
 		s.tasks[i].msg, s.tasks[i].beat = t.msg, t.beat
