@@ -94,7 +94,14 @@ func (s *site) unload(topic string) {
 // employ subscribes and runs a Worker, until the end of the test.
 func (s *site) employ(kind pulsar.SubscriptionType, name string, handler worker.Handler, options ...worker.Option) *worker.Worker {
 	s.Helper()
-	c := s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, redelivery.WithNackRedeliveryDelay(3*time.Second))
+	return s.run(s.subscribe(pulsar.ConsumerOptions{Type: kind, Name: name}, comesAfter), handler, options...)
+}
+
+var comesAfter = redelivery.WithNackRedeliveryDelay(3 * time.Second)
+
+// run runs a Worker, until the end of the test.
+func (s *site) run(c *redelivery.Consumer, handler worker.Handler, options ...worker.Option) *worker.Worker {
+	s.Helper()
 	w, err := worker.New(c, handler, append([]worker.Option{worker.WithConcurrency(4), worker.WithLogger(quiet)}, options...)...)
 	require.NoError(s, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -102,7 +109,13 @@ func (s *site) employ(kind pulsar.SubscriptionType, name string, handler worker.
 	go func() { done <- w.Run(ctx) }()
 	s.Cleanup(func() {
 		cancel()
-		assert.NoError(s, <-done)
+		err := <-done
+		select {
+		case <-c.Done(): // it gave up, as where another has an Exclusive subscription
+			assert.ErrorContains(s, err, "the consumer is lost")
+		default:
+			assert.NoError(s, err)
+		}
 	})
 	return w
 }
@@ -129,6 +142,42 @@ func TestPartitionBecomesAnothers(t *testing.T) {
 		s.employ(pulsar.Failover, "a", handler, options...)
 		time.Sleep(time.Second)
 		s.employ(pulsar.Failover, "b", handler, options...)
+		s.judge(j, 400, len(options) > 0)
+	})
+}
+
+// A key waits, and all that came after its first message with it, when another consumer takes the topic over on an unload.
+func TestExclusiveIsTakenOver(t *testing.T) {
+	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
+		s, j := newSite(t), newJournal()
+		handler := func(_ context.Context, msg pulsar.Message) error {
+			if call := j.call(msg); call == 1 && strings.HasSuffix(string(msg.Payload()), "/0") {
+				return errTest
+			}
+			return j.succeeds(msg)
+		}
+		s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive}).Close()
+		s.publishKeyed([]string{"key0", "key1"}, 200)
+		s.employ(pulsar.Exclusive, "a", handler, options...)
+		time.Sleep(time.Second)
+		unloads := 0
+		taken := func() (b *redelivery.Consumer) {
+			s.unload(s.topic)
+			unloads++
+			for until := time.Now().Add(100 * time.Millisecond); b == nil && time.Now().Before(until); {
+				b, _ = s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, comesAfter)
+			}
+			return b
+		}
+		for b := taken(); ; b = taken() { // the first to come has it, and "a" comes again too
+			if b != nil {
+				s.run(b, handler, options...)
+				break
+			}
+			time.Sleep(200 * time.Millisecond)
+			require.Less(t, unloads, 50)
+		}
+		t.Logf("%d unloads", unloads)
 		s.judge(j, 400, len(options) > 0)
 	})
 }
