@@ -37,10 +37,10 @@ func (s *slot) retryHere(probe bool) {
 	}
 	for i := range s.outcomes {
 		t := &s.tasks[i]
-		if s.outcomes[i].verb != nack || t.here >= s.localRetries || s.isGone(i) {
+		if s.outcomes[i].verb != nack || int(t.here) >= s.localRetries || s.isGone(i) {
 			continue
 		}
-		if s.protect(func() error { s.pause = max(s.pause, s.localPause.Next(uint32(t.here))); return nil }) == nil {
+		if s.protect(func() error { s.pause = max(s.pause, s.localPause.Next(t.here)); return nil }) == nil {
 			t.here++
 			s.outcomes[i].verb = held
 		}

@@ -9,13 +9,13 @@ import (
 type outcome struct {
 	verb    verb
 	or      verb          // in place of dead, if no dead letter can be published
-	delay   time.Duration // of again and snooze
 	away    bool          // the delay is longer than the pause of an outage
-	err     error         // the handler's; nil for ack
 	expired bool          // dead because the message is past WithMaxAge
+	delay   time.Duration // of again and snooze
+	err     error         // the handler's; nil for ack
 }
 
-type verb int
+type verb uint8
 
 const (
 	nack   verb = iota // by the policy

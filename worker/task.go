@@ -9,12 +9,12 @@ import (
 // task is a message that was taken and is not settled yet.
 type task struct {
 	msg   pulsar.Message
-	kept  bool       // it failed, and was kept
-	aside bool       // it was put aside in an outage
-	here  int        // local retries of this delivery
-	more  uint32     // deliveries that the Consumer does not know of: it was tried again here
 	beat  *heartbeat // nil for none
 	lane  *lane      // of its key; nil without key order, and without a key
+	here  uint32     // local retries of this delivery
+	more  uint32     // deliveries that the Consumer does not know of: it was tried again here
+	kept  bool       // it failed, and was kept
+	aside bool       // it was put aside in an outage
 }
 
 // counted returns the message with the redelivery count that counts.
