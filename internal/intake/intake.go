@@ -5,6 +5,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -31,8 +32,10 @@ type Intake struct {
 	idle     func(quiet time.Duration)
 
 	turn  turn
-	wake  chan struct{}
-	check *time.Ticker
+	wake  chan struct{} // has one while whoever waits for a message is to look for something else
+	start time.Time
+	timer *time.Timer
+	check atomic.Bool   // a second is over: what is there to look for is whether the consumer has closed itself
 	quiet time.Duration // for which somebody has waited since the last message
 }
 
@@ -49,10 +52,12 @@ func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar
 		ended:    ended,
 		mayEnd:   mayEnd,
 		idle:     idle,
-		turn:     turn{lend: make(chan struct{}, 1)},
 		wake:     make(chan struct{}, 1),
-		check:    time.NewTicker(time.Second),
+		start:    time.Now(),
 	}
+	x.timer = time.AfterFunc(time.Hour, x.checks)
+	x.timer.Reset(time.Second)
+	context.AfterFunc(ended, x.Wake)
 	if messages == nil {
 		x.receiver.got = make(chan receipt, 1)
 		x.Connected()
@@ -60,15 +65,23 @@ func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar
 	return x
 }
 
-// Close ends the checks.
-func (x *Intake) Close() { x.check.Stop() }
+// Close ends the checks. ended is over.
+func (x *Intake) Close() { x.timer.Stop() }
+
+// checks has whoever waits for a message see to the consumer once a second.
+func (x *Intake) checks() {
+	if x.ended.Err() != nil {
+		return
+	}
+	x.check.Store(true)
+	x.Wake()
+	x.timer.Reset(time.Second)
+}
 
 // Wake has whoever has the turn look for something else than messages of the consumer.
-func (x *Intake) Wake() { signal(x.wake) }
-
-func signal(ch chan<- struct{}) {
+func (x *Intake) Wake() {
 	select {
-	case ch <- struct{}{}:
+	case x.wake <- struct{}{}:
 	default: // it has one
 	}
 }
@@ -90,6 +103,9 @@ func (x *Intake) Interrupt() error {
 
 func (x *Intake) acquire(ctx context.Context, borrows bool) error {
 	w := x.turn.take(borrows)
+	if w != nil && borrows {
+		x.Wake()
+	}
 	for w != nil {
 		select {
 		case <-w.wake:
@@ -146,7 +162,13 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 		default:
 		}
 	}
-	begin := time.Now()
+	switch {
+	case x.turn.isWanted():
+		return cm, Interrupted, nil
+	case x.ended.Err() != nil:
+		return cm, Woken, ErrClosed
+	}
+	begin := time.Since(x.start)
 	defer func() { x.waited(begin, event, err) }()
 	select {
 	case cm = <-x.messages:
@@ -154,18 +176,20 @@ func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Eve
 	case got := <-x.receiver.got:
 		return x.receiver.take(got)
 	case <-x.wake:
+		switch {
+		case x.ended.Err() != nil:
+			return cm, Woken, ErrClosed
+		case x.turn.isWanted():
+			return cm, Interrupted, nil
+		case x.check.CompareAndSwap(true, false):
+			return x.look()
+		}
 		return cm, Woken, nil
-	case <-x.turn.lend:
-		return cm, Interrupted, nil
-	case <-x.check.C:
-		return x.look()
 	case <-ctx.Done():
-		if x.messages == nil && (x.mayEnd() || x.receiver.repeats(x.quiet+time.Since(begin) >= time.Second)) {
+		if x.messages == nil && (x.mayEnd() || x.receiver.repeats(x.quiet+time.Since(x.start)-begin >= time.Second)) {
 			x.receiver.recall()
 		}
 		return cm, Woken, ctx.Err()
-	case <-x.ended.Done():
-		return cm, Woken, ErrClosed
 	}
 }
 
@@ -208,8 +232,8 @@ func (x *Intake) look() (cm pulsar.ConsumerMessage, event Event, err error) {
 }
 
 // waited notes for how long somebody waited for a message in vain.
-func (x *Intake) waited(begin time.Time, event Event, err error) {
-	wait := time.Since(begin)
+func (x *Intake) waited(begin time.Duration, event Event, err error) {
+	wait := time.Since(x.start) - begin
 	if event == Message && err == nil {
 		x.quiet = 0
 	} else if event != Interrupted {

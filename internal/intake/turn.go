@@ -3,18 +3,18 @@ package intake
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // turn is had by one at a time. Whoever comes while nobody has it takes it, though others wait: to switch to one of them for each message
 // takes longer than the message. Whoever was woken in vain gets it next, and whoever borrows it as well, so that nobody starves.
 type turn struct {
-	lend chan struct{} // has one while somebody waits to borrow the turn: whoever waits for a message gives it up then
+	borrowers atomic.Int32 // of those who wait: whoever waits for a message gives the turn up for them
 
-	mu        sync.Mutex
-	taken     bool
-	waiting   []*waiter
-	borrowers int       // of those who wait
-	spare     []*waiter // that wait no longer
+	mu      sync.Mutex
+	taken   bool
+	waiting []*waiter
+	spare   []*waiter // that wait no longer
 }
 
 // waiter is one who waits for the turn.
@@ -42,8 +42,7 @@ func (t *turn) take(borrows bool) *waiter {
 	t.spare = t.spare[:n]
 	t.waiting = append(t.waiting, w)
 	if w.borrows = borrows; borrows {
-		t.borrowers++
-		signal(t.lend)
+		t.borrowers.Add(1)
 	}
 	return w
 }
@@ -84,6 +83,9 @@ func (t *turn) giveUp(w *waiter) {
 	t.forget(w)
 }
 
+// isWanted reports whether somebody waits to borrow the turn.
+func (t *turn) isWanted() bool { return t.borrowers.Load() > 0 }
+
 func (t *turn) release() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -96,7 +98,7 @@ func (t *turn) pass() {
 		return
 	}
 	w := t.waiting[0]
-	if w.missed || t.borrowers > 0 {
+	if w.missed || t.isWanted() {
 		t.taken, w.has = true, true
 		t.leave(w)
 	}
@@ -111,16 +113,7 @@ func (t *turn) leave(w *waiter) {
 	i := slices.Index(t.waiting, w)
 	t.waiting = slices.Delete(t.waiting, i, i+1)
 	if w.borrows {
-		t.borrowers--
-	}
-	switch {
-	case t.borrowers > 0:
-		signal(t.lend)
-	case w.borrows: // nobody does any more
-		select {
-		case <-t.lend:
-		default:
-		}
+		t.borrowers.Add(-1)
 	}
 }
 
