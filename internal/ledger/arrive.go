@@ -86,6 +86,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		v = l.first(ref, e, a, retry)
 	case acked:
 		e.flags |= ackWhole
+		t.name(ref, r, id)
 		d.Consumer, d.ID = cm.Consumer, toAck(e, id, e.batch.acked)
 		if !e.isBatch() { // else more of it may be about to arrive
 			t.settleEntry(ref.slot(), e)

@@ -111,6 +111,28 @@ func TestAnAcknowledgementOnceMoreAfterACursorReset(t *testing.T) {
 	})
 }
 
+// An acknowledgement that was refused is not tried again once a Seek had the message delivered again, even if it is settled again: by its
+// index acks the earlier delivery of the batch would acknowledge the rest with it.
+func TestAnAcknowledgementOnceMoreOfABatchAfterASeek(t *testing.T) {
+	run(t, nil, func(x *x) {
+		batch := func() (ids []pulsar.MessageID) {
+			for i := range int32(3) {
+				ids = append(ids, ofThree(1, i))
+				x.deliver(message{id: ids[i]})
+			}
+			return ids
+		}
+		x.settle(batch()[0])
+		d, v := x.deliver(message{id: ofThree(1, 0)})
+		require.Equal(t, ledger.AckDuplicate, v)
+		n := ledger.Name{ID: d.ID, Topic: "t"}
+		require.Equal(t, d.ID, x.AckedAgain(n, errors.New("refused"), true))
+		x.Clear()
+		x.settle(batch()[0])
+		require.False(t, x.IsAcking(n))
+	})
+}
+
 // Where their number alone has acknowledgements sent, those are sure that have two groups after them, and others stay in doubt for ever.
 func TestAcknowledgementsSentByNumber(t *testing.T) {
 	for name, c := range map[string]struct {

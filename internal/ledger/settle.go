@@ -203,7 +203,8 @@ func (l *Ledger) AckedAgain(n Name, err error, try bool) (again pulsar.MessageID
 	return n.ID
 }
 
-// IsAcking reports whether AckedAgain has to follow still: not after everything was forgotten, or an operator has moved the cursor.
+// IsAcking reports whether AckedAgain has to follow still: not after everything was forgotten, or an operator has moved the cursor. An
+// earlier delivery of a batch would acknowledge what was settled of it before that.
 func (l *Ledger) IsAcking(n Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (l *Ledger) IsAcking(n Name) bool {
 
 func (l *Ledger) isAcking(n Name) bool {
 	if _, e, r := l.table.find(n); r != nil {
-		return r.state == acked && (n.ID.BatchIdx() >= 0 || !e.isBatch())
+		return r.state == acked && (r.id() == n.ID || !e.isBatch())
 	}
 	return l.table.isSettled(n)
 }

@@ -259,8 +259,8 @@ func (t *table) leave(ref Ref, e *entry, r *record) {
 		*x = timing{}
 	}
 	t.drop(e, r)
-	if len(t.newer) > 0 {
-		delete(t.newer, ref)
+	if len(t.newer) > 0 && t.newer[ref] != nil {
+		t.name(ref, r, t.newer[ref])
 	}
 	if len(t.failed) > 0 {
 		delete(t.failed, ref)
