@@ -176,3 +176,21 @@ func TestNothingIsAcknowledgedAfterASeek(t *testing.T) {
 		})
 	})
 }
+
+// A topic whose consumer was taken away while the application had its messages sends none of them again: the next one acknowledged them.
+// After an hour all are forgotten, and not one after the other.
+func TestWhatDoesNotComeForAnHourIsForgottenTogether(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Keeps = false }, func(x *x) {
+		for e := range int64(20) {
+			d, _ := x.arrive(1 + e)
+			x.Nack(d, time.Second, nil, ledger.Failed)
+		}
+		x.Disconnected()
+		for range 90 {
+			time.Sleep(time.Minute)
+			x.Empty()
+			x.Idle()
+		}
+		require.Zero(t, x.Stats().Waiting)
+	})
+}

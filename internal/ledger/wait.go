@@ -157,6 +157,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	if l.o.RedeliversAll { // often, if the application is slow and has others, of which each starts from the oldest again
 		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(s, last.at)
 	}
+	away := s.lost && time.Since(s.run.lostAt) >= awayTime
 	switch {
 	case s.inactive: // the broker sends it to whoever it is for
 	case s.lost && time.Since(s.run.lostAt) < lostTime: // likewise
@@ -171,8 +172,11 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 			l.nacks.TrackFor(uint64(ref), time.Second)
 			return a
 		}
+	case away && l.o.RedeliversAll && !s.run.to.before(key) && l.isIdleSince(s, s.run.asked.at): // it was asked for with another one, in vain
+		l.disown(ref, e, r)
+		return a
 	case l.o.RedeliversAll && !s.run.to.before(key) && l.mayCome(s, &s.run.asked), last.tries == 0 && t.isComing(ref, e):
-	case missing && (!s.lost || time.Since(s.run.lostAt) >= awayTime || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
+	case missing && (!s.lost || away || r.state == inFlight) && (last.tries > tries || last.tries > 0 && r.flags.has(doubtful)):
 		l.disown(ref, e, r)
 		return a
 	default:
