@@ -160,22 +160,33 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		s.publishKeyed([]string{"key0", "key1"}, 200)
 		s.employ(pulsar.Exclusive, "a", handler, options...)
 		time.Sleep(time.Second)
+		taken, stop := make(chan *redelivery.Consumer, 1), make(chan struct{})
+		defer close(stop)
+		for range 3 { // the first to come has it, and "a" comes again too
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					default:
+					}
+					if b, err := s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, comesAfter); err == nil {
+						taken <- b
+						return
+					}
+				}
+			}()
+		}
 		unloads := 0
-		taken := func() (b *redelivery.Consumer) {
+		for deadline, b := time.Now().Add(time.Minute), (*redelivery.Consumer)(nil); b == nil; {
+			require.True(t, time.Now().Before(deadline), "%d unloads", unloads)
 			s.unload(s.topic)
 			unloads++
-			for until := time.Now().Add(100 * time.Millisecond); b == nil && time.Now().Before(until); {
-				b, _ = s.trySubscribe(pulsar.ConsumerOptions{Type: pulsar.Exclusive, Name: "b"}, comesAfter)
-			}
-			return b
-		}
-		for b := taken(); ; b = taken() { // the first to come has it, and "a" comes again too
-			if b != nil {
+			select {
+			case b = <-taken:
 				s.run(b, handler, options...)
-				break
+			case <-time.After(300 * time.Millisecond):
 			}
-			time.Sleep(200 * time.Millisecond)
-			require.Less(t, unloads, 50)
 		}
 		t.Logf("%d unloads", unloads)
 		s.judge(j, 400, len(options) > 0)

@@ -43,7 +43,7 @@ var cases = map[string]func(*Setup){
 }
 
 // What is predicted is what Consumers and Workers do at the broker in process: calls, dead letters, what is unsettled, and the time to recover, within
-// a tenth. A busy machine has three tries. All cases run at once, since they mostly wait.
+// a tenth, or what chance does. A busy machine has three tries. All cases run at once, since they mostly wait.
 func TestAgainstARealRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
@@ -80,8 +80,9 @@ const longestPause = time.Second
 
 func near(want, got Result) bool {
 	within := func(a, b, least float64) bool { return math.Abs(a-b) <= max(0.1*max(a, b), least) }
-	return within(float64(want.Calls), float64(got.Calls), 0) && within(float64(want.Dead), float64(got.Dead), 5) &&
-		within(float64(want.Unsettled), float64(got.Unsettled), 20) && within(want.After.Seconds(), got.After.Seconds(), longestPause.Seconds())
+	counts := func(a, b int, least float64) bool { return within(float64(a), float64(b), max(least, 2*math.Sqrt(float64(max(a, b))))) }
+	return counts(want.Calls, got.Calls, 0) && counts(want.Dead, got.Dead, 5) && counts(want.Unsettled, got.Unsettled, 20) &&
+		within(want.After.Seconds(), got.After.Seconds(), longestPause.Seconds())
 }
 
 // play is Run in real time.
