@@ -80,7 +80,9 @@ const longestPause = time.Second
 
 func near(want, got Result) bool {
 	within := func(a, b, least float64) bool { return math.Abs(a-b) <= max(0.1*max(a, b), least) }
-	counts := func(a, b int, least float64) bool { return within(float64(a), float64(b), max(least, 2*math.Sqrt(float64(max(a, b))))) }
+	counts := func(a, b int, least float64) bool {
+		return within(float64(a), float64(b), max(least, 2*math.Sqrt(float64(max(a, b)))))
+	}
 	return counts(want.Calls, got.Calls, 0) && counts(want.Dead, got.Dead, 5) && counts(want.Unsettled, got.Unsettled, 20) &&
 		within(want.After.Seconds(), got.After.Seconds(), longestPause.Seconds())
 }
