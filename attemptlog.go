@@ -136,6 +136,15 @@ func (a *attemptLog) close() {
 	}
 }
 
+// flush waits until other consumers know what is recorded, for as long as Close does. The log tells of failures.
+func (a *attemptLog) flush() {
+	if a != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = a.Flush(ctx)
+	}
+}
+
 // failed tells observers that the log cannot be used. The log has logged it.
 func (a *attemptLog) failed(err error) {
 	if c := a.outer.Load(); c != nil {

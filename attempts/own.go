@@ -85,6 +85,16 @@ func (c *changes) reset() {
 	*c = changes{of: map[place]*ownChange{}, resets: true}
 }
 
+// unread reports whether a change that was to be sent at once, and was made by a time, was not read back.
+func (c *changes) unread(by int64) bool {
+	for _, x := range c.of {
+		if x.from == 0 && x.since <= by {
+			return true
+		}
+	}
+	return false
+}
+
 func (x *ownChange) written() {
 	if x.done != nil {
 		close(x.done)

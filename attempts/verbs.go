@@ -55,6 +55,32 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 	return l.written(ctx, done)
 }
 
+// Flush returns when all that was recorded before is written and was read again here, so that other consumers about know it too. Removals
+// by Settled, which wait, are not meant.
+func (l *Log) Flush(ctx context.Context) error {
+	before := now()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for {
+		l.mu.Lock()
+		unread := l.own.unread(before)
+		l.mu.Unlock()
+		switch {
+		case !unread:
+			return nil
+		case l.o.ReadOnly:
+			return ErrReadOnly
+		}
+		select {
+		case <-tick.C:
+		case <-l.life.Done():
+			return ErrClosed
+		case <-ctx.Done():
+			return l.writing(ctx)
+		}
+	}
+}
+
 // Reset forgets all messages, as after a seek.
 func (l *Log) Reset() {
 	l.mu.Lock()
@@ -92,8 +118,13 @@ func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
 	case <-l.life.Done():
 		return ErrClosed
 	case <-ctx.Done():
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return fmt.Errorf("attempts: writing to %s: %w", l.o.Topic, cmp.Or(l.failure, ctx.Err()))
+		return l.writing(ctx)
 	}
+}
+
+// writing returns why what is to be written was not in time.
+func (l *Log) writing(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return fmt.Errorf("attempts: writing to %s: %w", l.o.Topic, cmp.Or(l.failure, ctx.Err()))
 }
