@@ -129,6 +129,11 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 		return ErrClosed
 	}
 	defer c.intake.Release()
+	if c.inner.away {
+		if err := c.resubscribe(c.life.ended); err != nil {
+			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
+		}
+	}
 	if err := c.call(call); err != nil {
 		return err
 	}
@@ -160,10 +165,14 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and receives no more. Close it afterwards.
-func (c *Consumer) Unsubscribe() error { return c.withReaderStopped(c.current().Unsubscribe) }
+func (c *Consumer) Unsubscribe() error {
+	return c.withReaderStopped(func() error { return c.current().Unsubscribe() })
+}
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error { return c.withReaderStopped(c.current().UnsubscribeForce) }
+func (c *Consumer) UnsubscribeForce() error {
+	return c.withReaderStopped(func() error { return c.current().UnsubscribeForce() })
+}
 
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {

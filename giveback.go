@@ -21,7 +21,8 @@ type inner struct {
 	now   atomic.Pointer[pulsar.Consumer]
 	mu    sync.Mutex // held while it is replaced
 	away  bool       // it was closed; for whoever has the turn
-	tries uint32     // to subscribe again, in vain; likewise
+	back  chan error // has one when an attempt to subscribe again has ended; nil if there is none; likewise
+	tries uint32     // such attempts in vain; likewise
 }
 
 // current returns the inner consumer; after GiveBack it is closed.
@@ -30,7 +31,8 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery, and those that the
 // application has. The broker sends them to other consumers of the subscription at once, and does not count that as a redelivery. To do
 // so, GiveBack closes the consumer at the broker. The next Receive, or the goroutine behind Chan, subscribes again; a paused Consumer
-// does so after Resume. Until then this Consumer takes no messages, and settling one returns an error.
+// does so after Resume. Until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the
+// client's OperationTimeout; a context that is done, and Close, do not wait for that.
 //
 // Call it when the application has no messages: those that it has may be handled twice. The Consumer remembers the delays and counts of
 // waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription,
@@ -44,9 +46,13 @@ func (c *Consumer) GiveBack() error {
 		return ErrClosed
 	}
 	defer c.intake.Release()
+	if c.inner.back != nil { // it may subscribe at any time
+		_ = c.resubscribe(c.life.ended)
+	}
 	if c.inner.away {
 		return nil
 	}
+	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
 	for end := time.Now().Add(patience); !c.calls.IsQuiet() && time.Now().Before(end); { // as Close
 		time.Sleep(time.Millisecond)
@@ -64,14 +70,9 @@ func (c *Consumer) GiveBack() error {
 
 // comeBack subscribes again after GiveBack, for whoever has the turn. If that fails it waits for a while.
 func (c *Consumer) comeBack(ctx context.Context) error {
-	consumer, err := c.inner.again()
-	if err == nil {
-		if !c.replace(consumer) {
-			consumer.Close()
-			return intake.ErrClosed
-		}
-		c.inner.away, c.inner.tries = false, 0
-		return nil
+	err := c.resubscribe(ctx)
+	if err == nil || ctx.Err() != nil || errors.Is(err, intake.ErrClosed) {
+		return err
 	}
 	c.fail("receive", "subscribing again", err)
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
@@ -87,6 +88,43 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	}
 }
 
+// resubscribe subscribes again, for whoever has the turn. It may take as long as the client's OperationTimeout, which ctx does not end:
+// then the next caller has what comes of it, and after Close nobody.
+func (c *Consumer) resubscribe(ctx context.Context) error {
+	if c.inner.back == nil {
+		back := make(chan error, 1)
+		c.inner.back = back
+		go func() {
+			err := errExited
+			defer func() {
+				if v := recover(); v != nil {
+					err = fmt.Errorf("panic: %v", v)
+				}
+				back <- err
+			}()
+			consumer, failed := c.inner.again()
+			if failed == nil && !c.replace(consumer) {
+				consumer.Close()
+				failed = intake.ErrClosed
+			}
+			err = failed
+		}()
+	}
+	select {
+	case err := <-c.inner.back:
+		c.inner.back = nil
+		if err == nil {
+			c.intake.Replace(c.current())
+			c.inner.away, c.inner.tries = false, 0
+		}
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.life.ended.Done():
+		return intake.ErrClosed
+	}
+}
+
 // replace sets the inner consumer, unless the Consumer was closed meanwhile.
 func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 	c.inner.mu.Lock()
@@ -95,6 +133,5 @@ func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 		return false
 	}
 	c.inner.now.Store(&consumer)
-	c.intake.Replace(consumer)
 	return true
 }

@@ -32,7 +32,7 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without WithClient
 // or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is returned
 // unchanged. If subscribe returns a consumer that was not made with these options, SubscribeWith closes it and returns an error. A panic
-// of subscribe reaches the caller.
+// of subscribe reaches the caller; after GiveBack it is an error, which is logged, and subscribe is called again.
 func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options ...Option) (*Consumer, error) {
 	if subscribe == nil {

@@ -84,8 +84,13 @@ func (l *Ledger) expect(ref Ref, e *entry, r *record, d time.Duration) {
 }
 
 // GaveBack tells that everything was given back, as by a lost connection: what the application had is not its own any more, and comes again
-// to whichever consumer, without being counted.
+// to whichever consumer, without being counted. What is offered is withdrawn.
 func (l *Ledger) GaveBack() {
+	l.mu.Lock()
+	for l.offer != nil {
+		l.withdraw()
+	}
+	l.mu.Unlock()
 	l.Disconnected()
 	l.mu.Lock()
 	defer l.mu.Unlock()

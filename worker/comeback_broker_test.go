@@ -1,0 +1,204 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// A seek of a Consumer that gave back subscribes again, and then all comes again.
+func TestSeekAfterGiveBack(t *testing.T) {
+	s := newSite(t)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+	s.publish(false, numbers(0, 10)...)
+	for range 10 {
+		msg, err := c.Receive(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, c.Ack(msg))
+	}
+	require.NoError(t, c.GiveBack())
+	sought := make(chan error, 1)
+	go func() { sought <- c.SeekByTime(time.Now().Add(-time.Hour)) }()
+	select {
+	case err := <-sought:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "Seek hangs")
+	}
+	for range 10 {
+		msg, err := c.Receive(soon(t))
+		require.NoError(t, err)
+		require.NoError(t, c.Ack(msg))
+	}
+}
+
+// subscribing subscribes with a function that is called with the number of its call before it subscribes.
+func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *redelivery.Consumer {
+	var calls atomic.Int32
+	var running sync.WaitGroup
+	s.Cleanup(running.Wait) // before the client is closed
+	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		running.Add(1)
+		defer running.Done()
+		before(calls.Add(1))
+		return s.client.Subscribe(opts)
+	}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
+		append(options, redelivery.WithLogger(quiet))...)
+	require.NoError(s, err)
+	s.Cleanup(c.Close)
+	return c
+}
+
+// While the broker does not answer whoever subscribes again, contexts and Close end what waits for it; what comes of it late is the next
+// caller's, or nobody's.
+func TestSubscribingAgainTakesLong(t *testing.T) {
+	s, answer := newSite(t), make(chan struct{})
+	c := s.subscribing(func(n int32) {
+		if n > 1 {
+			<-answer
+		}
+	})
+	s.publish(false, "a")
+	require.NoError(t, c.GiveBack())
+	for range 2 {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		began := time.Now()
+		_, err := c.Receive(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(began), 5*time.Second)
+	}
+	answer <- struct{}{}
+	msg, err := c.Receive(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "a", string(msg.Payload()))
+
+	require.NoError(t, c.GiveBack())
+	received := make(chan error, 1)
+	go func() { _, err := c.Receive(soon(t)); received <- err }()
+	time.Sleep(50 * time.Millisecond)
+	began := time.Now()
+	c.Close()
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.Error(t, <-received)
+	close(answer)
+	d := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+	msg, err = d.Receive(soon(t))
+	require.NoError(t, err)
+	require.NoError(t, d.Ack(msg))
+}
+
+// What is subscribed late is given back by the next GiveBack.
+func TestGiveBackWhileSubscribing(t *testing.T) {
+	s, answer := newSite(t), make(chan struct{})
+	c := s.subscribing(func(n int32) {
+		if n == 2 {
+			<-answer
+		}
+	})
+	s.publish(false, "a")
+	require.NoError(t, c.GiveBack())
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	_, err := c.Receive(ctx)
+	require.Error(t, err)
+	close(answer)
+	time.Sleep(200 * time.Millisecond)
+	require.NoError(t, c.GiveBack())
+	msg, err := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}).Receive(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "a", string(msg.Payload()))
+}
+
+// A panic of the function that subscribes again is an error, and it is called again.
+func TestSubscribingAgainPanics(t *testing.T) {
+	s, failed := newSite(t), make(chan error, 10)
+	c := s.subscribing(func(n int32) {
+		if n == 2 {
+			panic("boom")
+		}
+	}, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { failed <- e.Err }}))
+	s.publish(false, "a")
+	require.NoError(t, c.GiveBack())
+	select {
+	case cm := <-c.Chan():
+		require.Equal(t, "a", string(cm.Payload()))
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "nothing comes")
+	}
+	require.ErrorContains(t, <-failed, "boom")
+}
+
+// What was on offer on the channel when the Consumer gave back is another's.
+func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
+	s, over := newSite(t), make(chan struct{})
+	c := s.subscribing(func(n int32) {
+		if n == 2 {
+			<-over
+		}
+	})
+	defer close(over)
+	s.publish(false, "a")
+	ch := c.Chan()
+	time.Sleep(100 * time.Millisecond)
+	other := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+	require.NoError(t, c.GiveBack())
+	msg, err := other.Receive(soon(t))
+	require.NoError(t, err)
+	require.Equal(t, "a", string(msg.Payload()))
+	select {
+	case cm := <-ch:
+		require.Fail(t, "handed out twice", "%v", cm.ID())
+	case <-time.After(time.Second):
+	}
+	require.NoError(t, other.Ack(msg))
+}
+
+// With the log of attempts, a delay holds at the consumer that gets what was given back, and so does the count.
+func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
+	s := newSite(t)
+	subscribe := func(name string) *redelivery.Consumer {
+		return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, Name: name}, redelivery.WithClient(s.client),
+			redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(2*time.Second))
+	}
+	c := subscribe("c")
+	s.publish(false, numbers(0, 200)...)
+	nacked := map[string]time.Time{}
+	receive := func() pulsar.Message {
+		msg, err := c.Receive(soon(t))
+		require.NoError(t, err)
+		return msg
+	}
+	first := receive()
+	other := subscribe("other")
+	for range 100 {
+		msg := receive()
+		nacked[string(msg.Payload())] = time.Now()
+		c.Nack(msg)
+	}
+	require.NoError(t, c.GiveBack())
+	for len(nacked) > 0 {
+		msg, err := other.Receive(soon(t))
+		require.NoError(t, err)
+		if at, ok := nacked[string(msg.Payload())]; ok {
+			require.GreaterOrEqual(t, time.Since(at), 2*time.Second)
+			require.EqualValues(t, 1, msg.RedeliveryCount())
+			delete(nacked, string(msg.Payload()))
+		}
+		require.NoError(t, other.Ack(msg))
+	}
+	require.NotNil(t, first)
+}
