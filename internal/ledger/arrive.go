@@ -71,8 +71,9 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		d.Consumer, d.ID = cm.Consumer, wholeOf(id)
 		return AckDuplicate
 	}
-	ref, e := t.add(id, s)
+	ref, e := t.add(id, key, s)
 	e.flags &^= adopted
+	t.arrived = ref.slot()
 	current := uint32(none)
 	if e.isBatch() {
 		current = ref.slot()

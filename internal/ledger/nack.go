@@ -38,7 +38,7 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 	if s.consumer == nil { // nothing was taken of it
 		s.consumer = consumer
 	}
-	ref, e := l.table.add(n.ID, s)
+	ref, e := l.table.add(n.ID, entryOf(n.ID), s)
 	r := l.table.enter(ref, e, n.ID, count)
 	if r.flags |= doubtful; e.batch.total == 0 {
 		e.flags |= adopted

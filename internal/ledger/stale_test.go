@@ -35,7 +35,7 @@ func TestStaleKey(t *testing.T) {
 	require.Equal(t, Unsettled, l.settleLocked(Name{ID: first}, &s))
 	e, r := l.ends(&s)
 	l.settled(s.Ref, e, r)
-	ref, e := l.table.add(second, l.table.streams["t"])
+	ref, e := l.table.add(second, entryOf(second), l.table.streams["t"])
 	l.table.enter(ref, e, second, 0)
 	require.Equal(t, d.Ref, ref)
 	require.Equal(t, Unsettled, l.settleLocked(Name{ID: second}, &s))

@@ -17,6 +17,7 @@ type table struct {
 	streams map[string]*stream
 	numbers uint32  // of streams that there were
 	latest  *stream // the stream of the last arrival, usually that of the next
+	arrived uint32  // the slot of that arrival, often what is looked for next
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
 	lost    bool // a connection: what comes of a new stream was prefetched before
@@ -61,9 +62,11 @@ type Name struct {
 
 // find finds a message. Where topics share ledgers an id alone names the message that was delivered with it.
 func (t *table) find(n Name) (Ref, *entry, *record) {
-	index := indexOf(n.ID)
-	slot, ok := t.entries.Find(entryOf(n.ID))
-	if !ok {
+	index, key := indexOf(n.ID), entryOf(n.ID)
+	slot, ok := t.arrived, false
+	if item := t.entries.At(slot); item != nil && item.Key == key && !t.shared {
+		ok = true
+	} else if slot, ok = t.entries.Find(key); !ok {
 		return 0, nil, nil
 	}
 	for ; ok; slot, ok = t.entries.Another(slot) {
@@ -110,9 +113,8 @@ func (t *table) at(ref Ref) (*entry, *record) {
 }
 
 // add returns the entry of an id, which has room for its batch.
-func (t *table) add(id pulsar.MessageID, s *stream) (Ref, *entry) {
-	key, index := entryOf(id), indexOf(id)
-	slot, ok := uint32(0), false
+func (t *table) add(id pulsar.MessageID, key entryID, s *stream) (Ref, *entry) {
+	index, slot, ok := indexOf(id), uint32(0), false
 	if s.newest.before(key) {
 		s.newest = key
 	} else if t.isArriving(s, key) {
