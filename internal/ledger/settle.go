@@ -26,6 +26,7 @@ type Settling struct {
 
 	entry  entryID
 	stream *stream
+	noted  bool // it is settled already: upstream only notes that until the last message of its batch is
 }
 
 // Standing says how a message stands with those who want to settle it.
@@ -62,8 +63,40 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 			return Busy
 		}
 	}
-	l.begin(ref, e, r, s)
+	l.describe(ref, e, r, s)
+	s.noted = l.o.NotesAcks && e.isBatch() && e.batch.acked+1 < e.batch.total && r.state == inFlight && !r.flags.has(busy|doubtful|timed) &&
+		!s.Leaves && !s.Undecided
+	if s.noted {
+		l.outcome(false)
+		l.settled(ref, e, r)
+	} else {
+		l.begin(ref, r, s)
+	}
 	return standing
+}
+
+// notNoted takes back that a message is settled of which upstream could not be told, since it is closed. The caller holds mu.
+func (l *Ledger) notNoted(s *Settling) {
+	t, slot := &l.table, s.Ref.slot()
+	item := t.entries.At(slot)
+	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
+		return // it was forgotten meanwhile
+	}
+	e := &item.Value
+	r := e.seen(s.Ref.index())
+	if r == nil || r.state != acked {
+		return
+	}
+	if e.isSettled() {
+		s.stream.past.notPart(slot)
+		t.link(s.stream, slot, e)
+	}
+	e.flags |= ackWhole
+	e.batch.acked--
+	s.stream.unsettled++
+	if t.move(r, inFlight); s.stream.gone { // nobody is left to settle it with
+		t.forget(s.Ref, e, r)
+	}
 }
 
 // SettleWaiting begins to settle a message that waits here since hand-over d, be it ready by now; ok is false for any other.
@@ -74,33 +107,33 @@ func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (ok bool) {
 	if r == nil || r.state != waiting && r.state != ready || r.hand != d.Hand || !r.isKept() || r.flags.has(busy) || l.table.entries.At(d.Ref.slot()).Key != entryOf(d.ID) {
 		return false
 	}
-	l.begin(d.Ref, e, r, s)
+	l.describe(d.Ref, e, r, s)
+	l.begin(d.Ref, r, s)
 	return true
 }
 
 // begin notes that a message is being settled. The caller holds mu.
-func (l *Ledger) begin(ref Ref, e *entry, r *record, s *Settling) {
+func (l *Ledger) begin(ref Ref, r *record, s *Settling) {
 	if r.flags.has(busy) {
 		l.table.others[ref]++
 	}
-	r.flags |= busy
-	l.describe(ref, e, r, s)
-	s.entry, s.stream = entryOf(s.ID), e.stream()
-	if !s.Leaves {
+	if r.flags |= busy; !s.Leaves {
 		s.stream.acks++
 	}
 }
 
-// describe says what there is to say of a message. The caller holds mu.
+// describe says what there is to say of a message: what takes longer only if somebody asks for it. The caller holds mu.
 func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
-	s.Ref = ref
-	s.Consumer = e.stream().consumer
-	s.ID, s.Message = l.table.newest(ref, r), r.msg()
+	s.entry, s.stream = l.table.entries.At(ref.slot()).Key, e.stream()
+	s.Ref, s.Consumer, s.ID, s.Topic = ref, s.stream.consumer, l.table.newest(ref, r), s.stream.topic
 	s.Count, s.Attempts = r.count, r.count
 	if !r.flags.has(postponed) {
 		s.Attempts += min(1, ^r.count)
 	}
-	s.Topic = e.stream().topic
+	if !s.Leaves && !l.o.Observed {
+		return
+	}
+	s.Message = r.msg()
 	s.Since = NotHad
 	switch x := l.table.timing(ref, e); {
 	case x == nil || !x.known:
@@ -114,6 +147,9 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 // Settled ends what Settle began, if the message was acknowledged. It returns an id if that is to be acknowledged as well: of a
 // delivery that came meanwhile, or of the whole entry. AckedAgain must follow then.
 func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
+	if s.noted {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, ref := &l.table, s.Ref
@@ -129,8 +165,10 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		t.forget(ref, e, r)
 		return nil
 	}
-	if id := toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
-		again = id
+	if e.flags.has(ackWhole) { // else there is one delivery
+		if id := toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
+			again = id
+		}
 	}
 	if r.state == inFlight {
 		l.outcome(s.Leaves)
@@ -145,6 +183,11 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 // NotSettled ends what Settle began, if the message could not be acknowledged: it is where it was before.
 func (l *Ledger) NotSettled(s *Settling) {
 	l.mu.Lock()
+	if s.noted {
+		l.notNoted(s)
+		l.mu.Unlock()
+		return
+	}
 	switch e, r := l.ends(s); {
 	case r == nil || !r.flags.has(busy):
 	case e.stream().gone: // nobody is left to settle it with

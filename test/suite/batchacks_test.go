@@ -1,0 +1,166 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the application's still.
+func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
+	var outcomes []redelivery.Outcome
+	c, inner := newPrepared(t, pulsar.Shared, redelivery.WithObserver(redelivery.Observer{
+		Settled: func(s redelivery.Settled) { outcomes = append(outcomes, s.Outcome) },
+	}))
+	var msgs []pulsar.Message
+	var ids []pulsar.MessageID
+	for i := range int32(4) {
+		id := &batchID{pulsar.NewMessageID(1, 1, i, 0), 4}
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: id, topic: "persistent://public/default/t"}}
+		msg, err := c.Receive(context.Background())
+		require.NoError(t, err)
+		msgs, ids = append(msgs, msg), append(ids, id)
+	}
+	acks := []func() error{
+		func() error { return c.Ack(msgs[0]) }, func() error { return c.AckID(ids[1]) },
+		func() error { return c.AckIDList(ids[2:3]) }, func() error { return c.Ack(msgs[3]) },
+	}
+	for i, ack := range acks {
+		inner.ackErr = errors.New("refused")
+		if i != 2 { // a fake's list has no errors
+			require.EqualError(t, ack(), "refused")
+			d, err := c.Delivery(msgs[i])
+			require.NoError(t, err)
+			require.NotZero(t, d.NackDelay)
+			require.EqualValues(t, i, c.Stats().Unfinished)
+		}
+		inner.ackErr, outcomes = nil, nil
+		require.NoError(t, ack())
+		require.Equal(t, ids[:i+1], inner.acked[:i+1])
+		require.Equal(t, []redelivery.Outcome{redelivery.Acked}, outcomes)
+		n := len(inner.acked) // what was refused is acknowledged as a whole in the end
+		require.NoError(t, ack(), "it is settled")
+		require.Len(t, inner.acked, n)
+	}
+	require.Zero(t, c.Stats().Unfinished)
+}
+
+// What upstream refused to note comes back by a nack.
+func TestNackAfterAnAckThatFailed(t *testing.T) {
+	c, inner := newPrepared(t, pulsar.Shared, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
+	for i := range int32(2) {
+		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: &batchID{pulsar.NewMessageID(1, 1, i, 0), 2}}}
+	}
+	msg := receive(t, c)
+	receive(t, c)
+	inner.ackErr = errors.New("refused")
+	require.Error(t, c.Ack(msg))
+	c.Nack(msg)
+	again := receive(t, c)
+	require.Equal(t, msg.ID(), again.ID())
+	require.EqualValues(t, 1, again.RedeliveryCount())
+}
+
+// A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of them are not delivered,
+// after a seek into its middle.
+func TestABatchEndsAcknowledged(t *testing.T) {
+	const n = 10
+	ack := func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }
+	list := func(c *redelivery.Consumer, msg pulsar.Message) error {
+		return c.AckIDList([]pulsar.MessageID{msg.ID()})
+	}
+	bury := func(c *redelivery.Consumer, msg pulsar.Message) error {
+		return c.DeadLetter(context.Background(), msg, errors.New("bad"))
+	}
+	again := func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil }
+	for name, verbs := range map[string][]func(*redelivery.Consumer, pulsar.Message) error{
+		"ack": {ack}, "ack and list": {ack, list}, "list and ack": {list, ack}, "dead letter last": {ack, ack, ack, ack, ack, ack, ack, ack, ack, bury},
+		"dead letters": {ack, bury}, "nacks": {again, ack, ack}, "nack last": {ack, ack, ack, ack, ack, ack, ack, ack, ack, again},
+	} {
+		for _, response := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: " with response"}[response], func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts := b.options(topic, pulsar.Shared)
+				opts.AckWithResponse = response
+				c := b.subscribe(opts, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(100*time.Millisecond),
+					redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 10}))
+				b.send(topic, n, true)
+				for i := range n {
+					msg := receive(t, c)
+					require.NoError(t, verbs[i%len(verbs)](c, msg))
+				}
+				for { // what was nacked
+					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+					msg, err := c.Receive(ctx)
+					cancel()
+					if err != nil {
+						break
+					}
+					require.NoError(t, c.Ack(msg))
+				}
+				b.settles(topic, 0)
+			})
+		}
+	}
+	t.Run("after a seek", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, pulsar.Shared))
+		b.send(topic, n, true)
+		var middle pulsar.MessageID
+		for i := range n {
+			if msg := receive(t, c); i == n/2 {
+				middle = msg.ID()
+			}
+		}
+		require.NoError(t, c.Seek(middle))
+		for {
+			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+			msg, err := c.Receive(ctx)
+			cancel()
+			if err != nil {
+				break
+			}
+			require.NoError(t, c.Ack(msg))
+		}
+		b.settles(topic, 0)
+	})
+	t.Run("without a queue", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		opts := b.options(topic, pulsar.Shared)
+		opts.EnableZeroQueueConsumer = true
+		c := b.subscribe(opts)
+		b.send(topic, n, true)
+		for range n {
+			require.NoError(t, c.Ack(receive(t, c)))
+		}
+		b.settles(topic, 0)
+	})
+	t.Run("cumulatively", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, pulsar.Exclusive))
+		b.send(topic, n, true)
+		var msgs []pulsar.Message
+		for range n {
+			msgs = append(msgs, receive(t, c))
+		}
+		for _, msg := range msgs[n/2:] {
+			require.NoError(t, c.Ack(msg))
+		}
+		require.NoError(t, c.AckCumulative(msgs[n/2-1]))
+		b.settles(topic, 0)
+	})
+}
