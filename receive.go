@@ -127,18 +127,18 @@ func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
 		if err := c.unpaused(ctx); err != nil {
 			return c.receiveError(ctx, err)
 		}
-		lent, err := c.take(ctx, d)
+		interrupted, err := c.take(ctx, d)
 		switch {
 		case err != nil:
 			return c.receiveError(ctx, err)
-		case !lent:
+		case !interrupted:
 			return nil
 		}
 	}
 }
 
-// take is next while the caller has the turn, and reports whether somebody wants to borrow that, or to pause.
-func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (lent bool, err error) {
+// take is next while the caller has the turn, and reports whether somebody wants that for something else, or to pause.
+func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bool, err error) {
 	if err := c.intake.Acquire(ctx); err != nil {
 		return false, err
 	}

@@ -1,5 +1,5 @@
 // Package intake reads the inner consumer: one goroutine at a time, which has the turn, so that messages are entered in the
-// order in which they came. Whoever needs the inner consumer for itself, as a seek does, borrows the turn.
+// order in which they came. Whoever needs the inner consumer for itself, as a seek does, takes the turn by Interrupt.
 package intake
 
 import (
@@ -20,7 +20,7 @@ type Event uint8
 const (
 	Message     Event = iota
 	Woken             // there is something else to look at first
-	Interrupted       // somebody wants to borrow the turn: Release it
+	Interrupted       // somebody wants the turn for something else: Release it
 )
 
 // Intake is the only reader of a consumer.
@@ -101,9 +101,9 @@ func (x *Intake) Interrupt() error {
 	return nil
 }
 
-func (x *Intake) acquire(ctx context.Context, borrows bool) error {
-	w := x.turn.take(borrows)
-	if w != nil && borrows {
+func (x *Intake) acquire(ctx context.Context, interrupts bool) error {
+	w := x.turn.take(interrupts)
+	if w != nil && interrupts {
 		x.Wake()
 	}
 	for w != nil {

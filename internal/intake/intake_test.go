@@ -85,15 +85,15 @@ func TestTakeEndsByWhatComesFirst(t *testing.T) {
 	})
 }
 
-// Whoever borrows the turn gets it at once, and the receiver after that.
-func TestBorrow(t *testing.T) {
+// Whoever interrupts gets the turn at once, and the receiver after that.
+func TestInterrupt(t *testing.T) {
 	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
 		ctx := context.Background()
 		require.NoError(t, x.Acquire(ctx))
-		lent := make(chan struct{})
+		has := make(chan struct{})
 		go func() {
 			require.NoError(t, x.Interrupt())
-			close(lent)
+			close(has)
 			time.Sleep(time.Second)
 			x.Release()
 		}()
@@ -101,7 +101,7 @@ func TestBorrow(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, intake.Interrupted, event)
 		x.Release()
-		<-lent
+		<-has
 		begin := time.Now()
 		require.NoError(t, x.Acquire(ctx))
 		require.Equal(t, time.Second, time.Since(begin))

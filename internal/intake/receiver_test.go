@@ -98,10 +98,10 @@ func TestWhatWaitsWithoutQueue(t *testing.T) {
 		then func(x *intake.Intake)
 		want bool
 	}{
-		"nothing":    {func(*intake.Intake) {}, true},
-		"borrowed":   {func(x *intake.Intake) { x.Release(); _ = x.Interrupt() }, true},
-		"forgotten":  {func(x *intake.Intake) { x.Release(); _ = x.Interrupt(); x.Forget() }, false},
-		"connection": {func(x *intake.Intake) { x.Disconnected(); x.Connected() }, false},
+		"nothing":     {func(*intake.Intake) {}, true},
+		"interrupted": {func(x *intake.Intake) { x.Release(); _ = x.Interrupt() }, true},
+		"forgotten":   {func(x *intake.Intake) { x.Release(); _ = x.Interrupt(); x.Forget() }, false},
+		"connection":  {func(x *intake.Intake) { x.Disconnected(); x.Connected() }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withoutQueue(t, func(t *testing.T, inner *counted, x *intake.Intake) {

@@ -7,9 +7,9 @@ import (
 )
 
 // turn is had by one at a time. Whoever comes while nobody has it takes it, though others wait: to switch to one of them for each message
-// takes longer than the message. Whoever was woken in vain gets it next, and whoever borrows it as well, so that nobody starves.
+// takes longer than the message. Whoever was woken in vain gets it next, and whoever interrupts as well, so that nobody starves.
 type turn struct {
-	borrowers atomic.Int32 // of those who wait: whoever waits for a message gives the turn up for them
+	interrupters atomic.Int32 // of those who wait: whoever waits for a message gives the turn up for them
 
 	mu      sync.Mutex
 	taken   bool
@@ -19,15 +19,15 @@ type turn struct {
 
 // waiter is one who waits for the turn.
 type waiter struct {
-	wake    chan struct{}
-	woken   bool // and has not looked yet
-	missed  bool // it was woken, and another had come first
-	has     bool // it has the turn
-	borrows bool
+	wake       chan struct{}
+	woken      bool // and has not looked yet
+	missed     bool // it was woken, and another had come first
+	has        bool // it has the turn
+	interrupts bool
 }
 
 // take takes the turn, or begins to wait for it: then the waiter looks each time that it is woken, until it has the turn or gives up.
-func (t *turn) take(borrows bool) *waiter {
+func (t *turn) take(interrupts bool) *waiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !t.taken {
@@ -41,8 +41,8 @@ func (t *turn) take(borrows bool) *waiter {
 	w := t.spare[n]
 	t.spare = t.spare[:n]
 	t.waiting = append(t.waiting, w)
-	if w.borrows = borrows; borrows {
-		t.borrowers.Add(1)
+	if w.interrupts = interrupts; interrupts {
+		t.interrupters.Add(1)
 	}
 	return w
 }
@@ -83,8 +83,8 @@ func (t *turn) giveUp(w *waiter) {
 	t.forget(w)
 }
 
-// isWanted reports whether somebody waits to borrow the turn.
-func (t *turn) isWanted() bool { return t.borrowers.Load() > 0 }
+// isWanted reports whether somebody waits to interrupt.
+func (t *turn) isWanted() bool { return t.interrupters.Load() > 0 }
 
 func (t *turn) release() {
 	t.mu.Lock()
@@ -112,8 +112,8 @@ func (t *turn) pass() {
 func (t *turn) leave(w *waiter) {
 	i := slices.Index(t.waiting, w)
 	t.waiting = slices.Delete(t.waiting, i, i+1)
-	if w.borrows {
-		t.borrowers.Add(-1)
+	if w.interrupts {
+		t.interrupters.Add(-1)
 	}
 }
 

@@ -50,8 +50,8 @@ func TestTurn(t *testing.T) {
 	})
 }
 
-// Borrowers get the turn in the order in which they came, behind those who waited before them. Nobody gives the turn up for a borrower that has had it.
-func TestBorrowInOrder(t *testing.T) {
+// Those who interrupt get the turn in the order in which they came, behind those who waited before them. Nobody gives the turn up for one that has had it.
+func TestInterruptInOrder(t *testing.T) {
 	each(t, func(t *testing.T, c *consumer, x *intake.Intake, _ func()) {
 		ctx := context.Background()
 		require.NoError(t, x.Acquire(ctx))
@@ -63,7 +63,7 @@ func TestBorrowInOrder(t *testing.T) {
 			x.Release()
 		})
 		synctest.Wait()
-		for _, name := range []string{"borrowed", "borrowed as well"} {
+		for _, name := range []string{"interrupted", "interrupted as well"} {
 			others.Go(func() {
 				require.NoError(t, x.Interrupt())
 				order = append(order, name)
@@ -78,7 +78,7 @@ func TestBorrowInOrder(t *testing.T) {
 		}
 		x.Release()
 		others.Wait()
-		require.Equal(t, []string{"waited", "borrowed", "borrowed as well"}, order)
+		require.Equal(t, []string{"waited", "interrupted", "interrupted as well"}, order)
 		require.NoError(t, x.Acquire(ctx))
 		ended, cancel := context.WithTimeout(ctx, time.Minute)
 		defer cancel()
@@ -92,7 +92,7 @@ func TestBorrowInOrder(t *testing.T) {
 	})
 }
 
-// Two who borrow the turn again and again keep neither a third from it nor one who receives.
+// Two who interrupt again and again keep neither a third from it nor one who receives.
 func TestNobodyStarves(t *testing.T) {
 	each(t, func(t *testing.T, _ *consumer, x *intake.Intake, _ func()) {
 		require.NoError(t, x.Interrupt())

@@ -94,7 +94,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 		}
 		return AckDuplicate
 	default:
-		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(postponed)
+		unasked = t.asked[ref.slot()].at.IsZero() && !r.flags.has(uncounted)
 		v = l.copy(ref, e, r, a, retry)
 	}
 	if a.old {
@@ -159,7 +159,7 @@ func (l *Ledger) first(ref Ref, e *entry, a arrival, retry Retry) Verdict {
 func (l *Ledger) waitsHere(ref Ref, e *entry, r *record, a arrival, wait time.Duration) Verdict {
 	t := &l.table
 	t.move(r, waiting)
-	r.flags |= postponed
+	r.flags |= uncounted
 	l.waitsFor(ref, e, wait, NoCause)
 	l.nacks.TrackFor(uint64(ref), wait)
 	return l.buffered(!a.old && t.keep(ref, e, r, a.msg, a.weight, false))
@@ -180,7 +180,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verd
 			break
 		}
 		if n := r.count + min(1, ^r.count); retry.Attempts > n { // another consumer had it meanwhile, and failed
-			r.count, r.flags = retry.Attempts, r.flags|postponed
+			r.count, r.flags = retry.Attempts, r.flags|uncounted
 			r.hand++
 			if retry.Wait > 0 {
 				t.name(ref, r, a.id)
@@ -238,7 +238,7 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		if r == nil || r.state != ready || r.flags.has(busy) {
 			continue
 		}
-		if !r.flags.has(postponed) {
+		if !r.flags.has(uncounted) {
 			l.stats.Redelivered++
 		}
 		l.nacks.Untrack(uint64(ref))

@@ -71,7 +71,7 @@ func (l *Ledger) waitsOf(slot uint32, e *entry, atLeast time.Duration) (all []Wa
 		ref := refOf(slot, i)
 		switch r := e.at(i); {
 		case r.state == acked:
-		case r.state == waiting && r.isKept() && r.flags&(busy|leaving|postponed|doubtful) == 0:
+		case r.state == waiting && r.isKept() && r.flags&(busy|leaving|uncounted|doubtful) == 0:
 			left, _ := l.nacks.Left(uint64(ref))
 			if left < atLeast {
 				return nil

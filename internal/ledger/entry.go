@@ -44,7 +44,7 @@ type flags uint8
 const (
 	timed     flags = 1 << iota // in flight: its ack timeout runs
 	busy                        // it is being acknowledged, or published elsewhere: not handed out meanwhile
-	postponed                   // its next hand-over is not counted: the application has not had it yet
+	uncounted                   // its next hand-over is not counted: the application has not had it yet
 	leaving                     // it is kept until it is published elsewhere
 	doubtful                    // it may be settled or another consumer's: only the broker can say
 	adopted                     // of an entry: no delivery has said how many messages it has

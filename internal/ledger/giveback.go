@@ -29,7 +29,7 @@ func (l *Ledger) isBetterElsewhere(ref Ref, r *record) bool {
 // was settled of it: the broker has to know, or nothing of it may be settled or with the application. The caller holds mu.
 func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
 	switch b := e.batch; {
-	case !l.o.Others || r.flags.has(postponed) || r.flags.has(leaving):
+	case !l.o.Others || r.flags.has(uncounted) || r.flags.has(leaving):
 		return false
 	case !e.isBatch():
 		return true
@@ -97,7 +97,7 @@ func (l *Ledger) GaveBack() {
 	for _, s := range l.table.streams {
 		for m := range l.table.messages(s) {
 			if m.r.state == inFlight && !m.r.flags.has(busy) {
-				m.r.flags |= postponed
+				m.r.flags |= uncounted
 				l.expect(m.ref, m.e, m.r, lostTime)
 			}
 		}

@@ -181,7 +181,7 @@ func (t *table) makeRoom(needs int64) (some bool) {
 			if t.memory.bytes+needs <= t.memory.limit*7/8 {
 				return some
 			}
-			if m.r.state == waiting && m.r.isKept() && m.r.flags&(leaving|busy|postponed) == 0 {
+			if m.r.state == waiting && m.r.isKept() && m.r.flags&(leaving|busy|uncounted) == 0 {
 				t.drop(m.e, m.r)
 				some = true
 			}

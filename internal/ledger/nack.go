@@ -88,10 +88,10 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 	leaves := why == Leaving || why == GivenUp
 	switch why {
 	case GivenUp:
-		r.flags |= postponed
+		r.flags |= uncounted
 	case Snoozed:
 		r.hand++
-		r.flags |= postponed
+		r.flags |= uncounted
 	case Failed, Leaving:
 		l.failed(ref)
 	case Unreadable:

@@ -20,7 +20,7 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 		return nil, false
 	}
 	if d.Hand > 0 && r.flags.has(doubtful) && !d.Doubtful { // since the feeder got it; what is new keeps its turn
-		r.flags |= postponed
+		r.flags |= uncounted
 		l.expect(d.Ref, e, r, lostTime)
 		return nil, false
 	}
@@ -49,7 +49,7 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	if !r.isKept() { // the only one that is beyond the limit; Next lets go of it
 		l.table.keepIn(math.MaxInt64, d.Ref, e, r, d.Message, w)
 	}
-	r.flags |= postponed
+	r.flags |= uncounted
 	select {
 	case <-o.withdrawn: // made ready now it could be offered again before they look at it
 		o.back = true

@@ -127,7 +127,7 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.entry, s.stream = l.table.entries.At(ref.slot()).Key, e.stream()
 	s.Ref, s.Consumer, s.ID, s.Topic = ref, s.stream.consumer, l.table.newest(ref, r), s.stream.topic
 	s.Count, s.Attempts = r.count, r.count
-	if !r.flags.has(postponed) {
+	if !r.flags.has(uncounted) {
 		s.Attempts += min(1, ^r.count)
 	}
 	if !s.Leaves && !l.o.Observed {

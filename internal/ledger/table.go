@@ -224,8 +224,8 @@ func (t *table) newest(ref Ref, r *record) pulsar.MessageID {
 // again counts one more hand-over of a message. In a batch the broker counts the entry, so siblings would burn each
 // other's attempts; there the own count is the truth.
 func (t *table) again(e *entry, r *record, count uint32) {
-	if r.flags.has(postponed) {
-		r.flags &^= postponed
+	if r.flags.has(uncounted) {
+		r.flags &^= uncounted
 	} else {
 		r.hand++
 		r.count += min(1, ^r.count)

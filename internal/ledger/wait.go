@@ -14,8 +14,8 @@ const (
 	// the broker to fall back on, so the own one is kept for longer than a dead link may take to be noticed.
 	patienceShared, triesShared   = check, 1
 	patienceRewinds, triesRewinds = 5 * check, 20
-	// answer is how long the broker may take for an answer before an empty queue shows that there is none.
-	answer = 4 * time.Second
+	// answerTime is how long the broker may take for an answer before an empty queue shows that there is none.
+	answerTime = 4 * time.Second
 )
 
 // patience is for how long a request is not repeated, unless nothing comes.
@@ -233,14 +233,14 @@ func (l *Ledger) isResending(s *stream) bool {
 // isIdleSince reports whether nothing was on its way after a request was answered. Requests wait behind the acknowledgements under way. The caller
 // holds mu.
 func (l *Ledger) isIdleSince(s *stream, asked time.Time) bool {
-	return s.acks == 0 && l.at.idle.Sub(asked) > l.o.AskDelay+answer
+	return s.acks == 0 && l.at.idle.Sub(asked) > l.o.AskDelay+answerTime
 }
 
 // mayCome reports whether the answer to a request may be on its way: until a queue of deliveries was taken after it was
 // surely sent, or the queue was empty long after that, or nothing was on its way at all. The caller holds mu.
 func (l *Ledger) mayCome(s *stream, r *request) bool {
 	switch {
-	case r.at.IsZero() || l.isIdleSince(s, r.at) || s.acks == 0 && l.at.empty.Sub(r.at) > l.o.AskDelay+answer:
+	case r.at.IsZero() || l.isIdleSince(s, r.at) || s.acks == 0 && l.at.empty.Sub(r.at) > l.o.AskDelay+answerTime:
 		return false
 	case time.Since(r.at) < l.patience():
 		return true
