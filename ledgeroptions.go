@@ -53,7 +53,7 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.RedeliversAll, o.OneTopic = p.hooks.redeliversAll, p.hooks.children == 1
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.NotesAcks = !o.IndexAcks
+	o.NotesAcks = !o.IndexAcks && !p.opts.AckWithResponse
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared

@@ -33,8 +33,8 @@ type Options struct {
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool
-	// NotesAcks tells that upstream only notes the acknowledgement of a message until the last one of its batch: it does not acknowledge by
-	// index.
+	// NotesAcks tells that upstream only notes the acknowledgement of a message until the last one of its batch, and waits for nobody: it does
+	// not acknowledge by index, nor wait for responses.
 	NotesAcks bool
 	// MemoryLimit is how many bytes of messages are kept here.
 	MemoryLimit int64
