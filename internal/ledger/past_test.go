@@ -303,3 +303,32 @@ func heap() int64 {
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
+
+// ofTopic is a message of a topic.
+type ofTopic struct {
+	message
+	topic string
+}
+
+func (m ofTopic) Topic() string { return m.topic }
+
+// A message is found by its topic, also where another topic's with the same id arrived last, and it is not known any more that they share
+// ledgers.
+func TestWhatArrivedLastHidesNoOther(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll = false }, func(x *x) {
+		arrive := func(topic string, ledgerID int64) ledger.Verdict {
+			var d ledger.Delivery
+			id := pulsar.NewMessageID(ledgerID, 1, 0, 0)
+			return x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: ofTopic{message{id: id}, topic}}, ledger.Retry{}, &d)
+		}
+		require.Equal(t, ledger.Deliver, arrive("source", 1))
+		for i := range int64(1100) { // so many ledgers are forgotten
+			arrive("other", 10+i)
+		}
+		require.Equal(t, ledger.Deliver, arrive("shadow", 1))
+		arrive("source", 1) // a copy
+		var s ledger.Settling
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: pulsar.NewMessageID(1, 1, 0, 0), Topic: "shadow"}, &s))
+		x.NotSettled(&s)
+	})
+}

@@ -63,10 +63,11 @@ type Name struct {
 // find finds a message. Where topics share ledgers an id alone names the message that was delivered with it.
 func (t *table) find(n Name) (Ref, *entry, *record) {
 	index, key := indexOf(n.ID), entryOf(n.ID)
-	slot, ok := t.arrived, false
-	if item := t.entries.At(slot); item != nil && item.Key == key && !t.shared {
-		ok = true
-	} else if slot, ok = t.entries.Find(key); !ok {
+	slot, ok := t.arrived, true
+	if item := t.entries.At(slot); t.shared || item == nil || item.Key != key || n.Topic != "" && n.Topic != item.Value.stream().topic {
+		slot, ok = t.entries.Find(key)
+	}
+	if !ok {
 		return 0, nil, nil
 	}
 	for ; ok; slot, ok = t.entries.Another(slot) {
