@@ -130,7 +130,9 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	}
 	defer c.intake.Release()
 	if c.inner.away {
-		if err := c.resubscribe(c.life.ended); err != nil {
+		if err := c.resubscribe(c.life.ended); c.life.ended.Err() != nil {
+			return ErrClosed
+		} else if err != nil {
 			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
 		}
 	}

@@ -47,7 +47,9 @@ func (c *Consumer) GiveBack() error {
 	}
 	defer c.intake.Release()
 	if c.inner.back != nil { // it may subscribe at any time
-		_ = c.resubscribe(c.life.ended)
+		if _ = c.resubscribe(c.life.ended); c.life.ended.Err() != nil {
+			return ErrClosed
+		}
 	}
 	if c.inner.away {
 		return nil
@@ -71,7 +73,7 @@ func (c *Consumer) GiveBack() error {
 // comeBack subscribes again after GiveBack, for whoever has the turn. If that fails it waits for a while.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
-	if err == nil || ctx.Err() != nil || errors.Is(err, intake.ErrClosed) {
+	if err == nil || errors.Is(err, intake.ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
 	c.fail("receive", "subscribing again", err)

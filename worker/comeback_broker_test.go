@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -48,11 +49,11 @@ func TestSeekAfterGiveBack(t *testing.T) {
 // subscribing subscribes with a function that is called with the number of its call before it subscribes.
 func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *redelivery.Consumer {
 	var calls atomic.Int32
-	var running sync.WaitGroup
-	s.Cleanup(running.Wait) // before the client is closed
+	var running sync.RWMutex
+	s.Cleanup(running.Lock) // before the client is closed
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-		running.Add(1)
-		defer running.Done()
+		running.RLock()
+		defer running.RUnlock()
 		before(calls.Add(1))
 		return s.client.Subscribe(opts)
 	}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest},
@@ -201,4 +202,51 @@ func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 		require.NoError(t, other.Ack(msg))
 	}
 	require.NotNil(t, first)
+}
+
+// Close ends a Seek and a GiveBack that wait for a subscription.
+func TestCloseWhileSubscribing(t *testing.T) {
+	s, answer := newSite(t), make(chan struct{})
+	defer close(answer)
+	for name, call := range map[string]func(*redelivery.Consumer) error{
+		"seek": func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now().Add(-time.Hour)) }, "give back": (*redelivery.Consumer).GiveBack,
+	} {
+		c := s.subscribing(func(n int32) {
+			if n > 1 {
+				<-answer
+			}
+		})
+		require.NoError(t, c.GiveBack())
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		_, err := c.Receive(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		called := make(chan error, 1)
+		go func() { called <- call(c) }()
+		time.Sleep(100 * time.Millisecond)
+		c.Close()
+		require.ErrorIs(t, <-called, redelivery.ErrClosed, name)
+	}
+}
+
+// If subscribing again fails as a context ends, Receive returns the context's error, and the other one is told.
+func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
+	s, refused := newSite(t), errors.New("refused")
+	for range 10 {
+		n := 0
+		c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			if n++; n > 1 {
+				time.Sleep(30 * time.Millisecond)
+				return nil, refused
+			}
+			return s.client.Subscribe(opts)
+		}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared}, redelivery.WithLogger(quiet))
+		require.NoError(t, err)
+		require.NoError(t, c.GiveBack())
+		ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+		_, err = c.Receive(ctx)
+		cancel()
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		c.Close()
+	}
 }
