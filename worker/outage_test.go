@@ -305,3 +305,44 @@ func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
 		redelivery.WithAckTimeout(30*time.Second), redelivery.WithLogger(quiet))
 	return r
 }
+
+// A message that an outage keeps, though its ack timeout was over before its handler returned, comes again by itself. It is not handled
+// twice at a time then.
+func TestOutageKeepsWhatComesAgain(t *testing.T) {
+	virtually(t, exclusive(9), func(t *rig) {
+		var mu sync.Mutex
+		calls, atWork, twice := map[string]int{}, map[string]int{}, false
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			name := string(msg.Payload())
+			mu.Lock()
+			calls[name]++
+			first := calls[name] == 1
+			atWork[name]++
+			twice = twice || atWork[name] > 1
+			mu.Unlock()
+			defer func() {
+				mu.Lock()
+				atWork[name]--
+				mu.Unlock()
+			}()
+			if name == "slow" {
+				time.Sleep(15 * time.Second)
+			}
+			if first {
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(3), worker.WithPauseOnFailure(1, 1, backoff.Fixed(500*time.Millisecond)))
+		t.publish("slow")
+		t.publish("fast")
+		t.sleep(100 * time.Millisecond)
+		w.Pause() // before the ack timeout, until long after the handler returned
+		t.sleep(30 * time.Second)
+		w.Resume()
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.False(t, twice, "a message is handled twice at a time")
+		require.Equal(t, map[string]int{"slow": 2, "fast": 2}, calls)
+		require.Empty(t, t.broker.Unacked())
+	}, redelivery.WithAckTimeout(5*time.Second))
+}

@@ -105,9 +105,16 @@ func (r *run) stillMine(tasks []task) []task {
 		_, err := r.consumer.Reclaim(t.counted())
 		lost := errors.Is(err, redelivery.ErrNotInFlight)
 		if lost {
-			t.beat.stop()
 			r.counts.lost.Add(1)
+		}
+		if lost = lost || r.comesAgain(t); lost {
+			t.beat.stop()
 		}
 		return lost
 	})
+}
+
+// comesAgain reports whether a message that was kept comes once more, or did: its ack timeout was over before it was kept.
+func (r *run) comesAgain(t task) bool {
+	return (t.kept || t.aside) && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight)
 }
