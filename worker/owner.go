@@ -62,6 +62,7 @@ func (l *lanes) dropLost(of *lane) {
 			l.leaves(t)
 		}
 		l.counts.lost.Add(uint64(len(lost)))
+		l.wakeOne() // there may be room, and the caller is not the one who takes what comes
 	}
 	l.mu.Unlock()
 	for _, t := range lost {

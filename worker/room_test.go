@@ -116,3 +116,25 @@ func TestKeyOrderTakesRoomFromRedelivery(t *testing.T) {
 		require.NoError(t, stop())
 	}, redelivery.WithMemoryLimit(limit))
 }
+
+// What waits for its key, fills the memory limit and is lost makes room for what comes instead, also where another slot gathers batches.
+func TestWhatIsLostMakesRoom(t *testing.T) {
+	virtually(t, exclusive(1), func(t *rig) {
+		began := time.Now()
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(context.Context, []pulsar.Message) error {
+			if time.Since(began) > 30*time.Second {
+				return nil
+			}
+			time.Sleep(15 * time.Second)
+			return errTest // of all, so that they are halved
+		}, worker.WithKeyOrder(), worker.WithConcurrency(2))
+		t.publishKeyed("a", "-", "c", "a", "a", "a", "a")
+		t.sleep(time.Second)
+		t.broker.Reconnect()
+		t.sleep(16 * time.Second)
+		t.broker.Reconnect() // nobody takes what the broker sends again, until it is not waited for
+		t.sleep(time.Hour)
+		require.Empty(t, t.broker.Unacked())
+		require.NoError(t, stop())
+	}, redelivery.WithMemoryLimit(1500))
+}
