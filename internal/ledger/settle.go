@@ -64,39 +64,13 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 		}
 	}
 	l.describe(ref, e, r, s)
-	s.noted = l.o.NotesAcks && e.isBatch() && e.batch.acked+1 < e.batch.total && r.state == inFlight && !r.flags.has(busy|doubtful|timed) &&
-		!s.Leaves && !s.Undecided
-	if s.noted {
+	if s.noted = l.isNoted(e, r, s); s.noted {
 		l.outcome(false)
 		l.settled(ref, e, r)
 	} else {
 		l.begin(ref, r, s)
 	}
 	return standing
-}
-
-// notNoted takes back that a message is settled of which upstream could not be told, since it is closed. The caller holds mu.
-func (l *Ledger) notNoted(s *Settling) {
-	t, slot := &l.table, s.Ref.slot()
-	item := t.entries.At(slot)
-	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
-		return // it was forgotten meanwhile
-	}
-	e := &item.Value
-	r := e.seen(s.Ref.index())
-	if r == nil || r.state != acked {
-		return
-	}
-	if e.isSettled() {
-		s.stream.past.notPart(slot)
-		t.link(s.stream, slot, e)
-	}
-	e.flags |= ackWhole
-	e.batch.acked--
-	s.stream.unsettled++
-	if t.move(r, inFlight); s.stream.gone { // nobody is left to settle it with
-		t.forget(s.Ref, e, r)
-	}
 }
 
 // SettleWaiting begins to settle a message that waits here since hand-over d, be it ready by now; ok is false for any other.
