@@ -10,12 +10,7 @@ func (l *Ledger) isNoted(e *entry, r *record, s *Settling) bool {
 // notNoted takes back that a message is settled of which upstream could not be told, since it is closed. The caller holds mu.
 func (l *Ledger) notNoted(s *Settling) {
 	t, slot := &l.table, s.Ref.slot()
-	item := t.entries.At(slot)
-	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
-		return // it was forgotten meanwhile
-	}
-	e := &item.Value
-	r := e.seen(s.Ref.index())
+	e, r := l.messageOf(s)
 	if r == nil || r.state != acked {
 		return
 	}
@@ -29,4 +24,13 @@ func (l *Ledger) notNoted(s *Settling) {
 	if t.move(r, inFlight); s.stream.gone { // nobody is left to settle it with
 		t.forget(s.Ref, e, r)
 	}
+}
+
+// messageOf returns the message of a settling, or nil if it was forgotten meanwhile, so that its place may be another's. The caller holds mu.
+func (l *Ledger) messageOf(s *Settling) (*entry, *record) {
+	item := l.table.entries.At(s.Ref.slot())
+	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
+		return nil, nil
+	}
+	return &item.Value, item.Value.seen(s.Ref.index())
 }

@@ -179,15 +179,10 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 	if !s.Leaves {
 		s.stream.acks--
 	}
-	item := l.table.entries.At(s.Ref.slot())
-	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
-		return nil, nil
+	if e, r := l.messageOf(s); r != nil && r.state != acked {
+		return e, r
 	}
-	e, r := &item.Value, item.Value.seen(s.Ref.index())
-	if r == nil || r.state == acked {
-		return nil, nil
-	}
-	return e, r
+	return nil, nil
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered as if it were settled now: many
