@@ -304,14 +304,6 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// ofTopic is a message of a topic.
-type ofTopic struct {
-	message
-	topic string
-}
-
-func (m ofTopic) Topic() string { return m.topic }
-
 // A message is found by its topic, also where another topic's with the same id arrived last, and it is not known any more that they share
 // ledgers.
 func TestWhatArrivedLastHidesNoOther(t *testing.T) {
@@ -319,7 +311,7 @@ func TestWhatArrivedLastHidesNoOther(t *testing.T) {
 		arrive := func(topic string, ledgerID int64) ledger.Verdict {
 			var d ledger.Delivery
 			id := pulsar.NewMessageID(ledgerID, 1, 0, 0)
-			return x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: ofTopic{message{id: id}, topic}}, ledger.Retry{}, &d)
+			return x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: topicMessage{message{id: id}, topic}}, ledger.Retry{}, &d)
 		}
 		require.Equal(t, ledger.Deliver, arrive("source", 1))
 		for i := range int64(1100) { // so many ledgers are forgotten

@@ -23,9 +23,7 @@ func TestUpstreamIsToldOfEachMessageOfABatch(t *testing.T) {
 	for i := range int32(4) {
 		id := &batchID{pulsar.NewMessageID(1, 1, i, 0), 4}
 		inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: id, topic: "persistent://public/default/t"}}
-		msg, err := c.Receive(context.Background())
-		require.NoError(t, err)
-		msgs, ids = append(msgs, msg), append(ids, id)
+		msgs, ids = append(msgs, receive(t, c)), append(ids, id)
 	}
 	acks := []func() error{
 		func() error { return c.Ack(msgs[0]) }, func() error { return c.AckID(ids[1]) },
@@ -97,15 +95,7 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 					msg := receive(t, c)
 					require.NoError(t, verbs[i%len(verbs)](c, msg))
 				}
-				for { // what was nacked
-					ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-					msg, err := c.Receive(ctx)
-					cancel()
-					if err != nil {
-						break
-					}
-					require.NoError(t, c.Ack(msg))
-				}
+				drain(t, c, time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) }) // what was nacked
 				b.settles(topic, 0)
 			})
 		}
@@ -123,15 +113,7 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 			}
 		}
 		require.NoError(t, c.Seek(middle))
-		for {
-			ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-			msg, err := c.Receive(ctx)
-			cancel()
-			if err != nil {
-				break
-			}
-			require.NoError(t, c.Ack(msg))
-		}
+		drain(t, c, 2*time.Second, func(msg pulsar.Message) { require.NoError(t, c.Ack(msg)) })
 		b.settles(topic, 0)
 	})
 	t.Run("without a queue", func(t *testing.T) {
