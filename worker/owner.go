@@ -104,14 +104,13 @@ func (r *run) stillMine(tasks []task) []task {
 			return !mine
 		}
 		_, err := r.consumer.Reclaim(t.counted())
-		lost := errors.Is(err, redelivery.ErrNotInFlight)
-		if lost {
+		if errors.Is(err, redelivery.ErrNotInFlight) {
 			r.counts.lost.Add(1)
+		} else if !r.comesAgain(t) {
+			return false
 		}
-		if lost = lost || r.comesAgain(t); lost {
-			t.beat.stop()
-		}
-		return lost
+		t.beat.stop()
+		return true
 	})
 }
 
