@@ -79,3 +79,19 @@ func TestReclaimWhileNothingIsTaken(t *testing.T) {
 		require.Equal(t, uint32(7), d.Count)
 	})
 }
+
+// Nor is it known whose a message is while nobody takes what the broker sends again, though the first of it came: its count stays.
+func TestReclaimWhileTheRestIsNotTaken(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.OneTopic = true }, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		d, _ := x.arrive(2)
+		x.Disconnected()
+		x.comes(1)
+		time.Sleep(time.Minute)
+		_, had := x.Reclaim(ledger.Name{ID: d.ID}, 7)
+		require.False(t, had)
+		d, v := x.arrive(2)
+		require.Equal(t, ledger.Deliver, v)
+		require.Equal(t, uint32(7), d.Count)
+	})
+}
