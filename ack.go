@@ -152,11 +152,18 @@ func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
 func (c *Consumer) ackCumulative(n ledger.Name) error {
 	began := c.now()
 	ack := pulsar.Consumer.AckIDCumulative
-	for consumer, id := c.ledger.Newest(n); id != nil; {
-		if consumer == nil {
-			consumer = c.current()
+	consumer, before, id := c.ledger.Newest(n)
+	if consumer == nil {
+		consumer = c.current()
+	}
+	if before != nil {
+		if err := c.call(func() error { return ack(consumer, before) }); err != nil {
+			return err
 		}
+	}
+	for id != nil {
 		if err := c.call(func() error { return ack(consumer, id) }); err != nil {
+			c.ledger.NotSettledTo(n)
 			return err
 		}
 		var settled []ledger.Settling

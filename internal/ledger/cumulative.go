@@ -53,15 +53,29 @@ func (l *Ledger) ackedTo(e *entry, index int32) int32 {
 	return n
 }
 
-// Newest returns what to acknowledge a message with, and at which consumer; nil if that is unknown.
-func (l *Ledger) Newest(n Name) (pulsar.Consumer, pulsar.MessageID) {
+// Newest returns what to acknowledge a message with, and at which consumer; nil if that is unknown. What is before its batch has to be
+// acknowledged cumulatively first, if before is not nil: after an acknowledgement failed upstream does not send that again.
+func (l *Ledger) Newest(n Name) (consumer pulsar.Consumer, before, id pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ref, e, r := l.table.find(n); r != nil {
-		return e.stream().consumer, l.table.newest(ref, r)
+		id = l.table.newest(ref, r)
+		if e.isBatch() && e.flags.has(ackWhole) && !l.o.IndexAcks {
+			before = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, -1, id.PartitionIdx())
+		}
+		return e.stream().consumer, before, id
 	}
 	if s := l.table.streamOf(n); s != nil {
-		return s.consumer, n.ID
+		consumer = s.consumer
 	}
-	return nil, n.ID
+	return consumer, nil, n.ID
+}
+
+// NotSettledTo tells that a cumulative acknowledgement failed.
+func (l *Ledger) NotSettledTo(n Name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, e, r := l.table.find(n); r != nil {
+		e.flags |= ackWhole
+	}
 }

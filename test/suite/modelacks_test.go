@@ -2,7 +2,6 @@ package suite
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -136,17 +135,22 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 
 // AckIDCumulative acknowledges, in a batch without index acks, what is before the batch.
 func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
-	c, ok := id.(*modelCopy)
-	if !ok || p.cons.entryOf(p, id) == nil {
-		return fmt.Errorf("model: %v is not of a message", id)
-	}
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
+	_ = p.cons.entryOf(p, id) // it has to be this consumer's
+	c, ok := id.(*modelCopy)
 	p.w.mu.Lock()
 	if p.state == gone {
 		p.w.mu.Unlock()
 		return errModelClosed
+	}
+	if !ok {
+		if e := p.sub.lastUpTo(id); e != nil {
+			return p.ackUpTo(id, e, modelAck{entry: e}, modelPlace{e.pos, 0})
+		}
+		p.w.mu.Unlock()
+		return nil
 	}
 	for i := range c.index + 1 {
 		c.left[i] = false
@@ -163,10 +167,14 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 		c.prevDone = true
 		a, at = modelAck{entry: p.sub.entries[c.entry.pos-1]}, modelPlace{c.entry.pos - 1, 0}
 	}
-	var err error
+	return p.ackUpTo(id, c.entry, a, at)
+}
+
+// ackUpTo sends a cumulative acknowledgement of a, of which the answer depends on an entry. It unlocks the world.
+func (p *modelPart) ackUpTo(id pulsar.MessageID, e *modelEntry, a modelAck, at modelPlace) (err error) {
 	if p.cfg.Response {
 		command := p.ackCommand([]modelAck{a}, true)
-		p.confirmed(command, c.entry)
+		p.confirmed(command, e)
 		p.put(command)
 		p.w.mu.Unlock()
 		err = <-command.answer
@@ -176,4 +184,14 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	}
 	p.cons.opts.Interceptors.OnAcknowledge(p, id)
 	return err
+}
+
+// lastUpTo returns the last entry that is not after an id, or nil.
+func (s *modelSub) lastUpTo(id pulsar.MessageID) (last *modelEntry) {
+	for _, e := range s.entries {
+		if e.ledger < id.LedgerID() || e.ledger == id.LedgerID() && e.entry <= id.EntryID() {
+			last = e
+		}
+	}
+	return last
 }
