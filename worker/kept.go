@@ -38,7 +38,8 @@ func (s *slot) get() (tasks []task, probe bool, err error) {
 	return tasks, false, err
 }
 
-// nextToTry puts aside what the slot has, waits for its turn to try a message, and returns that. At the end of the outage it returns nothing.
+// nextToTry puts aside what the slot has. If that is nothing it waits for its turn to try a message, and returns that; at the end of the outage it
+// returns nothing.
 func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
 	if len(s.tasks) > 0 {
 		s.renewAll()
@@ -46,6 +47,7 @@ func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
 			return s.tasks, false, s.waitToGoOn()
 		}
 		s.set(s.tasks[:0], waiting)
+		return nil, false, nil // the slot may have lost its place
 	}
 	if probe, err = s.outage.wait(); err != nil || !probe {
 		return nil, false, err

@@ -20,13 +20,15 @@ func (m *watched) pauses(p worker.Paused) {
 	}
 }
 
-// mayBeKept reports whether an attempt failed in an outage, or began or ended with one: its message may be kept, and the failure not count.
+// mayBeKept reports whether an attempt failed in an outage, or began or ended with one: its message may be kept, and the failure not count. An
+// outage that a success ends at once is not told.
 func (m *watched) mayBeKept(a attempt) bool {
 	switch a.does.returns {
 	case succeeds, permanent, snoozes:
 		return false
 	default:
-		return slices.ContainsFunc(m.outages, func(o span) bool { return a.ended >= o.from && (a.ended <= o.to || o.to < 0) })
+		return slices.ContainsFunc(m.outages, func(o span) bool { return a.ended >= o.from && (a.ended <= o.to || o.to < 0) }) ||
+			m.outage.window > 0 && slices.ContainsFunc(m.seen, func(b attempt) bool { return b.ended == a.ended && b.does.returns == succeeds })
 	}
 }
 

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -263,4 +265,32 @@ func TestOthersDoNotWaitForAHangingMessage(t *testing.T) {
 			}, redelivery.WithAckTimeout(3*time.Second), redelivery.WithNackRedeliveryDelay(10*time.Second))
 		})
 	}
+}
+
+// A handler that lost its place and returns in the end does not try its message itself in an outage, beside the handler that has the place.
+func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		var atWork, hangs atomic.Int32
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			if string(msg.Payload()) == "hang" {
+				if hangs.Add(1) > 1 {
+					assert.Zero(t, atWork.Load())
+					return nil
+				}
+				time.Sleep(15 * time.Second)
+				return errTest
+			}
+			atWork.Add(1)
+			defer atWork.Add(-1)
+			time.Sleep(6 * time.Second)
+			return nil
+		}, worker.WithConcurrency(1), worker.WithTimeout(2*time.Second), worker.WithStuckLimit(5*time.Second),
+			worker.WithPauseOnFailure(1, 1, backoff.Fixed(500*time.Millisecond)))
+		t.publish("hang")
+		t.publish("tea")
+		t.publish("coffee")
+		t.sleep(time.Hour)
+		require.Equal(t, int32(2), hangs.Load())
+		require.NoError(t, stop())
+	})
 }
