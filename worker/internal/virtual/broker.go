@@ -20,6 +20,8 @@ type Broker struct {
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
 
+	reconnects sync.Mutex // held by one at a time: a consumer loses a connection only once it has it
+
 	mu        sync.Mutex
 	entries   []*entry
 	topics    []string // of the consumers
@@ -111,6 +113,8 @@ func (b *Broker) Entry(payload string) int {
 // Reconnect breaks the consumers' connections: what is not acknowledged comes again, with a count of 0. Like upstream's, a consumer
 // asks for a backoff, which is reset once it is connected, and tells its interceptors of each message that it receives.
 func (b *Broker) Reconnect() {
+	b.reconnects.Lock()
+	defer b.reconnects.Unlock()
 	b.mu.Lock()
 	all := slices.Clone(b.consumers)
 	b.mu.Unlock()
