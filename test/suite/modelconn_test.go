@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -107,6 +108,7 @@ func (p *modelPart) grab() {
 			return
 		}
 		p.w.note("%v is connected again", p.sub.name)
+		p.forgotten()
 		p.state, p.permits = live, 0
 		if backOff := p.backOff; backOff != nil {
 			go backOff.Reset()
@@ -129,6 +131,17 @@ func (p *modelPart) grab() {
 			p.sub.dispatch()
 		}
 	}))
+}
+
+// forgotten notes that the Consumer may have forgotten what it asked for in vain, and what waits with that: nothing has come for an hour.
+func (p *modelPart) forgotten() {
+	asked := func(e *modelEntry) bool { return e.asked.After(p.received) }
+	if time.Since(p.received) < time.Hour || !slices.ContainsFunc(p.sub.entries, asked) {
+		return
+	}
+	for _, e := range p.sub.entries {
+		e.givenUp()
+	}
 }
 
 // became has the listener told.
