@@ -74,6 +74,8 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 				t.Run(fmt.Sprintf("%s %s batched=%t", way, kind, batched), func(t *testing.T) {
 					t.Parallel()
 					b := newBroker(t)
+					// A copy's acknowledgement that an unload leaves without an answer keeps upstream from reconnecting for that long.
+					b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second})
 					topic := b.topic(0)
 					b.send(topic, n, batched)
 					opts := b.options(topic, kinds[kind])
@@ -101,12 +103,6 @@ func TestUnloadWhileMessagesWait(t *testing.T) {
 						b.unload(topic)
 					}
 					nothing(t, c, delay+time.Second)
-					if s := b.stats(topic, 0); s.Backlog > 0 && s.Unacked == 0 {
-						// A busy broker may hold an entry of which it lost the acknowledgement, and not send it.
-						t.Logf("unloaded once more: %+v", s)
-						b.unload(topic)
-						nothing(t, c, delay+time.Second)
-					}
 					b.settles(topic, 0)
 				})
 			}

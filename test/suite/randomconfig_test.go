@@ -123,7 +123,7 @@ func (c *randomConfig) Exact() bool {
 // copy out of its channel after another one was published.
 func (c *randomConfig) MayFork() bool {
 	return c.Retry && (c.MayTimeOutUnseen() ||
-		c.Multiple() && (c.Unloads > 0 || c.Leaves || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
+		c.Multiple() && (c.Unloads > 0 || c.Leaves || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
 }
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
