@@ -28,17 +28,18 @@ func (l *Ledger) Reclaim(n Name, count uint32) (ours, had bool) {
 func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
 	s := e.stream()
 	asked := l.table.asked[ref.slot()].at
-	unread := l.isResending(s) || !asked.IsZero() && time.Since(asked) > unreadTime
+	resending := l.isResending(s)
+	unread := resending || !asked.IsZero() && time.Since(asked) > unreadTime
 	switch {
 	case s.inactive:
 		l.disown(ref, e, r)
 	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
-		s.run.own && (s.lost || s.run.fresh != nil || l.isResending(s)) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
+		s.run.own && (s.lost || s.run.fresh != nil || resending) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
 		r.count, r.flags = max(r.count, count), r.flags|uncounted
 		l.expect(ref, e, r, check)
 	case !s.run.own && !l.nacks.Tracks(uint64(ref)):
 		return l.ask(ref, e, r)
-	case !s.run.own, s.lost, l.isResending(s): // to be known soon
+	case !s.run.own, s.lost, resending: // to be known soon
 	default:
 		l.disown(ref, e, r)
 	}
