@@ -2,6 +2,7 @@ package suite
 
 import (
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -138,8 +139,11 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
-	_ = p.cons.entryOf(p, id) // it has to be this consumer's
 	c, ok := id.(*modelCopy)
+	if !ok && id.BatchIdx() >= 0 {
+		return fmt.Errorf("model: %v is neither of a message nor of a whole entry", id)
+	}
+	_ = p.cons.entryOf(p, id) // it has to be this consumer's, or upstream's own
 	p.w.mu.Lock()
 	if p.state == gone {
 		p.w.mu.Unlock()
