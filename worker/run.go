@@ -152,7 +152,7 @@ func (r *run) take(into []task) ([]task, error) {
 
 // some takes a message, or a batch of them.
 func (r *run) some(ctx context.Context, into []task) ([]task, error) {
-	if r.batch.MaxMessages > 0 {
+	if r.batch != (Batch{}) {
 		return r.collect(ctx, into)
 	}
 	t, err := r.next(ctx)
@@ -241,7 +241,8 @@ func (r *run) stuck() []error {
 		s.mu.Lock()
 		switch s.stage {
 		case handling:
-			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v", patience, s.names()))
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
+				patience, s.names(), time.Since(s.since)))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
 		default: // idle

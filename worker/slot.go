@@ -16,6 +16,7 @@ type slot struct {
 	*run
 	errs     []error       // what the handler returned for each task
 	outcomes []outcome     // what becomes of it
+	turns    int           // how often the handler was called
 	whole    bool          // the handler failed all of a batch with one error
 	yield    func()        // lets the next slot try, in an outage; only once
 	size     int           // how many of a halved batch the handler gets next; 0 for all
@@ -24,8 +25,7 @@ type slot struct {
 	mu      sync.Mutex // guards what follows, which only the slot changes
 	tasks   []task     // none while the slot waits for some
 	stage   stage
-	calls   int                     // of the handler
-	since   time.Time               // when the handler was called; of little use unless timed
+	since   time.Time               // when the handler was called
 	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
 	gone    map[int]bool            // places of tasks that came again and were settled meanwhile, since the handler was stuck
 	lost    bool                    // another slot has its place, since the handler did not return
@@ -61,7 +61,7 @@ func (s *slot) turn() bool {
 		return err == nil
 	}
 	kept = kept || tasks[0].aside
-	if !probe && (kept || len(tasks) > 1 || s.batch.MaxMessages > 0) { // it waited
+	if !probe && (kept || len(tasks) > 1 || s.batch != (Batch{})) { // it waited
 		if tasks = s.stillMine(tasks); len(tasks) == 0 {
 			s.set(tasks, waiting)
 			return true
@@ -95,18 +95,9 @@ func (s *slot) turn() bool {
 func (s *slot) set(tasks []task, stage stage) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tasks, s.stage = tasks, stage; stage != handling {
-		return
+	if s.tasks, s.stage = tasks, stage; stage == handling {
+		s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
 	}
-	if s.calls++; s.timed() {
-		s.since = time.Now()
-	}
-}
-
-// timed reports whether somebody asks when the handler was called, or how long it took: now and then that is for the pace. Nothing else that a
-// slot does takes as long as to read the clock.
-func (s *slot) timed() bool {
-	return s.timeout > 0 || len(s.observers.handled) > 0 || s.finishBatches && s.calls%16 == 1
 }
 
 // call calls the handler.
@@ -115,12 +106,12 @@ func (s *slot) call(tasks []task) {
 	for range tasks {
 		s.errs = append(s.errs, errExited)
 	}
-	ctx, call, since := s.working, s.calls, s.since
+	ctx, since := s.working, s.since
 	if s.timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, s.timeout, ErrTimeout)
 		defer cancel()
-		defer time.AfterFunc(s.overdue(), func() { s.warn(call) }).Stop()
+		defer time.AfterFunc(s.overdue(), func() { s.warn(since) }).Stop()
 	}
 	for i := range tasks {
 		switch t := &tasks[i]; {
@@ -147,8 +138,8 @@ func (s *slot) call(tasks []task) {
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
 	s.returned()
-	var took time.Duration
-	if s.timed() {
+	var took time.Duration // a clock costs more than all else that a slot does: it is read for those who ask, and now and then for the pace
+	if s.turns++; len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
 		took = time.Since(s.since)
 		s.paced(took, n)
 	}
@@ -263,9 +254,7 @@ func (s *slot) release() {
 		}
 	}
 	s.gone = nil
-	for i := len(kept); i < len(s.tasks); i++ { // for one of them clear takes longer
-		s.tasks[i] = task{}
-	}
+	clear(s.tasks[len(kept):])
 	if len(kept) == 0 {
 		s.size = 0
 	}
@@ -281,10 +270,10 @@ func (s *slot) names() string {
 	return name
 }
 
-// warn logs that a handler is stuck, if a call of it has not returned.
-func (s *slot) warn(call int) {
+// warn logs that a handler is stuck, if the one that was called at a time still is at work.
+func (s *slot) warn(since time.Time) {
 	s.mu.Lock()
-	stuck := s.stage == handling && s.calls == call
+	stuck := s.stage == handling && s.since.Equal(since)
 	var attrs []slog.Attr
 	if stuck {
 		attrs = about(s.tasks[0].counted())
@@ -292,6 +281,6 @@ func (s *slot) warn(call int) {
 	s.mu.Unlock()
 	if stuck {
 		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
-		time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(call) })
+		time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 	}
 }

@@ -114,8 +114,8 @@ func (s *slot) putAside(i int, t task) bool {
 	}
 	if s.again == nil {
 		s.again = map[int]task{}
-		if call := s.calls; s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
-			time.AfterFunc(s.stuckLimit, func() { s.losePlace(call) })
+		if since := s.since; s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
+			time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
 		}
 	}
 	s.again[i].beat.stop()
@@ -150,10 +150,10 @@ func (s *slot) returned() {
 	s.again = nil
 }
 
-// losePlace has another slot take the place of one, if a call of its handler has not returned.
-func (s *slot) losePlace(call int) {
+// losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
+func (s *slot) losePlace(since time.Time) {
 	s.mu.Lock()
-	loses := s.stage == handling && s.calls == call && !s.lost && s.taking.Err() == nil
+	loses := s.stage == handling && s.since.Equal(since) && !s.lost && s.taking.Err() == nil
 	again := s.again
 	if loses {
 		s.lost, s.again = true, nil
@@ -229,7 +229,7 @@ func (s *slot) endIfLost() {
 	for i := range s.tasks {
 		msgs = append(msgs, s.tasks[i].msg)
 	}
-	call, end := s.calls, s.endCall
+	since, end := s.since, s.endCall
 	if s.stage != handling {
 		end = nil
 	}
@@ -244,7 +244,7 @@ func (s *slot) endIfLost() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.endCall != nil && s.calls == call {
+	if s.endCall != nil && s.since.Equal(since) {
 		end(ErrLost)
 	}
 }
