@@ -143,7 +143,7 @@ func (l *Ledger) Idle() (unacknowledged int) {
 		if s.taken < s.again { // what was acknowledged meanwhile is not sure yet
 			l.startRounds()
 		}
-		if !s.lost { // nothing is on its way
+		if !s.lost && l.at.idle.Sub(s.run.heard) >= time.Second { // nothing is on its way, as it is when something was received just now
 			s.again = s.taken
 			s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
 			l.table.follow(s, none)

@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"testing"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
@@ -24,5 +25,23 @@ func TestGaveBack(t *testing.T) {
 		require.Zero(x, d.Count)
 		_, v = x.deliver(message{id: settled})
 		require.Equal(x, ledger.AckDuplicate, v)
+	})
+}
+
+// Nobody waited for what is received just now: when the first message comes after all was given back, the others are on their way too, and
+// are not asked for, which the broker would count.
+func TestIdleAsSomethingComes(t *testing.T) {
+	run(t, shared, func(x *x) {
+		for entry := range int64(2) {
+			x.arrive(entry)
+		}
+		x.GaveBack()
+		time.Sleep(time.Second)
+		x.Received("t", id(0))
+		x.Idle() // whoever waits has not got it yet
+		x.verdict(ledger.Deliver, 0)
+		time.Sleep(time.Minute)
+		require.Empty(x, x.requests())
+		x.verdict(ledger.Deliver, 1)
 	})
 }
