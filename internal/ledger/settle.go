@@ -41,7 +41,7 @@ const (
 
 // Settle begins to settle a message that is Unsettled or Busy, of which it fills s: Settled or NotSettled must follow. Meanwhile the
 // message is not handed out. Nobody waits for anybody: of several who settle a message the first one that succeeds does so. One that is
-// Busy is not begun to be settled by publishing it.
+// Busy is not begun to be settled by publishing it, nor by an earlier hand-over.
 func (l *Ledger) Settle(n Name, s *Settling) Standing {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -58,6 +58,8 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 		return Unknown
 	case r.state == acked:
 		return Settled
+	case s.Leaves && r.state == inFlight && n.HasHand && n.Hand != r.hand: // the application has it by a later hand-over, which may succeed
+		return Unknown
 	case r.flags.has(busy):
 		if standing = Busy; s.Leaves {
 			return Busy

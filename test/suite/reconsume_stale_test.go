@@ -1,0 +1,49 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// A handler that fails after its ack timeout does not publish what another has by now, which may succeed: the message would come once more
+// after Ack had returned nil. As long as nobody has it, it may be published.
+func TestReconsumeOfAnEarlierDelivery(t *testing.T) {
+	t.Parallel()
+	for name, leave := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"ReconsumeLaterAfter": func(c *redelivery.Consumer, m pulsar.Message) error {
+			return c.ReconsumeLaterAfter(context.Background(), m, 0, nil)
+		},
+		"ReconsumeLaterNext": func(c *redelivery.Consumer, m pulsar.Message) error {
+			return c.ReconsumeLaterNext(context.Background(), m)
+		},
+		"DeadLetter": func(c *redelivery.Consumer, m pulsar.Message) error {
+			return c.DeadLetter(context.Background(), m, errors.New("late"))
+		},
+	} {
+		each(t, map[string]bool{name: false, name + " by Chan": true}, func(t *testing.T, channel bool) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			c := b.subscribe(b.retrying(topic, 100), redelivery.WithAckTimeout(300*time.Millisecond))
+			next := func() pulsar.Message {
+				if channel {
+					return <-c.Chan()
+				}
+				return receive(t, c)
+			}
+			b.send(topic, 1, false)
+			first, again := next(), next()
+			require.ErrorIs(t, leave(c, first), redelivery.ErrNotInFlight)
+			c.Nack(again)
+			require.NoError(t, leave(c, again), "it waits")
+			b.settles(topic, 0)
+		})
+	}
+}
