@@ -166,9 +166,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	case r.flags.has(doubtful) && l.isResending(s): // and its copy may be in the queue
 		l.nacks.TrackFor(uint64(ref), resendTime)
 		return a
-	case (last.tries > 0 || time.Since(last.at) < l.patience()) && l.mayCome(s, &last):
+	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
-		if last.tries == 0 { // the answer came once, and may come by the next connection too
+		if last.tries == 0 { // the answer came once, so that nobody waits for it who would tell the end of this
 			l.nacks.TrackFor(uint64(ref), time.Second)
 			return a
 		}
