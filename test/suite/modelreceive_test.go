@@ -37,8 +37,11 @@ func (r *modelRun) seek() {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.seeking = false; err != nil && !r.closed {
-			r.w.fail("Seek: %v", err)
+		if r.seeking = false; err != nil {
+			if !r.closed {
+				r.w.fail("Seek: %v", err)
+			}
+			return
 		}
 		r.w.note("has sought")
 		r.known, r.order, r.sought = map[modelKey]*modelExpected{}, nil, time.Now()
