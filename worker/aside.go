@@ -119,6 +119,9 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	o.mu.Lock()
 	o.aside = append(o.aside, t)
 	fresh = o.probed(t) < 0
+	if o.over == nil { // it is over: whoever takes messages takes this one first
+		o.valve.interrupt()
+	}
 	o.mu.Unlock()
 	fits, err := o.consumer.Keep(t.msg)
 	return fresh, fits || err != nil || !fresh, nil // those that failed are not to keep others from being reached

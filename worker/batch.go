@@ -160,31 +160,36 @@ func (e BatchError) marked(mark func(error) error) BatchError {
 }
 
 // collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.
-func (r *run) collect(ctx context.Context, into []task) ([]task, error) {
+func (s *slot) collect(ctx context.Context, into []task) (batch []task, err error) {
 	select {
-	case r.collecting <- struct{}{}:
+	case s.collecting <- struct{}{}:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
-	defer func() { <-r.collecting }()
-	t, err := r.next(ctx)
+	defer func() { <-s.collecting }()
+	defer func() {
+		if batch == nil && len(into) > 0 { // an observer or an interceptor of the Consumer called runtime.Goexit
+			s.set(into)
+		}
+	}()
+	t, err := s.next(ctx)
 	if err != nil {
 		return nil, err
 	}
 	began := time.Now()
-	inTime, cancel := context.WithTimeout(ctx, r.batch.MaxWait)
+	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
 	defer cancel()
 	for bytes := int64(0); ; {
 		if t.beat == nil && (len(into) == 0 || into[0].beat != nil) { // a Consumer has ack timeouts or not
-			t.beat = r.heartbeat(t.msg, time.Time{})
+			t.beat = s.heartbeat(t.msg, time.Time{})
 		}
 		into = append(into, t)
 		bytes += int64(len(t.msg.Payload()))
-		if len(into) >= r.batch.MaxMessages || bytes >= r.batch.MaxBytes {
+		if len(into) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
 			return into, nil
 		}
-		if t, err = r.next(inTime); err != nil && time.Since(began) < takingTime {
-			t, err = r.nextAtOnce(ctx)
+		if t, err = s.next(inTime); err != nil && time.Since(began) < takingTime {
+			t, err = s.nextAtOnce(ctx)
 		}
 		if err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
 			return into, nil

@@ -105,16 +105,19 @@ func (c *crashes) share(tasks []task) int {
 	}
 }
 
-// admit waits until tasks may be handled, and returns what to call when their handler has returned.
-func (c *crashes) admit(tasks []task) (handled func()) {
+// admit waits until tasks may be handled, and returns what to call when their handler has returned. Its error says that they are not to be
+// handled any more.
+func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if c.limit(tasks[0]) != nil {
-		return func() {}
+		return func() {}, nil
 	}
 	keys := make([]attempts.Key, len(tasks))
 	careful := c.isSuspect(tasks[0])
 	leave := func() {}
 	if careful {
-		leave = c.takeTurn(tasks)
+		if leave, err = c.takeTurn(tasks); err != nil {
+			return nil, err
+		}
 	}
 	for i, t := range tasks {
 		keys[i] = attempts.KeyOf(t.msg)
@@ -126,7 +129,7 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 		return func() {
 			timer.Stop()
 			b.end()
-		}
+		}, nil
 	}
 	for _, k := range keys[1:] {
 		c.log.Begun(k)
@@ -136,18 +139,18 @@ func (c *crashes) admit(tasks []task) (handled func()) {
 	if err := c.log.Begin(ctx, keys[0]); err != nil {
 		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
-	return leave
+	return leave, nil
 }
 
-// takeTurn waits until no other suspect is handled, or for too long.
-func (c *crashes) takeTurn(tasks []task) (leave func()) {
+// takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
+func (c *crashes) takeTurn(tasks []task) (leave func(), err error) {
 	for i := range tasks {
 		_ = c.renew(&tasks[i]) // if it is not held any more, settling it will tell
 	}
 	select {
 	case c.turn <- struct{}{}:
 	case <-c.working.Done():
-		return func() {}
+		return nil, c.working.Err()
 	}
 	var once sync.Once
 	next := func() { once.Do(func() { <-c.turn }) }
@@ -155,7 +158,7 @@ func (c *crashes) takeTurn(tasks []task) (leave func()) {
 	return func() {
 		timer.Stop()
 		next()
-	}
+	}, nil
 }
 
 // begun is the record of messages that are in a handler, which is not written any more when they are about to be settled.

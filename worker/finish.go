@@ -35,11 +35,11 @@ var errNothingToFinish = errors.New("worker: no batch is left that was begun")
 const takePoll = 20 * time.Millisecond
 
 // takeToFinish takes what is left of the batches that were begun.
-func (r *run) takeToFinish(into []task) ([]task, error) {
-	if !r.finishBatches || r.valve.isShut() || r.outage != nil && r.outage.current() != nil {
+func (s *slot) takeToFinish(into []task) ([]task, error) {
+	if !s.finishBatches || s.valve.isShut() || s.outage != nil && s.outage.current() != nil {
 		return nil, errNothingToFinish
 	}
-	return r.some(r.working, into)
+	return s.some(s.working, into)
 }
 
 // nextToFinish takes a message of a batch that was begun.

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ func (s *slot) get() (tasks []task, probe bool, err error) {
 		tasks, err = s.takeLimited(tasks)
 	}
 	if err == nil && s.outage != nil && s.outage.current() != nil { // it began meanwhile
-		s.set(tasks, waiting)
+		s.set(tasks)
 		return s.nextToTry()
 	}
 	return tasks, false, err
@@ -46,7 +47,7 @@ func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
 		if !s.outage.putAside(s.tasks) {
 			return s.tasks, false, s.waitToGoOn()
 		}
-		s.set(s.tasks[:0], waiting)
+		s.set(s.tasks[:0])
 		return nil, false, nil // the slot may have lost its place
 	}
 	if probe, err = s.outage.wait(); err != nil || !probe {
@@ -65,17 +66,11 @@ func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
 	return tasks, ok, err
 }
 
-// waitToGoOn waits until the slot may go on with what it has. If nothing is to be handled any more, it leaves its messages to the broker, and
+// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it leaves its messages to the broker, and
 // returns an error.
 func (s *slot) waitToGoOn() (err error) {
 	s.renewAll()
-	if err = s.sleep(s.pause); err == nil {
-		_, err = s.valve.wait(s.taking)
-	}
-	if err == nil {
-		err = s.ifClosed(s.tasks[0])
-	}
-	if err != nil {
+	if err = sleep(s.taking, s.pause); err != nil {
 		s.leaveOwn(untried)
 	}
 	return err
@@ -91,7 +86,7 @@ func (s *slot) renewAll() {
 // leaveOwn leaves what the slot has to the broker.
 func (s *slot) leaveOwn(why string) {
 	s.leaveAll(s.tasks, why)
-	s.set(s.tasks[:0], waiting)
+	s.set(s.tasks[:0])
 }
 
 // untried is why a message is left that waited for its next try.
@@ -105,18 +100,18 @@ func (r *run) leaveAll(tasks []task, why string) {
 	}
 }
 
-// sleep waits for a while. Its error says that nothing is to be tried any more.
-func (s *slot) sleep(d time.Duration) error {
+// sleep waits for a while, or until ctx is done, which is its error.
+func sleep(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
-		return nil
+		return ctx.Err()
 	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 		return nil
-	case <-s.taking.Done():
-		return s.taking.Err()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -148,6 +143,6 @@ func (s *slot) keeps(probe bool) bool {
 func (s *slot) mayHalve() bool {
 	tasks := s.tasks[:len(s.outcomes)]
 	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
-		return t.counted().RedeliveryCount() > 0 || t.isLast(s.consumer)
+		return t.counted().RedeliveryCount() > 0 || t.isLast(s.consumer) || s.isTooOld(t)
 	})
 }

@@ -66,7 +66,7 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 			paused = e.at
 		case e.what == "resume" && paused >= 0:
 			for _, a := range m.seen {
-				if a.began > paused && a.began < e.at {
+				if a.began > paused && a.began < e.at && !m.isRest(a) {
 					m.errorf("message %d was handled at %v, paused from %v to %v", a.msg, a.began, paused, e.at)
 				}
 			}

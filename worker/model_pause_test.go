@@ -32,6 +32,17 @@ func (m *watched) mayBeKept(a attempt) bool {
 	}
 }
 
+// isRest reports whether a slot had the message of an attempt before: what was taken is handled, paused or not.
+func (m *watched) isRest(a attempt) bool {
+	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
+	for _, b := range slices.Backward(m.seen[:last]) {
+		if b.msg == a.msg {
+			return b.halved || m.mayBeKept(b)
+		}
+	}
+	return false
+}
+
 // long is how long nothing happens only if nothing is left to do.
 func (m *watched) long() time.Duration {
 	if m.outage.window > 0 && m.outage.pause == 0 {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -142,6 +143,10 @@ func (m *watched) work(ctx context.Context, of []*attempt) {
 	for _, a := range of {
 		a.ended, a.ctxEnded = m.now(), ctxEnded
 		a.afterDrain = errors.Is(context.Cause(ctx), worker.ErrDrainTimeout) || a.ended >= m.done+m.drain
+	}
+	old := slices.ContainsFunc(of, func(a *attempt) bool { return m.expired(*a) })
+	for _, a := range of {
+		a.halved = a.halved || old && does.returns >= panics && len(of) > 1
 	}
 }
 

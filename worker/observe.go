@@ -132,9 +132,18 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 	}
 }
 
-// tellPaused tells that the Worker takes no more messages, or does again.
+// tellPaused tells that the Worker takes no more messages, or does again. It does so in a goroutine of its own, which alone ends if an
+// observer calls runtime.Goexit: the caller may have messages that nobody else knows of.
 func (w *Worker) tellPaused(paused bool, why PauseReason) {
-	tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
+	if len(w.observers.paused) == 0 {
+		return
+	}
+	told := make(chan struct{})
+	go func() {
+		defer close(told)
+		tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
+	}()
+	<-told
 }
 
 // tellRunning tells that Run begins, or returns.

@@ -16,13 +16,9 @@ type name struct {
 	topic         string
 	ledger, entry int64
 	index         int32
-	origin        string // of one from the retry topic, which is another message each time
 }
 
 func nameOf(msg pulsar.Message) name {
-	if origin := msg.Properties()[pulsar.PropertyOriginMessageID]; origin != "" {
-		return name{origin: origin}
-	}
 	id := msg.ID()
 	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
 }

@@ -114,7 +114,22 @@ func (r *run) stillMine(tasks []task) []task {
 	})
 }
 
+// stillOwn lets go of those of the first n tasks, which waited, that are another consumer's by now, and returns the others and how many of
+// the first ones are left. If the Consumer is closed it leaves all of them, and returns an error.
+func (s *slot) stillOwn(tasks []task, n int) (own []task, left int, err error) {
+	if err = s.ifClosed(tasks[0]); err != nil {
+		s.set(tasks)
+		s.leaveOwn(untried)
+		return nil, 0, err
+	}
+	left = len(s.stillMine(tasks[:n]))
+	if own = slices.Delete(tasks, left, n); left == 0 {
+		s.set(own)
+	}
+	return own, left, nil
+}
+
 // comesAgain reports whether a message that was kept comes once more, or did: its ack timeout was over before it was kept.
 func (r *run) comesAgain(t task) bool {
-	return (t.kept || t.aside) && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight)
+	return (t.kept || t.aside || t.here > 0) && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight)
 }

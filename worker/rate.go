@@ -8,8 +8,8 @@ import (
 
 // WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token of limiter for
 // each of its messages, retries included. Several Workers may share a limiter, and its limit may be changed at any time. One message or
-// batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A drain leaves the waiting
-// one to the broker. The limiter's burst must be at least 1.
+// batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A message that waits when a
+// drain begins is left to the broker, and one that waits during a Pause goes on after Resume. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -30,16 +30,29 @@ func (s *slot) takeLimited(into []task) ([]task, error) {
 	}
 	select {
 	case s.limiting <- struct{}{}:
-	case <-s.taking.Done():
-		return nil, s.taking.Err()
+		defer func() { <-s.limiting }()
+	default:
+		if s.waitsBehind() {
+			defer func() { <-s.limiting }()
+		}
 	}
-	defer func() { <-s.limiting }()
 	tasks, err := s.take(into)
-	if err != nil {
-		return nil, err
+	if err != nil || len(tasks) == 0 {
+		return tasks, err
 	}
-	s.set(tasks, waiting)
+	s.set(tasks)
 	return tasks, s.waitForRate(len(tasks))
+}
+
+// waitsBehind waits until no other slot takes messages, and reports false in a drain: then each finishes what it can.
+func (s *slot) waitsBehind() bool {
+	defer s.resting()()
+	select {
+	case s.limiting <- struct{}{}:
+		return true
+	case <-s.taking.Done():
+		return false
+	}
 }
 
 // waitForRate waits until a handler may have n of the slot's messages. If nothing is to be handled any more, it leaves them to the
@@ -49,16 +62,20 @@ func (s *slot) waitForRate(n int) (err error) {
 		return nil
 	}
 	s.renewAll()
+	ctx := s.taking
+	if ctx.Err() != nil { // it was taken in the drain, to finish a batch
+		ctx = s.working
+	}
 	for n > 0 && err == nil {
 		some := min(n, max(1, s.limiter.Burst()))
-		if s.limiter.WaitN(s.taking, some) == nil {
+		if s.limiter.WaitN(ctx, some) == nil {
 			n -= some
 		} else { // it is over, or the limiter lets nothing through at present
-			err = s.sleep(time.Second)
+			err = sleep(ctx, time.Second)
 		}
 	}
-	if err == nil {
-		_, err = s.valve.wait(s.taking)
+	if err == nil && ctx == s.taking {
+		_, err = s.valve.wait(ctx)
 	}
 	if err != nil {
 		s.leaveOwn("it waited for the rate limit until the end")

@@ -100,9 +100,8 @@ func (r *run) run() error {
 	if r.outage != nil {
 		r.outage.abandon()
 	}
-	if r.valve.end() {
-		r.tellPaused(false, PauseAsked)
-	}
+	r.valve.end()
+	r.tellAsked()
 	stuck := r.stuck()
 	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
 		"stuck", len(stuck), "unfinished", r.consumer.Stats().Unfinished)...)
@@ -128,34 +127,34 @@ func within(d time.Duration, done <-chan struct{}) bool {
 }
 
 // take takes what a slot is to handle next, nothing in an outage. Its error says that there is to be no more.
-func (r *run) take(into []task) ([]task, error) {
+func (s *slot) take(into []task) ([]task, error) {
 	for {
-		open, err := r.valve.waitAnd(r.taking, r.resting)
+		open, err := s.valve.waitAnd(s.taking, s.resting)
 		if err != nil {
-			return r.takeToFinish(into)
+			return s.takeToFinish(into)
 		}
-		if r.outage != nil {
-			if tasks, over := r.outage.takeBack(into); !over || len(tasks) > 0 {
-				return r.unlessClosed(tasks)
+		if s.outage != nil {
+			if tasks, over := s.outage.takeBack(into); !over || len(tasks) > 0 {
+				return s.unlessClosed(tasks)
 			}
 		}
-		tasks, err := r.some(open, into)
+		tasks, err := s.some(open, into)
 		switch {
 		case err == nil:
 			return tasks, nil
 		case open.Err() == nil:
-			r.lose(err)
+			s.lose(err)
 			return nil, err
 		}
 	}
 }
 
 // some takes a message, or a batch of them.
-func (r *run) some(ctx context.Context, into []task) ([]task, error) {
-	if r.batch != (Batch{}) {
-		return r.collect(ctx, into)
+func (s *slot) some(ctx context.Context, into []task) ([]task, error) {
+	if s.batch != (Batch{}) {
+		return s.collect(ctx, into)
 	}
-	t, err := r.next(ctx)
+	t, err := s.next(ctx)
 	return append(into, t), err
 }
 

@@ -40,9 +40,14 @@ func (r *run) judge(t *task, o *outcome) {
 	case !o.retries() && o.verb != snooze:
 	case r.working.Err() != nil:
 		o.verb = leave
-	case o.verb != snooze && r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge:
+	case o.verb != snooze && r.isTooOld(*t):
 		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
 	}
+}
+
+// isTooOld reports whether a message is not to be tried again if it fails.
+func (r *run) isTooOld(t task) bool {
+	return r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge
 }
 
 func (r *run) classified(err error) (class error) {

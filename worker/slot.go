@@ -24,6 +24,7 @@ type slot struct {
 
 	mu      sync.Mutex // guards what follows, which only the slot changes
 	tasks   []task     // none while the slot waits for some
+	with    int        // how many of them the handler has, the first ones
 	stage   stage
 	since   time.Time               // when the handler was called
 	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
@@ -61,12 +62,6 @@ func (s *slot) turn() bool {
 		return err == nil
 	}
 	kept = kept || tasks[0].aside
-	if !probe && (kept || len(tasks) > 1 || s.batch != (Batch{})) { // it waited
-		if tasks = s.stillMine(tasks); len(tasks) == 0 {
-			s.set(tasks, waiting)
-			return true
-		}
-	}
 	n := len(tasks)
 	switch {
 	case probe:
@@ -76,28 +71,45 @@ func (s *slot) turn() bool {
 		n = min(n, s.size)
 	}
 	if kept {
-		if s.set(tasks, waiting); s.waitForRate(n) != nil {
+		if s.set(tasks); s.waitForRate(n) != nil {
 			return false
 		}
 	}
 	handled := func() {}
 	if s.crashes != nil {
+		s.set(tasks)
 		n = s.crashes.share(tasks[:n])
-		handled = s.crashes.admit(tasks[:n])
+		if handled, err = s.crashes.admit(tasks[:n]); err != nil {
+			s.leaveOwn(untried)
+			return false
+		}
 	}
-	s.set(tasks, handling)
+	if s.limiter != nil || s.crashes != nil || !probe && (kept || s.batch != (Batch{})) { // it waited
+		if tasks, n, err = s.stillOwn(tasks, n); n == 0 {
+			handled()
+			return err == nil
+		}
+	}
+	s.begins(tasks, n)
 	defer s.end(n, probe)
 	defer handled() // before it is settled
 	s.call(tasks[:n])
 	return true
 }
 
-func (s *slot) set(tasks []task, stage stage) {
+// set notes what the slot has, and that its handler has nothing of it.
+func (s *slot) set(tasks []task) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.tasks, s.stage = tasks, stage; stage == handling {
-		s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
-	}
+	s.tasks, s.stage = tasks, waiting
+}
+
+// begins notes that the handler gets the first n tasks of those that the slot has.
+func (s *slot) begins(tasks []task, n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tasks, s.with, s.stage = tasks, n, handling
+	s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
 }
 
 // call calls the handler.

@@ -153,26 +153,33 @@ func (s *slot) returned() {
 // losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
 func (s *slot) losePlace(since time.Time) {
 	s.mu.Lock()
-	loses := s.stage == handling && s.since.Equal(since) && !s.lost && s.taking.Err() == nil
-	again := s.again
-	if loses {
-		s.lost, s.again = true, nil
-		for i := range again {
-			s.goes(i)
-		}
-	}
-	s.mu.Unlock()
-	if !loses {
+	if s.stage != handling || !s.since.Equal(since) || s.lost || s.taking.Err() != nil {
+		s.mu.Unlock()
 		return
 	}
-	s.run.replace()
+	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.with:]), size: s.size} // the handler has not got these
+	clear(s.tasks[s.with:])
+	s.tasks = s.tasks[:s.with]
+	var again []task
+	for i, t := range s.again {
+		if rest := i - s.with; rest >= 0 {
+			next.tasks[rest].beat.stop()
+			next.tasks[rest].msg, next.tasks[rest].beat = t.msg, t.beat
+			continue
+		}
+		s.goes(i)
+		again = append(again, t)
+	}
+	s.lost, s.again = true, nil
+	s.mu.Unlock()
+	s.run.replaceBy(next)
 	for _, t := range again {
 		s.comesInVain(t)
 	}
 }
 
-// replace begins another slot, unless more handlers are stuck than there may be.
-func (r *run) replace() {
+// replaceBy begins another slot, unless more handlers are stuck than there may be.
+func (r *run) replaceBy(next *slot) {
 	stuck := 0
 	for _, s := range r.all() {
 		s.mu.Lock()
@@ -182,16 +189,19 @@ func (r *run) replace() {
 		s.mu.Unlock()
 	}
 	r.mu.Lock()
-	defer r.mu.Unlock()
 	switch {
 	case r.taking.Err() != nil:
 	case stuck > r.concurrency:
 		r.lost = fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, r.concurrency)
 		r.stop()
 	default:
-		s := &slot{run: r}
-		r.slots = append(r.slots, s)
-		r.alive.Go(s.loop)
+		r.slots = append(r.slots, next)
+		r.alive.Go(next.loop)
+		next = nil
+	}
+	r.mu.Unlock()
+	if next != nil {
+		next.leaveOwn(untried)
 	}
 }
 

@@ -45,19 +45,18 @@ func (v *valve) waitAnd(ctx context.Context, meanwhile func() (after func())) (c
 	}
 }
 
-// shut reports whether the valve was open.
-func (v *valve) shut() bool {
+// shut has nobody take messages until open.
+func (v *valve) shut() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.opened != nil || v.over {
-		return false
+		return
 	}
 	v.opened = make(chan struct{})
 	if v.flow != nil {
 		v.stop()
 		v.flow = nil
 	}
-	return true
 }
 
 // interrupt has those who take messages look again.
@@ -70,24 +69,21 @@ func (v *valve) interrupt() {
 	}
 }
 
-// open reports whether the valve was shut.
-func (v *valve) open() bool {
+func (v *valve) open() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.opened == nil {
-		return false
+	if v.opened != nil {
+		close(v.opened)
+		v.opened = nil
 	}
-	close(v.opened)
-	v.opened = nil
-	return true
 }
 
-// end opens the valve permanently, and reports whether it was shut.
-func (v *valve) end() bool {
+// end opens the valve permanently.
+func (v *valve) end() {
 	v.mu.Lock()
 	v.over = true
 	v.mu.Unlock()
-	return v.open()
+	v.open()
 }
 
 func (v *valve) isShut() bool {

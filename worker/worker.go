@@ -16,6 +16,7 @@ type Worker struct {
 	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
 	batch    Batch                                               // zero for a Handler
 	valve    valve
+	asked    notice // that there is a Pause; guarded by the lock of valve
 	counts   counts
 	run      atomic.Pointer[run] // nil until Run
 }
@@ -81,18 +82,30 @@ func (w *Worker) Run(ctx context.Context) error {
 // messages go back to the broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause
 // may be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
-	if w.valve.shut() {
-		w.logger.Info("worker: paused", w.who()...)
-		w.tellPaused(true, PauseAsked)
-	}
+	w.valve.shut()
+	w.tellAsked()
 }
 
 // Resume ends Pause.
 func (w *Worker) Resume() {
-	if w.valve.open() {
-		w.logger.Info("worker: resumed", w.who()...)
-		w.tellPaused(false, PauseAsked)
-	}
+	w.valve.open()
+	w.tellAsked()
+}
+
+// tellAsked tells whether there is a Pause, if that changed.
+func (w *Worker) tellAsked() {
+	w.asked.tell(&w.valve.mu, func() bool { return w.valve.opened != nil }, func(paused bool) func() {
+		over := w.valve.over
+		return func() {
+			switch {
+			case paused:
+				w.logger.Info("worker: paused", w.who()...)
+			case !over: // else Run returns
+				w.logger.Info("worker: resumed", w.who()...)
+			}
+			w.tellPaused(paused, PauseAsked)
+		}
+	})
 }
 
 // Stats are the counters of a Worker since New, and its current state.
