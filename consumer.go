@@ -67,6 +67,9 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 		attempts:   log,
 	}
 	c.inner.now.Store(&inner)
+	if p != nil {
+		c.inner.again = p.again
+	}
 	c.observe(s.observers)
 	messages := chanOf(inner)
 	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
@@ -145,13 +148,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	if c.attempts != nil {
 		c.attempts.Reset()
 	}
-	for c.outlet.given { // as upstream does
-		select {
-		case <-c.outlet.ch:
-		default:
-			return nil
-		}
-	}
+	c.outlet.empty() // as upstream does
 	return nil
 }
 
@@ -168,12 +165,20 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and receives no more. Close it afterwards.
 func (c *Consumer) Unsubscribe() error {
-	return c.withReaderStopped(func() error { return c.current().Unsubscribe() })
+	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
 }
 
 // UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
 func (c *Consumer) UnsubscribeForce() error {
-	return c.withReaderStopped(func() error { return c.current().UnsubscribeForce() })
+	return c.unsubscribe(pulsar.Consumer.UnsubscribeForce)
+}
+
+func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
+	return c.withReaderStopped(func() error {
+		err := how(c.current())
+		c.inner.deleted = c.inner.deleted || err == nil
+		return err
+	})
 }
 
 // Stats are the counters of a Consumer since it was made, and its current state.

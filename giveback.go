@@ -23,6 +23,8 @@ type inner struct {
 	away  bool       // it was closed; for whoever has the turn
 	back  chan error // has one when an attempt to subscribe again has ended; nil if there is none; likewise
 	tries uint32     // such attempts in vain; likewise
+
+	deleted bool // the subscription was; for whoever has the turn
 }
 
 // current returns the inner consumer; after GiveBack it is closed.
@@ -34,7 +36,8 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // does so after Resume. Until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the
 // client's OperationTimeout; a context that is done, and Close, do not wait for that.
 //
-// Call it when the application has no messages: those that it has may be handled twice. The Consumer remembers the delays and counts of
+// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at most for messages that
+// are being published to the retry or dead letter topic; those that have no answer by then may come twice. The Consumer remembers the delays and counts of
 // waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription,
 // and a receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after
 // Close.
@@ -51,12 +54,15 @@ func (c *Consumer) GiveBack() error {
 			return ErrClosed
 		}
 	}
-	if c.inner.away {
+	switch {
+	case c.inner.deleted:
+		return fmt.Errorf("redelivery: GiveBack: %w: the subscription was deleted", errors.ErrUnsupported)
+	case c.inner.away:
 		return nil
 	}
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
-	for end := time.Now().Add(patience); !c.calls.IsQuiet() && time.Now().Before(end); { // as Close
+	for end := time.Now().Add(patience); c.isSettling() && time.Now().Before(end); { // as Close
 		time.Sleep(time.Millisecond)
 	}
 	c.hooks.leaves(true)
@@ -67,7 +73,13 @@ func (c *Consumer) GiveBack() error {
 	}
 	c.hooks.leaves(false)
 	c.ledger.GaveBack()
+	c.outlet.empty()
 	return nil
+}
+
+// isSettling reports whether messages are being settled, by the application or by what is published elsewhere. These steps follow one another.
+func (c *Consumer) isSettling() bool {
+	return c.callbacks.isBusy() || c.publisher.dead.isBusy() || c.publisher.moves.isBusy() || !c.calls.IsQuiet()
 }
 
 // comeBack subscribes again after GiveBack, for whoever has the turn. If that fails it waits for a while.

@@ -62,6 +62,13 @@ type chore struct {
 	do      func(context.Context)
 }
 
+// isBusy reports whether a chore is left.
+func (ch *chores) isBusy() bool {
+	ch.mu.Lock()
+	defer ch.mu.Unlock()
+	return ch.busy
+}
+
 // start adds a chore.
 func (c *Consumer) start(ch *chores, do func(context.Context)) {
 	ch.mu.Lock()

@@ -15,7 +15,8 @@ type preparation struct {
 	settings *settings
 	hooks    *hooks
 
-	publisher *publisher // set by open
+	publisher *publisher                      // set by open
+	again     func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 }
 
 // prepare begins to prepare a consumer, and completes its settings.

@@ -47,6 +47,17 @@ type outlet struct {
 	fed   atomic.Bool // the feeder was started
 }
 
+// empty takes out what the application has not taken from the buffer of its own channel.
+func (o *outlet) empty() {
+	for o.given {
+		select {
+		case <-o.ch:
+		default:
+			return
+		}
+	}
+}
+
 // receiveFed takes the next message from the channel, as upstream's Receive does.
 func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 	if err := ctx.Err(); err != nil {
@@ -107,6 +118,11 @@ func (c *Consumer) offer(session context.Context, d ledger.Delivery, msg pulsar.
 	var paused <-chan struct{}
 	if d.ID != nil { // else it is known to nobody, and would be lost
 		paused = c.pause.next()
+	}
+	select {
+	case <-paused: // it began meanwhile
+		return false
+	default:
 	}
 	select {
 	case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:

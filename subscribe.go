@@ -75,10 +75,9 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	done = true
-	c := newConsumer(inner, s, p.publisher, log, p)
 	if delays(opts.Type) && opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
 		prepared.Name = inner.Name()
-		c.inner.again = func() (pulsar.Consumer, error) {
+		p.again = func() (pulsar.Consumer, error) {
 			inner, err := with(prepared)
 			if err == nil {
 				err = isOf(inner, prepared)
@@ -86,7 +85,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 			return inner, err
 		}
 	}
-	return c, nil
+	return newConsumer(inner, s, p.publisher, log, p), nil
 }
 
 // isOf returns an error, and closes the consumer, if it was not subscribed with opts.

@@ -1,0 +1,128 @@
+package suite
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// What the last nack has published elsewhere, and is not acknowledged yet, is waited for.
+func TestGiveBackAfterTheLastNack(t *testing.T) {
+	t.Parallel()
+	t.Run("dead letter", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(time.Second),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
+		dead := b.deadLetters(topic)
+		b.send(topic, 1, false)
+		c.Nack(receive(t, c))
+		require.NoError(t, c.GiveBack())
+		require.NoError(t, dead.Ack(next(t, dead, 10*time.Second)))
+		nothing(t, c, 2*time.Second)
+		b.settles(topic, 0)
+		b.settles(deadLetterTopic(topic), 0) // there is one
+	})
+	t.Run("retry topic", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.retrying(topic, 9), redelivery.WithNackRedeliveryDelay(2*time.Second), redelivery.WithNackRetryTopic(time.Second))
+		b.send(topic, 1, false)
+		c.Nack(receive(t, c))
+		require.NoError(t, c.GiveBack())
+		require.NoError(t, c.Ack(receive(t, c)))
+		nothing(t, c, 2*time.Second)
+	})
+}
+
+// A subscription that was deleted is not made again.
+func TestGiveBackAfterUnsubscribe(t *testing.T) {
+	t.Parallel()
+	each(t, map[string]func(*redelivery.Consumer) error{
+		"Unsubscribe": (*redelivery.Consumer).Unsubscribe, "UnsubscribeForce": (*redelivery.Consumer).UnsubscribeForce,
+	}, func(t *testing.T, unsubscribe func(*redelivery.Consumer) error) {
+		if elsewhere(t) {
+			return
+		}
+		b := newBroker(t)
+		topic := b.topic(0)
+		c := b.subscribe(b.options(topic, pulsar.Shared))
+		b.send(topic, 1, false)
+		receive(t, c)
+		require.NoError(t, unsubscribe(c))
+		require.ErrorIs(t, c.GiveBack(), errors.ErrUnsupported)
+		_, err := receiveFor(c, time.Second)
+		require.Error(t, err)
+		var all struct{ Subscriptions map[string]any }
+		b.rest("GET", topic, "/stats", nil, &all)
+		require.Empty(t, all.Subscriptions)
+	})
+}
+
+// What is in the buffer of the application's own channel goes back too.
+func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts, channel := b.options(topic, pulsar.Shared), make(chan pulsar.ConsumerMessage, 10)
+	opts.MessageChannel = channel
+	c := b.subscribe(opts)
+	b.send(topic, 1, false)
+	holds := func() bool { return len(channel) == 1 }
+	require.Eventually(t, holds, patience, ms(1))
+	require.NoError(t, c.GiveBack())
+	require.Eventually(t, holds, patience, ms(1))
+	require.NoError(t, c.Ack(<-channel))
+	time.Sleep(time.Second)
+	require.Empty(t, channel)
+	b.settles(topic, 0)
+}
+
+// Whoever is told that there is a Consumer may give back, at once.
+func TestGiveBackByObservers(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	b.send(topic, 20, false)
+	b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+		assert.NoError(t, c.GiveBack())
+	}})).Close()
+	opts := b.options(topic, pulsar.Shared)
+	channel := make(chan pulsar.ConsumerMessage, 3)
+	opts.MessageChannel = channel
+	var once sync.Once
+	b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Delivered: func(d redelivery.Delivered) {
+		once.Do(func() { assert.NoError(t, d.Consumer.GiveBack()) })
+	}}))
+	require.Eventually(t, func() bool { return len(channel) == 3 }, patience, ms(1))
+}
+
+// A pause that begins while a message is on its way to the channel keeps it.
+func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.Interceptors = pulsar.ConsumerInterceptors{interceptor{callbacks: callbacks{before: func() { time.Sleep(ms(2)) }}}}
+	c := b.subscribe(opts)
+	b.send(topic, 200, false)
+	for range 100 {
+		require.NoError(t, c.Ack(<-c.Chan()))
+		c.Pause()
+		select {
+		case <-c.Chan():
+			t.Fatal("a message comes while the Consumer is paused")
+		case <-time.After(ms(10)):
+		}
+		c.Resume()
+	}
+}
