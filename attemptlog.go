@@ -96,9 +96,9 @@ func openLog(s *settings, topic, subscription, name string) (*attemptLog, error)
 // openLog opens the log of attempts of a consumer that is to be subscribed.
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
-	if s.attempts != nil && p.opts.TopicsPattern != "" {
+	if s.attempts != nil {
 		name := fullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
-		if err := checkPattern(p.opts.TopicsPattern, name, "log of attempts"); err != nil {
+		if err := cmp.Or(checkPattern(p.opts.TopicsPattern, name, "log of attempts"), checkTopics(p.opts, name, "WithAttemptLog's topic")); err != nil {
 			return nil, err
 		}
 	}

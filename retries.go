@@ -179,8 +179,12 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	if err := checkPattern(opts.TopicsPattern, fullTopic(x.own.DeadLetterTopic()), "dead letter topic"); err != nil {
+	dead := fullTopic(x.own.DeadLetterTopic())
+	if err := cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic")); err != nil {
 		return err
+	}
+	if dead == x.retryTopic {
+		return invalid("the dead letter topic", dead, "another one than the retry topic")
 	}
 	p.publisher = x
 	return nil
@@ -231,6 +235,17 @@ func checkPattern(pattern, topic, what string) error {
 	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
 	if err == nil && matches.MatchString(topic) {
 		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+what+" "+topic)
+	}
+	return nil
+}
+
+// checkTopics returns an error for a topic to publish to that the consumer reads anyway: what is published there would come again and
+// never end.
+func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
+	for _, of := range topicsOf(opts) {
+		if publishing.BaseTopic(fullTopic(of)) == publishing.BaseTopic(topic) {
+			return invalid(what, topic, "another one than ConsumerOptions.Topic")
+		}
 	}
 	return nil
 }
