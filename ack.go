@@ -76,7 +76,10 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 	case ledger.Settled:
 		return nil
 	case ledger.Unknown:
-		return ack(c.current(), n.ID)
+		if err = ack(c.current(), n.ID); err == nil && !s.Undecided {
+			c.ledger.SettleWhole(n)
+		}
+		return err
 	default: // it is being settled now, by another call too perhaps
 	}
 	if len(c.hooks.of) > 0 {

@@ -123,6 +123,8 @@ func (l *ackList) finish(x *Consumer) {
 	for i := range l.acks {
 		if a := &l.acks[i]; a.settling.Consumer != nil {
 			x.finishSettling(&a.settling, a.err)
+		} else if a.err == nil {
+			x.ledger.SettleWhole(ledger.Name{ID: a.given})
 		}
 	}
 }

@@ -30,7 +30,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		return Delivery{}, ErrClosed
 	}
 	d, current, _ := c.ledger.Find(n)
-	if d.ID == nil || !n.HasHand { // it is settled, or not known
+	if d.ID == nil || !n.Own { // it is settled, or not known
 		d.Count = max(d.Count, countOf(msg))
 	}
 	return Delivery{

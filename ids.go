@@ -51,19 +51,40 @@ func original(msg pulsar.Message) pulsar.Message {
 }
 
 // received returns what the inner consumer delivered of what the application has wrapped, or nil if it does not show.
-func (c *Consumer) received(msg pulsar.Message) (received pulsar.Message) {
+func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
+	if received := original(c.handedOver(msg)); received != nil && reflect.TypeOf(received) == c.raw.Load() {
+		return received
+	}
+	return nil
+}
+
+// handOf returns the hand-over of a message that the application has wrapped, if it shows.
+func (c *Consumer) handOf(msg pulsar.Message) (hand uint8, shows bool) {
+	m := c.handedOver(msg)
+	if again, ok := m.(*handedOver); ok {
+		return again.hand, true
+	}
+	return 0, m != nil && reflect.TypeOf(m) == c.raw.Load()
+}
+
+// handedOver returns what the application got of what it has wrapped, or nil if it does not show.
+func (c *Consumer) handedOver(msg pulsar.Message) (handed pulsar.Message) {
 	defer func() { _ = recover() }() // an embedded pointer may be nil
 	for range maxWrappers {
-		switch m := original(msg).(type) {
+		switch m := msg.(type) {
 		case nil:
 			return nil
+		case *handedOver:
+			return m
+		case *givenUp:
+			msg = m.Message
+			continue
 		case pulsar.ConsumerMessage:
 			msg = m.Message
 			continue
-		default:
-			if msg = m; reflect.TypeOf(m) == c.raw.Load() {
-				return m
-			}
+		}
+		if reflect.TypeOf(msg) == c.raw.Load() {
+			return msg
 		}
 		wrapper := reflect.Indirect(reflect.ValueOf(msg))
 		if wrapper.Kind() != reflect.Struct {
@@ -99,16 +120,18 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 		}
 	}()
 	if reflect.TypeOf(msg) == c.raw.Load() {
-		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true}, nil
+		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true, Own: true}, nil
 	}
 	if m, ok := msg.(*handedOver); ok {
-		n.Hand, n.Count, n.HasHand = m.hand, m.count, true
+		n.Hand, n.Count, n.HasHand, n.Own = m.hand, m.count, true, true
+	} else {
+		n.Hand, n.HasHand = c.handOf(msg)
 	}
 	n.ID = msg.ID()
 	if err := checkID(n.ID); err != nil {
 		return n, err
 	}
-	if n.HasHand || strings.HasPrefix(topicOf(msg), nonPersistent) { // else the topic may be the application's own
+	if n.Own || strings.HasPrefix(topicOf(msg), nonPersistent) { // else the topic may be the application's own
 		n.Topic = topicOf(msg)
 	}
 	return n, nil

@@ -182,7 +182,7 @@ func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic er
 			return nil, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
 		}
 	}
-	if !n.HasHand { // as for Delivery
+	if !n.Own { // as for Delivery
 		s.Count = max(s.Count, countOf(msg))
 	}
 	return c.publish(ctx, s, original(s.Message), start), nil

@@ -129,7 +129,7 @@ func (c *Consumer) now() (now time.Duration) {
 // acked tells that a message was acknowledged, or could not be. One that the ledger does not know is left out, unless its topic is
 // non-persistent.
 func (c *Consumer) acked(began time.Duration, n ledger.Name, msg pulsar.Message, s *ledger.Settling, err error) {
-	if c.observer.Settled == nil {
+	if c.observer.Settled == nil || s.Late {
 		return
 	}
 	if s.Consumer == nil {

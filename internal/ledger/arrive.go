@@ -190,8 +190,8 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verd
 		if !asked.IsZero() && l.at.idle.Sub(asked) > time.Second {
 			l.stats.Late++
 		}
-		l.stats.Redelivered++
 		t.again(e, r, a.count)
+		l.comesAgain(r)
 		t.name(ref, r, a.id)
 		t.hand(r)
 		t.keep(ref, e, r, a.msg, a.weight, false)
@@ -211,6 +211,13 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verd
 		t.name(ref, r, a.id)
 	}
 	return l.buffered(kept)
+}
+
+// comesAgain counts a redelivery, unless the message is to be given up instead.
+func (l *Ledger) comesAgain(r *record) {
+	if l.o.MaxDeliveries == 0 || r.count < l.o.MaxDeliveries {
+		l.stats.Redelivered++
+	}
 }
 
 // buffered counts an early copy.
@@ -238,12 +245,12 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		if r == nil || r.state != ready || r.flags.has(busy) {
 			continue
 		}
-		if !r.flags.has(uncounted) {
-			l.stats.Redelivered++
-		}
+		had := !r.flags.has(uncounted)
 		l.nacks.Untrack(uint64(ref))
 		t.stays(r)
-		t.again(e, r, r.msg().RedeliveryCount())
+		if t.again(e, r, r.msg().RedeliveryCount()); had {
+			l.comesAgain(r)
+		}
 		was := r.flags & doubtful
 		t.hand(r)
 		r.flags |= was

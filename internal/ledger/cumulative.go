@@ -1,6 +1,32 @@
 package ledger
 
-import "github.com/apache/pulsar-client-go/pulsar"
+import (
+	"math"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// isWhole reports whether an id is that of a batch, and of none of its messages: the application has made it.
+func isWhole(e *entry, id pulsar.MessageID) bool { return e.isBatch() && id.BatchIdx() < 0 }
+
+// SettleWhole settles what is known of a batch of which the whole was acknowledged by its own id.
+func (l *Ledger) SettleWhole(n Name) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	s, of := l.table.streamOf(n), entryOf(n.ID)
+	if _, e, r := l.find(n); s == nil || r == nil || !isWhole(e, n.ID) {
+		return
+	}
+	for l.offersUpTo(s, of, math.MaxInt32) {
+		l.withdraw()
+	}
+	for m := range l.table.messages(s) {
+		if l.table.entries.At(m.ref.slot()).Key == of {
+			l.outcome(false)
+			l.settled(m.ref, m.e, m.r)
+		}
+	}
+}
 
 // SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement by id that succeeded. It
 // returns an id if a newer delivery of that message is to be acknowledged as well, and what it settled where somebody observes.
@@ -18,8 +44,10 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	if s.gone { // with all its messages, by a seek meanwhile
 		return nil, nil
 	}
-	if ref, e, r := l.table.find(n); r != nil {
-		whole := e.isBatch() && id.BatchIdx() < 0
+	if ref, e, r := l.table.find(n); r != nil && isWhole(e, n.ID) {
+		index = math.MaxInt32
+	} else if r != nil {
+		whole := isWhole(e, id)
 		if next := toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {
 			again = next
 		}
@@ -59,6 +87,9 @@ func (l *Ledger) Newest(n Name) (consumer pulsar.Consumer, before, id pulsar.Mes
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if ref, e, r := l.table.find(n); r != nil {
+		if isWhole(e, n.ID) {
+			return e.stream().consumer, nil, n.ID
+		}
 		id = l.table.newest(ref, r)
 		if e.isBatch() && e.flags.has(ackWhole) && !l.o.IndexAcks {
 			before = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, -1, id.PartitionIdx())

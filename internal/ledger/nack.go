@@ -20,7 +20,7 @@ func (l *Ledger) Find(n Name) (d Delivery, current, known bool) {
 
 // isWith reports whether the application has a message by the hand-over that n names.
 func isWith(r *record, n Name) bool {
-	return r.state == inFlight && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && n.Count == r.count)
+	return r.state == inFlight && !r.isStale(n.ID) && (!n.HasHand || n.Hand == r.hand && (!n.Own || n.Count == r.count))
 }
 
 // Adopt enters a message that the application has although the Ledger does not know it. It waits at the broker, which alone
@@ -43,7 +43,7 @@ func (l *Ledger) Adopt(n Name, topic string, consumer pulsar.Consumer, count uin
 	if r.flags |= doubtful; e.batch.total == 0 {
 		e.flags |= adopted
 	}
-	if n.HasHand { // or a nack of that would be stale
+	if n.Own { // or a nack of that would be stale
 		r.hand, r.count = n.Hand, n.Count
 	}
 }

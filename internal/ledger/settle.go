@@ -23,6 +23,8 @@ type Settling struct {
 	Undecided bool
 	// Leaves tells that the message is published elsewhere, since the application failed on it.
 	Leaves bool
+	// Late tells that another settled the message meanwhile; set by Settled.
+	Late bool
 
 	entry  entryID
 	stream *stream
@@ -54,7 +56,7 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 	switch {
 	case r == nil && l.table.isSettled(n):
 		return Settled
-	case r == nil || e.stream().gone:
+	case r == nil || e.stream().gone || isWhole(e, n.ID):
 		return Unknown
 	case r.state == acked:
 		return Settled
@@ -135,6 +137,7 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 	e, r := l.ends(s)
 	switch {
 	case r == nil:
+		s.Late = true
 		return nil
 	case s.Undecided:
 		l.untrack(ref, r)

@@ -56,8 +56,9 @@ type Name struct {
 	ID      pulsar.MessageID
 	Topic   string
 	Hand    uint8
+	HasHand bool   // the hand-over is known
 	Count   uint32 // the hand-over's, as hand-overs wrap
-	HasHand bool
+	Own     bool   // the message is as it was handed over, with this count
 }
 
 // find finds a message. Where topics share ledgers an id alone names the message that was delivered with it.
