@@ -39,6 +39,7 @@ func (s *slot) takeToFinish(into []task) ([]task, error) {
 	if !s.finishBatches || s.valve.isShut() || s.outage != nil && s.outage.current() != nil {
 		return nil, errNothingToFinish
 	}
+	s.finishes = true
 	return s.some(s.working, into)
 }
 

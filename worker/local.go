@@ -32,7 +32,7 @@ func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 // retryHere keeps what failed and has local retries left.
 func (s *slot) retryHere(probe bool) {
 	s.pause = 0
-	if s.localRetries == 0 || probe || s.taking.Err() != nil || s.outage != nil && s.outage.current() != nil {
+	if s.localRetries == 0 || probe || s.lost || s.taking.Err() != nil || s.outage != nil && s.outage.current() != nil {
 		return
 	}
 	for i := range s.outcomes {

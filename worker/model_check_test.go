@@ -112,9 +112,9 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 	kept := uint32(0)                         // of those counted: failures that may not count
 	for i, a := range of {
 		switch {
-		case a.halved:
+		case a.halved, a.local == yes:
 		case a.does.returns != snoozes:
-			if counted++; m.mayBeKept(a) {
+			if counted++; m.mayNotCount(a) {
 				kept++
 			}
 		case m.brokerCounts(msg):
@@ -127,14 +127,16 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		if ended < 0 {
 			ended = returned
 		}
-		renewed := m.timeout
-		overtaken = overtaken || m.ackTimeout > 0 && ended-a.began >= renewed+m.ackTimeout-m.ackTimeout/3
+		overtaken = overtaken || m.isOvertaken(a, ended)
 		m.checkContext(a)
+		if a.local == yes && !overtaken {
+			m.checkLocal(a, of[i+1:])
+		}
 		if i == len(of)-1 {
 			break
 		}
 		next := of[i+1]
-		if overtaken || a.halved || m.mayBeKept(a) {
+		if overtaken || a.halved || a.local == yes || m.mayNotCount(a) {
 			continue
 		}
 		if m.expired(a) && a.does.returns != snoozes && m.maxDeliveries > 0 && !badAcks && !badSends {
@@ -202,8 +204,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		if last.does.returns == exits {
 			want = "the handler called runtime.Goexit"
 		}
-		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && (counted >= m.maxDeliveries || m.expired(last))
-		if m.mayBeKept(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // it may not be one
+		wantDead = m.maxDeliveries > 0 && !last.afterDrain && !last.halved && last.local != yes && (counted >= m.maxDeliveries || m.expired(last))
+		if m.mayNotCount(last) || counted-kept < m.maxDeliveries && !m.expired(last) { // it may not be one
 			wantDead = wantDead && dead == 1
 		}
 		if m.expired(last) {
@@ -271,8 +273,13 @@ func (m *watched) overtook(returned time.Duration) bool {
 		if a.ended < 0 {
 			a.ended = returned
 		}
-		return m.ackTimeout > 0 && a.ended-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
+		return m.isOvertaken(a, a.ended)
 	})
+}
+
+// isOvertaken reports whether the ack timeout of an attempt was over by a time.
+func (m *watched) isOvertaken(a attempt, at time.Duration) bool {
+	return m.ackTimeout > 0 && at-a.began >= m.timeout+m.ackTimeout-m.ackTimeout/3
 }
 
 // expired reports whether a message was too old to be tried again after an attempt.
@@ -303,6 +310,7 @@ func (m *watched) look() (active int) {
 	for _, a := range m.attempts {
 		m.seen = append(m.seen, *a)
 	}
+	m.findLocal()
 	return m.active
 }
 

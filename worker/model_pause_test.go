@@ -37,16 +37,19 @@ func (m *watched) isRest(a attempt) bool {
 	last := slices.IndexFunc(m.seen, func(b attempt) bool { return b.call == a.call && b.msg == a.msg })
 	for _, b := range slices.Backward(m.seen[:last]) {
 		if b.msg == a.msg {
-			return b.halved || m.mayBeKept(b)
+			return b.halved || m.mayBeKept(b) || b.local != no || b.whole && m.isOvertaken(b, b.ended) // then what came again counts
 		}
 	}
 	return false
 }
 
 // long is how long nothing happens only if nothing is left to do.
-func (m *watched) long() time.Duration {
-	if m.outage.window > 0 && m.outage.pause == 0 {
-		return 90 * time.Second
+func (m *watched) long() (long time.Duration) {
+	if long = 30 * time.Second; m.outage.window > 0 && m.outage.pause == 0 {
+		long = 90 * time.Second
 	}
-	return 30 * time.Second
+	if m.limited || m.localRetries > 0 {
+		long += 10 * time.Second
+	}
+	return long
 }

@@ -29,6 +29,8 @@ type plan struct {
 	messages      []planned
 	events        []event
 	done          time.Duration // when Run's context is
+	limited       bool          // by limitOf
+	localRetries  int           // 0 for none
 }
 
 // pausing is what WithPauseOnFailure gets.
@@ -81,6 +83,7 @@ type event struct {
 const (
 	nackDelay  = time.Second
 	retryDelay = 3 * time.Second
+	localPause = 500 * time.Millisecond
 	tick       = 10 * time.Millisecond
 )
 
@@ -129,5 +132,7 @@ func drawPlan(t *rapid.T) plan {
 		}).Draw(t, "what")})
 	}
 	sort.Slice(p.events, func(i, j int) bool { return p.events[i].at < p.events[j].at })
+	p.limited = rapid.SampledFrom([]bool{false, false, true}).Draw(t, "limited")
+	p.localRetries = rapid.SampledFrom([]int{0, 0, 1, 2}).Draw(t, "localRetries")
 	return p
 }

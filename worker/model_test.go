@@ -32,6 +32,8 @@ type attempt struct {
 	does       step          // of all messages of a batch together
 	reason     string        // that a dead letter is to have
 	halved     bool          // it is no attempt, but of a batch that is halved
+	whole      bool          // it is of a batch that failed with one error
+	local      certainty     // that a local retry follows it
 	afterDrain bool          // its context had ended by the drain timeout when it returned
 }
 
@@ -116,7 +118,8 @@ func (m *watched) begin(msgs ...pulsar.Message) (of []*attempt) {
 	for _, a := range of {
 		a.does.takes, a.does.stuck, a.does.heeds = all.takes, all.stuck, all.heeds
 		if all.returns >= panics {
-			a.does.returns, a.reason, a.halved = all.returns, reason, again && len(of) > 1
+			a.does.returns, a.reason, a.whole = all.returns, reason, len(of) > 1
+			a.halved = a.whole && again && m.localRetries == 0
 		}
 	}
 	return of
@@ -146,7 +149,7 @@ func (m *watched) work(ctx context.Context, of []*attempt) {
 	}
 	old := slices.ContainsFunc(of, func(a *attempt) bool { return m.expired(*a) })
 	for _, a := range of {
-		a.halved = a.halved || old && does.returns >= panics && len(of) > 1
+		a.halved = a.halved || a.whole && old && m.localRetries == 0
 	}
 }
 
@@ -226,6 +229,7 @@ func (p plan) run() []string {
 		workerOptions = append(workerOptions, worker.WithObserver(worker.Observer{Paused: m.pauses}),
 			worker.WithPauseOnFailure(p.outage.window, p.outage.ratio, p.outage.policy()))
 	}
+	workerOptions = append(workerOptions, p.retryAndLimit()...)
 	w, err := worker.New(consumer, m.handle, workerOptions...)
 	if p.batch != (worker.Batch{}) {
 		w, err = worker.NewBatch(consumer, m.handleBatch, p.batch, workerOptions...)

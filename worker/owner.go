@@ -126,6 +126,9 @@ func (s *slot) stillOwn(tasks []task, n int) (own []task, left int, err error) {
 	if own = slices.Delete(tasks, left, n); left == 0 {
 		s.set(own)
 	}
+	if len(own) == 0 {
+		s.size = 0
+	}
 	return own, left, nil
 }
 

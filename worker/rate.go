@@ -63,7 +63,7 @@ func (s *slot) waitForRate(n int) (err error) {
 	}
 	s.renewAll()
 	ctx := s.taking
-	if ctx.Err() != nil { // it was taken in the drain, to finish a batch
+	if s.finishes {
 		ctx = s.working
 	}
 	for n > 0 && err == nil {

@@ -21,6 +21,7 @@ type slot struct {
 	yield    func()        // lets the next slot try, in an outage; only once
 	size     int           // how many of a halved batch the handler gets next; 0 for all
 	pause    time.Duration // before a local retry
+	finishes bool          // it takes what is left of a batch that was begun, in a drain
 
 	mu      sync.Mutex // guards what follows, which only the slot changes
 	tasks   []task     // none while the slot waits for some

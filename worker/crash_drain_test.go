@@ -1,0 +1,58 @@
+package worker_test
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Messages that were in a handler when its process ended are handled one at a time. Those that wait for their turn until the drain timeout is
+// over are left.
+func TestSuspectsAtADrain(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("a")}, &pulsar.ProducerMessage{Payload: []byte("b")},
+		&pulsar.ProducerMessage{Payload: []byte("c")})
+	for _, id := range ids {
+		crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
+	}
+	opts := withDeadLetters(9)
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(quiet))
+	require.NoError(t, err)
+	defer c.Close()
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var mu sync.Mutex
+	var active, most, late int
+	w, err := worker.New(c, func(ctx context.Context, _ pulsar.Message) error {
+		mu.Lock()
+		if active++; ctx.Err() != nil {
+			late++
+		}
+		most = max(most, active)
+		mu.Unlock()
+		time.AfterFunc(200*time.Millisecond, stop) // the others wait by then
+		time.Sleep(2 * time.Second)
+		mu.Lock()
+		defer mu.Unlock()
+		active--
+		return nil
+	}, worker.WithCrashLimit(3), worker.WithConcurrency(3), worker.WithDrainTimeout(500*time.Millisecond), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	mu.Lock()
+	defer mu.Unlock()
+	require.Equal(t, 1, most)
+	require.Zero(t, late)
+	require.EqualValues(t, 1, w.Stats().Succeeded)
+}

@@ -1,0 +1,60 @@
+package worker_test
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// The handler hangs with the first half of a batch that is halved: the other half goes to the slot that takes the place.
+func TestHalfThatHangs(t *testing.T) {
+	virtually(t, withDeadLetters(5), func(t *rig) {
+		released := make(chan struct{})
+		var calls atomic.Int32
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 4}, func(_ context.Context, msgs []pulsar.Message) error {
+			if calls.Add(1) <= 2 {
+				return errTest
+			}
+			if strings.Contains(text(msgs), "hang") {
+				<-released
+			}
+			return nil
+		}, worker.WithConcurrency(2), worker.WithTimeout(time.Second), worker.WithStuckLimit(5*time.Second))
+		for _, payload := range []string{"hang", "b", "c", "d"} {
+			t.publish(payload)
+		}
+		t.sleep(time.Hour)
+		assert.Subset(t, t.broker.Acked("orders"), []string{"c", "d"})
+		close(released)
+		require.NoError(t, stop())
+	}, redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithAckTimeout(10*time.Second))
+}
+
+// A batch of old messages that fails as a whole is halved too, until the failing one is alone: it is the only dead letter.
+func TestMaxAgeOfABatch(t *testing.T) {
+	virtually(t, withDeadLetters(5), func(t *rig) {
+		for _, payload := range []string{"a", "b", "c", "bad", "d", "e", "f", "g", "h", "i"} {
+			t.publish(payload)
+		}
+		t.sleep(2 * time.Hour)
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 10}, func(_ context.Context, msgs []pulsar.Message) error {
+			if strings.Contains(text(msgs), "bad") {
+				return errTest
+			}
+			return nil
+		}, worker.WithMaxAge(time.Hour))
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"bad: older than 1h0m0s: no luck"}, t.letters())
+		require.Equal(t, worker.Stats{Succeeded: 9, Permanent: 1, Expired: 1}, w.Stats())
+	})
+}

@@ -1,0 +1,76 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// The ack timeout of a message is over at 5 s, while its handler is at work, and all slots are busy until 7 s. It fails at 6 s, and waits for
+// its local retry at 16 s. What comes again is not handled beside it, nor after it.
+func TestLocalRetryOfAMessageThatComesAgain(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.Exclusive} {
+		for order, options := range map[string][]worker.Option{"in any order": nil, "in key order": {worker.WithKeyOrder()}} {
+			t.Run(fmt.Sprint(kind, " ", order), func(t *testing.T) {
+				opts := orders
+				opts.Type = kind
+				virtually(t, opts, func(t *rig) {
+					var active atomic.Int32
+					calls := newCalls()
+					w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+						if string(msg.Payload()) != "a1" {
+							time.Sleep(3500 * time.Millisecond)
+							return nil
+						}
+						assert.EqualValues(t, 1, active.Add(1))
+						defer active.Add(-1)
+						if calls.note(msg) == 1 {
+							time.Sleep(6 * time.Second)
+							return errTest
+						}
+						time.Sleep(4500 * time.Millisecond)
+						return nil
+					}, append(options, worker.WithConcurrency(2), worker.WithLocalRetries(3, backoff.Fixed(10*time.Second)))...)
+					t.publishKeyed("a1", "b1")
+					t.sleep(3 * time.Second)
+					t.publishKeyed("b2") // it is handled from 3.5 s to 7 s
+					t.sleep(time.Hour)
+					require.NoError(t, stop())
+					require.Len(t, calls.times(), 2)
+					require.EqualValues(t, 3, w.Stats().Succeeded)
+					require.Empty(t, t.broker.Unacked())
+				}, redelivery.WithAckTimeout(5*time.Second))
+			})
+		}
+	}
+}
+
+// A pause while a message waits for a local retry: that is done, and then the paused Worker gives back what it has.
+func TestPauseDuringALocalRetry(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			return errTest
+		}, worker.WithConcurrency(1), worker.WithLocalRetries(3, backoff.Fixed(time.Second)))
+		for _, payload := range []string{"a", "b", "c"} {
+			t.publish(payload)
+		}
+		t.sleep(500 * time.Millisecond)
+		w.Pause()
+		t.sleep(time.Hour)
+		assert.Equal(t, []string{"a", "a", "a", "a"}, calls.what)
+		assert.Zero(t, t.broker.Consumers())
+		require.NoError(t, stop())
+	})
+}

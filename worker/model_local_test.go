@@ -1,0 +1,121 @@
+package worker_test
+
+import (
+	"slices"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+type certainty int
+
+const (
+	no certainty = iota
+	maybe
+	yes
+)
+
+func (p plan) retryAndLimit() (options []worker.Option) {
+	if p.limited {
+		options = append(options, worker.WithRateLimit(rate.NewLimiter(rate.Every(300*time.Millisecond), 2)))
+	}
+	if p.localRetries > 0 {
+		options = append(options, worker.WithLocalRetries(p.localRetries, backoff.Fixed(localPause)))
+	}
+	return options
+}
+
+// findLocal finds out which of the attempts in seen local retries follow.
+func (m *watched) findLocal() {
+	of := make([]delivered, len(m.messages))
+	for n := range of {
+		of[n] = delivered{0, true, m.messages[n].at}
+	}
+	for i := range m.seen {
+		a := &m.seen[i]
+		d := &of[a.msg]
+		if m.reconnects(d.began, a.began) || d.here > 0 && m.hadOutage(d.began, a.began) { // it may be another delivery, or one that comes once more
+			d.sure = false
+		}
+		d.began = a.began
+		a.local = m.localOf(*a, d)
+	}
+}
+
+// delivered is what is known of a delivery.
+type delivered struct {
+	here  int           // its local retries
+	sure  bool          // that it had so many, and that it is the newest
+	began time.Duration // the attempt before, or the message was published
+}
+
+func (m *watched) localOf(a attempt, d *delivered) certainty {
+	stop, _ := m.stop()
+	switch a.does.returns {
+	case fails, panics, exits:
+		switch {
+		case m.localRetries == 0 || a.ended < 0:
+			return no
+		case a.ended >= m.done && !a.whole:
+			return no
+		case !d.sure || a.whole || m.mayBeKept(a) || m.mayBeTry(a) || m.mayLosePlace(a) || a.ended > stop: // a whole batch may be halved, and the Worker may not know that the Consumer is lost
+			d.sure = false
+			return maybe
+		case d.here < m.localRetries:
+			d.here++
+			return yes
+		}
+		d.here, d.sure = 0, true
+	default: // no local retry follows, and what comes then is another delivery, but not in an outage
+		if !m.mayBeKept(a) {
+			d.here, d.sure = 0, true
+		} else if d.here > 0 {
+			d.sure = false
+		}
+	}
+	return no
+}
+
+// mayNotCount reports whether an attempt that failed may be none that counts.
+func (m *watched) mayNotCount(a attempt) bool { return a.local == maybe || m.mayBeKept(a) }
+
+// mayBeTry reports whether an attempt began in an outage. No local retry follows then, even if the outage is over meanwhile.
+func (m *watched) mayBeTry(a attempt) bool {
+	return m.hadOutage(a.began, a.began)
+}
+
+// hadOutage reports whether there was an outage between two times, in which what was put aside may go back to the broker.
+func (m *watched) hadOutage(from, to time.Duration) bool {
+	return slices.ContainsFunc(m.outages, func(o span) bool { return o.from <= to && (o.to >= from || o.to < 0) })
+}
+
+// mayLosePlace reports whether a handler was at work for so long that another one may have its place. Then no local retry follows.
+func (m *watched) mayLosePlace(a attempt) bool {
+	return a.ended-a.began >= m.stuckLimit && m.timeout+m.ackTimeout > 0
+}
+
+// reconnects reports whether what the Consumer had came again between two times.
+func (m *watched) reconnects(from, to time.Duration) bool {
+	return slices.ContainsFunc(m.events, func(e event) bool { return e.what == "reconnect" && e.at >= from && e.at <= to })
+}
+
+// checkLocal checks when the attempt comes, if any, that is the local retry after another one.
+func (m *watched) checkLocal(a attempt, later []attempt) {
+	due := a.ended + localPause
+	if m.happened("acks fail", due) { // what succeeded comes again beside its acknowledgement
+		return
+	}
+	exactly := !m.limited && m.batch == (worker.Batch{}) && m.outage.window == 0
+	switch {
+	case len(later) == 0:
+		if exactly && due < m.done && !m.reconnects(a.began, due) && !m.happened("give up", due) {
+			m.errorf("message %d failed at %v, and no local retry followed", a.msg, a.ended)
+		}
+	case m.reconnects(a.began, later[0].began):
+	case later[0].began < due || exactly && later[0].began > due:
+		m.errorf("message %d was handled at %v, its local retry was due at %v", a.msg, later[0].began, due)
+	}
+}

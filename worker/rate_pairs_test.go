@@ -1,0 +1,140 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A message that becomes another consumer's while it waits for the rate limit is handled there, and not here.
+func TestRateLimitOfALostMessage(t *testing.T) {
+	opts := ofKind(pulsar.Failover)
+	virtually(t, opts, func(t *rig) {
+		calls := newCalls()
+		handle := func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			time.Sleep(4 * time.Second)
+			return nil
+		}
+		w, stop := t.start(handle, worker.WithConcurrency(2), worker.WithKeyOrder(), worker.WithRateLimit(rate.NewLimiter(rate.Every(10*time.Second), 1)))
+		other, err := redelivery.Subscribe(t.broker, opts, redelivery.WithLogger(quiet))
+		require.NoError(t, err)
+		defer other.Close()
+		wOfOther, err := worker.New(other, handle, worker.WithConcurrency(2), worker.WithKeyOrder(), worker.WithLogger(quiet))
+		require.NoError(t, err)
+		stopOther := t.run(wOfOther)
+		t.publishKeyed("a1", "b1", "b2", "b3")
+		t.sleep(5 * time.Second) // b1 waits
+		t.broker.Elect()
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.NoError(t, stopOther())
+		require.Equal(t, []string{"a1", "b1", "b2", "b3"}, calls.what)
+		require.EqualValues(t, 1, w.Stats().Succeeded)
+		require.EqualValues(t, 1, w.Stats().Lost)
+		require.Empty(t, t.broker.Unacked())
+	})
+}
+
+// A message that waits for the rate limit is not handled any more once the Consumer is lost.
+func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		calls := newCalls()
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			return nil
+		}, worker.WithConcurrency(3), worker.WithRateLimit(rate.NewLimiter(rate.Every(10*time.Minute), 1)))
+		t.publish("a")
+		t.publish("b")
+		t.sleep(5 * time.Second)
+		t.broker.GiveUp(errTest)
+		t.sleep(time.Hour)
+		require.ErrorIs(t, stop(), redelivery.ErrClosed)
+		require.Equal(t, []time.Duration{0}, calls.times())
+	})
+}
+
+// An outage that ends while another slot waits for messages, and others for the rate limit, keeps none of what was put aside.
+func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
+	for range 20 { // the slots come in any order
+		virtually(t, orders, func(t *rig) {
+			w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+				switch {
+				case string(msg.Payload()) == "slow":
+					time.Sleep(5 * time.Second)
+					return nil
+				case msg.RedeliveryCount() == 0:
+					return worker.RetryAfter(6*time.Second, errTest)
+				}
+				return nil
+			}, worker.WithConcurrency(2), worker.WithRateLimit(rate.NewLimiter(100, 10)), worker.WithPauseOnFailure(1, 1, backoff.Fixed(2*time.Second)))
+			t.publish("slow")
+			t.publish("fails")
+			t.sleep(10 * time.Minute)
+			assert.Empty(t, t.broker.Unacked())
+			require.NoError(t, stop())
+			require.EqualValues(t, 2, w.Stats().Succeeded)
+		})
+	}
+}
+
+// With a rate limit too, a paused Worker gives back what comes.
+func TestPauseWithARateLimit(t *testing.T) {
+	for _, concurrency := range []int{1, 2} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				w, stop := t.start(succeed, worker.WithConcurrency(concurrency), worker.WithRateLimit(rate.NewLimiter(1000, 1000)))
+				t.sleep(time.Second)
+				w.Pause()
+				t.sleep(time.Second)
+				for n := range 10 {
+					t.publish(fmt.Sprint(n))
+				}
+				t.sleep(time.Second)
+				assert.Zero(t, t.broker.Consumers())
+				w.Resume()
+				t.sleep(time.Minute)
+				require.NoError(t, stop())
+				require.EqualValues(t, 10, w.Stats().Succeeded)
+			})
+		})
+	}
+}
+
+// With a rate limit too, a drain finishes the batches of producers that it has begun.
+func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
+	const each = 100
+	for name, limiter := range map[string]*rate.Limiter{"unlimited": rate.NewLimiter(rate.Inf, 1), "5000 a second": rate.NewLimiter(5000, 1000)} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}).Close()
+			publishBatches(t, s, 5, each)
+			c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			var handled atomic.Int32
+			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+				time.Sleep(time.Millisecond)
+				if handled.Add(1) == each+each/3 {
+					stop()
+				}
+				return nil
+			}, worker.WithConcurrency(2), worker.WithLogger(quiet), worker.WithRateLimit(limiter))
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.Zero(t, c.Stats().Unfinished)
+			require.Zero(t, w.Stats().Succeeded%each)
+		})
+	}
+}
