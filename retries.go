@@ -239,8 +239,7 @@ func checkPattern(pattern, topic, what string) error {
 	return nil
 }
 
-// checkTopics returns an error for a topic to publish to that the consumer reads anyway: what is published there would come again and
-// never end.
+// checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
 		if publishing.BaseTopic(fullTopic(of)) == publishing.BaseTopic(topic) {

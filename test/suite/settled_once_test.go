@@ -122,3 +122,19 @@ func TestOwnTopicsAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// A message waits in memory as the application has it.
+func TestAMessageThatTheApplicationChanges(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(0))
+	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("good"), Properties: map[string]string{"a": "b"}})
+	msg := receive(t, c)
+	msg.Payload()[0], msg.Properties()["a"] = 'f', "c"
+	c.Nack(msg)
+	msg = receive(t, c)
+	require.Equal(t, "food", string(msg.Payload()))
+	require.Equal(t, map[string]string{"a": "c"}, msg.Properties())
+	require.NoError(t, c.Ack(msg))
+}
