@@ -36,11 +36,11 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // does so after Resume. Until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the
 // client's OperationTimeout; a context that is done, and Close, do not wait for that.
 //
-// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at most for messages that
-// are being published to the retry or dead letter topic; those that have no answer by then may come twice. The Consumer remembers the delays and counts of
-// waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or Key_Shared subscription,
-// and a receiver queue; otherwise it returns an error that satisfies errors.Is with errors.ErrUnsupported. It returns ErrClosed after
-// Close.
+// Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at most for messages
+// that are being published to the retry or dead letter topic; those that have no answer by then may come twice. The Consumer remembers the
+// delays and counts of waiting messages, in case they come here again. GiveBack needs Subscribe or SubscribeWith, a durable Shared or
+// Key_Shared subscription, which Unsubscribe has not deleted, and a receiver queue; otherwise it returns an error that satisfies errors.Is
+// with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
 	if c.inner.again == nil {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)

@@ -51,12 +51,7 @@ func original(msg pulsar.Message) pulsar.Message {
 }
 
 // received returns what the inner consumer delivered of what the application has wrapped, or nil if it does not show.
-func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
-	if received := original(c.handedOver(msg)); received != nil && reflect.TypeOf(received) == c.raw.Load() {
-		return received
-	}
-	return nil
-}
+func (c *Consumer) received(msg pulsar.Message) pulsar.Message { return original(c.handedOver(msg)) }
 
 // handOf returns the hand-over of a message that the application has wrapped, if it shows.
 func (c *Consumer) handOf(msg pulsar.Message) (hand uint8, shows bool) {
@@ -64,7 +59,7 @@ func (c *Consumer) handOf(msg pulsar.Message) (hand uint8, shows bool) {
 	if again, ok := m.(*handedOver); ok {
 		return again.hand, true
 	}
-	return 0, m != nil && reflect.TypeOf(m) == c.raw.Load()
+	return 0, m != nil
 }
 
 // handedOver returns what the application got of what it has wrapped, or nil if it does not show.

@@ -191,7 +191,7 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verd
 			l.stats.Late++
 		}
 		t.again(e, r, a.count)
-		l.comesAgain(r)
+		l.countRedelivery(r)
 		t.name(ref, r, a.id)
 		t.hand(r)
 		t.keep(ref, e, r, a.msg, a.weight, false)
@@ -213,8 +213,8 @@ func (l *Ledger) copy(ref Ref, e *entry, r *record, a arrival, retry Retry) Verd
 	return l.buffered(kept)
 }
 
-// comesAgain counts a redelivery, unless the message is to be given up instead.
-func (l *Ledger) comesAgain(r *record) {
+// countRedelivery counts a redelivery, unless the message is to be given up instead.
+func (l *Ledger) countRedelivery(r *record) {
 	if l.o.MaxDeliveries == 0 || r.count < l.o.MaxDeliveries {
 		l.stats.Redelivered++
 	}
@@ -249,7 +249,7 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		l.nacks.Untrack(uint64(ref))
 		t.stays(r)
 		if t.again(e, r, r.msg().RedeliveryCount()); had {
-			l.comesAgain(r)
+			l.countRedelivery(r)
 		}
 		was := r.flags & doubtful
 		t.hand(r)
