@@ -65,9 +65,7 @@ func TestGoexitWhileABatchIsCollected(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		_, stop := t.startBatch(worker.Batch{MaxMessages: 10, MaxWait: time.Second}, func(context.Context, []pulsar.Message) error { return nil },
 			worker.WithConcurrency(2))
-		for _, payload := range []string{"a", "b", "c", "d"} {
-			t.publish(payload)
-		}
+		t.publish("a", "b", "c", "d")
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Empty(t, t.broker.Unacked())

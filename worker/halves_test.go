@@ -29,9 +29,7 @@ func TestHalfThatHangs(t *testing.T) {
 			}
 			return nil
 		}, worker.WithConcurrency(2), worker.WithTimeout(time.Second), worker.WithStuckLimit(5*time.Second))
-		for _, payload := range []string{"hang", "b", "c", "d"} {
-			t.publish(payload)
-		}
+		t.publish("hang", "b", "c", "d")
 		t.sleep(time.Hour)
 		assert.Subset(t, t.broker.Acked("orders"), []string{"c", "d"})
 		close(released)
@@ -42,9 +40,7 @@ func TestHalfThatHangs(t *testing.T) {
 // A batch of old messages that fails as a whole is halved too, until the failing one is alone: it is the only dead letter.
 func TestMaxAgeOfABatch(t *testing.T) {
 	virtually(t, withDeadLetters(5), func(t *rig) {
-		for _, payload := range []string{"a", "b", "c", "bad", "d", "e", "f", "g", "h", "i"} {
-			t.publish(payload)
-		}
+		t.publish("a", "b", "c", "bad", "d", "e", "f", "g", "h", "i")
 		t.sleep(2 * time.Hour)
 		w, stop := t.startBatch(worker.Batch{MaxMessages: 10}, func(_ context.Context, msgs []pulsar.Message) error {
 			if strings.Contains(text(msgs), "bad") {

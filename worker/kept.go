@@ -66,8 +66,8 @@ func (s *slot) nextToTry() (tasks []task, probe bool, err error) {
 	return tasks, ok, err
 }
 
-// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it leaves its messages to the broker, and
-// returns an error.
+// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it leaves its messages to
+// the broker, and returns an error.
 func (s *slot) waitToGoOn() (err error) {
 	s.renewAll()
 	if err = sleep(s.taking, s.pause); err != nil {

@@ -63,9 +63,7 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 			calls.note(msg)
 			return errTest
 		}, worker.WithConcurrency(1), worker.WithLocalRetries(3, backoff.Fixed(time.Second)))
-		for _, payload := range []string{"a", "b", "c"} {
-			t.publish(payload)
-		}
+		t.publish("a", "b", "c")
 		t.sleep(500 * time.Millisecond)
 		w.Pause()
 		t.sleep(time.Hour)

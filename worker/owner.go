@@ -117,9 +117,8 @@ func (r *run) stillMine(tasks []task) []task {
 // stillOwn lets go of those of the first n tasks, which waited, that are another consumer's by now, and returns the others and how many of
 // the first ones are left. If the Consumer is closed it leaves all of them, and returns an error.
 func (s *slot) stillOwn(tasks []task, n int) (own []task, left int, err error) {
-	if err = s.ifClosed(tasks[0]); err != nil {
-		s.set(tasks)
-		s.leaveOwn(untried)
+	if _, err = s.unlessClosed(tasks); err != nil {
+		s.set(tasks[:0])
 		return nil, 0, err
 	}
 	left = len(s.stillMine(tasks[:n]))

@@ -28,13 +28,8 @@ func (s *slot) takeLimited(into []task) ([]task, error) {
 	if s.limiter == nil {
 		return s.take(into)
 	}
-	select {
-	case s.limiting <- struct{}{}:
+	if s.waitBehind() {
 		defer func() { <-s.limiting }()
-	default:
-		if s.waitsBehind() {
-			defer func() { <-s.limiting }()
-		}
 	}
 	tasks, err := s.take(into)
 	if err != nil || len(tasks) == 0 {
@@ -44,8 +39,13 @@ func (s *slot) takeLimited(into []task) ([]task, error) {
 	return tasks, s.waitForRate(len(tasks))
 }
 
-// waitsBehind waits until no other slot takes messages, and reports false in a drain: then each finishes what it can.
-func (s *slot) waitsBehind() bool {
+// waitBehind waits until no other slot takes messages, and reports false in a drain: then each finishes what it can.
+func (s *slot) waitBehind() bool {
+	select {
+	case s.limiting <- struct{}{}:
+		return true
+	default:
+	}
 	defer s.resting()()
 	select {
 	case s.limiting <- struct{}{}:
@@ -74,7 +74,7 @@ func (s *slot) waitForRate(n int) (err error) {
 			err = sleep(ctx, time.Second)
 		}
 	}
-	if err == nil && ctx == s.taking {
+	if err == nil && !s.finishes {
 		_, err = s.valve.wait(ctx)
 	}
 	if err != nil {

@@ -55,8 +55,7 @@ func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
 			calls.note(msg)
 			return nil
 		}, worker.WithConcurrency(3), worker.WithRateLimit(rate.NewLimiter(rate.Every(10*time.Minute), 1)))
-		t.publish("a")
-		t.publish("b")
+		t.publish("a", "b")
 		t.sleep(5 * time.Second)
 		t.broker.GiveUp(errTest)
 		t.sleep(time.Hour)
@@ -79,8 +78,7 @@ func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 				}
 				return nil
 			}, worker.WithConcurrency(2), worker.WithRateLimit(rate.NewLimiter(100, 10)), worker.WithPauseOnFailure(1, 1, backoff.Fixed(2*time.Second)))
-			t.publish("slow")
-			t.publish("fails")
+			t.publish("slow", "fails")
 			t.sleep(10 * time.Minute)
 			assert.Empty(t, t.broker.Unacked())
 			require.NoError(t, stop())

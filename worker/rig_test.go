@@ -79,8 +79,10 @@ func setup(r *rig, opts pulsar.ConsumerOptions, options ...redelivery.Option) {
 	require.NoError(r, err)
 }
 
-func (r *rig) publish(payload string) {
-	r.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload)})
+func (r *rig) publish(payloads ...string) {
+	for _, payload := range payloads {
+		r.broker.Publish("orders", &pulsar.ProducerMessage{Payload: []byte(payload)})
+	}
 }
 
 // start runs a worker until stop is called, which returns Run's error.

@@ -160,14 +160,7 @@ func (r *run) mayRetry(t task, pause time.Duration) bool {
 		r.lose(err) // nobody might be receiving, who would be told
 		return false
 	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-r.working.Done():
-		return false
-	}
+	return sleep(r.working, pause) == nil
 }
 
 // deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to

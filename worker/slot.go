@@ -71,14 +71,14 @@ func (s *slot) turn() bool {
 	case s.size > 0:
 		n = min(n, s.size)
 	}
-	if kept {
-		if s.set(tasks); s.waitForRate(n) != nil {
-			return false
-		}
+	if kept || s.crashes != nil {
+		s.set(tasks)
+	}
+	if kept && s.waitForRate(n) != nil {
+		return false
 	}
 	handled := func() {}
 	if s.crashes != nil {
-		s.set(tasks)
 		n = s.crashes.share(tasks[:n])
 		if handled, err = s.crashes.admit(tasks[:n]); err != nil {
 			s.leaveOwn(untried)
