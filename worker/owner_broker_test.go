@@ -160,10 +160,12 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 		s.publishKeyed([]string{"key0", "key1"}, 200)
 		s.employ(pulsar.Exclusive, "a", handler, options...)
 		time.Sleep(time.Second)
-		taken, stop := make(chan *redelivery.Consumer, 1), make(chan struct{})
+		taken, stop := make(chan *redelivery.Consumer, 3), make(chan struct{})
+		var others sync.WaitGroup
+		defer others.Wait() // a Consumer that subscribes later would not be closed
 		defer close(stop)
 		for range 3 { // the first to come has it, and "a" comes again too
-			go func() {
+			others.Go(func() {
 				for {
 					select {
 					case <-stop:
@@ -175,7 +177,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 						return
 					}
 				}
-			}()
+			})
 		}
 		unloads := 0
 		for deadline, b := time.Now().Add(time.Minute), (*redelivery.Consumer)(nil); b == nil; {
