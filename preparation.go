@@ -7,6 +7,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 )
 
 // preparation is what is known about a consumer that is subscribed for a Consumer.
@@ -15,8 +17,11 @@ type preparation struct {
 	settings *settings
 	hooks    *hooks
 
-	publisher *publisher                      // set by open
-	again     func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
+	// Set by open:
+	unpartitioned bool // as far as is known, so that a lost connection is that of all messages
+	publisher     *publisher
+
+	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 }
 
 // prepare begins to prepare a consumer, and completes its settings.
@@ -36,10 +41,24 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 // divided that, it would miss its next tick by just the broker's time, every time.
 func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
-// buffer is the capacity of the channel by which upstream hands messages over. Without one each costs a switch of goroutines; but what it
-// has when a connection is lost comes twice. It is as large as upstream's own: with 64 the CPU per message is a tenth less, and two
-// consumers at 5 ms a message handled 76 to 249 of 2,000 twice over five unloads, where upstream's own did 76 to 85, and this one 19 to 64.
-const buffer = 10
+// What the channel has by which upstream hands messages over, when a connection is lost, comes twice, unless that is certain to have been the
+// messages' own: then the Ledger drops it. Upstream's own channel has room for ten. With 64 a message costs a tenth less CPU.
+const (
+	smallBuffer = 10
+	largeBuffer = 64
+)
+
+// buffer is the capacity of that channel: one sixteenth of what is prefetched anyway, within these bounds.
+func (p *preparation) buffer() int {
+	queue := p.opts.ReceiverQueueSize
+	if queue <= 0 {
+		queue = defaultQueue
+	}
+	if !p.unpartitioned || p.children() != 1 {
+		return smallBuffer
+	}
+	return min(max(smallBuffer, queue/16), largeBuffer)
+}
 
 const persistent, nonPersistent = "persistent://", "non-persistent://"
 
@@ -55,7 +74,7 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false
-	opts.MessageChannel = make(chan pulsar.ConsumerMessage, buffer)
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, p.buffer())
 	opts.Interceptors = pulsar.ConsumerInterceptors{p.hooks}
 	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
 	if opts.Type == pulsar.Failover {
@@ -116,28 +135,29 @@ func (p *preparation) children() int {
 // open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
 func (p *preparation) open() error {
 	n := 1
-	if client := p.settings.client; client != nil && p.settings.resolution == 0 {
-		var err error
-		if n, err = p.partitions(client); err != nil {
+	if client := p.settings.client; client != nil {
+		partitions, err := p.partitions(client)
+		if err != nil {
 			return err
 		}
+		n, p.unpartitioned = len(partitions), len(partitions) == 1 && !ledger.IsPartition(partitions[0])
 	}
 	p.setResolution(n)
 	return p.publishRetries()
 }
 
-// partitions counts the partitions. The topics of a pattern count as none.
-func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
+// partitions returns the partitions of the topics. Those of a pattern are not known.
+func (p *preparation) partitions(client pulsar.Client) (all []string, err error) {
 	if p.opts.SubscriptionName != "" { // else client.Subscribe has an error for it
 		for _, topic := range topicsOf(p.opts) {
 			partitions, err := client.TopicPartitions(topic)
 			if err != nil {
-				return 0, err
+				return nil, err
 			}
-			n += len(partitions)
+			all = append(all, partitions...)
 		}
 	}
-	return n, nil
+	return all, nil
 }
 
 // setResolution sets the default resolution, unless one is set: each partition costs a ticker, and requests are rare where

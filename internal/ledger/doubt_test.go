@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -193,4 +194,39 @@ func TestWhatDoesNotComeForAnHourIsForgottenTogether(t *testing.T) {
 		}
 		require.Zero(t, x.Stats().Waiting)
 	})
+}
+
+// What was prefetched when the connection of the only topic was lost is not handed out: the broker sends it again, to whichever consumer it
+// chooses. Where the connection may have been another topic's it is, since it may not come again.
+func TestWhatWasPrefetchedWhenTheConnectionWasLost(t *testing.T) {
+	for _, redeliversAll := range []bool{false, true} {
+		for _, one := range []bool{false, true} {
+			t.Run(fmt.Sprintf("redelivers all: %t, one topic: %t", redeliversAll, one), func(t *testing.T) {
+				run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = redeliversAll, one }, func(x *x) {
+					had, _ := x.arrive(1)
+					x.Disconnected()
+					prefetched, again := message{id: id(2)}, message{id: id(2)}
+					if d, v := x.deliver(prefetched); one {
+						require.Equal(t, ledger.Drop, v)
+					} else {
+						require.Equal(t, ledger.Deliver, v)
+						require.True(t, d.Doubtful)
+						x.ack(2)
+					}
+					_, v := x.comes(1)
+					require.Equal(t, ledger.Keep, v)
+					require.Equal(t, uint32(0), had.Count)
+					if d, v := x.deliver(again); one {
+						require.Equal(t, ledger.Deliver, v)
+						require.Equal(t, uint32(0), d.Count)
+						require.False(t, d.Doubtful)
+					} else {
+						require.Equal(t, ledger.AckDuplicate, v)
+					}
+					time.Sleep(time.Minute)
+					require.Empty(t, x.requests())
+				})
+			})
+		}
+	}
 }

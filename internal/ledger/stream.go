@@ -108,8 +108,11 @@ func (t *table) disconnected(s *stream, now time.Time) {
 		s.first = s.run.fresh
 	}
 	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
-		own: t.o.OneTopic && !strings.Contains(s.topic, "-partition-")}
+		own: t.o.OneTopic && !IsPartition(s.topic)}
 }
+
+// IsPartition reports whether a topic is a partition of another.
+func IsPartition(topic string) bool { return strings.Contains(topic, "-partition-") }
 
 // comesAgain notes that the broker sends everything again that it has no acknowledgement of.
 func (t *table) comesAgain(s *stream) {

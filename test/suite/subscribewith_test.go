@@ -207,3 +207,31 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 	require.NoError(t, c.Ack(had[3]))
 	nothing(t, c, ms(500))
 }
+
+// What is prefetched and lost with the connection of the only topic comes again, so that there may be more of it.
+func TestBufferOfTheInnerConsumer(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	single, partitioned := b.topic(0), b.topic(2)
+	for _, c := range []struct {
+		opts pulsar.ConsumerOptions
+		want int
+	}{
+		{pulsar.ConsumerOptions{Topic: single}, 62},
+		{pulsar.ConsumerOptions{Topic: single, ReceiverQueueSize: 5000}, 64},
+		{pulsar.ConsumerOptions{Topic: single, ReceiverQueueSize: 1}, 10},
+		{pulsar.ConsumerOptions{Topic: single, RetryEnable: true}, 10},
+		{pulsar.ConsumerOptions{Topic: partitioned}, 10},
+		{pulsar.ConsumerOptions{Topic: partitioned + "-partition-0"}, 10},
+		{pulsar.ConsumerOptions{Topics: []string{single, partitioned}}, 10},
+		{pulsar.ConsumerOptions{TopicsPattern: single}, 10},
+	} {
+		c.opts.SubscriptionName = "sub"
+		refused := errors.New("refused")
+		_, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			require.Equal(t, c.want, cap(opts.MessageChannel), "%+v", c.opts)
+			return nil, refused
+		}, c.opts, redelivery.WithClient(b.client), redelivery.WithRedeliveryResolution(ms(10)))
+		require.ErrorIs(t, err, refused)
+	}
+}
