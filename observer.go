@@ -27,7 +27,7 @@ type Observer struct {
 	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
 	Buffered  func(Event) // a copy came early, and waits in memory until the message is due
-	Dropped   func(Event) // a copy came early and did not fit the memory limit, or before a Failover partition was this Consumer's; it comes again
+	Dropped   func(Event) // a message was dropped that comes again: an early copy beyond the memory limit; what a lost connection left; see Stats
 	Swallowed func(Event) // a copy of a settled message came; it is acknowledged again and not delivered
 	Asked     func(Event) // the Consumer asks the broker to send a message again
 

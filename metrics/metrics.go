@@ -110,7 +110,7 @@ func (m *Metrics) make() {
 	m.failures = counter("redelivery_failures_total",
 		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
-	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit; they are asked for when due.")
+	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
 	m.losses = counter("redelivery_losses_total",
 		"Times that messages that the application had became another consumer's, or may have: connection, partition, consumer.", "why")
 	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
