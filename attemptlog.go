@@ -17,8 +17,8 @@ import (
 
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
-	// Topic is the topic of the log, the same for all consumers of the subscription. It must exist, unless the broker creates topics on
-	// use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without -partition-N.
+	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription: their counts would be
+	// mixed up. It must exist, unless the broker creates topics on use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration
@@ -74,7 +74,7 @@ func openLog(s *settings, topic, subscription, name string) (*attemptLog, error)
 	}
 	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
-		Topic:     fullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(fullTopic(topic), subscription))),
+		Topic:     publishing.FullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(publishing.FullTopic(topic), subscription))),
 		Name:      name,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
@@ -97,9 +97,16 @@ func openLog(s *settings, topic, subscription, name string) (*attemptLog, error)
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {
-		name := fullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
+		name := publishing.FullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
 		if err := cmp.Or(checkPattern(p.opts.TopicsPattern, name, "log of attempts"), checkTopics(p.opts, name, "WithAttemptLog's topic")); err != nil {
 			return nil, err
+		}
+		dead := ""
+		if p.publisher.own != nil {
+			dead = publishing.FullTopic(p.publisher.own.DeadLetterTopic())
+		}
+		if base := publishing.BaseTopic(name); base == p.publisher.retryTopic || base == dead { // consumers would take records for messages
+			return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 		}
 	}
 	return openLog(s, topic, p.opts.SubscriptionName, p.opts.Name)
@@ -117,7 +124,7 @@ func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 			return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
 		}
 		for _, id := range ids {
-			base := publishing.BaseTopic(fullTopic(id.Topic()))
+			base := publishing.BaseTopic(publishing.FullTopic(id.Topic()))
 			switch {
 			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
 			case topic != "" && topic != base:

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // preparation is what is known about a consumer that is subscribed for a Consumer.
@@ -127,7 +128,7 @@ func (p *preparation) children() int {
 		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {
-		distinct[fullTopic(topic)] = true
+		distinct[publishing.FullTopic(topic)] = true
 	}
 	return len(distinct)
 }

@@ -27,7 +27,7 @@ type publisher struct {
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), fullTopic(s.reconsumer.RetryTopic())
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), publishing.FullTopic(s.reconsumer.RetryTopic())
 	}
 	return p
 }

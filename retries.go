@@ -54,7 +54,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		for field, topics := range map[string][2]string{
 			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()}, "retry": {policy.RetryTopic, s.reconsumer.RetryTopic()},
 		} {
-			if topics[0] != "" && fullTopic(topics[0]) != fullTopic(topics[1]) {
+			if topics[0] != "" && publishing.FullTopic(topics[0]) != publishing.FullTopic(topics[1]) {
 				return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 			}
 		}
@@ -96,7 +96,7 @@ func (p *preparation) warnOfOrder() {
 	if !s.retries(opts) || policy.RetryTopic != "" || len(topics) < 2 {
 		return
 	}
-	base := func(topic string) string { return publishing.BaseTopic(fullTopic(topic)) }
+	base := func(topic string) string { return publishing.BaseTopic(publishing.FullTopic(topic)) }
 	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
 	if base(first) != base(topics[0]) {
 		s.logger.Warn("redelivery: the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
@@ -133,9 +133,9 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	o := reconsume.Options{Subscription: consumer.Subscription()}
 	retryTopic := "" // that it is subscribed to
 	for _, id := range ids {
-		topic := publishing.BaseTopic(fullTopic(id.Topic()))
+		topic := publishing.BaseTopic(publishing.FullTopic(id.Topic()))
 		switch {
-		case policy.RetryTopic != "" && topic == fullTopic(policy.RetryTopic),
+		case policy.RetryTopic != "" && topic == publishing.FullTopic(policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
 		case o.Topic == "":
@@ -179,7 +179,7 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	dead := fullTopic(x.own.DeadLetterTopic())
+	dead := publishing.FullTopic(x.own.DeadLetterTopic())
 	if err := cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic")); err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	base := fullTopic(publishing.BaseTopic(o.Topic))
+	base := publishing.FullTopic(publishing.BaseTopic(o.Topic))
 	if strings.HasPrefix(base, nonPersistent) {
 		return nil, invalid("the topic", o.Topic, "a persistent one with dead letters and retries")
 	}
@@ -212,7 +212,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	x := newPublisher(s, policy)
 	x.Publisher, x.own = publishing.PublisherOf(r), r
 	if retries {
-		x.retryTopic = fullTopic(o.RetryLetterTopic)
+		x.retryTopic = publishing.FullTopic(o.RetryLetterTopic)
 	}
 	return x, nil
 }
@@ -223,7 +223,7 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
 	}
-	namespace := strings.SplitAfterN(strings.TrimPrefix(fullTopic(opts.TopicsPattern), persistent), "/", 3)
+	namespace := strings.SplitAfterN(strings.TrimPrefix(publishing.FullTopic(opts.TopicsPattern), persistent), "/", 3)
 	return persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
@@ -232,7 +232,7 @@ func checkPattern(pattern, topic, what string) error {
 	if pattern == "" {
 		return nil
 	}
-	matches, err := regexp.Compile(strings.TrimPrefix(fullTopic(pattern), persistent)) // as upstream, which matches a part too
+	matches, err := regexp.Compile(strings.TrimPrefix(publishing.FullTopic(pattern), persistent)) // as upstream, which matches a part too
 	if err == nil && matches.MatchString(topic) {
 		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+what+" "+topic)
 	}
@@ -242,7 +242,7 @@ func checkPattern(pattern, topic, what string) error {
 // checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
-		if publishing.BaseTopic(fullTopic(of)) == publishing.BaseTopic(topic) {
+		if publishing.BaseTopic(publishing.FullTopic(of)) == publishing.BaseTopic(topic) {
 			return invalid(what, topic, "another one than ConsumerOptions.Topic")
 		}
 	}
@@ -252,7 +252,7 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
-	base := fullTopic(publishing.BaseTopic(o.Topic))
+	base := publishing.FullTopic(publishing.BaseTopic(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {
@@ -272,17 +272,6 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 		return []string{opts.Topic}
 	}
 	return opts.Topics
-}
-
-// fullTopic returns the whole name of a topic.
-func fullTopic(topic string) string {
-	switch {
-	case strings.Contains(topic, "://"):
-		return topic
-	case strings.Contains(topic, "/"):
-		return persistent + topic
-	}
-	return persistent + "public/default/" + topic
 }
 
 // retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the

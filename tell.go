@@ -162,7 +162,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	return ctx, func(err error) {
 		e := c.settledEvent(&s, msg, Reconsumed, began)
 		if e.Delay, e.Err, e.Took = note.Delay, err, c.ledger.Now()-began; note.Topic != "" {
-			e.To = fullTopic(note.Topic)
+			e.To = publishing.FullTopic(note.Topic)
 		}
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why

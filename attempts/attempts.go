@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strconv"
 	"strings"
 	"time"
 
@@ -20,12 +21,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// topicSuffix ends the name of each log's topic.
-const topicSuffix = "-ATTEMPTS"
-
 // Topic returns the topic of a subscription's log: <topic>-<subscription>-ATTEMPTS, without the partition.
 func Topic(topic, subscription string) string {
-	return publishing.BaseTopic(topic) + "-" + subscription + topicSuffix
+	return publishing.BaseTopic(topic) + "-" + subscription + publishing.AttemptsSuffix
 }
 
 // Key identifies a message on every connection.
@@ -51,15 +49,20 @@ func (k Key) String() string {
 // ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", which is how the broker's tools and Key.String write it.
 func ParseID(id string) (ledger, entry int64, index int32, err error) {
 	parts := strings.Split(id, ":")
-	format := "%d:%d"
-	into := []any{&ledger, &entry}
-	if len(parts) == 3 {
-		format, into = "%d:%d:%d", append(into, &index)
+	numbers := make([]uint64, max(3, len(parts)))
+	for i, part := range parts {
+		bits := 63
+		if i == 2 {
+			bits = 31
+		}
+		if numbers[i], err = strconv.ParseUint(part, 10, bits); err != nil {
+			break
+		}
 	}
-	if n, err := fmt.Sscanf(id, format, into...); err != nil || n != len(parts) || ledger < 0 || entry < 0 || index < 0 {
+	if err != nil || len(parts) < 2 || len(parts) > 3 {
 		return 0, 0, 0, fmt.Errorf("attempts: the message id is %q, want LEDGER:ENTRY or LEDGER:ENTRY:INDEX", id)
 	}
-	return ledger, entry, index, nil
+	return int64(numbers[0]), int64(numbers[1]), int32(numbers[2]), nil
 }
 
 // SessionID names a session: a Log from Open to Close, of one process. No two have the same.

@@ -27,7 +27,7 @@ func testClient(t *testing.T) pulsar.Client {
 }
 
 func testTopic(t *testing.T) string {
-	return fmt.Sprintf("attempts-%s-%d%s", t.Name(), time.Now().UnixNano(), topicSuffix)
+	return fmt.Sprintf("attempts-%s-%d%s", t.Name(), time.Now().UnixNano(), "-ATTEMPTS")
 }
 
 func openReady(t *testing.T, client pulsar.Client, topic, name string) *Log {

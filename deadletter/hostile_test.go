@@ -110,6 +110,30 @@ func TestForgedOrigins(t *testing.T) {
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
 }
 
+// A letter that says that it came from one of Pulsar's own topics is not published there, which would end the namespace; nor is one of a log
+// of attempts.
+func TestForgedOriginsOfInternalTopics(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	internal := []string{"__change_events", "__transaction_buffer_snapshot-partition-0", tp.origin + "-" + sub + "-ATTEMPTS"}
+	l := tp.letters(4)
+	for i, topic := range internal {
+		if !strings.Contains(topic, "://") {
+			topic = "persistent://" + b.namespace + "/" + topic
+		}
+		b.subscribe(topic, own).Close()
+		l[i].Properties["REAL_TOPIC"] = topic
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Done)
+	require.Len(t, report.Left, 1)
+	require.Equal(t, 3, report.Left[0].Count)
+	require.Len(t, report.Targets, 1)
+}
+
 // What others have published to the journal is no record of it.
 func TestForgedRecords(t *testing.T) {
 	t.Parallel()

@@ -48,8 +48,12 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	defer r.closePublishers()
 	defer r.closeCanary()
 	err = r.run(ctx, partitions)
-	if err != nil && r.sent == 0 && !r.report.Resumed {
+	switch {
+	case r.sent > 0 || r.report.Resumed:
+	case err != nil:
 		err = errors.Join(err, r.undo(ctx, creates != ""))
+	case creates != "" && r.report.Seen > 0: // none was to be published
+		err = t.unsubscribe(ctx)
 	}
 	return r.report, err
 }

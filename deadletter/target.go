@@ -30,6 +30,9 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		if t.reserved(topic) {
 			return "", "came from this topic, or from a journal", nil
 		}
+		if isInternal(topic) {
+			return "", "came from a topic that is Pulsar's own, or a log of attempts", nil
+		}
 	}
 	known := slices.ContainsFunc(r.Targets, func(g Target) bool { return g.Topic == topic })
 	if !known && len(r.Targets) >= maxTargets {
@@ -61,6 +64,12 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 func (t *Topic) reserved(topic string) bool {
 	topic = publishing.BaseTopic(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
+}
+
+// isInternal reports whether a topic is Pulsar's own, whose names begin like that, or has a log of attempts: what others publish there may be
+// taken for a record.
+func isInternal(topic string) bool {
+	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(publishing.BaseTopic(topic), publishing.AttemptsSuffix)
 }
 
 // keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the

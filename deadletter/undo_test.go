@@ -57,6 +57,25 @@ func TestReplayThatPublishedNothing(t *testing.T) {
 	}
 }
 
+// A replay that had nothing to publish does not either.
+func TestReplayOfNothing(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(4)...)
+	d := b.open(tp.dlq)
+	none := deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{"9:9:9"}}}
+	report, err := d.Replay(bg, none)
+	require.NoError(t, err)
+	require.Zero(t, report.Done)
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+	_, err = d.Replay(bg, deadletter.ReplayOptions{Max: 1})
+	require.NoError(t, err)
+	_, err = d.Replay(bg, none)
+	require.NoError(t, err)
+	require.Equal(t, 3, b.backlog(tp.dlq, own), "one that was there is gone")
+}
+
 // A replay that failed keeps the subscription that was there before it.
 func TestReplayThatPublishedNothingKeepsTheSubscription(t *testing.T) {
 	t.Parallel()

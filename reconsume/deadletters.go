@@ -32,7 +32,7 @@ type deadLetters struct {
 	open  func(topic string) *letterTopic
 
 	mu     sync.Mutex
-	others map[string]*letterTopic
+	others map[string]*letterTopic // by whole name
 }
 
 // letterTopic publishes to one dead letter topic, in the order of the calls.
@@ -43,15 +43,17 @@ type letterTopic struct {
 
 // of returns the topic of a dead letter with a reason, and what publishes to it.
 func (d *deadLetters) of(reason error, usual string) (topic string, t *letterTopic, err error) {
-	if topic = publishing.TopicOf(reason, usual); topic == usual {
-		return topic, d.usual, nil
+	topic = publishing.TopicOf(reason, usual)
+	full := publishing.FullTopic(topic)
+	if full == publishing.FullTopic(usual) {
+		return usual, d.usual, nil
 	}
 	if strings.HasPrefix(topic, "non-persistent://") {
 		return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want a persistent topic", topic)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t, ok := d.others[topic]
+	t, ok := d.others[full]
 	if !ok {
 		if len(d.others) >= maxTopics {
 			return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want one of the %d that there are already", topic, maxTopics)
@@ -60,7 +62,7 @@ func (d *deadLetters) of(reason error, usual string) (topic string, t *letterTop
 			d.others = map[string]*letterTopic{}
 		}
 		t = d.open(topic)
-		d.others[topic] = t
+		d.others[full] = t
 	}
 	return topic, t, nil
 }

@@ -22,6 +22,7 @@ func TestDeadLetterTo(t *testing.T) {
 		"wrapped":              {fmt.Errorf("order 7: %w", reconsume.DeadLetterTo("malformed", errBroker)), "malformed", "order 7: broker says no"},
 		"the outermost":        {reconsume.DeadLetterTo("b", reconsume.DeadLetterTo("a", errBroker)), "b", "broker says no"},
 		"nil":                  {reconsume.DeadLetterTo("malformed", nil), "malformed", "no reason given"},
+		"the usual one":        {reconsume.DeadLetterTo("orders-sub-DLQ", errBroker), usual, "broker says no"},
 		"no topic":             {reconsume.DeadLetterTo("", errBroker), usual, "broker says no"},
 		"no mark":              {errBroker, usual, "broker says no"},
 		"an error that panics": {(*fs.PathError)(nil), usual, "*fs.PathError, whose Error panics"},

@@ -19,8 +19,22 @@ const NackCount = "NACK_COUNT"
 
 var partition = regexp.MustCompile(`-partition-\d+$`)
 
+// AttemptsSuffix ends the names of topics that have logs of attempts.
+const AttemptsSuffix = "-ATTEMPTS"
+
 // BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
 func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
+
+// FullTopic returns the whole name of a topic.
+func FullTopic(topic string) string {
+	switch {
+	case strings.Contains(topic, "://"):
+		return topic
+	case strings.Contains(topic, "/"):
+		return "persistent://" + topic
+	}
+	return "persistent://public/default/" + topic
+}
 
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
 func IsRetry(props map[string]string) bool {

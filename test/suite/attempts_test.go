@@ -92,7 +92,8 @@ func TestAttemptLogOptions(t *testing.T) {
 		}
 		return err
 	}
-	nonDurable, pattern := opts, opts
+	nonDurable, pattern, retries := opts, opts, opts
+	retries.RetryEnable = true
 	nonDurable.SubscriptionMode = pulsar.NonDurable
 	pattern.Topic, pattern.TopicsPattern = "", "persistent://public/default/.*"
 	for want, err := range map[string]error{
@@ -100,6 +101,8 @@ func TestAttemptLogOptions(t *testing.T) {
 		"Retention is -1ns":     with(opts, redelivery.AttemptLog{Retention: -1}),
 		"NonDurable":            with(nonDurable, redelivery.AttemptLog{}),
 		"the log of attempts":   with(pattern, redelivery.AttemptLog{}),
+		"those of retries":      with(retries, redelivery.AttemptLog{Topic: opts.Topic + "-" + opts.SubscriptionName + "-RETRY"}),
+		"and dead letters":      with(retries, redelivery.AttemptLog{Topic: opts.Topic + "-" + opts.SubscriptionName + "-DLQ"}),
 		"want a persistent one": with(opts, redelivery.AttemptLog{Topic: "non-persistent://public/default/log"}),
 	} {
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption, want)
