@@ -35,3 +35,27 @@ func TestClockOfTheBroker(t *testing.T) {
 		require.EqualValues(t, 105_003, r.due, "a slow message tells nothing")
 	}
 }
+
+// A clock that was set does not make messages early for good: a few frames in a row tell it. One that is only slow tells nothing.
+func TestClockThatIsSet(t *testing.T) {
+	for name, behind := range map[string]read{
+		"the writer's was ahead":   {time: 112_000, now: 102_000},
+		"the reader's was behind":  {time: 102_000, now: 92_000},
+		"the broker's was ahead":   {time: 112_000, now: 102_000, broker: true},
+		"the reader's, and broker": {time: 102_000, now: 92_000, broker: true},
+	} {
+		s := newState()
+		behind.frame, behind.at, behind.live = frame{session: 7, changes: []change{{Key: one, count: 1, delay: 60_000, session: 7}}}, position{1, 1}, true
+		s.apply(behind)
+		due := func() int64 { r, _ := s.find(one); return r.due }
+		early := behind.time - 10_000 + 60_000 // by the clock that was set: what the frame said, at its own time
+		require.Equal(t, early, due(), name)
+		for i := range int64(7) {
+			s.apply(read{frame: frame{session: 7}, at: position{1, 2 + i}, time: behind.now + 20_000 + i, now: behind.now + 20_100 + 3*i, live: true, broker: behind.broker})
+		}
+		s.apply(read{frame: frame{session: 7}, at: position{1, 20}, time: behind.now + 30_000, now: behind.now + 30_050, live: true, broker: behind.broker})
+		require.Equal(t, early+10_050, due(), name)
+		s.apply(read{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000, live: true, broker: behind.broker})
+		require.Equal(t, early+10_050, due(), name)
+	}
+}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	clientbackoff "github.com/apache/pulsar-client-go/pulsar/backoff"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
@@ -157,18 +158,24 @@ func (l *Log) connect() (c *link, err error) {
 		return c, fmt.Errorf("reading the last frame: %w", err)
 	}
 	var made atomic.Bool
-	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: c.topic, SubscriptionName: l.readerName(), StartMessageID: from, BackoffPolicyFunc: func() clientbackoff.Policy {
-		if made.Load() {
-			l.reconnected()
-		}
-		return clientbackoff.NewDefaultBackoff()
-	}})
+	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: c.topic, SubscriptionName: l.readerName(), StartMessageID: from, Decryption: asItIs(),
+		BackoffPolicyFunc: func() clientbackoff.Policy {
+			if made.Load() {
+				l.reconnected()
+			}
+			return clientbackoff.NewDefaultBackoff()
+		}})
 	if err != nil {
 		return c, fmt.Errorf("making a reader: %w", err)
 	}
 	c.reader = r
 	made.Store(true)
 	return c, nil
+}
+
+// asItIs has a reader return an encrypted message, which is none of the log's, as it is. Without it pulsar-client-go ends the process.
+func asItIs() *pulsar.MessageDecryptionInfo {
+	return &pulsar.MessageDecryptionInfo{ConsumerCryptoFailureAction: crypto.ConsumerCryptoFailureActionConsume}
 }
 
 // readerName is another one for each reader: pulsar-client-go's own have five letters, and among hundreds two are the same.
@@ -190,7 +197,7 @@ func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 		return last.id(), nil
 	}
 	r, err := l.client.CreateReader(pulsar.ReaderOptions{Topic: topic, SubscriptionName: l.readerName(), StartMessageID: pulsar.LatestMessageID(), StartMessageIDInclusive: true,
-		ReceiverQueueSize: 1})
+		ReceiverQueueSize: 1, Decryption: asItIs()})
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,9 @@
 package attempts
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // changes are those of this session that were not read back from the topic yet.
 type changes struct {
@@ -24,6 +27,7 @@ type ownChange struct {
 	removed bool
 	number  uint64        // of the frame that has it; 0 if it was not sent
 	queued  bool          // in unsent
+	told    bool          // it was sent, so that the log may have it
 	since   int64         // when it was made
 	from    int64         // when it may be sent; 0 for at once
 	done    chan struct{} // closed when it is written; nil if nobody waits
@@ -49,6 +53,21 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	}
 	c.send(p, x)
 	return x
+}
+
+// drop forgets the change of a message of which the log was told nothing, and reports whether there was one: while the log cannot be written,
+// what is settled costs nothing.
+func (c *changes) drop(p place) bool {
+	x := c.of[p]
+	if x == nil || x.told {
+		return false
+	}
+	x.written()
+	delete(c.of, p)
+	if len(c.unsent) > 2*len(c.of)+1000 {
+		c.unsent = slices.DeleteFunc(c.unsent, func(p place) bool { return c.of[p] == nil })
+	}
+	return true
 }
 
 // next returns what is to say what becomes of a message.
@@ -131,7 +150,7 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 			}
 			continue
 		}
-		x.number = number
+		x.number, x.told = number, true
 		places = append(places, p)
 	}
 	if len(c.unsent) > 0 {

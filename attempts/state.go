@@ -38,8 +38,10 @@ type session struct {
 
 // clock is what is known of the clock of a machine: what to add for this one's, if something was read as it was written.
 type clock struct {
-	shift int64
-	known bool
+	shift   int64
+	known   bool
+	later   int   // frames in a row that say that it is set to an earlier time, or this machine's to a later one
+	nearest int64 // of these
 }
 
 func newState() *state {
@@ -170,17 +172,31 @@ func (s *state) copied(c sessionCopy, written int64) {
 	x.name, x.lease = c.name, max(x.lease, c.lease)
 }
 
-// minShift is the change of a clock that is worth changing all records for.
-const minShift = 5
+const (
+	minShift = 5    // the change of a clock that is worth changing all records for
+	setShift = 1000 // a frame that is later than that was slow, or a clock was set
+	setAfter = 8    // which so many of them in a row say
+)
 
 // learn takes a frame that was read as it was written, a little earlier: the smallest difference is nearest, and no due time comes early by
 // any. It returns by how much moments that were told by this clock move.
 func (c *clock) learn(difference int64) (by int64) {
-	if c.known && difference > c.shift-minShift {
+	switch {
+	case !c.known || difference <= c.shift-minShift:
+	case difference < c.shift+setShift:
+		c.later = 0
 		return 0
+	default:
+		if c.later == 0 || difference < c.nearest {
+			c.nearest = difference
+		}
+		if c.later++; c.later < setAfter {
+			return 0
+		}
+		difference = c.nearest
 	}
 	by = difference - c.shift
-	c.shift, c.known = difference, true
+	c.shift, c.known, c.later = difference, true, 0
 	return by
 }
 

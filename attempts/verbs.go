@@ -33,7 +33,12 @@ func (l *Log) Settled(k Key) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if r, ok := l.find(k); ok {
-		l.own.remove(l.state.place(k), r, now()+settleDelay.Milliseconds())
+		p := l.state.place(k)
+		if _, written := l.state.records[p]; !written && l.own.drop(p) {
+			l.count()
+			return
+		}
+		l.own.remove(p, r, now()+settleDelay.Milliseconds())
 		l.count()
 		if len(l.own.later) == 1 {
 			l.notify()

@@ -1,0 +1,80 @@
+package attempts
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+	"github.com/stretchr/testify/require"
+)
+
+// oneKey is a pair of keys.
+type oneKey struct{ public, private []byte }
+
+func (k oneKey) PublicKey(name string, meta map[string]string) (*crypto.EncryptionKeyInfo, error) {
+	return crypto.NewEncryptionKeyInfo(name, k.public, meta), nil
+}
+
+func (k oneKey) PrivateKey(name string, meta map[string]string) (*crypto.EncryptionKeyInfo, error) {
+	return crypto.NewEncryptionKeyInfo(name, k.private, meta), nil
+}
+
+func newKey(t *testing.T) oneKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	require.NoError(t, err)
+	public, err := x509.MarshalPKIXPublicKey(&key.PublicKey)
+	require.NoError(t, err)
+	return oneKey{pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: public}),
+		pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})}
+}
+
+// An encrypted message that somebody publishes to the log's topic is skipped, whether a log is opened after it or follows: pulsar-client-go
+// ends the process of a reader that cannot decrypt.
+func TestEncryptedMessageInTheLog(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true,
+		Encryption: &pulsar.ProducerEncryptionInfo{KeyReader: newKey(t), Keys: []string{"k"}}})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte("x")})
+	require.NoError(t, err)
+	a.Failed(one, 1, time.Hour, "")
+	require.NoError(t, a.Flush(t.Context()))
+	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte("x")})
+	require.NoError(t, err)
+	b := openReady(t, client, topic, "b")
+	_, ok := b.Find(one)
+	require.True(t, ok)
+}
+
+// What failed and was settled while the log was away is not kept: there is nothing to remove.
+func TestSettledWhileTheLogIsAway(t *testing.T) {
+	topic := testTopic(t)
+	l, err := Open(awayClient{}, Options{Topic: topic})
+	require.NoError(t, err)
+	defer l.Close()
+	const n = 50_000
+	for entry := range int64(n) {
+		k := Key{one.Topic, 1, entry, 0}
+		l.Failed(k, 1, time.Hour, "")
+		if entry%1000 > 0 {
+			l.Settled(k)
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	require.Len(t, l.own.of, n/1000)
+	require.Less(t, len(l.own.unsent), 1200)
+}
+
+// awayClient is one that reaches no broker.
+type awayClient struct{ pulsar.Client }
+
+func (awayClient) TopicPartitions(string) ([]string, error) { return nil, errors.New("no broker") }
