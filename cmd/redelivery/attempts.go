@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"net/http"
 	"os"
 	"os/signal"
@@ -31,7 +32,9 @@ when they wait, and which consumers are alive.
   -subscription name                the subscription
   -log name                         the log's topic, if not the default
   -forget 12:3:0                    forget the message of this id: its count
-                                    starts again, and its delay ends
+                                    starts again, and its delay ends, when
+                                    another consumer gets it; one that has it
+                                    now goes on as before
   -n 20                             how many messages; 0 for all
   -timeout 30s                      limit for reading the log
 Connection: as in redelivery dlq -h
@@ -68,8 +71,9 @@ func (f *attemptsFlags) parse(args []string) error {
 	set.StringVar(&f.subscription, "subscription", "", "")
 	set.StringVar(&f.log, "log", "", "")
 	set.StringVar(&f.forget, "forget", "", "")
-	set.IntVar(&f.n, "n", 20, "")
-	set.DurationVar(&f.timeout, "timeout", 30*time.Second, "")
+	f.n, f.timeout = 20, 30*time.Second
+	set.Func("n", "", countInto(&f.n, 0, math.MaxInt))
+	set.Func("timeout", "", durationInto(&f.timeout))
 	set.BoolVar(&f.asJSON, "json", false, "")
 	set.BoolVar(&f.talkative, "v", false, "")
 	topics, err := parseAll(set, args)
@@ -82,8 +86,6 @@ func (f *attemptsFlags) parse(args []string) error {
 		return errUsage{fmt.Errorf("there are %d topics, want one", len(topics))}
 	case f.subscription == "" && f.log == "":
 		return errUsage{errors.New("-subscription is missing")}
-	case f.n < 0:
-		return errUsage{fmt.Errorf("-n is %d, want 0 for all, or more", f.n)}
 	case f.timeout <= 0:
 		return errUsage{fmt.Errorf("-timeout is %v, want more than 0", f.timeout)}
 	}
@@ -112,15 +114,19 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err := f.reach(ctx); err != nil {
 		return err
 	}
-	partitions, err := client.TopicPartitions(f.log)
-	if err != nil {
-		return f.locate(err)
+	// A client that asks for its partitions, and a reader, would create it.
+	var metadata struct{ Partitions int }
+	topic, stats := f.log, any(nil)
+	err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
+	if metadata.Partitions > 0 {
+		topic += "-partition-0"
+	} else if !admin.NotFound(err) {
+		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, &stats)
 	}
-	var stats any
-	if err := api.Call(ctx, http.MethodGet, admin.Topic(partitions[0])+"/stats", nil, &stats); admin.NotFound(err) { // which a reader would create
+	if admin.NotFound(err) {
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)
 	}
-	log, err := attempts.Open(client, attempts.Options{Topic: partitions[0], Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
+	log, err := attempts.Open(client, attempts.Options{Topic: topic, Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
 	if err != nil {
 		return f.locate(err)
 	}

@@ -54,7 +54,8 @@ func TestAttempts(t *testing.T) {
 	require.NotContains(t, server.Topics(), "persistent://public/default/orders-shipping-ATTEMPTS")
 	_, ok := log.Find(key)
 	require.Eventually(t, func() bool { _, ok = log.Find(key); return !ok }, 10*time.Second, time.Millisecond)
-	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"}} {
+	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"},
+		{"-subscription", "b", "-forget", "12:3:0x", "orders"}, {"-timeout", "30", "-subscription", "b", "t"}} {
 		_, errs, code = tool(wrong...)
 		require.Equal(t, 2, code, errs)
 	}
@@ -64,6 +65,8 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 	for want, args := range map[string][]string{
 		"no topic is given (-h shows flags)": {"attempts", "-subscription", "billing"},
 		"there are 2 topics, want one":       {"attempts", "-subscription", "billing", "orders", "invoices"},
+		"want 30s, 30m or 30h":               {"attempts", "-subscription", "billing", "-timeout", "30", "orders"},
+		"want a whole number, 0 or more":     {"attempts", "-subscription", "billing", "-n", "many", "orders"},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 2, run(args, io.Discard, &stderr))
