@@ -68,9 +68,15 @@ func (c *Consumer) idle(quiet time.Duration) {
 
 // isBehind reports whether topics have messages that did not come. Retries may wait for their time at the broker.
 func (c *Consumer) isBehind() bool {
-	var last []pulsar.TopicMessageID
-	err := c.call(func() (err error) { last, err = c.current().GetLastMessageIDs(); return err })
-	return err == nil && slices.ContainsFunc(last, func(id pulsar.TopicMessageID) bool {
+	var all []pulsar.TopicMessageID
+	for _, child := range c.ledger.Consumers() { // upstream's consumer of a pattern does not lock its own list of them
+		var last []pulsar.TopicMessageID
+		if err := c.call(func() (err error) { last, err = child.GetLastMessageIDs(); return err }); err != nil {
+			return false
+		}
+		all = append(all, last...)
+	}
+	return slices.ContainsFunc(all, func(id pulsar.TopicMessageID) bool {
 		return publishing.BaseTopic(id.Topic()) != c.publisher.retryTopic && c.ledger.IsBehind(id.Topic(), id)
 	})
 }

@@ -152,7 +152,8 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	return nil
 }
 
-// GetLastMessageIDs returns the id of the last message published to each partition.
+// GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be called while topics
+// appear or vanish: pulsar-client-go goes through its own list of them without a lock.
 func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }

@@ -167,13 +167,13 @@ func (h *hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
 	}
 }
 
-// isQuery reports whether it is called by GetLastMessageIDs, which has upstream ask for a backoff in the same goroutine, each time.
+// isQuery reports whether it is called by GetLastMessageIDs, be it upstream's own, which asks for a backoff in the same goroutine, each time.
 func isQuery() bool {
 	var callers [32]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
 	for {
 		frame, more := frames.Next()
-		if strings.HasSuffix(frame.Function, ".(*Consumer).GetLastMessageIDs") {
+		if strings.HasSuffix(frame.Function, "onsumer).GetLastMessageIDs") {
 			return true
 		}
 		if !more {
@@ -227,6 +227,7 @@ func (h *hooks) reconnects(r *reconnection, d time.Duration) {
 	if h.reconnecting == nil {
 		h.reconnecting = map[*reconnection]time.Time{}
 	}
+	h.forgetVanished()
 	h.reconnecting[r] = time.Now().Add(d)
 }
 
@@ -234,8 +235,13 @@ func (h *hooks) reconnects(r *reconnection, d time.Duration) {
 func (h *hooks) reconnections() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	maps.DeleteFunc(h.reconnecting, func(_ *reconnection, until time.Time) bool { return time.Now().After(until) })
+	h.forgetVanished()
 	return len(h.reconnecting)
+}
+
+// forgetVanished forgets reconnections that have ended untold, as those of topics that vanished. The caller holds mu.
+func (h *hooks) forgetVanished() {
+	maps.DeleteFunc(h.reconnecting, func(_ *reconnection, until time.Time) bool { return time.Now().After(until) })
 }
 
 // asked notes a request.

@@ -53,15 +53,25 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	return c.nackAs(n, msg, &delay, nil, ledger.Snoozed)
 }
 
-// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. An id that this Consumer did not deliver, or
+// NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch, whose BatchIdx is -1,
+// nacks those messages of it that the application has. An id that this Consumer did not deliver, or
 // has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when it is due; if that
 // was its last delivery, it is delivered once more, since the Consumer has no payload to publish as a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
 	err := checkID(id)
-	if err == nil {
-		err = c.nack(ledger.Name{ID: id}, nil, nil, nil)
+	if err != nil {
+		c.failNack(err)
+		return
 	}
-	c.failNack(err)
+	names := []ledger.Name{{ID: id}}
+	if id.BatchIdx() < 0 {
+		if of, ok := c.ledger.HadOf(names[0]); ok {
+			names = of
+		}
+	}
+	for _, n := range names {
+		c.failNack(c.nack(n, nil, nil, nil))
+	}
 }
 
 // failNack reports what a nack cannot return. After Close the broker sends the message again in any case.

@@ -171,6 +171,11 @@ func (p *preparation) publishRetries() error {
 	if o.Topic == "" || o.Subscription == "" {
 		return nil // client.Subscribe has an error for it
 	}
+	for _, topic := range topicsOf(*opts) {
+		if strings.HasPrefix(topic, nonPersistent) {
+			return invalid("the topic", topic, "a persistent one with dead letters and retries")
+		}
+	}
 	retries := s.retries(*opts)
 	if retries {
 		legacyTopics(s.client, &policy, o)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -19,6 +20,18 @@ func (l *Ledger) unacknowledged(s *stream) (n int) {
 		n += int(l.table.entries.At(p.slot).Value.size())
 	}
 	return n
+}
+
+// Consumers returns the children of the inner consumer of which something came.
+func (l *Ledger) Consumers() (all []pulsar.Consumer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, s := range l.table.streams {
+		if s.consumer != nil && !slices.Contains(all, s.consumer) {
+			all = append(all, s.consumer)
+		}
+	}
+	return all
 }
 
 // IsBehind reports whether a topic has a message after the newest one that came. It is false if no message of the topic came.

@@ -14,7 +14,7 @@ func (l *Ledger) SettleWhole(n Name) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s, of := l.table.streamOf(n), entryOf(n.ID)
-	if _, e, r := l.find(n); s == nil || r == nil || !isWhole(e, n.ID) {
+	if _, e, _ := l.find(n); s == nil || e == nil || !isWhole(e, n.ID) { // its first message may not have come here
 		return
 	}
 	for l.offersUpTo(s, of, math.MaxInt32) {
@@ -26,6 +26,22 @@ func (l *Ledger) SettleWhole(n Name) {
 			l.settled(m.ref, m.e, m.r)
 		}
 	}
+}
+
+// HadOf returns the messages of a batch that the application has; whole is false if n is not the id of a batch that is known.
+func (l *Ledger) HadOf(n Name) (all []Name, whole bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	ref, e, _ := l.find(n)
+	if e == nil || !isWhole(e, n.ID) {
+		return nil, false
+	}
+	for i := range e.size() {
+		if r := e.seen(i); r != nil && r.state == inFlight {
+			all = append(all, Name{ID: l.table.newest(refOf(ref.slot(), i), r), Topic: e.stream().topic})
+		}
+	}
+	return all, true
 }
 
 // SettleTo settles all messages of a partition up to and including one, for a cumulative acknowledgement by id that succeeded. It
@@ -44,7 +60,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	if s.gone { // with all its messages, by a seek meanwhile
 		return nil, nil
 	}
-	if ref, e, r := l.table.find(n); r != nil && isWhole(e, n.ID) {
+	if ref, e, r := l.table.find(n); e != nil && isWhole(e, n.ID) {
 		index = math.MaxInt32
 	} else if r != nil {
 		whole := isWhole(e, id)

@@ -94,6 +94,10 @@ func (l *Ledger) GaveBack() {
 	l.Disconnected()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for slot, r := range l.table.asked { // the next consumer knows nothing of it
+		r.more = false
+		l.table.asked[slot] = r
+	}
 	for _, s := range l.table.streams {
 		for m := range l.table.messages(s) {
 			if m.r.state == inFlight && !m.r.flags.has(busy) {

@@ -3,6 +3,7 @@ package suite
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // A message that is acknowledged several times, at once too, is reported once.
@@ -103,6 +105,133 @@ func TestAckOfAWholeBatch(t *testing.T) {
 			require.Zero(t, c.Stats().Waiting)
 		})
 	}
+}
+
+// So it does if the batch's first message was acknowledged before, and never came here.
+func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
+	t.Parallel()
+	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
+		"AckID":           (*redelivery.Consumer).AckID,
+		"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
+		"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
+			return c.AckIDList([]pulsar.MessageID{id})
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Exclusive)
+			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = true, true
+			first := b.subscribe(opts)
+			b.send(topic, 4, true)
+			require.NoError(t, first.Ack(receive(t, first)))
+			first.Close()
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Second))
+			var id pulsar.MessageID
+			for range 3 {
+				msg := receive(t, c)
+				id = msg.ID()
+				c.Nack(msg)
+			}
+			require.NoError(t, ack(c, pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())))
+			b.settles(topic, 0)
+			nothing(t, c, 2*time.Second)
+			require.Zero(t, c.Stats().Waiting)
+		})
+	}
+}
+
+// NackID of the id of a whole batch nacks what the application has of it.
+func TestNackOfAWholeBatch(t *testing.T) {
+	t.Parallel()
+	for _, acked := range []int{0, 1} {
+		t.Run(fmt.Sprint("acknowledged: ", acked), func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(500)))
+			b.send(topic, 4, true)
+			var want, got []string
+			var whole pulsar.MessageID
+			for i := range 4 {
+				msg := receive(t, c)
+				if i < acked {
+					require.NoError(t, c.Ack(msg))
+				} else {
+					want = append(want, string(msg.Payload()))
+				}
+				whole = pulsar.NewMessageID(msg.ID().LedgerID(), msg.ID().EntryID(), -1, msg.ID().PartitionIdx())
+			}
+			c.NackID(whole)
+			c.NackID(whole) // of nothing that it has
+			for range want {
+				msg := receive(t, c)
+				require.EqualValues(t, 1, msg.RedeliveryCount())
+				got = append(got, string(msg.Payload()))
+				require.NoError(t, c.Ack(msg))
+			}
+			require.ElementsMatch(t, want, got)
+			b.settles(topic, 0)
+			nothing(t, c, time.Second)
+			require.Zero(t, c.Stats().Failed)
+		})
+	}
+}
+
+// A message that was asked for before GiveBack is in time afterwards: no answer to that comes by the next consumer.
+func TestAskedForBeforeGiveBack(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAckTimeout(ms(200)))
+	b.send(topic, 1, false)
+	receive(t, c)
+	time.Sleep(ms(400)) // it is asked for, and nobody receives
+	require.NoError(t, c.GiveBack())
+	receive(t, c)
+	begin := time.Now()
+	msg := receive(t, c)
+	require.Less(t, time.Since(begin), 4*time.Second)
+	require.NoError(t, c.Ack(msg))
+}
+
+// To ask upstream's consumer for the last ids is no lost connection, which what was prefetched would be dropped for.
+func TestAskingForTheLastIDsLosesNothing(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	var inner pulsar.Consumer
+	lost := false
+	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (_ pulsar.Consumer, err error) {
+		inner, err = b.client.Subscribe(opts)
+		return inner, err
+	}, b.options(topic, pulsar.Shared), redelivery.WithObserver(redelivery.Observer{Lost: func(redelivery.Lost) { lost = true }}))
+	require.NoError(t, err)
+	defer c.Close()
+	b.send(topic, 3, false)
+	require.Eventually(t, func() bool { return len(inner.Chan()) == 3 }, 10*time.Second, ms(10))
+	_, err = inner.GetLastMessageIDs()
+	require.NoError(t, err)
+	_, err = c.GetLastMessageIDs()
+	require.NoError(t, err)
+	require.Zero(t, c.Stats().Reconnecting)
+	for range 3 {
+		require.NoError(t, c.Ack(receive(t, c)))
+	}
+	require.False(t, lost)
+}
+
+// No topic of several may be non-persistent where there are retries or dead letters.
+func TestNonPersistentTopicAmongOthers(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	opts.Topic, opts.Topics = "", []string{opts.Topic, "non-persistent://public/default/other"}
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, DeadLetterTopic: "dead"}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	require.ErrorContains(t, err, "non-persistent://public/default/other")
 }
 
 // A consumer does not publish to the topic that it reads, where that would come again and never end.
