@@ -230,3 +230,29 @@ func TestWhatWasPrefetchedWhenTheConnectionWasLost(t *testing.T) {
 		}
 	}
 }
+
+// A seek may return when messages of the connection that follows it were received: they are not of the one that it ended.
+func TestWhatFollowsASeek(t *testing.T) {
+	for _, received := range []bool{false, true} {
+		t.Run(fmt.Sprintf("received: %t", received), func(t *testing.T) {
+			run(t, func(o *ledger.Options) { o.OneTopic = true }, func(x *x) {
+				x.verdict(ledger.Deliver, 1)
+				x.Disconnected()
+				first := message{id: id(0)}
+				if received {
+					x.Received("t", first.id)
+				}
+				x.Clear()
+				if !received {
+					x.Received("t", first.id)
+				}
+				d, v := x.deliver(first)
+				require.Equal(t, ledger.Deliver, v)
+				require.False(t, d.Doubtful)
+				x.verdict(ledger.Deliver, 1)
+				_, had := x.Reclaim(ledger.Name{ID: d.ID}, 0)
+				require.True(t, had)
+			})
+		})
+	}
+}

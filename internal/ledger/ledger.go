@@ -155,9 +155,14 @@ func (l *Ledger) Clear() {
 	for _, s := range l.table.streams {
 		s.gone = true
 	}
-	lost := l.table.lost
+	before := l.table
 	l.table = newTable(&l.o)
-	l.table.lost = lost
+	for topic, s := range before.streams {
+		if !s.lost { // what comes of it is of the connection that followed
+			l.table.streamNamed(topic)
+		}
+	}
+	l.table.lost = before.lost
 	l.hasNext.Store(false)
 	l.offersAgain.Store(false)
 }
