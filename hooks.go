@@ -21,7 +21,7 @@ type hooks struct {
 	of                 pulsar.ConsumerInterceptors
 	nacksUndecryptable bool          // what cannot be decrypted is nacked by the Consumer
 	tick               time.Duration // of requests; 0 if unknown
-	children           int           // one for each topic, that give up before the consumer is of no use; 0 of a pattern, which goes on
+	children           int           // one for each topic, that end before the consumer is of no use; 0 of a pattern, which goes on
 	pattern            bool          // so that topics may vanish
 	redeliversAll      bool          // the subscription is Exclusive or Failover
 
@@ -34,7 +34,7 @@ type hooks struct {
 	mu           sync.Mutex
 	inactive     map[string]bool // topics that are another consumer's, of which that was told before Subscribe returned
 	leaving      bool            // GiveBack closes the inner consumer
-	gaveUp       int
+	over         int // children that are closed, though the Consumer is not
 	lastAsk      time.Time
 	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
 }
@@ -122,16 +122,18 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 	h.closes.Add(1)
 	if outer := h.outer.Load(); outer != nil && outer.life.ended.Err() == nil {
 		outer.ledger.Gone(consumer)
-		if err != nil && !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
+		if err == nil || !(h.pattern && strings.Contains(err.Error(), "TopicNotFound")) {
 			h.mu.Lock()
-			h.gaveUp++
-			last := h.gaveUp == h.children
+			h.over++
+			last := h.over == h.children
 			h.mu.Unlock()
-			what := "staying connected"
-			if !last {
-				what += " to one of the topics"
+			if err != nil { // else somebody else closed it, or its client
+				what := "staying connected"
+				if !last {
+					what += " to one of the topics"
+				}
+				outer.fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
 			}
-			outer.fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
 			if last && outer.goroutines.Enter() {
 				outer.life.end()
 				go func() {
@@ -210,7 +212,7 @@ const attemptTime = time.Minute
 func (h *hooks) leaves(begins bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.leaving, h.gaveUp, h.reconnecting = begins, 0, nil
+	h.leaving, h.over, h.reconnecting = begins, 0, nil
 	h.lost.Add(1)
 }
 

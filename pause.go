@@ -84,6 +84,6 @@ func (c *Consumer) Pause() {
 func (c *Consumer) Resume() { c.pause.set(false) }
 
 // Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive then returns its error. If somebody else closes the client or the wrapped consumer, the next
-// Receive notices that. Any number of goroutines may wait for it.
+// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when somebody else closes the client; after Wrap, and
+// with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.life.ended.Done() }

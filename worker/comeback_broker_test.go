@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 func soon(t *testing.T) context.Context {
@@ -249,4 +250,29 @@ func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		c.Close()
 	}
+}
+
+// Where somebody closes the client a Worker does not handle what was prefetched, which it could not acknowledge, but ends.
+func TestClientIsClosedUnderneath(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.publish(false, numbers(0, 50)...)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+	handled := 0
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		if handled++; handled == 5 {
+			s.client.Close()
+		}
+		return nil
+	}, worker.WithConcurrency(1), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(t.Context()) }()
+	select {
+	case err := <-ended:
+		require.Error(t, err)
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "the Worker goes on")
+	}
+	require.Equal(t, 5, handled)
 }

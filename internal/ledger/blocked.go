@@ -8,16 +8,16 @@ import (
 )
 
 // unacknowledged returns how many messages of a partition the broker waits for: without batch-index acknowledgement, all of a batch of which
-// one is not settled. The caller holds mu.
-func (l *Ledger) unacknowledged(s *stream) (n int) {
-	if l.o.IndexAcks {
+// one is not settled.
+func (t *table) unacknowledged(s *stream) (n int) {
+	if t.o.IndexAcks {
 		return s.unsettled
 	}
-	for _, e := range l.table.unsettled(s) {
+	for _, e := range t.unsettled(s) {
 		n += int(e.size())
 	}
 	for _, p := range s.past.parts {
-		n += int(l.table.entries.At(p.slot).Value.size())
+		n += int(t.entries.At(p.slot).Value.size())
 	}
 	return n
 }
@@ -56,7 +56,7 @@ func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 	var fullest *stream
 	most := 0
 	for _, s := range l.table.streams {
-		if n := l.unacknowledged(s); n > most {
+		if n := l.table.unacknowledged(s); n > most {
 			fullest, most = s, n
 		}
 	}

@@ -136,7 +136,7 @@ func (l *Ledger) Idle() (unacknowledged int) {
 		}
 	}
 	for _, s := range l.table.streams {
-		unacknowledged = max(unacknowledged, l.unacknowledged(s))
+		unacknowledged = max(unacknowledged, l.table.unacknowledged(s))
 		if asked[s] {
 			continue
 		}

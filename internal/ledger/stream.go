@@ -141,7 +141,7 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 func (t *table) resends(s *stream, first pulsar.MessageID) {
 	id := entryOf(first)
 	if _, ok := t.entryAt(id, s); (ok || s.stage(id) > unacked) && (s.run.own || !s.run.answers) {
-		s.run.resent = s.taken + 1 + uint64(s.unsettled+s.unsure())
+		s.run.resent = s.taken + 1 + uint64(t.unacknowledged(s)+s.unsure())
 	}
 }
 

@@ -289,3 +289,39 @@ func TestCloseInTheInterceptorsThatCloseWaitsFor(t *testing.T) {
 		})
 	}
 }
+
+// Where somebody closes the client what was prefetched is not handed out any more: it could not be acknowledged.
+func TestClientIsClosed(t *testing.T) {
+	t.Parallel()
+	for name, topics := range map[string]int{"one topic": 1, "two topics": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
+			require.NoError(t, err)
+			defer client.Close()
+			opts := b.options("", pulsar.Shared)
+			for range topics {
+				opts.Topics = append(opts.Topics, b.topic(0))
+			}
+			c, err := redelivery.Subscribe(client, opts)
+			require.NoError(t, err)
+			defer c.Close()
+			for _, topic := range opts.Topics {
+				b.send(topic, 50, false)
+			}
+			msg := receive(t, c)
+			client.Close()
+			select {
+			case <-c.Done():
+			case <-time.After(5 * time.Second):
+				require.Fail(t, "nobody is told")
+			}
+			_, err = c.Receive(t.Context())
+			require.ErrorContains(t, err, "ConsumerClosed", "as upstream's own says")
+			require.Error(t, c.Ack(msg))
+			_, err = c.Delivery(msg)
+			require.ErrorIs(t, err, redelivery.ErrClosed)
+		})
+	}
+}
