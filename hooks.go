@@ -34,7 +34,7 @@ type hooks struct {
 	mu           sync.Mutex
 	inactive     map[string]bool // topics that are another consumer's, of which that was told before Subscribe returned
 	leaving      bool            // GiveBack closes the inner consumer
-	over         int // children that are closed, though the Consumer is not
+	over         int             // children that are closed, though the Consumer is not
 	lastAsk      time.Time
 	reconnecting map[*reconnection]time.Time // until when each goes on, if upstream does not ask for another attempt
 }

@@ -243,6 +243,10 @@ func TestHostileInput(t *testing.T) {
 	for c := 'b'; c <= 'j'; c++ {
 		bomb += fmt.Sprintf("%c: &%c [%s]\n", c, c, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", c-1), 9), ", "))
 	}
+	var aliases strings.Builder
+	for i := range 400 {
+		fmt.Fprintf(&aliases, "  p%d: {levels: *t}\n", i)
+	}
 	const tooLong, tooDeep, tooMany = "is longer than 1048576 bytes", "is nested more than 32 deep", "has more than 100000 values"
 	for name, c := range map[string]struct{ in, want string }{
 		"10 MB of lists":       {strings.Repeat("[", 10<<20), tooLong},
@@ -255,6 +259,7 @@ func TestHostileInput(t *testing.T) {
 		"lists too deep":       {"policies: " + strings.Repeat("[", 33) + strings.Repeat("]", 33), tooDeep},
 		"JSON too deep":        {params("'{\"a\":" + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + "}'"), tooDeep},
 		"aliases of aliases":   {bomb, tooMany},
+		"aliases of a text":    {"policies:\n  a: {levels: &t '" + strings.Repeat("1s ", 1000) + "'}\n" + aliases.String(), "has more than 1048576 bytes of text"},
 		"an alias of itself":   {"policies: &a [*a]", tooDeep},
 		"an alias of its map":  {"policies: &a {a: *a, b: *a}", "than"},
 		"aliases of itself":    {"policies: &a [*a, *a, *a, *a, *a, *a, *a, *a, *a]", "than"},

@@ -36,6 +36,8 @@
 //	    keyOrder: true
 //	    crashLimit: 3                       # then a message that ends its process is a dead letter
 //	    begunAfter: 50ms                    # a message that is in its handler this long is recorded for crashLimit
+//	    stuckLimit: 10m                     # a handler that hangs this long loses its place
+//	    cancelLost: true                    # ends the context of a handler whose message is another consumer's
 //	    rateLimit: 200                      # messages a second
 //	    rateBurst: 20                       # at once, after a quiet time
 //	    localRetries: 2                     # more calls of the handler before a failure counts
@@ -93,7 +95,7 @@
 //	redelivery.yaml:3: policies.gentle.max is "5", want a duration with its unit, such as "30s"
 //	redelivery.yaml:7: consumers.billing.maxDelivery is an unknown key (did you mean maxDeliveries?), want one of …
 //
-// A file may have at most 1 MiB, 32 levels, and 100,000 values after its aliases are expanded.
+// A file may have at most 1 MiB and 32 levels, and after its aliases are expanded 1 MiB of text and 100,000 values.
 package config
 
 import (

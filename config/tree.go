@@ -13,8 +13,8 @@ import (
 
 // What a file may hold. Settings of a thousand consumers stay far below; what is above tries to use up memory.
 const (
-	maxBytes = 1 << 20
-	maxNodes = 100_000 // with every alias written out
+	maxBytes = 1 << 20 // and of the texts of its values, with every alias written out
+	maxNodes = 100_000 // likewise
 	maxDepth = 32
 )
 
@@ -110,6 +110,7 @@ func tabIndented(data []byte, line int) bool {
 type grower struct {
 	at    place
 	nodes int
+	bytes int
 	over  error // the limit that the tree is over; nothing grows any more
 	errs  []error
 }
@@ -118,11 +119,15 @@ type grower struct {
 func (g *grower) grow(n *node, y *yaml.Node, depth int) *node {
 	n.kind, n.at = y.Kind, g.at(y.Line)
 	g.nodes++
+	g.bytes += len(y.Value)
 	switch {
 	case g.over != nil:
 		return n
 	case g.nodes > maxNodes:
 		g.over = wrong(n.at, n.path(), "has more than %d values with its aliases written out, want fewer", maxNodes)
+		return n
+	case g.bytes > maxBytes:
+		g.over = wrong(n.at, n.path(), "has more than %d bytes of text with its aliases written out, want fewer", maxBytes)
 		return n
 	case depth > maxDepth:
 		g.over = wrong(n.at, n.path(), "is nested more than %d deep, want less", maxDepth)

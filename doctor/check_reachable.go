@@ -19,12 +19,19 @@ var reachable = Check{
 			v.unreachable = true
 			return problem("the admin API at %s: %v", v.Admin.URL, err)
 		}
+		if version != "" && (version[0] < '0' || version[0] > '9') {
+			v.unreachable = true
+			return problem("the admin API at %s: it does not answer with a version, but with %.40q", v.Admin.URL, version)
+		}
 		found, err := v.exists(v.Topic)
 		if err == nil && found && v.Client != nil {
 			if _, err := v.Client.TopicPartitions(v.Topic); err != nil {
 				return problem("the broker: %v", err)
 			}
 			return ok("the broker and its admin API answer")
+		}
+		if err == nil && !found {
+			return ok("the admin API answers; the topic is not there yet")
 		}
 		return ok("the admin API answers")
 	},

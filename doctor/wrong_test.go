@@ -71,9 +71,10 @@ func (s *scene) busy() {
 }
 
 var matrix = map[string]wrong{
-	"nothing":       {"", OK, func(*scene) {}},
-	"no admin API":  {"reachable", Problem, func(s *scene) { s.setup.Admin.URL = "http://127.0.0.1:1" }},
-	"an old broker": {"version", Warning, func(s *scene) { s.in("/brokers/version", `[\d.]+`, "2.11.4") }},
+	"nothing":          {"", OK, func(*scene) {}},
+	"no admin API":     {"reachable", Problem, func(s *scene) { s.setup.Admin.URL = "http://127.0.0.1:1" }},
+	"a page for login": {"reachable", Problem, func(s *scene) { s.in("/brokers/version", `(?s).+`, "<html>login</html>") }},
+	"an old broker":    {"version", Warning, func(s *scene) { s.in("/brokers/version", `[\d.]+`, "2.11.4") }},
 	"an old Key_Shared": {"version", Warning, func(s *scene) {
 		s.setup.Type = "Key_Shared"
 		s.without("")

@@ -25,6 +25,7 @@ func TestDeadLetterTo(t *testing.T) {
 		"the usual one":        {reconsume.DeadLetterTo("orders-sub-DLQ", errBroker), usual, "broker says no"},
 		"no topic":             {reconsume.DeadLetterTo("", errBroker), usual, "broker says no"},
 		"no mark":              {errBroker, usual, "broker says no"},
+		"one that panics":      {reconsume.DeadLetterTo("malformed", (*fs.PathError)(nil)), "malformed", "*fs.PathError, whose Error panics"},
 		"an error that panics": {(*fs.PathError)(nil), usual, "*fs.PathError, whose Error panics"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -147,6 +147,9 @@ func (o *Options) deadLetterProperties(msg pulsar.Message, custom map[string]str
 func textOf(err error) (text string) {
 	defer func() {
 		if recover() != nil {
+			if a, ok := err.(*publishing.Addressed); ok { //nolint:errorlint // Unwrap may panic too
+				err = a.Unwrap()
+			}
 			text = fmt.Sprintf("%T, whose Error panics", err)
 		}
 	}()

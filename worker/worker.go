@@ -118,14 +118,14 @@ type Stats struct {
 	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
 	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
 
-	Succeeded uint64 // messages acknowledged
+	Succeeded uint64 // messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
 	Failed    uint64 // errors, each time, except those under Permanent, those of an outage that count as no attempt (WithPauseOnFailure), and those of a batch that is halved
 	Snoozed   uint64 // Snoozes, each time
-	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed too
+	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed instead
 	Expired   uint64 // those of Permanent that are past WithMaxAge
 	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
-	Left      uint64 // messages left to the broker by a drain
+	Left      uint64 // messages left to the broker, or to the Consumer, without an end: by a drain, and those that could not be acknowledged
 	Lost      uint64 // messages dropped before their handler was called, because they belong to another consumer: redelivery.Observer.Lost
 	Crashed   uint64 // those of Permanent that WithCrashLimit did not let a handler have
 }

@@ -78,6 +78,9 @@ func (a API) Call(ctx context.Context, method, path string, body, answer any) er
 	return err
 }
 
+// maxAnswer is far more than the names of a hundred thousand topics.
+const maxAnswer = 64 << 20
+
 func (a API) call(ctx context.Context, method, path string, body, answer any) error {
 	var in io.Reader
 	if body != nil {
@@ -99,9 +102,12 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 		return err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	if err != nil {
 		return err
+	}
+	if len(text) > maxAnswer {
+		return fmt.Errorf("the admin API at %s answered with more than %d bytes", a.URL, maxAnswer)
 	}
 	if resp.StatusCode >= 300 {
 		return &Error{method, path, resp.StatusCode, string(text)}

@@ -168,12 +168,30 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 
 // errorOf returns what a handler returned for the message of an index.
 func errorOf(err error, i int) error {
-	var each worker.BatchError
-	var panicked *worker.PanicError
-	if !errors.As(err, &panicked) && errors.As(err, &each) {
-		return each[i]
+	if of, ok := partOf(err, i); ok {
+		return of
 	}
 	return err
+}
+
+// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such.
+func partOf(err error, i int) (of error, ok bool) {
+	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
+	case worker.BatchError:
+		return e[i], true
+	case *worker.PanicError:
+	case interface{ Unwrap() error }:
+		return partOf(e.Unwrap(), i)
+	case interface{ Unwrap() []error }:
+		for _, part := range e.Unwrap() {
+			err, is := partOf(part, i)
+			if !is {
+				return nil, false
+			}
+			of, ok = errors.Join(of, err), true
+		}
+	}
+	return of, ok
 }
 
 // end is what became of a message by now.

@@ -187,6 +187,14 @@ func TestBatchAttempts(t *testing.T) {
 				return fmt.Errorf("insert: %w", worker.BatchError{1: worker.Permanent(errDown), 2: errDown})
 			}, [][]string{{"acked"}, {"no answer: dead letter: no answer"}, {"no answer: back after 1.1s", "acked"}},
 		},
+		"BatchErrors joined": {
+			func(_ context.Context, msgs []pulsar.Message) error {
+				if len(msgs) < 3 {
+					return nil
+				}
+				return errors.Join(worker.BatchError{1: errDown}, worker.BatchError{2: errDown})
+			}, [][]string{{"acked"}, {"no answer: back after 1.1s", "acked"}, {"no answer: back after 1.1s", "acked"}},
+		},
 		"a panic": {
 			func(_ context.Context, msgs []pulsar.Message) error {
 				if msgs[0].RedeliveryCount() > 0 {
