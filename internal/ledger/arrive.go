@@ -54,12 +54,12 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	}
 	t, id := &l.table, a.id
 	s := t.stream(topic, cm.Consumer)
-	if s.taken++; s.taken == s.again { // what was acknowledged meanwhile is not sure yet
-		l.startRounds()
-	}
 	a.old = t.isOld(s, id) && !l.o.NonDurable           // the broker sends it again, to whichever consumer
 	if s.inactive || a.old && (s.begins || s.run.own) { // it was prefetched before
 		return l.miss(s, id)
+	}
+	if s.taken++; s.taken == s.again { // what was acknowledged meanwhile is not sure yet
+		l.startRounds()
 	}
 	key := entryOf(id)
 	if t.o.RedeliversAll {

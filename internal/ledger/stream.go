@@ -22,7 +22,7 @@ type stream struct {
 	acks      int     // under way: requests may be in line behind them
 	list      list
 	past      past
-	taken     uint64 // deliveries
+	taken     uint64 // deliveries that were not dropped as prefetched before a connection was lost: those come again
 	largest   int32  // size of the largest batch
 	lost      bool   // its connection, or another's, and nothing was received since
 	again     uint64 // copies of what was settled of late may come until so many were taken, since a connection was lost
@@ -136,11 +136,11 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 	return s.lost || s.run.fresh != nil
 }
 
-// resends notes that the broker sends again what it sent before, if the first message that it sends is one that is known: the oldest come
-// first. It may be the answer to a request instead; where the connection was this topic's, that comes as well.
+// resends notes that the broker sends again what it sent before: if the connection was certainly this topic's, or if the first message that
+// it sends is one that is known, for the oldest come first, and is not the answer to a request.
 func (t *table) resends(s *stream, first pulsar.MessageID) {
 	id := entryOf(first)
-	if _, ok := t.entryAt(id, s); (ok || s.stage(id) > unacked) && (s.run.own || !s.run.answers) {
+	if _, ok := t.entryAt(id, s); s.run.own || (ok || s.stage(id) > unacked) && !s.run.answers {
 		s.run.resent = s.taken + 1 + uint64(t.unacknowledged(s)+s.unsure())
 	}
 }
