@@ -54,9 +54,13 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	}
 	t, id := &l.table, a.id
 	s := t.stream(topic, cm.Consumer)
-	a.old = t.isOld(s, id) && !l.o.NonDurable           // the broker sends it again, to whichever consumer
-	if s.inactive || a.old && (s.begins || s.run.own) { // it was prefetched before
+	a.old = t.isOld(s, id) && !l.o.NonDurable // the broker sends it again, to whichever consumer
+	switch {
+	case s.inactive || a.old && s.begins: // it was prefetched before
 		return l.miss(s, id)
+	case a.old && s.run.own: // likewise, and certainly comes again
+		l.stats.Dropped++
+		return Drop
 	}
 	if s.taken++; s.taken == s.again { // what was acknowledged meanwhile is not sure yet
 		l.startRounds()
@@ -110,7 +114,7 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 // miss drops what was prefetched before a partition became this consumer's, or while it is another's. The caller holds mu.
 func (l *Ledger) miss(s *stream, id pulsar.MessageID) Verdict {
 	l.stats.Dropped++
-	if l.o.RedeliversAll && (s.missed == nil || entryOf(id).before(entryOf(s.missed))) {
+	if s.missed == nil || entryOf(id).before(entryOf(s.missed)) {
 		s.missed = id
 	}
 	if !s.inactive {
