@@ -80,16 +80,18 @@ func TestAStaleDeliveryInAWrapper(t *testing.T) {
 	b.settles(topic, 0)
 }
 
+var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
+	"AckID":           (*redelivery.Consumer).AckID,
+	"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
+	"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
+		return c.AckIDList([]pulsar.MessageID{id})
+	},
+}
+
 // The id of a whole batch, which an application may have made, acknowledges all of it, whatever became of its messages.
 func TestAckOfAWholeBatch(t *testing.T) {
 	t.Parallel()
-	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
-		"AckID":           (*redelivery.Consumer).AckID,
-		"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
-		"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
-			return c.AckIDList([]pulsar.MessageID{id})
-		},
-	} {
+	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
@@ -110,13 +112,7 @@ func TestAckOfAWholeBatch(t *testing.T) {
 // So it does if the batch's first message was acknowledged before, and never came here.
 func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
 	t.Parallel()
-	for name, ack := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
-		"AckID":           (*redelivery.Consumer).AckID,
-		"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
-		"AckIDList": func(c *redelivery.Consumer, id pulsar.MessageID) error {
-			return c.AckIDList([]pulsar.MessageID{id})
-		},
-	} {
+	for name, ack := range ackByID {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment())
