@@ -18,7 +18,8 @@ import (
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
 	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription: their counts would be
-	// mixed up. It must exist, unless the broker creates topics on use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without -partition-N.
+	// mixed up. It must exist, unless the broker creates topics on use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
+	// -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
 	OpenTimeout time.Duration

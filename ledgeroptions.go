@@ -57,9 +57,7 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared
-	if n := p.opts.ReceiverQueueSize; n > 0 {
-		o.Queue += n - defaultQueue
-	}
+	o.Queue += p.queue() - defaultQueue
 	grouped := defaultAckTime
 	if g := p.opts.AckGroupingOptions; g != nil {
 		grouped, o.AckGroup.Size = min(max(0, g.MaxTime), longGrouped), int(g.MaxSize)

@@ -54,12 +54,11 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch, whose BatchIdx is -1,
-// nacks those messages of it that the application has. An id that this Consumer did not deliver, or
-// has settled, starts at redelivery count 0. A message that did not fit the memory limit comes from the broker when it is due; if that
-// was its last delivery, it is delivered once more, since the Consumer has no payload to publish as a dead letter.
+// nacks those messages of it that the application has. An id that this Consumer did not deliver, or has settled, starts at redelivery
+// count 0. A message that did not fit the memory limit comes from the broker when it is due; if that was its last delivery, it is
+// delivered once more, since the Consumer has no payload to publish as a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
-	err := checkID(id)
-	if err != nil {
+	if err := checkID(id); err != nil {
 		c.failNack(err)
 		return
 	}

@@ -3,6 +3,7 @@ package redelivery
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -51,17 +52,29 @@ const (
 
 // buffer is the capacity of that channel: one sixteenth of what is prefetched anyway, within these bounds.
 func (p *preparation) buffer() int {
-	queue := p.opts.ReceiverQueueSize
-	if queue <= 0 {
-		queue = defaultQueue
-	}
 	if !p.unpartitioned || p.children() != 1 {
 		return smallBuffer
 	}
-	return min(max(smallBuffer, queue/16), largeBuffer)
+	return min(max(smallBuffer, p.queue()/16), largeBuffer)
+}
+
+// queue is how much upstream prefetches of each partition.
+func (p *preparation) queue() int {
+	if n := p.opts.ReceiverQueueSize; n > 0 {
+		return n
+	}
+	return defaultQueue
 }
 
 const persistent, nonPersistent = "persistent://", "non-persistent://"
+
+// checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.
+func checkPersistent(topic string) error {
+	if strings.HasPrefix(topic, nonPersistent) {
+		return invalid("the topic", topic, "a persistent one with dead letters and retries")
+	}
+	return nil
+}
 
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
 // sends all requests made since the last.
@@ -133,10 +146,11 @@ func (p *preparation) children() int {
 	return len(distinct)
 }
 
-// open chooses what takes a client to know: the default resolution, and the topics of retries and dead letters.
+// open chooses what takes a client to know: the default resolution, whether one topic has partitions, and the topics of retries and dead
+// letters.
 func (p *preparation) open() error {
 	n := 1
-	if client := p.settings.client; client != nil {
+	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || len(topicsOf(p.opts)) == 1) {
 		partitions, err := p.partitions(client)
 		if err != nil {
 			return err

@@ -172,8 +172,8 @@ func (p *preparation) publishRetries() error {
 		return nil // client.Subscribe has an error for it
 	}
 	for _, topic := range topicsOf(*opts) {
-		if strings.HasPrefix(topic, nonPersistent) {
-			return invalid("the topic", topic, "a persistent one with dead letters and retries")
+		if err := checkPersistent(topic); err != nil {
+			return err
 		}
 	}
 	retries := s.retries(*opts)
@@ -197,11 +197,10 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	base := publishing.FullTopic(publishing.BaseTopic(o.Topic))
-	if strings.HasPrefix(base, nonPersistent) {
-		return nil, invalid("the topic", o.Topic, "a persistent one with dead letters and retries")
+	if err := checkPersistent(o.Topic); err != nil {
+		return nil, err
 	}
-	prefix := base + "-" + o.Subscription
+	prefix := publishing.FullTopic(publishing.BaseTopic(o.Topic)) + "-" + o.Subscription
 	o.RetryLetterTopic = cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix)
 	o.DeadLetterTopic = cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix)
 	o.MaxDeliveries = policy.MaxReconsumes

@@ -88,6 +88,20 @@ func TestBadOptions(t *testing.T) {
 	require.ErrorContains(t, err, "PurgeOptions.Export")
 }
 
+// replayForged replays letters to where they say that they came from, of which all but one are left.
+func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadletter.Report {
+	l := tp.letters(len(origins) + 1)
+	for i, topic := range origins {
+		l[i].Properties["REAL_TOPIC"] = topic
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
+	require.NoError(t, err)
+	require.Equal(t, 1, report.Done)
+	require.Len(t, report.Left, 1)
+	return report
+}
+
 // A letter that says that it came from here, or from a journal, is not published there.
 func TestForgedOrigins(t *testing.T) {
 	t.Parallel()
@@ -96,15 +110,7 @@ func TestForgedOrigins(t *testing.T) {
 	journal, other := tp.dlq+"-redelivery", b.topics(0).dlq+"-redelivery"
 	b.subscribe(journal, own).Close()
 	b.subscribe(other, own).Close()
-	l := tp.letters(6)
-	for i, topic := range []string{tp.dlq, journal, full(journal), journal + "-partition-0-partition-0", other} {
-		l[i].Properties["REAL_TOPIC"] = topic
-	}
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
-	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Done)
-	require.Len(t, report.Left, 1)
+	report := replayForged(t, b, tp, tp.dlq, journal, full(journal), journal+"-partition-0-partition-0", other)
 	require.Equal(t, "came from this topic, or from a journal", report.Left[0].Why)
 	require.Equal(t, 5, report.Left[0].Count)
 	require.Equal(t, 5, b.backlog(tp.dlq, own))
@@ -116,20 +122,12 @@ func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
-	internal := []string{"__change_events", "__transaction_buffer_snapshot-partition-0", tp.origin + "-" + sub + "-ATTEMPTS"}
-	l := tp.letters(4)
-	for i, topic := range internal {
-		if !strings.Contains(topic, "://") {
-			topic = "persistent://" + b.namespace + "/" + topic
-		}
+	here := "persistent://" + b.namespace + "/"
+	internal := []string{here + "__change_events", here + "__transaction_buffer_snapshot-partition-0", tp.origin + "-" + sub + "-ATTEMPTS"}
+	for _, topic := range internal {
 		b.subscribe(topic, own).Close()
-		l[i].Properties["REAL_TOPIC"] = topic
 	}
-	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
-	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
-	require.NoError(t, err)
-	require.Equal(t, 1, report.Done)
-	require.Len(t, report.Left, 1)
+	report := replayForged(t, b, tp, internal...)
 	require.Equal(t, 3, report.Left[0].Count)
 	require.Len(t, report.Targets, 1)
 }

@@ -66,8 +66,8 @@ func (t *Topic) reserved(topic string) bool {
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
-// isInternal reports whether a topic is Pulsar's own, whose names begin like that, or has a log of attempts: what others publish there may be
-// taken for a record.
+// isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log of attempts: what
+// others publish there may be taken for a record.
 func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(publishing.BaseTopic(topic), publishing.AttemptsSuffix)
 }

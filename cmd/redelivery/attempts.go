@@ -116,12 +116,12 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	}
 	// A client that asks for its partitions, and a reader, would create it.
 	var metadata struct{ Partitions int }
-	topic, stats := f.log, any(nil)
+	topic := f.log
 	err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/partitions?checkAllowAutoCreation=false", nil, &metadata)
 	if metadata.Partitions > 0 {
 		topic += "-partition-0"
 	} else if !admin.NotFound(err) {
-		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, &stats)
+		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
 	}
 	if admin.NotFound(err) {
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)

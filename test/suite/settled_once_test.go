@@ -80,6 +80,18 @@ func TestAStaleDeliveryInAWrapper(t *testing.T) {
 	b.settles(topic, 0)
 }
 
+// wholeOf is the id of the batch that a message is of.
+func wholeOf(id pulsar.MessageID) pulsar.MessageID {
+	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
+}
+
+// staysSettled wants all messages settled, and none to come again.
+func staysSettled(t *testing.T, b *broker, c *redelivery.Consumer, topic string) {
+	b.settles(topic, 0)
+	nothing(t, c, 2*time.Second)
+	require.Zero(t, c.Stats().Waiting)
+}
+
 var ackByID = map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
 	"AckID":           (*redelivery.Consumer).AckID,
 	"AckIDCumulative": (*redelivery.Consumer).AckIDCumulative,
@@ -101,10 +113,8 @@ func TestAckOfAWholeBatch(t *testing.T) {
 			id := receive(t, c).ID()
 			c.Nack(receive(t, c))
 			receive(t, c)
-			require.NoError(t, ack(c, pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())))
-			b.settles(topic, 0)
-			nothing(t, c, 2*time.Second)
-			require.Zero(t, c.Stats().Waiting)
+			require.NoError(t, ack(c, wholeOf(id)))
+			staysSettled(t, b, c, topic)
 		})
 	}
 }
@@ -130,10 +140,8 @@ func TestAckOfAWholeBatchWithoutItsFirstMessage(t *testing.T) {
 				id = msg.ID()
 				c.Nack(msg)
 			}
-			require.NoError(t, ack(c, pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())))
-			b.settles(topic, 0)
-			nothing(t, c, 2*time.Second)
-			require.Zero(t, c.Stats().Waiting)
+			require.NoError(t, ack(c, wholeOf(id)))
+			staysSettled(t, b, c, topic)
 		})
 	}
 }
@@ -157,7 +165,7 @@ func TestNackOfAWholeBatch(t *testing.T) {
 				} else {
 					want = append(want, string(msg.Payload()))
 				}
-				whole = pulsar.NewMessageID(msg.ID().LedgerID(), msg.ID().EntryID(), -1, msg.ID().PartitionIdx())
+				whole = wholeOf(msg.ID())
 			}
 			c.NackID(whole)
 			c.NackID(whole) // of nothing that it has
