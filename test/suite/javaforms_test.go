@@ -42,8 +42,9 @@ func TestRetryTopicOfSeveralTopics(t *testing.T) {
 	first := b.topic(0)
 	second := first + "-2"
 	b.rest("PUT", second, "", nil, nil)
+	partitioned := b.topic(2)
 	const warning = "would not find these retries"
-	for _, topics := range [][]string{{first, second}, {second, first}, {second + "-partition-0", second + "-partition-1"}} {
+	for _, topics := range [][]string{{first, second}, {second, first}, {partitioned + "-partition-0", partitioned + "-partition-1"}} {
 		var log bytes.Buffer
 		opts := b.retrying("", 5)
 		opts.Topics = topics
