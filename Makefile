@@ -25,6 +25,16 @@ test-long: ## run what the tests leave out because it takes minutes, for each ni
 test-broker: ## run the tests against a real broker, started for them
 	eval "$$(test/scripts/pulsar start)" && go test -race -count 1 -timeout 20m ./test/suite ./reconsume ./pulsartest
 
+# VERSIONS are those of Pulsar.
+VERSIONS ?= 3.0.7 4.2.4
+.PHONY: test-versions
+test-versions: ## run the tests against other versions of Pulsar, which are started for them one after the other, for each night (15 minutes)
+	status=0; for version in $(VERSIONS); do \
+		export PULSAR_VERSION=$$version PULSAR_NAME=version-$$version; \
+		broker=$$(test/scripts/pulsar start) && eval "$$broker" && go test -count 1 -timeout 30m ./test/suite ./reconsume || status=1; \
+		test/scripts/pulsar stop; \
+	done; exit $$status
+
 # UPSTREAM is a version, branch or commit of pulsar-client-go; the one in go.mod if empty.
 .PHONY: test-upstream
 test-upstream: ## run pulsar-client-go's own tests through Subscribe, on the broker in process and on a real one, for each night (15 minutes)

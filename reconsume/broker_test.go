@@ -116,6 +116,11 @@ func TestARefusedDelay(t *testing.T) {
 		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
 		b.rest("PUT", "namespaces/"+namespace, nil)
 		b.rest("POST", "namespaces/"+namespace+"/delayedDelivery", map[string]any{"active": true, "tickTime": 1000, "maxDeliveryDelayInMillis": 5000})
+		var policy map[string]any
+		require.NoError(t, admin.Call(bg, b.admin, "GET", "namespaces/"+namespace+"/delayedDelivery", nil, &policy))
+		if policy["maxDeliveryDelayInMillis"] == nil {
+			t.Skip("this broker allows every delay, as Pulsar 3.0 does")
+		}
 		b.topic = "persistent://" + namespace + "/t"
 	}
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})

@@ -19,6 +19,11 @@ func (b *broker) shadow(source string) string {
 	name := source + "-shadow"
 	b.rest("PUT", name, "", map[string]string{"PULSAR.SHADOW_SOURCE": source}, nil)
 	b.rest("PUT", source, "/shadowTopics", []string{name}, nil)
+	require.Eventually(b.t, func() bool { // it begins with what is published from then on
+		var stats struct{ Cursors map[string]any }
+		b.rest("GET", source, "/internalStats", nil, &stats)
+		return len(stats.Cursors) > 0
+	}, 20*time.Second, 20*time.Millisecond)
 	return name
 }
 
