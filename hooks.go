@@ -143,7 +143,12 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			}
 		}
 	}
-	h.tell(func() { h.of.OnConsumerClose(h.consumer(consumer), err) })
+	tell := func() { h.of.OnConsumerClose(h.consumer(consumer), err) }
+	if outer := h.outer.Load(); outer != nil { // its panic must not keep Close from what is left to do
+		h.tell(func() { outer.safely(tell) })
+		return
+	}
+	h.tell(tell)
 }
 
 // mayBeClosed reports whether the inner consumer may have closed itself. One that Wrap got does not tell.

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -89,13 +90,17 @@ func TestOnConsumerCloseCallsBack(t *testing.T) {
 			b := newBroker(t)
 			opts := b.options(b.topic(0), pulsar.Shared)
 			opts.Interceptors = pulsar.ConsumerInterceptors{closing{call: call}}
-			c := b.subscribe(opts)
+			var told atomic.Int32
+			c := b.subscribe(opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithObserver(redelivery.Observer{
+				Closed: func(*redelivery.Consumer) { told.Add(1) },
+			}))
 			returns(t, func() error {
 				defer func() { _ = recover() }()
 				c.Close()
 				return nil
 			})
 			returns(t, func() error { c.Close(); return nil })
+			require.EqualValues(t, 1, told.Load())
 			returns(t, func() error {
 				_, err := c.Receive(bg)
 				require.Error(t, err)
