@@ -3,6 +3,7 @@ package redelivery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -43,7 +44,12 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) error {
+	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
+		defer func() { // upstream's for a transaction that is not its own
+			if v := recover(); v != nil {
+				err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
+			}
+		}()
 		return consumer.AckWithTxn(identified{msg, id, countOf(msg)}, txn)
 	})
 }

@@ -33,6 +33,19 @@ func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 	}, atBroker)
 }
 
+// Upstream panics for a transaction that is not its own.
+func TestAForeignTransaction(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared))
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	require.ErrorContains(t, c.AckWithTxn(msg, transaction{}), "suite.transaction")
+	require.NoError(t, c.Ack(msg))
+	b.settles(topic, 0)
+}
+
 // Transactions need a real broker, and one of their own: where they are on, every topic waits for what they left.
 func TestTransactions(t *testing.T) {
 	t.Parallel()
