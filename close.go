@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"time"
 )
@@ -73,4 +74,32 @@ func (c *Consumer) call(f func() error) error {
 	}
 	defer c.calls.Leave()
 	return f()
+}
+
+// untilClosed is call, and returns when the Consumer is closed meanwhile: of several topics upstream calls one after the other, and waits for ever
+// for those that were closed before.
+func (c *Consumer) untilClosed(f func() error) error {
+	done := aside(func() error { return c.call(f) })
+	select {
+	case err := <-done:
+		return err
+	case <-c.life.closed:
+		return ErrClosed
+	}
+}
+
+// aside calls what may hang in a goroutine of its own.
+func aside(f func() error) <-chan error {
+	done := make(chan error, 1)
+	go func() {
+		err := errExited
+		defer func() {
+			if v := recover(); v != nil {
+				err = fmt.Errorf("panic: %v", v)
+			}
+			done <- err
+		}()
+		err = f()
+	}()
+	return done
 }

@@ -19,10 +19,10 @@ type inner struct {
 	again func() (pulsar.Consumer, error) // nil if that cannot be
 
 	now   atomic.Pointer[pulsar.Consumer]
-	mu    sync.Mutex // held while it is replaced
-	away  bool       // it was closed; for whoever has the turn
-	back  chan error // has one when an attempt to subscribe again has ended; nil if there is none; likewise
-	tries uint32     // such attempts in vain; likewise
+	mu    sync.Mutex   // held while it is replaced
+	away  bool         // it was closed; for whoever has the turn
+	back  <-chan error // has one when an attempt to subscribe again has ended; nil if there is none; likewise
+	tries uint32       // such attempts in vain; likewise
 
 	deleted bool // the subscription was; for whoever has the turn
 }
@@ -73,7 +73,7 @@ func (c *Consumer) GiveBack() error {
 	}
 	c.hooks.leaves(false)
 	c.ledger.GaveBack()
-	c.outlet.empty()
+	c.emptyOutlet()
 	return nil
 }
 
@@ -106,23 +106,14 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 // then the next caller has what comes of it, and after Close nobody.
 func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
-		back := make(chan error, 1)
-		c.inner.back = back
-		go func() {
-			err := errExited
-			defer func() {
-				if v := recover(); v != nil {
-					err = fmt.Errorf("panic: %v", v)
-				}
-				back <- err
-			}()
-			consumer, failed := c.inner.again()
-			if failed == nil && !c.replace(consumer) {
+		c.inner.back = aside(func() error {
+			consumer, err := c.inner.again()
+			if err == nil && !c.replace(consumer) {
 				consumer.Close()
-				failed = intake.ErrClosed
+				err = intake.ErrClosed
 			}
-			err = failed
-		}()
+			return err
+		})
 	}
 	select {
 	case err := <-c.inner.back:

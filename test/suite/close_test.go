@@ -228,6 +228,36 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 	})
 }
 
+// Upstream unsubscribes from several topics one after the other, and waits for ever for one that is closed.
+func TestCloseWhileItUnsubscribes(t *testing.T) {
+	t.Parallel()
+	if elsewhere(t) {
+		return
+	}
+	for range 4 {
+		b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+		opts := b.options("", pulsar.Shared)
+		opts.Topics = []string{b.topic(0), b.topic(0), b.topic(0)}
+		c := b.subscribe(opts)
+		b.inProcess.RefuseConnections(true)
+		b.inProcess.DropConnections()
+		time.Sleep(ms(300))
+		unsubscribed := make(chan error, 1)
+		go func() { unsubscribed <- c.Unsubscribe() }()
+		time.Sleep(ms(300))
+		var closing sync.WaitGroup
+		closing.Go(c.Close)
+		time.Sleep(ms(500))
+		b.inProcess.RefuseConnections(false)
+		finishes(t, &closing, 2*patience)
+		select {
+		case <-unsubscribed:
+		case <-time.After(patience):
+			require.FailNow(t, "Unsubscribe hangs")
+		}
+	}
+}
+
 func TestZeroQueueConsumerClosesWhileItWaits(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
