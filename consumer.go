@@ -139,7 +139,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
 		}
 	}
-	if err := c.call(call); err != nil {
+	if err := c.untilClosed(call); err != nil {
 		return err
 	}
 	c.life.next()
@@ -148,7 +148,7 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	if c.attempts != nil {
 		c.attempts.Reset()
 	}
-	c.outlet.empty() // as upstream does
+	c.emptyOutlet()
 	return nil
 }
 
@@ -164,7 +164,8 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.withReaderStopped(func() error { return c.current().SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before, and receives no more. Close it afterwards.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: what it had prefetched
+// can still be received, and acknowledging that fails.
 func (c *Consumer) Unsubscribe() error {
 	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
 }

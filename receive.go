@@ -47,13 +47,42 @@ type outlet struct {
 	fed   atomic.Bool // the feeder was started
 }
 
-// empty takes out what the application has not taken from the buffer of its own channel.
-func (o *outlet) empty() {
-	for o.given {
+// emptyOutlet takes out of the buffer of the application's own channel what it has not taken. What is there of other consumers, which may
+// have the same channel, goes back into it.
+func (c *Consumer) emptyOutlet() {
+	if !c.outlet.given {
+		return
+	}
+	var others []pulsar.ConsumerMessage
+	for n := len(c.outlet.ch); n > 0; n-- {
 		select {
-		case <-o.ch:
+		case cm := <-c.outlet.ch:
+			if cm.Consumer != c {
+				others = append(others, cm)
+			}
 		default:
+		}
+	}
+	for i, cm := range others {
+		select {
+		case c.outlet.ch <- cm:
+		default: // the others have filled it meanwhile, and the application that is to read it may be waiting for us
+			go c.putBack(others[i:])
 			return
+		}
+	}
+}
+
+// putBack puts messages of other consumers back as soon as there is room for them, until these are closed.
+func (c *Consumer) putBack(others []pulsar.ConsumerMessage) {
+	for _, cm := range others {
+		closed := c.life.ended.Done()
+		if other, ok := cm.Consumer.(*Consumer); ok {
+			closed = other.life.ended.Done()
+		}
+		select {
+		case c.outlet.ch <- cm:
+		case <-closed:
 		}
 	}
 }
@@ -115,23 +144,23 @@ func (c *Consumer) offer(session context.Context, d ledger.Delivery, msg pulsar.
 		}
 		defer func() { c.ledger.Offered(d, sent) }()
 	}
-	var paused <-chan struct{}
-	if d.ID != nil { // else it is known to nobody, and would be lost
-		paused = c.pause.next()
+	for {
+		paused := c.pause.next()
+		if !c.pause.on.Load() { // else it began meanwhile
+			select {
+			case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
+				return true
+			case <-withdrawn:
+				return false
+			case <-session.Done():
+				return false
+			case <-paused:
+			}
+		}
+		if d.ID != nil || c.unpaused(session) != nil { // without an id it is known to nobody, and would be lost
+			return false
+		}
 	}
-	select {
-	case <-paused: // it began meanwhile
-		return false
-	default:
-	}
-	select {
-	case c.outlet.ch <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
-		return true
-	case <-withdrawn:
-	case <-paused:
-	case <-session.Done():
-	}
-	return false
 }
 
 // next takes the next message for the application.

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -85,6 +86,48 @@ func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	time.Sleep(time.Second)
 	require.Empty(t, channel)
 	b.settles(topic, 0)
+}
+
+// Several consumers may have one MessageChannel: what is there of others stays, in its order.
+func TestAMessageChannelOfSeveral(t *testing.T) {
+	t.Parallel()
+	if elsewhere(t) {
+		return
+	}
+	const n = 20
+	for _, size := range []int{n, n / 2} {
+		for name, call := range map[string]func(*redelivery.Consumer) error{
+			"GiveBack":    (*redelivery.Consumer).GiveBack,
+			"Unsubscribe": (*redelivery.Consumer).Unsubscribe,
+			"Seek":        func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now().Add(time.Minute)) },
+		} {
+			t.Run(fmt.Sprint(name, size), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				opts := b.options(b.topic(0), pulsar.Shared)
+				channel := make(chan pulsar.ConsumerMessage, size)
+				opts.MessageChannel = channel
+				one := b.subscribe(opts)
+				opts.Topic = b.topic(0)
+				other := b.subscribe(opts)
+				b.send(opts.Topic, n, false)
+				require.Eventually(t, func() bool { return len(channel) == size }, patience, ms(1))
+				require.NoError(t, call(one))
+				of := map[string]bool{}
+				for len(of) < n {
+					select {
+					case cm := <-channel:
+						require.Equal(t, other, cm.Consumer)
+						require.NoError(t, other.Ack(cm))
+						of[string(cm.Payload())] = true
+					case <-time.After(patience):
+						require.FailNow(t, "messages of another consumer are gone", "%d of %d came", len(of), n)
+					}
+				}
+				b.settles(opts.Topic, 0)
+			})
+		}
+	}
 }
 
 // Whoever is told that there is a Consumer may give back, at once.

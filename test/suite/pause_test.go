@@ -2,6 +2,8 @@ package suite
 
 import (
 	"context"
+	"fmt"
+	"math/rand/v2"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,6 +69,33 @@ func TestPause(t *testing.T) {
 }
 
 // Whoever waits in Receive returns when a paused Consumer is closed, and Done tells.
+// Of a non-persistent topic, too, nothing is on offer in a pause; afterwards it is, since nobody else has it.
+func TestPauseOfANonPersistentTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
+	c := b.subscribe(opts)
+	channel := c.Chan()
+	b.send(opts.Topic, 2, false)
+	time.Sleep(ms(500)) // it is on offer
+	c.Pause()
+	select {
+	case <-channel:
+		require.FailNow(t, "a message comes while the Consumer is paused")
+	case <-time.After(ms(200)):
+	}
+	c.Resume()
+	for range 2 {
+		select {
+		case <-channel:
+		case <-time.After(patience):
+			require.FailNow(t, "a message is gone")
+		}
+	}
+	c.Pause()
+	c.Close()
+}
+
 func TestPausedConsumerIsClosed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := newPrepared(t, pulsar.Shared)
