@@ -24,8 +24,8 @@ const simulateUsage = `Usage: redelivery simulate [flags]
 Simulates an outage of a service that handlers call, with the policies of a
 file: how often handlers call it, how many messages wait, how many become dead
 letters, and how long the recovery takes. It compares the policies as configured
-with and without jitter, a pause and a retry topic. It takes seconds, and needs
-no broker.
+with and without jitter, a pause and a retry topic. It takes seconds, needs no
+broker, and refuses what would take longer than a minute or so.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m
@@ -38,13 +38,20 @@ What is simulated:
   -concurrency 8                    handlers of each; default: the worker's
   -handler 20ms                     duration of a call, failed ones too
   -queue 1000                       ReceiverQueueSize
-  -outage 10m                       how long calls fail
+  -outage 10m                       how long calls fail, at most 720h
   -partial 1                        fraction of the calls that fail
   -before 1m                        time before the outage
 Output:
   -svg file                         a picture
   -json                             as JSON, for programs
 `
+
+// Each variant takes some seconds and less than 2 GB.
+const (
+	mostMessages = 10_000_000 // until the outage ends
+	mostEvents   = 20_000_000
+	longestTime  = 30 * 24 * time.Hour
+)
 
 // simulation is one command line.
 type simulation struct {
@@ -74,7 +81,7 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 
 func (s *simulation) parse(args []string) error {
 	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute, Outage: 10 * time.Minute,
-		Partial: 1, Tick: time.Second, MaxUnacked: 50_000}
+		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, Most: mostEvents}
 	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&s.config, "config", "", "")
@@ -84,25 +91,39 @@ func (s *simulation) parse(args []string) error {
 	set.Func("concurrency", "", countInto(&s.Concurrency, 1, 100_000))
 	set.Func("handler", "", positiveInto(&s.Handler))
 	set.Func("queue", "", countInto(&s.Queue, 1, math.MaxInt32))
-	set.Func("outage", "", positiveInto(&s.Outage))
+	set.Func("outage", "", daysInto(&s.Outage))
 	set.Func("partial", "", fractionInto(&s.Partial))
-	set.Func("before", "", positiveInto(&s.Before))
+	set.Func("before", "", daysInto(&s.Before))
 	set.StringVar(&s.svg, "svg", "", "")
 	set.BoolVar(&s.asJSON, "json", false, "")
 	if err := set.Parse(args); err != nil {
 		return err
 	}
 	set.Visit(func(f *flag.Flag) { s.given[f.Name] = true })
-	const most = 20_000_000
 	switch messages := s.Rate * (s.Before + s.Outage).Seconds(); {
 	case set.NArg() > 0:
 		return fmt.Errorf("argument is %q, want only flags", set.Arg(0))
 	case s.given["config"] != s.given["consumer"]:
 		return errors.New("-config and -consumer: want both or none")
-	case messages > most:
-		return fmt.Errorf("-rate and -outage make %.3g messages, want at most %d", messages, most)
+	case messages < 1:
+		return fmt.Errorf("-rate, -before and -outage make %.3g messages, want at least 1", messages)
+	case messages > mostMessages:
+		return fmt.Errorf("-rate, -before and -outage make %.3g messages, want at most %d", messages, mostMessages)
 	}
 	return nil
+}
+
+// daysInto parses a time that is not longer than any outage.
+func daysInto(d *time.Duration) func(string) error {
+	return func(s string) error {
+		if err := positiveInto(d)(s); err != nil {
+			return err
+		}
+		if *d > longestTime {
+			return fmt.Errorf("want at most %.0fh", longestTime.Hours())
+		}
+		return nil
+	}
 }
 
 // rateInto parses messages a second.
@@ -125,7 +146,11 @@ func (s *simulation) run(stdout io.Writer) error {
 	}
 	var all []variant
 	for _, v := range s.variants() {
-		all = append(all, variant{v.name, simulate.Run(v.Setup)})
+		r, err := simulate.Run(v.Setup)
+		if err != nil {
+			return fmt.Errorf("%s: %w, want a shorter -outage, a lower -rate, fewer -instances or longer delays", v.name, err)
+		}
+		all = append(all, variant{v.name, r})
 	}
 	if s.svg != "" {
 		if err := os.WriteFile(s.svg, s.picture(all), 0o600); err != nil {

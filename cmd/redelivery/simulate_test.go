@@ -70,13 +70,16 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 
 func TestSimulateCommandLine(t *testing.T) {
 	for want, args := range map[string][]string{
-		`argument is "x", want only flags`:         {"x"},
-		"-config and -consumer: want both or none": {"-config", "f"},
-		"want messages in a time, such as 200/s":   {"-rate", "200/d"},
-		"want a whole number, 1 to 1000":           {"-instances", "0"},
-		"want more than 0":                         {"-outage", "0s"},
-		"want a number above 0, and at most 1":     {"-partial", "0"},
-		"want at most 20000000":                    {"-rate", "1000000/s"},
+		`argument is "x", want only flags`:                                         {"x"},
+		"-config and -consumer: want both or none":                                 {"-config", "f"},
+		"want messages in a time, such as 200/s":                                   {"-rate", "200/d"},
+		"want a whole number, 1 to 1000":                                           {"-instances", "0"},
+		"want more than 0":                                                         {"-outage", "0s"},
+		"want a number above 0, and at most 1":                                     {"-partial", "0"},
+		"-rate, -before and -outage make 1.19e+07 messages, want at most 10000000": {"-rate", "18000/s"},
+		"-rate, -before and -outage make 6.6e-07 messages, want at least 1":        {"-rate", "1e-9/s", "-outage", "10m"},
+		`"2000000h" for flag -outage: want at most 720h`:                           {"-rate", "1/h", "-outage", "2000000h"},
+		`"721h" for flag -before: want at most 720h`:                               {"-before", "721h"},
 	} {
 		code, stdout, stderr := command(append([]string{"simulate"}, args...)...)
 		assert.Equal(t, 2, code, want)
@@ -88,4 +91,20 @@ func TestSimulateCommandLine(t *testing.T) {
 	for line := range strings.Lines(stdout) {
 		assert.LessOrEqual(t, utf8.RuneCountInString(line), width+1, line)
 	}
+}
+
+// What would take hours is refused, and the error says what to make smaller.
+func TestSimulateTooMuch(t *testing.T) {
+	s := &simulation{given: map[string]bool{}}
+	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))
+	s.Most = 200_000
+	require.EqualError(t, s.run(io.Discard), "as configured: more than 200000 events in the first 13m20.302s, "+
+		"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
+}
+
+// Messages may be few, and the time long.
+func TestSimulateLong(t *testing.T) {
+	code, stdout, stderr := command("simulate", "-rate", "1/h", "-outage", "24h", "-before", "720h")
+	require.Zero(t, code, stderr)
+	assert.Contains(t, stdout, "all calls fail for 24h")
 }

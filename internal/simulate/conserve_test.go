@@ -1,7 +1,9 @@
 package simulate
 
 import (
+	"math"
 	"math/rand/v2"
+	"runtime"
 	"testing"
 	"time"
 
@@ -31,7 +33,7 @@ func TestNothingIsLost(t *testing.T) {
 			s.MaxUnacked = 50 + r.IntN(500)
 		}
 		w := newWorld(s)
-		w.run()
+		require.NoError(t, w.run())
 		held, unacked := 0, 0
 		for _, i := range w.instances {
 			held += i.queue.len() + i.ready.len() + i.aside.len() + s.Concurrency - i.idle
@@ -46,16 +48,66 @@ func TestNothingIsLost(t *testing.T) {
 				again++
 			}
 		}
-		require.Equal(t, w.unsettled(), w.backlog.len()+w.replay.len()+held+w.waiting+again, "%+v", s)
+		require.Equal(t, w.unsettled(), w.backlog()+w.replay.len()+held+w.waiting+again, "%+v", s)
 		require.GreaterOrEqual(t, w.waiting, 0)
 	}
+}
+
+// What would take too long ends with an error that says how far it came.
+func TestTooManyEvents(t *testing.T) {
+	for name, change := range map[string]func(*Setup){
+		"calls": func(s *Setup) { s.Nack, s.MaxDeliveries, s.Handler = backoff.Fixed(0), 0, 1 },
+		"messages that are sent again": func(s *Setup) {
+			s.Outage, s.Rate, s.Queue, s.Window, s.Ratio, s.Pause = time.Hour, 200, 10_000, 20, 0.9, backoff.Fixed(time.Second)
+		},
+		"instances that are asked in vain": func(s *Setup) {
+			s.Outage, s.Rate, s.Queue, s.Instances, s.Concurrency, s.Handler = 10*time.Hour, 10, 1, 1000, 1, time.Hour
+		},
+	} {
+		s := small()
+		s.Most = 300_000
+		change(&s)
+		w := newWorld(s)
+		require.ErrorContains(t, w.run(), "more than 300000 events in the first", name)
+		require.Less(t, w.now, s.Before+s.Outage, name)
+	}
+}
+
+// A delay or a pause that ends after everything is none that ended long ago.
+func TestEndlessDelays(t *testing.T) {
+	s := small()
+	s.Most, s.Nack = 100_000, backoff.Fixed(math.MaxInt64)
+	r, err := Run(s)
+	require.NoError(t, err)
+	require.False(t, r.Recovered)
+	require.Equal(t, 1000, r.Waiting)
+	s.Window, s.Ratio, s.Pause = 20, 0.9, backoff.Fixed(math.MaxInt64)
+	_, err = Run(s)
+	require.NoError(t, err)
+}
+
+// Messages that no handler had yet take no memory.
+func TestMemory(t *testing.T) {
+	s := small()
+	s.Rate, s.Outage, s.Before, s.Longest = 100_000, 20*time.Second, time.Second, time.Second
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	w := newWorld(s)
+	require.NoError(t, w.run())
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	require.Greater(t, w.backlog(), 2_000_000)
+	require.Less(t, after.HeapAlloc, before.HeapAlloc+10<<20)
+	runtime.KeepAlive(w)
 }
 
 // Without an outage nothing fails.
 func TestNoOutage(t *testing.T) {
 	s := small()
 	s.Outage = 0
-	r := Run(s)
+	r, err := Run(s)
+	require.NoError(t, err)
 	require.Zero(t, r.Dead+r.Waiting+r.Calls)
 	require.True(t, r.Recovered)
 	require.Zero(t, r.After)
@@ -65,7 +117,8 @@ func TestNoOutage(t *testing.T) {
 func TestBlocked(t *testing.T) {
 	s := small()
 	s.MaxDeliveries, s.Nack, s.MaxUnacked = 0, backoff.Fixed(10*time.Second), 100
-	r := Run(s)
+	r, err := Run(s)
+	require.NoError(t, err)
 	require.LessOrEqual(t, r.Waiting, 300)
 	require.Greater(t, r.Backlog, 500)
 	require.True(t, r.Recovered)

@@ -140,7 +140,7 @@ func (i *instance) nack(m *message) {
 		i.unacked--
 		return
 	}
-	delay := max(0, i.Nack.Next(m.count))
+	delay := i.bounded(i.Nack.Next(m.count))
 	m.count++
 	m.kept = false
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {

@@ -52,7 +52,7 @@ func (i *instance) report(m *message, failed, probe bool) (keep bool) {
 
 // nextTry begins the pause before the next try.
 func (i *instance) nextTry() {
-	i.pause, i.looks = max(0, i.Pause.Next(i.tries)), 0
+	i.pause, i.looks = i.bounded(i.Pause.Next(i.tries)), 0
 	i.push(event{at: i.now + i.pause, kind: probes, of: i.number, era: i.era})
 }
 
@@ -76,6 +76,7 @@ func (i *instance) rest() {
 	i.queue, i.ready, i.aside = fifo{}, fifo{}, fifo{}
 	i.away, i.unacked = true, 0
 	i.replay.sort()
+	i.work += i.replay.len()
 }
 
 // probe begins a try: the instance is there again, and is sent messages.

@@ -32,6 +32,7 @@ type Setup struct {
 
 	MaxUnacked int           // of a consumer, at the broker; 0 for no limit
 	Longest    time.Duration // after the outage, if it does not recover
+	Most       int           // events, and messages that are sent; 0 for no limit
 }
 
 // Result is what happened.
@@ -56,11 +57,11 @@ type Point struct {
 	Dead             int // since the beginning
 }
 
-// Run simulates until all has recovered.
-func Run(s Setup) Result {
+// Run simulates until all has recovered. It is an error if that takes too many events.
+func Run(s Setup) (Result, error) {
 	w := newWorld(s)
-	w.run()
-	return w.result()
+	err := w.run()
+	return w.result(), err
 }
 
 // message is one that is not settled.

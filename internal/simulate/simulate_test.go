@@ -57,7 +57,10 @@ func TestAgainstARealRun(t *testing.T) {
 			clients = append(clients, pulsartest.NewServer(t).Client(t))
 		}
 		all.Go(func() {
-			want := Run(s)
+			want, err := Run(s)
+			if !assert.NoError(t, err, name) {
+				return
+			}
 			for _, client := range clients {
 				got, err := play(t.Context(), client, s)
 				if !assert.NoError(t, err, name) {

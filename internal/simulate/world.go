@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"container/heap"
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -13,7 +14,7 @@ type world struct {
 	events    events
 	seq       int
 	random    *rand.Rand
-	backlog   fifo // at the broker
+	sent      int  // messages that had an instance; others are only numbers
 	replay    fifo // at the broker, to be sent again
 	instances []*instance
 	turn      int           // whose turn it is to be sent a message
@@ -29,6 +30,7 @@ type world struct {
 	most                     Point
 	unsettledMost            int
 	peak                     int
+	work, visits             int // see Setup.Most; visits of the instances to find one that takes a message
 }
 
 const (
@@ -36,6 +38,8 @@ const (
 
 	// request is how long it takes until the broker sends a message again: half of the default resolution, and a round trip.
 	request = 6 * time.Millisecond
+
+	visitsPerEvent = 100 // that take as long as one event
 )
 
 func newWorld(s Setup) *world {
@@ -54,14 +58,18 @@ func (w *world) at(after time.Duration, k kind, m *message, of int) {
 }
 
 func (w *world) push(e event) {
+	w.work++
 	w.seq++
 	e.seq = w.seq
 	heap.Push(&w.events, e)
 }
 
-func (w *world) run() {
+func (w *world) run() error {
 	end := w.Before + w.Outage
 	for {
+		if w.Most > 0 && w.work+w.visits/visitsPerEvent > w.Most {
+			return fmt.Errorf("more than %d events in the first %v", w.Most, w.now.Round(time.Millisecond))
+		}
 		e := heap.Pop(&w.events).(event)
 		for next := time.Duration(len(w.points)+1) * w.step; e.at >= next; next += w.step {
 			w.point()
@@ -75,16 +83,24 @@ func (w *world) run() {
 			w.recovered = w.now
 		case w.recovered > 0 && w.now >= w.recovered+max(10*w.step, w.Outage/10), w.now >= end+w.Longest:
 			w.point()
-			return
+			return nil
 		}
 	}
 }
 
+// bounded is a delay that ends after the simulation if it is a longer one, so that times do not overflow.
+func (w *world) bounded(delay time.Duration) time.Duration {
+	return min(max(0, delay), w.Before+w.Outage+w.Longest)
+}
+
 func (w *world) unsettled() int { return w.published - w.handled - w.dead }
+
+// backlog is how many messages at the broker no instance had yet.
+func (w *world) backlog() int { return w.published - w.sent }
 
 // point ends a step.
 func (w *world) point() {
-	p := Point{Calls: w.calls, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog.len() + w.replay.len()}
+	p := Point{Calls: w.calls, Waiting: w.waiting, Dead: w.dead, Backlog: w.backlog() + w.replay.len()}
 	for _, i := range w.instances {
 		p.Backlog += i.queue.len() + i.ready.len() + i.aside.len()
 	}
@@ -98,7 +114,6 @@ func (w *world) happen(e event) {
 	case arrives:
 		w.published++
 		w.at(time.Duration(float64(time.Second)/w.Rate), arrives, nil, 0)
-		w.backlog.push(&message{number: w.published})
 	case succeeds, fails, probed:
 		w.instances[e.of].finish(e.msg, e.kind)
 	case returns:
@@ -139,19 +154,22 @@ func (w *world) down() bool {
 
 // dispatch sends messages to the instances in turn, first those that are sent again.
 func (w *world) dispatch() {
-	for full := 0; full < len(w.instances) && w.backlog.len()+w.replay.len() > 0; {
+	for full := 0; full < len(w.instances) && w.backlog()+w.replay.len() > 0; {
 		i := w.instances[w.turn%len(w.instances)]
 		w.turn++
+		w.visits++
 		if !i.permits() {
 			full++
 			continue
 		}
 		full = 0
-		from := &w.backlog
-		if w.replay.len() > 0 {
-			from = &w.replay
+		w.work++
+		m := w.replay.pop()
+		if m == nil {
+			w.sent++
+			m = &message{number: w.sent}
 		}
-		i.get(from.pop())
+		i.get(m)
 	}
 }
 
