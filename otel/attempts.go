@@ -17,9 +17,15 @@ const maxAttempts = 10_000
 // any number of goroutines may use it.
 type attempts struct {
 	mu    sync.Mutex
-	spans map[message]trace.SpanContext
+	spans map[message]attempt
 	order [maxAttempts]message // the oldest is overwritten
 	next  int
+}
+
+// attempt is the last one at a message, and its place in the order. The message may have older places, which say nothing.
+type attempt struct {
+	trace.SpanContext
+	place int
 }
 
 // message is a message as one subscription sees it, by what it was published as first.
@@ -39,14 +45,13 @@ func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.Span
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.spans == nil {
-		a.spans = map[message]trace.SpanContext{}
+		a.spans = map[message]attempt{}
 	}
-	if _, ok := a.spans[key]; !ok {
-		delete(a.spans, a.order[a.next])
-		a.order[a.next] = key
-		a.next = (a.next + 1) % maxAttempts
+	if oldest := a.order[a.next]; a.spans[oldest].place == a.next {
+		delete(a.spans, oldest)
 	}
-	a.spans[key] = span
+	a.order[a.next], a.spans[key] = key, attempt{span, a.next}
+	a.next = (a.next + 1) % maxAttempts
 }
 
 // last returns the last attempt on a subscription. Before the first at a dead letter that is the last on the one that gave it up.
@@ -54,11 +59,11 @@ func (a *attempts) last(msg pulsar.Message, subscription string) trace.SpanConte
 	key := originOf(msg, subscription)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if span, ok := a.spans[key]; ok {
-		return span
+	if last, ok := a.spans[key]; ok {
+		return last.SpanContext
 	}
 	key.subscription = msg.Properties()[reconsume.PropertyRealSubscription]
-	return a.spans[key]
+	return a.spans[key].SpanContext
 }
 
 func (a *attempts) forget(msg pulsar.Message, subscription string) {

@@ -86,3 +86,52 @@ func TestLinksOfSubscriptions(t *testing.T) {
 	}
 	assert.Equal(t, []int{-1, -1, 0, 1, 2, 4 /* sent to the dead letter topic */, 4, 4, 6}, got)
 }
+
+// Whatever failed between them, the newest attempts are remembered, also of a message that failed before, or was settled between: only what is
+// older than the last 10,000 is forgotten.
+func TestLinksToTheNewest(t *testing.T) {
+	const remembered = 10_000
+	exporter := tracetest.NewInMemoryExporter()
+	telemetry, err := otelredelivery.New(otelredelivery.WithPropagator(propagation.TraceContext{}),
+		otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+	require.NoError(t, err)
+	handler := telemetry.Middleware()(func(ctx context.Context, _ pulsar.Message) error { return ctx.Err() })
+	boom, cancel := context.WithCancel(t.Context())
+	cancel()
+	linked := func(ctx context.Context, number int64) bool {
+		exporter.Reset()
+		_ = handler(ctx, failing{id: pulsar.NewMessageID(number, 0, 0, 0)})
+		return len(exporter.GetSpans()[0].Links) > 0
+	}
+	next := int64(1)
+	others := func(n int) {
+		for range n {
+			require.False(t, linked(boom, next))
+			next++
+		}
+	}
+	for _, settled := range []bool{false, true} {
+		require.False(t, linked(boom, 0))
+		if settled {
+			require.True(t, linked(t.Context(), 0))
+		}
+		others(remembered - 2)
+		require.Equal(t, !settled, linked(boom, 0), settled)
+		others(2) // of which the last takes the place of the first attempt
+		require.True(t, linked(boom, 0), settled)
+		others(remembered)
+		require.False(t, linked(boom, 0), settled)
+		require.True(t, linked(t.Context(), 0))
+	}
+}
+
+// failing is a message of a topic.
+type failing struct {
+	pulsar.Message
+	id pulsar.MessageID
+}
+
+func (f failing) ID() pulsar.MessageID        { return f.id }
+func (failing) Topic() string                 { return "orders" }
+func (failing) Properties() map[string]string { return nil }
+func (failing) RedeliveryCount() uint32       { return 0 }
