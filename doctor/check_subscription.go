@@ -1,6 +1,9 @@
 package doctor
 
-import "errors"
+import (
+	"cmp"
+	"errors"
+)
 
 var subscriptionExists = Check{
 	Name: "subscription", About: "Topic and subscription", Needs: AdminAPI,
@@ -13,7 +16,7 @@ var subscriptionExists = Check{
 			return unknown(err)
 		}
 		if found {
-			return ok("%s, %d consumers, %d in the backlog", sub.Type, len(sub.Consumers), sub.MsgBacklog)
+			return ok("%s, %d consumers, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"), len(sub.Consumers), sub.MsgBacklog)
 		}
 		may, err := autoSubscriptions.ofTopic(v, v.Topic)
 		if err != nil {

@@ -97,6 +97,15 @@ func TestUnknown(t *testing.T) {
 	assert.Equal(t, "this broker does not tell namespaces/public/default", f.Found)
 }
 
+// A subscription that had no consumer yet has no type to tell.
+func TestTypeIsNotKnownYet(t *testing.T) {
+	for kind, want := range map[string]string{"None": "no type before its first consumer", "Shared": "Shared"} {
+		f := look(t, "subscription", Setup{}, map[string]string{ordersPath + "/partitions": `{"partitions": 0}`,
+			ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "` + kind + `", "msgBacklog": 3}}}`})
+		assert.Equal(t, Finding{Check: "subscription", Status: OK, Found: want + ", 0 consumers, 3 in the backlog"}, f)
+	}
+}
+
 // ctx ends an examination.
 func TestExamineEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
