@@ -52,6 +52,10 @@ func TestCrashes(t *testing.T) {
 	require.EqualValues(t, 1, b.Crashes(one), "of b's own it is no crash")
 	b.Failed(one, 1, 0, "no coffee") // it did not crash this time
 	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
+	require.NoError(t, b.Begin(t.Context(), one))
+	require.NoError(t, b.End(t.Context(), one))
+	await(t, func() bool { r, _ := c.Find(one); return r.Begun == 0 && r.Count == 1 && r.Crashes == 1 })
+	require.NoError(t, b.End(t.Context(), one), "it is over")
 	require.NoError(t, b.Begin(t.Context(), two))
 	b.Close()
 	await(t, func() bool {

@@ -1,7 +1,6 @@
 package attempts
 
 import (
-	"context"
 	"maps"
 	"time"
 )
@@ -244,26 +243,6 @@ func (l *Log) isCareful(k Key) bool {
 // spend takes credit, as long as the debt is not larger than that.
 func (w *watch) spend(credit time.Duration, at int64, debt time.Duration) {
 	w.spent = max(w.spent, min(w.spent+credit.Milliseconds(), at+debt.Milliseconds()))
-}
-
-// Begun records that a message is in a handler of this session.
-func (l *Log) Begun(k Key) { l.begin(k, false) }
-
-// Begin is Begun, and returns when the record is written.
-func (l *Log) Begin(ctx context.Context, k Key) error {
-	began := time.Now()
-	err := l.written(ctx, l.begin(k, true))
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.sessions.spend(carefulWait*time.Since(began), now(), carefulMost)
-	return err
-}
-
-func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
-	return l.change(k, waits, func(r *record) {
-		r.crashes = l.crashes(*r)
-		r.begun = l.id
-	})
 }
 
 // Sessions returns the sessions in the log, in no order.

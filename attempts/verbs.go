@@ -24,6 +24,45 @@ const (
 	maxDelay = 100 * 365 * 24 * time.Hour // which can be added to moments
 )
 
+// Begun records that a message is in a handler of this session.
+func (l *Log) Begun(k Key) { l.begin(k, false) }
+
+// Begin is Begun, and returns when the record is written.
+func (l *Log) Begin(ctx context.Context, k Key) error {
+	began := time.Now()
+	err := l.written(ctx, l.begin(k, true))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.sessions.spend(carefulWait*time.Since(began), now(), carefulMost)
+	return err
+}
+
+func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
+	return l.change(k, waits, func(r *record) {
+		r.crashes = l.crashes(*r)
+		r.begun = l.id
+	})
+}
+
+// Ended records that a message of which this session recorded that it is in a handler is in none any more, though it is not settled.
+func (l *Log) Ended(k Key) { l.leaves(k, false) }
+
+// End is Ended, and returns when the record is written.
+func (l *Log) End(ctx context.Context, k Key) error {
+	if done := l.leaves(k, true); done != nil {
+		return l.written(ctx, done)
+	}
+	return nil
+}
+
+// leaves returns nil if there is nothing to record.
+func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
+	if r, ok := l.Find(k); !ok || r.Begun != l.id {
+		return nil
+	}
+	return l.change(k, waits, func(r *record) { r.begun = 0 })
+}
+
 // Settled records that a message is settled, which removes it from the log. The Log writes this when the acknowledgement has surely
 // reached the broker: until then the message may come again.
 func (l *Log) Settled(k Key) {

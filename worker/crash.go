@@ -112,9 +112,10 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 		return func() {}, nil
 	}
 	keys := make([]attempts.Key, len(tasks))
-	careful := c.isSuspect(tasks[0])
+	suspect := c.isSuspect(tasks[0])
+	careful := suspect
 	leave := func() {}
-	if careful {
+	if suspect {
 		if leave, err = c.takeTurn(tasks); err != nil {
 			return nil, err
 		}
@@ -139,7 +140,15 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	if err := c.log.Begin(ctx, keys[0]); err != nil {
 		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
-	return leave, nil
+	if !suspect {
+		return leave, nil
+	}
+	return func() {
+		defer leave()
+		ctx, cancel := context.WithTimeout(c.lasting, beginTime)
+		defer cancel()
+		_ = c.log.End(ctx, keys[0]) // before the next suspect, which may end the process before this one's acknowledgement is sent
+	}, nil
 }
 
 // takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
@@ -187,7 +196,11 @@ func (b *begun) end() {
 // others of its key.
 func (r *run) tried(t task, o outcome) {
 	if log := r.consumer.AttemptLog(); log != nil {
-		log.Failed(attempts.KeyOf(t.msg), t.counted().RedeliveryCount()+1, 0, publishing.TypeName(o.err))
+		count := t.counted().RedeliveryCount()
+		if o.verb != snooze {
+			count++
+		}
+		log.Failed(attempts.KeyOf(t.msg), count, 0, publishing.TypeName(o.err))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -136,14 +137,119 @@ func TestKeyOrderIsLogged(t *testing.T) {
 	}
 }
 
-// crashed has a session crash while a message is in its handler.
-func crashed(t *testing.T, broker *pulsartest.Server, k attempts.Key) {
+// Snoozing in key order is no failure for the next consumer either.
+func TestSnoozeInKeyOrderIsNotCounted(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	client := broker.Client(t)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "k"})
+	opts := withDeadLetters(2)
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	for range 3 {
+		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+		require.NoError(t, err)
+		counts := make(chan uint32, 1)
+		w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+			counts <- msg.RedeliveryCount()
+			return worker.Snooze(time.Hour)
+		}, worker.WithKeyOrder())
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		select {
+		case count := <-counts:
+			require.Zero(t, count)
+		case <-time.After(10 * time.Second):
+			require.FailNow(t, "it is not handled")
+		}
+		require.Eventually(t, func() bool { return w.Stats().Snoozed == 1 && c.AttemptLog().Stats().Records == 1 }, 10*time.Second, time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+		c.Close()
+	}
+}
+
+// A message counts as in a handler only as long as it is: not while the next suspect is handled, which may end the process before the
+// acknowledgement of this one was sent, and not while the Worker keeps it to try it again.
+func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
+	t.Parallel()
+	t.Run("a suspect before", func(t *testing.T) {
+		t.Parallel()
+		broker := pulsartest.NewServer(t)
+		ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("coffee")})
+		var keys []attempts.Key
+		for _, id := range ids {
+			keys = append(keys, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
+		}
+		crashed(t, broker, keys...)
+		opts := orders
+		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+		c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+		require.NoError(t, err)
+		defer c.Close()
+		others, err := attempts.Open(broker.Client(t), attempts.Options{Topic: attempts.Topic(keys[0].Topic, "billing"), ReadOnly: true})
+		require.NoError(t, err)
+		defer others.Close()
+		var first *attempts.Key
+		var begun []attempts.SessionID
+		ctx, stop := context.WithCancel(t.Context())
+		w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+			if k := attempts.KeyOf(msg); first == nil {
+				first = &k
+				return nil
+			}
+			defer stop()
+			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) { // later it is removed, since it is settled
+				r, _ := others.Find(*first) // as the log says
+				if begun = append(begun, r.Begun); r.Begun == 0 {
+					break
+				}
+			}
+			return nil
+		}, worker.WithCrashLimit(5), worker.WithConcurrency(2))
+		require.NoError(t, err)
+		require.NoError(t, w.Run(ctx))
+		require.NotEmpty(t, begun)
+		require.Zero(t, begun[len(begun)-1])
+	})
+	for name, options := range map[string][]worker.Option{
+		"in an outage":  {worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Hour)), worker.WithBegunAfter(0)},
+		"a local retry": {worker.WithLocalRetries(1, backoff.Fixed(time.Hour)), worker.WithBegunAfter(0)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := withOneOrder(t)
+			keys := make(chan attempts.Key, 1)
+			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+				keys <- attempts.KeyOf(msg)
+				return errTest
+			}, append(options, worker.WithCrashLimit(3))...)
+			require.NoError(t, err)
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+			k := <-keys
+			require.Eventually(t, func() bool {
+				r, ok := c.AttemptLog().Find(k)
+				return ok && r.Begun == 0
+			}, 10*time.Second, time.Millisecond)
+			stop()
+			require.NoError(t, <-ended)
+		})
+	}
+}
+
+// crashed has a session crash while messages are in its handlers.
+func crashed(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
 	client := broker.Client(t)
 	l, err := attempts.Open(client, attempts.Options{Topic: attempts.Topic("persistent://public/default/orders", "billing")})
 	require.NoError(t, err)
 	require.NoError(t, l.Ready(t.Context()))
 	l.KeepAlive()
-	require.NoError(t, l.Begin(t.Context(), k))
+	for _, k := range keys {
+		require.NoError(t, l.Begin(t.Context(), k))
+	}
 	client.Close() // so that it cannot say that it ends
 	l.Close()
 }

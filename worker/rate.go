@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -17,6 +18,8 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 			return invalid("WithRateLimit", "nil", "a *rate.Limiter")
 		case limiter.Burst() < 1 && limiter.Limit() != rate.Inf:
 			return invalid("the burst of WithRateLimit", limiter.Burst(), "1 or more")
+		case !(limiter.Limit() >= 0): // or not a number
+			return invalid("the limit of WithRateLimit", limiter.Limit(), "0 or more")
 		}
 		s.limiter = limiter
 		return nil
@@ -36,7 +39,7 @@ func (s *slot) takeLimited(into []task) ([]task, error) {
 		return tasks, err
 	}
 	s.set(tasks)
-	return tasks, s.waitForRate(len(tasks))
+	return tasks, s.waitForRate(tasks)
 }
 
 // waitBehind waits until no other slot takes messages, and reports false in a drain: then each finishes what it can.
@@ -55,10 +58,20 @@ func (s *slot) waitBehind() bool {
 	}
 }
 
-// waitForRate waits until a handler may have n of the slot's messages. If nothing is to be handled any more, it leaves them to the
-// broker, and returns an error.
-func (s *slot) waitForRate(n int) (err error) {
-	if s.limiter == nil || s.limiter.AllowN(time.Now(), n) {
+// waitForRate waits until a handler may have these messages of the slot's. If nothing is to be handled any more, it leaves all that the
+// slot has to the broker, and returns an error.
+func (s *slot) waitForRate(tasks []task) error {
+	if s.limiter == nil {
+		return nil
+	}
+	n := 0
+	for i := range tasks {
+		if !tasks[i].paid {
+			tasks[i].paid = true
+			n++
+		}
+	}
+	if n == 0 || s.limiter.AllowN(time.Now(), n) {
 		return nil
 	}
 	s.renewAll()
@@ -66,14 +79,7 @@ func (s *slot) waitForRate(n int) (err error) {
 	if s.finishes {
 		ctx = s.working
 	}
-	for n > 0 && err == nil {
-		some := min(n, max(1, s.limiter.Burst()))
-		if s.limiter.WaitN(ctx, some) == nil {
-			n -= some
-		} else { // it is over, or the limiter lets nothing through at present
-			err = sleep(ctx, time.Second)
-		}
-	}
+	err := s.pay(ctx, n)
 	if err == nil && !s.finishes {
 		_, err = s.valve.wait(ctx)
 	}
@@ -81,4 +87,25 @@ func (s *slot) waitForRate(n int) (err error) {
 		s.leaveOwn("it waited for the rate limit until the end")
 	}
 	return err
+}
+
+// pay takes n tokens of the limiter, as many at a time as it may have. It looks again each second, since the limit may be raised.
+func (s *slot) pay(ctx context.Context, n int) error {
+	for n > 0 {
+		some := min(n, max(1, s.limiter.Burst()))
+		r := s.limiter.ReserveN(time.Now(), some)
+		wait := r.Delay()
+		if wait > time.Second {
+			r.Cancel()
+			some, wait = 0, time.Second
+		}
+		if err := sleep(ctx, wait); err != nil {
+			if some > 0 {
+				r.Cancel()
+			}
+			return err
+		}
+		n -= some
+	}
+	return nil
 }

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -114,11 +115,32 @@ func TestRateLimitAtADrainAndWhilePaused(t *testing.T) {
 	}
 }
 
+// A limit that is raised holds for what waits too.
+func TestRateLimitIsRaised(t *testing.T) {
+	for _, limit := range []rate.Limit{0, 1e-9, rate.Every(time.Hour)} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				limiter := rate.NewLimiter(limit, 1)
+				w, stop := t.start(succeed, worker.WithRateLimit(limiter))
+				t.publish("a", "b", "c")
+				t.sleep(time.Minute)
+				require.EqualValues(t, 1, w.Stats().Succeeded)
+				limiter.SetLimit(1000)
+				t.sleep(2 * time.Second)
+				require.EqualValues(t, 3, w.Stats().Succeeded)
+				require.NoError(t, stop())
+			})
+		})
+	}
+}
+
 func TestInvalidRateLimit(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		for want, option := range map[string]worker.Option{
-			"WithRateLimit is nil":            worker.WithRateLimit(nil),
-			"the burst of WithRateLimit is 0": worker.WithRateLimit(rate.NewLimiter(1, 0)),
+			"WithRateLimit is nil":               worker.WithRateLimit(nil),
+			"the burst of WithRateLimit is 0":    worker.WithRateLimit(rate.NewLimiter(1, 0)),
+			"the limit of WithRateLimit is -1":   worker.WithRateLimit(rate.NewLimiter(-1, 1)),
+			"the limit of WithRateLimit is NaN,": worker.WithRateLimit(rate.NewLimiter(rate.Limit(math.NaN()), 1)),
 		} {
 			_, err := worker.New(t.consumer, succeed, option)
 			require.ErrorIs(t, err, redelivery.ErrInvalidOption)

@@ -2,11 +2,11 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -74,7 +74,7 @@ func (s *slot) turn() bool {
 	if kept || s.crashes != nil {
 		s.set(tasks)
 	}
-	if kept && s.waitForRate(n) != nil {
+	if kept && s.waitForRate(tasks[:n]) != nil {
 		return false
 	}
 	handled := func() {}
@@ -110,6 +110,9 @@ func (s *slot) begins(tasks []task, n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.tasks, s.with, s.stage = tasks, n, handling
+	for i := range tasks[:n] {
+		tasks[i].paid = false
+	}
 	s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
 }
 
@@ -247,10 +250,13 @@ func (s *slot) settleBatch() {
 // release keeps what the slot is to try again, and makes room for what it takes next.
 func (s *slot) release() {
 	for i := range s.outcomes {
-		if o := &s.outcomes[i]; o.verb != held && o.verb != done { // its key does not go on, so that nothing overtakes it
-			t := s.tasks[i]
+		switch t, o := s.tasks[i], &s.outcomes[i]; {
+		case o.verb == done:
+		case o.verb != held: // its key does not go on, so that nothing overtakes it
 			t.beat.stop()
 			s.leave(t, "runtime.Goexit was called while it was settled", o.err)
+		case s.crashes != nil:
+			s.crashes.log.Ended(attempts.KeyOf(t.msg))
 		}
 	}
 	for i := len(s.outcomes); i < len(s.tasks); i++ {
@@ -272,15 +278,6 @@ func (s *slot) release() {
 		s.size = 0
 	}
 	s.tasks, s.stage = kept, waiting
-}
-
-// names says which messages they are. The caller holds mu.
-func (s *slot) names() string {
-	name := fmt.Sprintf("message %v", s.tasks[0].msg.ID())
-	if n := len(s.tasks) - 1; n > 0 {
-		name += fmt.Sprintf(" and %d more", n)
-	}
-	return name
 }
 
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.

@@ -272,3 +272,12 @@ func (s *slot) whileOurs(ctx context.Context) (context.Context, context.CancelFu
 		cancel(nil)
 	}
 }
+
+// names says which messages they are. The caller holds mu.
+func (s *slot) names() string {
+	name := fmt.Sprintf("message %v", s.tasks[0].msg.ID())
+	if n := len(s.tasks) - 1; n > 0 {
+		name += fmt.Sprintf(" and %d more", n)
+	}
+	return name
+}

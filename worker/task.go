@@ -15,6 +15,7 @@ type task struct {
 	more  uint32     // deliveries that the Consumer does not know of: it was tried again here
 	kept  bool       // it failed, and was kept
 	aside bool       // it was put aside in an outage
+	paid  bool       // the rate limit's token for its next call was taken
 }
 
 // counted returns the message with the redelivery count that counts.
