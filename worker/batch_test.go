@@ -45,7 +45,7 @@ func TestInvalidBatch(t *testing.T) {
 			{handler, worker.Batch{MaxBytes: -1}, worker.WithConcurrency(1), "Batch.MaxBytes is -1, want 0 or more"},
 			{handler, worker.Batch{MaxWait: -1}, worker.WithConcurrency(1), "Batch.MaxWait is -1ns, want 0 or more"},
 			{handler, worker.Batch{}, worker.WithMiddleware(worker.Logging(t.logger)), "WithMiddleware is given to NewBatch, want it with New"},
-			{handler, worker.Batch{}, worker.WithConcurrency(0), "WithConcurrency is 0, want 1 or more"},
+			{handler, worker.Batch{}, worker.WithConcurrency(0), "WithConcurrency is 0, want 1 to 1,000,000"},
 		} {
 			_, err := worker.NewBatch(t.consumer, c.handler, c.batch, c.option)
 			require.ErrorIs(t, err, redelivery.ErrInvalidOption)

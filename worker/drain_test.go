@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -165,4 +166,26 @@ func TestLeftMessagesAreNoDeadLetters(t *testing.T) {
 		require.Empty(t, t.letters())
 		require.Len(t, t.broker.Unacked(), 2)
 	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// A policy may ask the Worker for its figures, of a message too that is left to the broker.
+func TestPolicyAsksWhileAMessageIsLeft(t *testing.T) {
+	var w *worker.Worker
+	policy := backoff.Func(func(uint32) time.Duration {
+		if w != nil {
+			_ = w.Stats()
+		}
+		return time.Second
+	})
+	virtually(t, orders, func(t *rig) {
+		t.publish("a")
+		var stop func() error
+		w, stop = t.start(func(ctx context.Context, _ pulsar.Message) error {
+			<-ctx.Done()
+			return errTest
+		}, worker.WithDrainTimeout(time.Second))
+		t.sleep(time.Second)
+		require.NoError(t, stop())
+		require.EqualValues(t, 1, w.Stats().Left)
+	}, redelivery.WithNackRedeliveryBackoff(policy))
 }

@@ -67,11 +67,11 @@ func invalid(option string, value any, want string) error {
 }
 
 // WithConcurrency (default: runtime.GOMAXPROCS(0)) sets how many messages are handled at the same time. The Worker takes no more
-// from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be at least 1.
+// from the Consumer: the others stay prefetched, and their ack timeouts do not run yet. n must be 1 to 1,000,000: each is a goroutine.
 func WithConcurrency(n int) Option {
 	return func(s *settings) error {
-		if n < 1 {
-			return invalid("WithConcurrency", n, "1 or more")
+		if n < 1 || n > 1_000_000 {
+			return invalid("WithConcurrency", n, "1 to 1,000,000")
 		}
 		s.concurrency = n
 		return nil

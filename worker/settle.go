@@ -218,10 +218,15 @@ func (r *run) leave(t task, why string, err error) {
 
 // keepLeft renews the ack timeout of a message that is left, until Run returns. A policy may call runtime.Goexit meanwhile.
 func (r *run) keepLeft(t *task) {
+	if r.renew(t) != nil { // which may call a policy, that calls Stats
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.lasting.Err() == nil && r.renew(t) == nil {
+	if r.lasting.Err() == nil {
 		r.left = append(r.left, t.beat)
+	} else {
+		t.beat.stop()
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"runtime"
 	"strings"
 	"testing"
@@ -29,7 +30,8 @@ func TestInvalid(t *testing.T) {
 			want   string
 		}{
 			{nil, "option 1 is nil, want an Option"},
-			{worker.WithConcurrency(0), "WithConcurrency is 0, want 1 or more"},
+			{worker.WithConcurrency(0), "WithConcurrency is 0, want 1 to 1,000,000"},
+			{worker.WithConcurrency(math.MaxInt), "want 1 to 1,000,000"},
 			{worker.WithTimeout(0), "WithTimeout is 0s, want more than 0"},
 			{worker.WithDrainTimeout(-1), "WithDrainTimeout is -1ns, want 0 or more"},
 			{worker.WithMaxAge(0), "WithMaxAge is 0s, want more than 0"},
