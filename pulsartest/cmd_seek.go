@@ -22,8 +22,11 @@ func (m *cmdSeek) Fields(c *wire.Codec) {
 	c.Uint64(1, wire.Required, 0, &m.Consumer)
 	c.Uint64(2, wire.Required, 0, &m.Request)
 	wire.One(c, 3, wire.Optional, &m.ID)
-	c.Uint64(4, wire.Optional, 0, &m.PublishTime)
+	c.Uint64(4, wire.Optional, noTime, &m.PublishTime)
 }
+
+// noTime is a PublishTime that is not there: 0 is the time of a seek to all that is retained.
+const noTime = math.MaxUint64
 
 // handle closes the consumers before it answers; they subscribe again.
 func (m *cmdSeek) handle(c *session) error {
@@ -34,7 +37,7 @@ func (m *cmdSeek) handle(c *session) error {
 	t := k.sub.topic
 	offset := len(t.log)
 	switch {
-	case m.ID == nil && m.PublishTime == 0:
+	case m.ID == nil && m.PublishTime == noTime:
 		return failf(wire.MetadataError, "Message id and message publish time were not present")
 	case m.ID == nil:
 		offset = t.findTime(m.PublishTime)

@@ -165,6 +165,22 @@ func TestSeekEndsChores(t *testing.T) {
 	}, atBroker)
 }
 
+// All that is retained is from after 1970.
+func TestSeekToTheBeginningOfTime(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	b.send(topic, 3, false)
+	for range 3 {
+		receive(t, c)
+	}
+	require.NoError(t, c.SeekByTime(time.Unix(0, 0)))
+	for range 3 {
+		require.NoError(t, c.Ack(receive(t, c)))
+	}
+}
+
 // Upstream stops dispatch for an id that is not a message's.
 func TestSeekToTheLastMessageID(t *testing.T) {
 	t.Parallel()
