@@ -54,6 +54,7 @@ func TestBadOptions(t *testing.T) {
 	for want, o := range map[string]deadletter.Options{
 		"Options.Topic":    {},
 		"non-persistent":   {Topic: "non-persistent://a/b/c-DLQ"},
+		"want topic, ten":  {Topic: "persistent://a//c-DLQ"},
 		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
 		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
 	} {

@@ -103,6 +103,9 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if o.Topic == "" {
 		return nil, errors.New(`deadletter: Options.Topic is "", want the dead letter topic's name`)
 	}
+	if want := publishing.WantTopic(o.Topic); want != "" {
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want %s", o.Topic, want)
+	}
 	o.Topic = admin.FullName(o.Topic)
 	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
 	case domain != "persistent":

@@ -89,6 +89,12 @@ func (f *attemptsFlags) parse(args []string) error {
 	case f.timeout <= 0:
 		return errUsage{fmt.Errorf("-timeout is %v, want more than 0", f.timeout)}
 	}
+	if err := topicName("topic", topics[0]); err != nil {
+		return errUsage{err}
+	}
+	if err := persistent("-log", f.log); f.log != "" && err != nil {
+		return errUsage{err}
+	}
 	f.topic = admin.FullName(topics[0])
 	if f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription)); f.forget != "" {
 		if _, _, _, err := attempts.ParseID(f.forget); err != nil {

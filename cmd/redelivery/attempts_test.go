@@ -67,6 +67,10 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 		"there are 2 topics, want one":       {"attempts", "-subscription", "billing", "orders", "invoices"},
 		"want 30s, 30m or 30h":               {"attempts", "-subscription", "billing", "-timeout", "30", "orders"},
 		"want a whole number, 0 or more":     {"attempts", "-subscription", "billing", "-n", "many", "orders"},
+
+		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:         {"attempts", "-subscription", "billing", "http://x"},
+		`-log is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`: {"attempts", "-log", "persistent://a//c", "orders"},
+		`-log is "non-persistent://a/b/c", want a persistent topic`:                                              {"attempts", "-log", "non-persistent://a/b/c", "orders"},
 	} {
 		var stderr bytes.Buffer
 		require.Equal(t, 2, run(args, io.Discard, &stderr))

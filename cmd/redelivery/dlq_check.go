@@ -40,7 +40,7 @@ func (d *dlq) check(verb, topic string) error {
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
 		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
 	case verb == "list":
-		if topic != "" && strings.Count(topic, "/") != 1 {
+		if topic != "" && (strings.Count(topic, "/") != 1 || publishing.WantTopic(topic+"/any") != "") {
 			return fmt.Errorf("namespace is %q, want tenant/namespace", topic)
 		}
 		return nil
@@ -78,15 +78,19 @@ func wholeTopic(what, name string) error {
 	return nil
 }
 
-func persistent(what, name string) error {
-	domain, rest, _ := strings.Cut(admin.FullName(name), "://")
-	switch {
-	case domain != "persistent":
-		return fmt.Errorf("%s is %q, want a persistent topic", what, name)
-	case strings.Count(rest, "/") < 2 || strings.Count(name, "/") == 1:
-		return fmt.Errorf("%s is %q, want topic, tenant/namespace/topic or persistent://tenant/namespace/topic", what, name)
+// topicName returns an error if a name is that of no topic.
+func topicName(what, name string) error {
+	if want := publishing.WantTopic(name); want != "" {
+		return fmt.Errorf("%s is %q, want %s", what, name, want)
 	}
 	return nil
+}
+
+func persistent(what, name string) error {
+	if strings.HasPrefix(name, "non-persistent://") {
+		return fmt.Errorf("%s is %q, want a persistent topic", what, name)
+	}
+	return topicName(what, name)
 }
 
 // none is an error if no letter has a given group, id or key: a mistyped one would look like one whose letters are done.

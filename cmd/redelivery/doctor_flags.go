@@ -57,6 +57,9 @@ func (f *doctorFlags) parse(args []string) error {
 	case f.given["config"] != f.given["consumer"]:
 		return errUsage{errors.New("-config and -consumer: want both or none")}
 	}
+	if err := topicName("topic", topics[0]); err != nil {
+		return errUsage{err}
+	}
 	s.Topic = topics[0]
 	if f.given["batch-index-acks"] {
 		s.Consumer.BatchIndexAcknowledgment = &f.indexAcks

@@ -92,6 +92,8 @@ func TestDoctorCommandLine(t *testing.T) {
 		"want more than 0":                                    {"t", "-keep-alive", "0s"},
 		"want a number above 0, and at most 1":                {"t", "-failing", "2"},
 		"want a whole number, 1 to":                           {"t", "-queue", "0"},
+		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:          {"http://x", "-subscription", "s"},
+		`topic is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`: {"persistent://a//c", "-subscription", "s"},
 	} {
 		code, stdout, stderr := examined(args...)
 		assert.Equal(t, 2, code, want)

@@ -127,7 +127,7 @@ func FullName(topic string) string {
 	switch {
 	case strings.Contains(topic, "://"):
 		return topic
-	case strings.Count(topic, "/") == 2:
+	case strings.Count(topic, "/") >= 2:
 		return "persistent://" + topic
 	}
 	return "persistent://public/default/" + topic

@@ -13,6 +13,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
+// A topic without its domain is persistent, also one of long ago whose namespace names a cluster.
+func TestFullName(t *testing.T) {
+	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x", "a/us/b/x": "persistent://a/us/b/x",
+		"non-persistent://a/b/x": "non-persistent://a/b/x"} {
+		require.Equal(t, want, FullName(name))
+	}
+}
+
 // An API that never answers is an error that names it; a caller's own deadline stays the caller's.
 func TestNoAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
