@@ -43,6 +43,7 @@ func TestImportRoundTrip(t *testing.T) {
 			special[1].Payload = []byte{}
 			special[2].Key, special[2].OrderingKey = "k", "an ordering key"
 			special[3].EventTime = time.UnixMilli(1_700_000_000_123)
+			special[2].EventTime = time.UnixMilli(-1)
 			special[4].Payload = bytes.Repeat([]byte("large"), 300_000)
 			special[5].Properties["ü"] = "日本\x00\u202e"
 			b.publish(pulsar.ProducerOptions{Topic: tp.dlq, EnableChunking: true}, 1, special...)

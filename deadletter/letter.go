@@ -91,7 +91,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 			l.Died = died
 		}
 	}
-	if msg.EventTime().UnixMilli() > 0 { // upstream has 1970 for none
+	if msg.EventTime().UnixMilli() != 0 { // upstream has 1970 for none
 		l.EventTime = msg.EventTime()
 	}
 	if n, err := strconv.Atoi(props[PropertyReplayCount]); err == nil {

@@ -28,6 +28,7 @@ func TestExport(t *testing.T) {
 	l := tp.letters(20)
 	l[3].Payload, l[3].Key, l[3].EventTime = []byte{0, 255}, "k", time.UnixMilli(5000)
 	l[4].Payload, l[4].Key = nil, "k"
+	l[5].EventTime = time.UnixMilli(-5000)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 4, l...)
 	var out bytes.Buffer
 	n, err := b.open(tp.dlq).Export(bg, &out, deadletter.Filter{})
@@ -45,6 +46,7 @@ func TestExport(t *testing.T) {
 	assert.Equal(t, "k", found["3"].Key)
 	assert.Equal(t, int64(5000), found["3"].EventTime.UnixMilli())
 	assert.True(t, found["2"].EventTime.IsZero())
+	assert.WithinDuration(t, time.UnixMilli(-5000), found["5"].EventTime, time.Millisecond)
 	assert.True(t, found["4"].Null)
 	assert.Equal(t, -1, b.backlog(tp.dlq, own))
 

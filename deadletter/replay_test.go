@@ -1,6 +1,7 @@
 package deadletter_test
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -50,6 +51,8 @@ func TestReplayKeepsTheMessage(t *testing.T) {
 		"ordering key": func(m *pulsar.ProducerMessage) { m.Key, m.OrderingKey = "k", "an ordering key" },
 		"not UTF-8":    func(m *pulsar.ProducerMessage) { m.Key, m.Properties["p"] = "\xff\xfe", "\x80" },
 		"event time":   func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(1234567890123) },
+		"before 1970":  func(m *pulsar.ProducerMessage) { m.EventTime = time.UnixMilli(-5000) },
+		"after 2262":   func(m *pulsar.ProducerMessage) { m.EventTime = time.Unix(0, math.MinInt64+1e15) }, // as such a time is read and written
 		"null":         func(m *pulsar.ProducerMessage) { m.Payload, m.Key = nil, "k" },
 		"empty":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{} },
 		"bytes":        func(m *pulsar.ProducerMessage) { m.Payload = []byte{0, 255, 1, 254} },
