@@ -46,6 +46,9 @@ func WithAttemptLog(log AttemptLog) Option {
 		case log.Retention < 0:
 			return invalid("WithAttemptLog's Retention", log.Retention, "0 for the default, or more")
 		}
+		if err := checkName("WithAttemptLog's topic", log.Topic); err != nil {
+			return err
+		}
 		log.OpenTimeout = cmp.Or(log.OpenTimeout, defaultOpenTimeout)
 		s.attempts = &log
 		return nil

@@ -76,6 +76,14 @@ func checkPersistent(topic string) error {
 	return nil
 }
 
+// checkName refuses a name that no topic has, "" apart: else only what is published to it would fail.
+func checkName(what, topic string) error {
+	if want := publishing.WantTopic(topic); topic != "" && want != "" {
+		return invalid(what, topic, want)
+	}
+	return nil
+}
+
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
 // sends all requests made since the last.
 const requestsAreDueAtOnce = int64(62)

@@ -197,7 +197,7 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	if err := checkPersistent(o.Topic); err != nil {
+	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
 		return nil, err
 	}
 	prefix := publishing.FullTopic(publishing.BaseTopic(o.Topic)) + "-" + o.Subscription

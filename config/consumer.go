@@ -7,6 +7,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // Consumer is what a file says about one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
@@ -136,11 +137,15 @@ func (d *decoder) java(v map[string]*node, c *Consumer) {
 	}
 }
 
-// topic reads a topic of dead letters or retries.
+// topic reads a topic of dead letters, retries or a log.
 func (d *decoder) topic(n *node) string {
 	topic := d.text(n)
-	if strings.HasPrefix(topic, "non-persistent://") {
+	switch want := publishing.WantTopic(topic); {
+	case topic == "":
+	case strings.HasPrefix(topic, "non-persistent://"):
 		d.fail(n, "a persistent topic")
+	case want != "":
+		d.fail(n, "%s", want)
 	}
 	return topic
 }

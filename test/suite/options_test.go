@@ -66,6 +66,8 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"MaxReconsumes without MaxDeliveries", "RetryEnable"}},
 		{opts{}, []redelivery.Option{redelivery.WithClient(noClient{}), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{
 			MaxDeliveries: 3, RetryTopic: "retries"})}, []string{"RetryTopic", "RetryEnable"}},
+		{opts{}, []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "a b/../c"})},
+			[]string{"WithAttemptLog's topic is a b/../c", "want topic"}},
 		{opts{}, []redelivery.Option{redelivery.WithClient(nil)}, []string{"WithClient is nil"}},
 		{opts{Type: pulsar.Shared}, []redelivery.Option{redelivery.WithReconsumeBackoff(nil)}, []string{"WithReconsumeBackoff"}},
 		{opts{Type: pulsar.Failover}, []redelivery.Option{redelivery.WithReconsumeBackoff(policy), redelivery.WithClient(noClient{})},

@@ -238,6 +238,31 @@ func TestNonPersistentTopicAmongOthers(t *testing.T) {
 	require.ErrorContains(t, err, "non-persistent://public/default/other")
 }
 
+// A name that no topic has is refused at once, not with the first dead letter; short names and those of long ago are names.
+func TestTopicsOfDeadLettersAreTopics(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.Shared)
+	plain, err := b.client.Subscribe(opts)
+	require.NoError(t, err)
+	defer plain.Close()
+	opts.RetryEnable = true
+	for _, topic := range []string{"http://x", "persistent://a//c", "a/b"} {
+		dead := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic})
+		retry := redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic})
+		_, err := redelivery.Subscribe(b.client, opts, dead)
+		_, retryErr := redelivery.Subscribe(b.client, opts, retry)
+		_, wrapErr := redelivery.Wrap(plain, redelivery.WithClient(b.client), dead)
+		for _, err := range []error{err, retryErr, wrapErr} {
+			require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+			require.ErrorContains(t, err, "topic is "+topic+", want topic, tenant/namespace/topic or")
+		}
+	}
+	for _, topic := range []string{"x", "public/default/x", "persistent://prop/cluster/ns/x"} {
+		b.subscribe(opts, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}))
+	}
+}
+
 // A consumer does not publish to the topic that it reads, where that would come again and never end.
 func TestOwnTopicsAreRefused(t *testing.T) {
 	t.Parallel()
