@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/logs"
 )
 
 // Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic cannot be
@@ -75,7 +77,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		host, _ := os.Hostname()
 		o.Name = fmt.Sprintf("%s/%d", host, os.Getpid())
 	}
-	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
 	l := &Log{client: client, o: o, id: SessionID(rand.Uint64() | 1), opened: now(), state: newState(), closing: make(chan struct{}),
 		ended: make(chan struct{}), ready: make(chan struct{}), wake: make(chan struct{}, 1)}
 	l.own.of = map[place]*ownChange{}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
@@ -59,6 +60,7 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
+	s.logger = logs.Safe(s.logger)
 	return s, nil
 }
 
@@ -265,7 +267,8 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Worker logs. Payloads and properties are never logged.
+// WithLogger (default: slog.Default()) sets where the Worker logs. Payloads and properties are never logged. A handler that panics harms
+// nothing but its line.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {
