@@ -12,7 +12,8 @@ import (
 const patience = 500 * time.Millisecond
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It waits half a second
-// at most for messages that are being published to the retry or dead letter topic; those that have no answer by then may come twice.
+// at most for messages that are being published to the retry or dead letter topic; those that have no answer by then may come twice. While
+// pulsar-client-go looks for a broker that refuses connections, its Close takes as long as the client's OperationTimeout, and so does this one.
 //
 // When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls Close, and one that
 // waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
