@@ -100,7 +100,8 @@ func durationInto(d *time.Duration) func(string) error {
 		if *d, err = time.ParseDuration(s); err == nil {
 			return nil
 		}
-		if _, numberErr := strconv.ParseFloat(s, 64); numberErr == nil {
+		_, numberErr := strconv.ParseFloat(s, 64)
+		if _, err := time.ParseDuration(s + "h"); numberErr == nil && err == nil {
 			return fmt.Errorf("a unit is missing, want %ss, %sm or %sh", s, s, s)
 		}
 		return errors.New("want a duration, such as 1m30s")

@@ -122,6 +122,10 @@ func TestBadCommandLine(t *testing.T) {
 		`invalid value "x" for flag -fixed`:                               {"plan", "-fixed", "x"},
 		`"5" for flag -fixed: a unit is missing`:                          {"plan", "-fixed", "5"},
 		"a unit is missing, want 10s, 10m or 10h":                         {"plan", "-ack-timeout", "10"},
+		`"NaN" for flag -fixed: want a duration, such as 1m30s`:           {"plan", "-fixed", "NaN"},
+		`"1e3" for flag -fixed: want a duration, such as 1m30s`:           {"plan", "-fixed", "1e3"},
+		`"1e300" for flag -fixed: want a duration`:                        {"plan", "-fixed", "1e300"},
+		`"1_0" for flag -fixed: want a duration`:                          {"plan", "-fixed", "1_0"},
 		"flag provided but not defined: -fix":                             {"plan", "-fix", "1s"},
 		`-config is "", want a file`:                                      {"plan", "-config", ""},
 	} {
