@@ -74,7 +74,7 @@ func (p plan) write(b *strings.Builder) {
 		fmt.Fprintf(b, "Dead letter after delivery %d", p.deliveries())
 	}
 	if p.Dead != nil {
-		fmt.Fprintf(b, ", %s after the first", formatDelay(p.Dead.Total))
+		fmt.Fprintf(b, ", %s after the first", strings.Replace(formatDelay(p.Dead.Total), ">", "more than ", 1))
 	}
 	b.WriteString(".\n")
 	if p.Warning != "" {
@@ -152,11 +152,13 @@ func bar(r redelivery, longest seconds, room int) string {
 
 func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h.
+// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for what add cannot tell from longer ones.
 func formatDelay(s seconds) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s)
 	switch {
+	case d == math.MaxInt64:
+		return fmt.Sprintf(">%dd", d/day)
 	case d >= 100*day:
 		return fmt.Sprintf("%dd", d/day)
 	case d >= 2*day && d%day < time.Hour:

@@ -119,6 +119,9 @@ func moment(t *time.Time) func(string) error {
 				return nil
 			}
 		}
+		if tooLong.MatchString(s) {
+			return errors.New("want at most " + longestDuration + ", or a time such as 2006-01-02T15:04")
+		}
 		return errors.New("want a duration such as 2h, or a time such as 2006-01-02T15:04")
 	}
 }

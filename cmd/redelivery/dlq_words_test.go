@@ -27,6 +27,7 @@ func TestDlqWrongArguments(t *testing.T) {
 		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                    {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
 		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                           {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
 		`the name of dead does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name`: {"replay", "dead"},
+		`"2562048h" for flag -after: want at most 2562047h, or a time such as 2006-01-02T15:04`:                            {"peek", "orders-billing-DLQ", "-after", "2562048h"},
 		`-canary is 2, want at most -max, which is 1`:                                                                      {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
 		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n":    {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
 	} {

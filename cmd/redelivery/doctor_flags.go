@@ -86,10 +86,7 @@ func positiveInto(d *time.Duration) func(string) error {
 // fractionInto parses a number above 0, and at most 1.
 func fractionInto(n *float64) func(string) error {
 	return func(s string) error {
-		if err := numberInto(n)(s); err != nil {
-			return err
-		}
-		if !(*n > 0 && *n <= 1) {
+		if err := numberInto(n)(s); err != nil || !(*n > 0 && *n <= 1) {
 			return errors.New("want a number above 0, and at most 1")
 		}
 		return nil

@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -59,7 +60,7 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	set.StringVar(&f.exponential, "exponential", "", "")
 	set.StringVar(&f.levels, "levels", "", "")
 	set.Func("fixed", "", durationInto(&f.fixed))
-	set.Func("jitter", "", numberInto(&f.jitter))
+	set.Func("jitter", "", shareInto(&f.jitter))
 	set.Func("ack-timeout", "", durationInto(&f.ackTimeout))
 	set.Func("max-deliveries", "", countInto(&f.maxDeliveries, 1, math.MaxInt))
 	set.StringVar(&f.config, "config", "", "")
@@ -104,9 +105,17 @@ func durationInto(d *time.Duration) func(string) error {
 		if _, err := time.ParseDuration(s + "h"); numberErr == nil && err == nil {
 			return fmt.Errorf("a unit is missing, want %ss, %sm or %sh", s, s, s)
 		}
+		if tooLong.MatchString(s) {
+			return errors.New("want at most " + longestDuration)
+		}
 		return errors.New("want a duration, such as 1m30s")
 	}
 }
+
+// tooLong matches what is a duration, but for its length.
+var tooLong = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
+
+const longestDuration = "2562047h"
 
 // countInto parses a flag as a whole number of at least low and at most high.
 func countInto(n *int, low, high int) func(string) error {
@@ -125,6 +134,16 @@ func numberInto(n *float64) func(string) error {
 	return func(s string) (err error) {
 		if *n, err = strconv.ParseFloat(s, 64); err != nil {
 			return errors.New("want a number, such as 0.5")
+		}
+		return nil
+	}
+}
+
+// shareInto parses a number, which a policy checks if it is not too large to be one.
+func shareInto(n *float64) func(string) error {
+	return func(s string) error {
+		if numberInto(n)(s) != nil {
+			return errors.New("want a number from 0 to 1")
 		}
 		return nil
 	}

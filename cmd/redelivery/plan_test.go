@@ -83,6 +83,14 @@ func TestPIP130(t *testing.T) { // 10+1, 10+2 … 10+60, 10+60
 	}
 }
 
+// What adds up to more than can be shown is not shown as if that were all.
+func TestMoreThanCanBeShown(t *testing.T) {
+	got := planOf(t, "-levels", "106751d", "-max-deliveries", "3")
+	assert.Contains(t, got, "         1  106751d   106751d  █")
+	assert.Contains(t, got, "         2  106751d  >106751d  █")
+	assert.Contains(t, got, "Dead letter after delivery 3, more than 106751d after the first.")
+}
+
 // However long delays, names and numbers are, a line fits a terminal.
 func TestWidth(t *testing.T) {
 	long := filepath.Join(t.TempDir(), "long.yaml")
@@ -126,6 +134,8 @@ func TestBadCommandLine(t *testing.T) {
 		`"1e3" for flag -fixed: want a duration, such as 1m30s`:           {"plan", "-fixed", "1e3"},
 		`"1e300" for flag -fixed: want a duration`:                        {"plan", "-fixed", "1e300"},
 		`"1_0" for flag -fixed: want a duration`:                          {"plan", "-fixed", "1_0"},
+		`"2562048h" for flag -fixed: want at most 2562047h`:               {"plan", "-fixed", "2562048h"},
+		`"1e309" for flag -jitter: want a number from 0 to 1`:             {"plan", "-fixed", "1s", "-jitter", "1e309"},
 		"flag provided but not defined: -fix":                             {"plan", "-fix", "1s"},
 		`-config is "", want a file`:                                      {"plan", "-config", ""},
 	} {

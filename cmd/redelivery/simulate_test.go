@@ -76,6 +76,7 @@ func TestSimulateCommandLine(t *testing.T) {
 		"want a whole number, 1 to 1000":                                           {"-instances", "0"},
 		"want more than 0":                                                         {"-outage", "0s"},
 		"want a number above 0, and at most 1":                                     {"-partial", "0"},
+		`"1e309" for flag -partial: want a number above 0, and at most 1`:          {"-partial", "1e309"},
 		"-rate, -before and -outage make 1.19e+07 messages, want at most 10000000": {"-rate", "18000/s"},
 		"-rate, -before and -outage make 6.6e-07 messages, want at least 1":        {"-rate", "1e-9/s", "-outage", "10m"},
 		`"2000000h" for flag -outage: want at most 720h`:                           {"-rate", "1/h", "-outage", "2000000h"},
