@@ -53,7 +53,7 @@ func WithTopic() Option {
 // New registers metrics with reg. If reg already has them with the same options, New returns those, so that several parts of a
 // program can share a registry. An error is reg's own, or satisfies errors.Is with redelivery.ErrInvalidOption.
 func New(reg prometheus.Registerer, options ...Option) (*Metrics, error) {
-	if reg == nil {
+	if reg == nil || reg == (*prometheus.Registry)(nil) {
 		return nil, fmt.Errorf("%w: metrics: the registerer is nil, want one, as prometheus.DefaultRegisterer", redelivery.ErrInvalidOption)
 	}
 	m := &Metrics{}

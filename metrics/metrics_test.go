@@ -242,6 +242,8 @@ func TestNewTwice(t *testing.T) {
 func TestInvalidOptions(t *testing.T) {
 	_, err := metrics.New(nil)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+	_, err = metrics.New((*prometheus.Registry)(nil))
+	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	_, err = metrics.New(prometheus.NewRegistry(), nil)
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 }
