@@ -176,6 +176,9 @@ func (p *preparation) publishRetries() error {
 			return err
 		}
 	}
+	if err := checkTopics(*opts, policy.RetryTopic, "the retry topic"); err != nil {
+		return err
+	}
 	retries := s.retries(*opts)
 	if retries {
 		legacyTopics(s.client, &policy, o)

@@ -270,6 +270,7 @@ func TestOwnTopicsAreRefused(t *testing.T) {
 	topic := b.topic(0)
 	for want, option := range map[string]redelivery.Option{
 		"the dead letter topic is " + topic:  redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, Topic: topic}),
+		"the retry topic is " + topic:        redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: topic}),
 		"another one than the retry topic":   redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: "x", Topic: "x"}),
 		"WithAttemptLog's topic is " + topic: redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: topic}),
 	} {
