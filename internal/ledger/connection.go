@@ -146,7 +146,10 @@ func (l *Ledger) Idle() (unacknowledged int) {
 		if !s.lost && l.at.idle.Sub(s.run.heard) >= time.Second { // nothing is on its way, as it is when something was received just now
 			s.again = s.taken
 			s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
-			l.table.follow(s, none)
+			parts := len(s.past.parts)
+			if l.table.follow(s, none); len(s.past.parts) > parts {
+				l.startRounds()
+			}
 			if !l.o.ReconnectEvents {
 				s.forgetSure()
 			}

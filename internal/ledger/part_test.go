@@ -188,3 +188,41 @@ func TestACopyOfAReadyMessage(t *testing.T) {
 		require.NotNil(t, again.Message)
 	})
 }
+
+// By index acknowledgements alone the broker may not notice that it has all of a batch of which another consumer settled some: it is asked for
+// the batch once, when it surely has what was settled here.
+func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
+	for name, next := range map[string]bool{"more comes": true, "nothing comes": false} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, true }, func(x *x) {
+				x.part(1)
+				if next {
+					x.verdict(ledger.Deliver, 2)
+					x.ack(2)
+				}
+				require.Empty(t, x.requests())
+				x.pass()
+				require.Equal(t, []pulsar.MessageID{ofThree(1, 0)}, x.requests())
+				for index := range int32(3) { // one that came whole
+					_, v := x.deliver(message{id: ofThree(3, index)})
+					require.Equal(t, ledger.Deliver, v)
+					x.settle(ofThree(3, index))
+				}
+				x.pass()
+				require.Len(t, x.requests(), 1)
+				_, v := x.deliver(message{id: ofThree(1, 2)})
+				require.Equal(t, ledger.Deliver, v, "the other consumer had not settled it")
+				x.settle(ofThree(1, 2))
+				x.pass()
+				require.Len(t, x.requests(), 2)
+			})
+		})
+	}
+	for _, o := range []ledger.Options{{RedeliversAll: true, IndexAcks: true}, {}} {
+		run(t, func(of *ledger.Options) { of.RedeliversAll, of.IndexAcks = o.RedeliversAll, o.IndexAcks }, func(x *x) {
+			x.part(1)
+			x.pass()
+			require.Empty(t, x.requests())
+		})
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // past has the settled entries of a stream, of which copies may come: out of the inner consumer's queue, with the broker's answer to a
@@ -156,7 +157,10 @@ func (l *Ledger) round() {
 	}
 	var asks []ask
 	for _, s := range l.table.streams {
-		l.table.goFurther(s)
+		if l.table.goFurther(s) {
+			asks = append(asks, l.finishParts(s)...)
+			l.table.releaseParts(s, maxParts)
+		}
 		if s.missed != nil && !s.inactive {
 			asks = append(asks, ask{s.consumer, s.topic, s.missed})
 			s.missed = nil
@@ -170,10 +174,10 @@ func (l *Ledger) round() {
 }
 
 // goFurther makes surer what was acknowledged before the last rounds. While acknowledgements may have been lost, of which copies come, nothing
-// becomes surer; nor, where their number alone has them sent, before there are two groups more: those of other goroutines may have come first.
-func (t *table) goFurther(s *stream) {
+// becomes surer, and it reports false; nor, where their number alone has them sent, before there are two groups more: those of other goroutines may have come first.
+func (t *table) goFurther(s *stream) bool {
 	if s.isInDoubt() || t.o.AckGroup.BySize && s.past.since < 2*t.o.AckGroup.Size {
-		return
+		return false
 	}
 	s.past.rounds++
 	s.past.since = 0
@@ -191,7 +195,7 @@ func (t *table) goFurther(s *stream) {
 		}
 		p.in[older], p.in[recent] = p.in[recent], nil
 	}
-	t.releaseParts(s, maxParts)
+	return true
 }
 
 // isInDoubt reports whether acknowledgements may have been lost of which copies have not come yet.
@@ -211,7 +215,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 	case s.gone:
 	case !e.isWhole():
 		s.past.notPart(slot)
-		s.past.parts = append(s.past.parts, part{slot, s.past.rounds})
+		s.past.parts = append(s.past.parts, part{slot: slot, rounds: s.past.rounds})
 		t.releaseParts(s, maxParts)
 		return
 	default:
@@ -224,6 +228,37 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 type part struct {
 	slot   uint32
 	rounds uint64 // that had passed then
+	asked  bool   // finishParts has asked for it
+}
+
+// finishParts returns requests for the batches of which other consumers have settled the rest. By index acknowledgements a broker may not notice
+// that it has them all (Pulsar 4.0, 4.2), and sends no other consumer what has the same key as long as this one is there. When it is asked, it
+// lets go of the batch, of which nothing is left to send. The caller holds mu.
+func (l *Ledger) finishParts(s *stream) (asks []ask) {
+	if !l.o.IndexAcks || l.o.RedeliversAll {
+		return nil
+	}
+	for i := range s.past.parts {
+		switch p := &s.past.parts[i]; {
+		case p.asked:
+		case !s.isSure(p.rounds):
+			l.roundsLeft = max(l.roundsLeft, 2)
+		default:
+			p.asked = true
+			asks = append(asks, ask{s.consumer, s.topic, l.table.entries.At(p.slot).Value.someID()})
+		}
+	}
+	return asks
+}
+
+// someID returns the id of a message of a batch.
+func (e *entry) someID() (id pulsar.MessageID) {
+	for i := range e.batch.records {
+		if r := &e.batch.records[i]; r.state != unseen {
+			id = r.id()
+		}
+	}
+	return id
 }
 
 // maxParts is how many parts of a stream are remembered though they are sure. There is one for each connection that was lost, and for each

@@ -2,11 +2,13 @@ package suite
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,4 +61,71 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 			t.Logf("%d keys after %v", len(seen), time.Since(begin))
 		})
 	}
+}
+
+// A consumer settles the rest of batches of which another one, that is gone, settled half, by index; then a third one joins. It gets what is new
+// of the keys that are its own from now on: Pulsar 4.2 has plain consumers wait for ever, since it does not notice that it has all of the batches.
+func TestAJoiningConsumerGetsKeysOfSharedBatches(t *testing.T) {
+	t.Parallel()
+	const keys, each = 20, 4
+	b := newBroker(t)
+	opts := b.options(b.topic(0), pulsar.KeyShared)
+	opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = true, true
+	first := b.subscribe(opts)
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: opts.Topic, BatcherBuilderType: pulsar.KeyBasedBatchBuilder,
+		BatchingMaxMessages: 1000, BatchingMaxPublishDelay: time.Minute})
+	require.NoError(t, err)
+	defer p.Close()
+	send := func(n int) {
+		for i := range n * keys {
+			p.SendAsync(bg, &pulsar.ProducerMessage{Key: fmt.Sprint(i % keys), Payload: []byte(fmt.Sprint(i))}, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				assert.NoError(t, err)
+			})
+		}
+		require.NoError(t, p.FlushWithCtx(bg))
+	}
+	send(each)
+	half := map[string]int{}
+	for range each * keys {
+		if msg := receive(t, first); half[msg.Key()] < each/2 {
+			half[msg.Key()]++
+			require.NoError(t, first.Ack(msg))
+		}
+	}
+	first.Close()
+	second := b.subscribe(opts)
+	got := map[string]bool{}
+	for len(got) < each/2*keys { // without batch-index acknowledgement at the broker all of a batch comes
+		msg := receive(t, second)
+		got[msg.Key()+" "+string(msg.Payload())] = true
+		require.NoError(t, second.Ack(msg))
+	}
+	third := b.subscribe(opts)
+	send(1)
+	ctx, cancel := context.WithTimeout(bg, patience)
+	defer cancel()
+	var receiving sync.WaitGroup
+	var mu sync.Mutex
+	fresh := map[string]bool{}
+	for _, c := range []pulsar.Consumer{second, third} {
+		receiving.Go(func() {
+			for {
+				msg, err := c.Receive(ctx)
+				if err != nil {
+					return
+				}
+				assert.NoError(t, c.Ack(msg))
+				mu.Lock()
+				if string(msg.Payload()) == msg.Key() {
+					fresh[msg.Key()] = true
+				}
+				if len(fresh) == keys {
+					cancel()
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	receiving.Wait()
+	require.Len(t, fresh, keys, "keys that got what is new")
 }
