@@ -233,7 +233,7 @@ type part struct {
 
 // finishParts returns requests for the batches of which other consumers have settled the rest. By index acknowledgements a broker may not notice
 // that it has them all (Pulsar 4.0, 4.2), and sends no other consumer what has the same key as long as this one is there. When it is asked, it
-// lets go of the batch, of which nothing is left to send. The caller holds mu.
+// lets go of the batch; there is nothing left to send. The caller holds mu.
 func (l *Ledger) finishParts(s *stream) (asks []ask) {
 	if !l.o.IndexAcks || l.o.RedeliversAll {
 		return nil
