@@ -155,7 +155,7 @@ func (l *Log) find(k Key) (record, bool) {
 			case c.removed:
 				return record{}, false
 			case ok:
-				return join(r, c.record), true
+				return join(c.record, r), true // where nothing else tells which is later, this one
 			}
 			return c.record, true
 		}
