@@ -267,7 +267,7 @@ func WithObserver(o Observer) Option {
 }
 
 // WithLogger (default: slog.Default()) sets where the Consumer reports what it cannot return as an error. Payloads and
-// properties of messages are never logged. A handler that panics harms nothing but its line.
+// properties of messages are never logged. A handler that panics counts in Stats.Failed.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

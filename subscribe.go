@@ -6,8 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
@@ -162,6 +160,5 @@ func newSettings(client pulsar.Client, options []Option) (*settings, error) {
 			return nil, err
 		}
 	}
-	s.logger = logs.Safe(s.logger)
 	return s, nil
 }
