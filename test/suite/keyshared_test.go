@@ -2,7 +2,9 @@ package suite
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -99,15 +101,22 @@ func TestAJoiningConsumerGetsKeysOfSharedBatches(t *testing.T) {
 	first.Close()
 	second := b.subscribe(opts)
 	got := map[string]bool{}
+	var held pulsar.Message
 	for len(got) < each/2*keys { // without batch-index acknowledgement at the broker all of a batch comes
 		msg := receive(t, second)
 		if msg.Key() == older {
+			held = msg
 			continue
 		}
 		got[msg.Key()+" "+string(msg.Payload())] = true
 		require.NoError(t, second.Ack(msg))
 	}
 	third := b.subscribe(opts)
+	var stats json.RawMessage
+	b.rest("GET", opts.Topic, "/stats", nil, &stats)
+	if b.inProcess == nil && !strings.Contains(string(stats), "drainingHashes") { // Pulsar 3.0 sends who joins nothing before that is settled
+		require.NoError(t, second.Ack(held))
+	}
 	send(1)
 	ctx, cancel := context.WithTimeout(bg, patience)
 	defer cancel()
