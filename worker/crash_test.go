@@ -82,15 +82,7 @@ func TestCrashLimit(t *testing.T) {
 // What reached the limit is not handled either when it cannot be a dead letter, however often it comes.
 func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	t.Parallel()
-	broker := pulsartest.NewServer(t)
-	ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("poison")})
-	crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[0].Ledger, Entry: ids[0].Entry})
-	opts := orders
-	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}),
-		redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
-	require.NoError(t, err)
-	defer c.Close()
+	c, _, _ := afterACrash(t, 1, redelivery.WithNackRedeliveryDelay(10*time.Millisecond))
 	handled := make(chan struct{}, 1000)
 	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
 		handled <- struct{}{}
@@ -176,18 +168,7 @@ func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
 	t.Parallel()
 	t.Run("a suspect before", func(t *testing.T) {
 		t.Parallel()
-		broker := pulsartest.NewServer(t)
-		ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("coffee")})
-		var keys []attempts.Key
-		for _, id := range ids {
-			keys = append(keys, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
-		}
-		crashed(t, broker, keys...)
-		opts := orders
-		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-		c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
-		require.NoError(t, err)
-		defer c.Close()
+		c, broker, keys := afterACrash(t, 2)
 		others, err := attempts.Open(broker.Client(t), attempts.Options{Topic: attempts.Topic(keys[0].Topic, "billing"), ReadOnly: true})
 		require.NoError(t, err)
 		defer others.Close()
@@ -252,6 +233,23 @@ func crashed(t *testing.T, broker *pulsartest.Server, keys ...attempts.Key) {
 	}
 	client.Close() // so that it cannot say that it ends
 	l.Close()
+}
+
+// afterACrash has a Consumer of n messages that were all in handlers when another session crashed.
+func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery.Consumer, *pulsartest.Server, []attempts.Key) {
+	broker := pulsartest.NewServer(t)
+	var keys []attempts.Key
+	for range n {
+		id := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})[0]
+		keys = append(keys, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
+	}
+	crashed(t, broker, keys...)
+	opts := orders
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	c, err := redelivery.Subscribe(broker.Client(t), opts, append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}))...)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, broker, keys
 }
 
 // withOneOrder has a Consumer with a log of attempts and one message.

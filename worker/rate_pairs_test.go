@@ -13,9 +13,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -143,18 +141,7 @@ func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
 func TestRateLimitOfSuspects(t *testing.T) {
 	t.Parallel()
 	const n = 10
-	broker := pulsartest.NewServer(t)
-	var keys []attempts.Key
-	for range n {
-		id := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})[0]
-		keys = append(keys, attempts.Key{Topic: "persistent://public/default/orders", Ledger: id.Ledger, Entry: id.Entry})
-	}
-	crashed(t, broker, keys...)
-	opts := orders
-	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
-	require.NoError(t, err)
-	defer c.Close()
+	c, _, _ := afterACrash(t, n)
 	limiter := rate.NewLimiter(1e-9, n) // there are so many tokens, and no more
 	w, err := worker.NewBatch(c, func(context.Context, []pulsar.Message) error { return nil }, worker.Batch{MaxMessages: n, MaxWait: time.Second},
 		worker.WithRateLimit(limiter), worker.WithCrashLimit(5), worker.WithConcurrency(1))
