@@ -173,8 +173,9 @@ func (l *Ledger) round() {
 	l.unlockAndNotify(asks...)
 }
 
-// goFurther makes surer what was acknowledged before the last rounds. While acknowledgements may have been lost, of which copies come, nothing
-// becomes surer, and it reports false; nor, where their number alone has them sent, before there are two groups more: those of other goroutines may have come first.
+// goFurther makes surer what was acknowledged before the last rounds. It reports false if nothing becomes surer: while acknowledgements may have
+// been lost, of which copies come, and, where their number alone has them sent, before there are two groups more: those of other goroutines may
+// have come first.
 func (t *table) goFurther(s *stream) bool {
 	if s.isInDoubt() || t.o.AckGroup.BySize && s.past.since < 2*t.o.AckGroup.Size {
 		return false
