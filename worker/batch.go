@@ -201,10 +201,10 @@ func (s *slot) collect(ctx context.Context, into []task) (batch []task, err erro
 const takingTime = 10 * time.Millisecond
 
 // nextAtOnce takes a message if one is there.
-func (r *run) nextAtOnce(ctx context.Context) (task, error) {
+func (s *slot) nextAtOnce(ctx context.Context) (task, error) {
 	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
 	defer cancel()
-	return r.next(ctx)
+	return s.next(ctx)
 }
 
 // ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.

@@ -159,11 +159,11 @@ func (s *slot) some(ctx context.Context, into []task) ([]task, error) {
 }
 
 // next takes a message, in a drain one of a batch that was begun.
-func (r *run) next(ctx context.Context) (task, error) {
-	if r.taking.Err() != nil {
-		return r.nextToFinish(ctx)
+func (s *slot) next(ctx context.Context) (task, error) {
+	if s.finishes {
+		return s.nextToFinish(ctx)
 	}
-	return r.receive(ctx)
+	return s.receive(ctx)
 }
 
 func (r *run) receive(ctx context.Context) (task, error) {
@@ -217,11 +217,11 @@ func (r *run) settled() uint64 {
 
 // inFlight counts the messages that slots have, and the slots that are stuck.
 func (r *run) inFlight() (messages, stuck int) {
-	now := time.Now()
+	now := r.now()
 	for _, s := range r.all() {
 		s.mu.Lock()
 		messages += len(s.tasks)
-		overdue := r.timeout > 0 && now.Sub(s.since) >= r.overdue()
+		overdue := r.timeout > 0 && now-s.since >= r.overdue()
 		if s.stage == handling && (overdue || s.lost || r.lasting.Err() != nil) {
 			stuck++
 		}
@@ -229,6 +229,9 @@ func (r *run) inFlight() (messages, stuck int) {
 	}
 	return messages, stuck
 }
+
+// now is the time since the run began. The wall clock is not read, which takes as long again.
+func (r *run) now() time.Duration { return time.Since(r.began) }
 
 // overdue is how long a handler may take before it counts as stuck. The longest timeout has no room for patience.
 func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience) }
@@ -241,7 +244,7 @@ func (r *run) stuck() []error {
 		switch s.stage {
 		case handling:
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
-				patience, s.names(), time.Since(s.since)))
+				patience, s.names(), r.now()-s.since))
 		case settling:
 			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
 		default: // idle

@@ -27,7 +27,7 @@ type slot struct {
 	tasks   []task     // none while the slot waits for some
 	with    int        // how many of them the handler has, the first ones
 	stage   stage
-	since   time.Time               // when the handler was called
+	since   time.Duration           // when the handler was called, by run.now
 	again   map[int]task            // tasks that came again meanwhile, by their place in tasks
 	gone    map[int]bool            // places of tasks that came again and were settled meanwhile, since the handler was stuck
 	lost    bool                    // another slot has its place, since the handler did not return
@@ -113,7 +113,7 @@ func (s *slot) begins(tasks []task, n int) {
 	for i := range tasks[:n] {
 		tasks[i].paid = false
 	}
-	s.since = s.began.Add(time.Since(s.began)) // the wall clock is not read, which takes as long again
+	s.since = s.now()
 }
 
 // call calls the handler.
@@ -136,9 +136,9 @@ func (s *slot) call(tasks []task) {
 			_ = s.consumer.InProgress(t.msg) // if it is not held any more, settling it will tell
 		case s.timeout == 0:
 		case t.beat == nil:
-			t.beat = s.heartbeat(t.msg, since.Add(s.timeout))
+			t.beat = s.heartbeat(t.msg, s.began.Add(since).Add(s.timeout))
 		default:
-			t.beat.endAt(since.Add(s.timeout))
+			t.beat.endAt(s.began.Add(since).Add(s.timeout))
 		}
 	}
 	if s.cancelLost {
@@ -156,14 +156,19 @@ func (s *slot) end(n int, probe bool) {
 	s.returned()
 	var took time.Duration // a clock costs more than all else that a slot does: it is read for those who ask, and now and then for the pace
 	if s.turns++; len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
-		took = time.Since(s.since)
+		took = s.now() - s.since
 		s.paced(took, n)
+	}
+	defer s.release()
+	if len(s.tasks) == 1 && s.errs[0] == nil && s.outage == nil && len(s.observers.handled) == 0 { // as most are; the steps below do no more
+		s.outcomes = append(s.outcomes[:0], outcome{verb: ack})
+		s.settleOne(s.lasting, 0)
+		return
 	}
 	s.outcomes = s.outcomes[:0]
 	for range n {
 		s.outcomes = append(s.outcomes, outcome{err: errExited})
 	}
-	defer s.release()
 	defer s.settleAll(probe)
 	defer s.tellHandled(s.tasks[:n], s.outcomes, took)
 	defer s.decide()
@@ -281,9 +286,9 @@ func (s *slot) release() {
 }
 
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.
-func (s *slot) warn(since time.Time) {
+func (s *slot) warn(since time.Duration) {
 	s.mu.Lock()
-	stuck := s.stage == handling && s.since.Equal(since)
+	stuck := s.stage == handling && s.since == since
 	var attrs []slog.Attr
 	if stuck {
 		attrs = about(s.tasks[0].counted())

@@ -151,9 +151,9 @@ func (s *slot) returned() {
 }
 
 // losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
-func (s *slot) losePlace(since time.Time) {
+func (s *slot) losePlace(since time.Duration) {
 	s.mu.Lock()
-	if s.stage != handling || !s.since.Equal(since) || s.lost || s.taking.Err() != nil {
+	if s.stage != handling || s.since != since || s.lost || s.taking.Err() != nil {
 		s.mu.Unlock()
 		return
 	}
@@ -254,7 +254,7 @@ func (s *slot) endIfLost() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.endCall != nil && s.since.Equal(since) {
+	if s.endCall != nil && s.since == since {
 		end(ErrLost)
 	}
 }

@@ -3,13 +3,15 @@ package worker
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 )
 
 // valve lets messages be taken while it is open.
 type valve struct {
-	mu     sync.Mutex
+	flow atomic.Pointer[context.Context] // of those who take while it is open; nil until one does
+
+	mu     sync.Mutex         // held to change flow, and for what follows
 	opened chan struct{}      // closed when the valve opens; nil while it is open
-	flow   context.Context    // of those who take while it is open; nil until one does
 	stop   context.CancelFunc // ends flow
 	over   bool               // it cannot be shut any more
 }
@@ -22,17 +24,20 @@ func (v *valve) wait(ctx context.Context) (context.Context, error) {
 // waitAnd is wait, which calls meanwhile before it waits, and what that returns after it.
 func (v *valve) waitAnd(ctx context.Context, meanwhile func() (after func())) (context.Context, error) {
 	for {
+		if flow := v.flow.Load(); flow != nil {
+			return *flow, ctx.Err()
+		}
 		v.mu.Lock()
 		opened := v.opened
-		if opened == nil {
-			if v.flow == nil {
-				v.flow, v.stop = context.WithCancel(ctx) //nolint:fatcontext // one at a time: stop ends it before the next
-			}
-			flow := v.flow
-			v.mu.Unlock()
-			return flow, ctx.Err()
+		if opened == nil && v.flow.Load() == nil {
+			flow, stop := context.WithCancel(ctx) //nolint:fatcontext // one at a time: stop ends it before the next
+			v.flow.Store(&flow)
+			v.stop = stop
 		}
 		v.mu.Unlock()
+		if opened == nil {
+			continue
+		}
 		after := meanwhile()
 		select {
 		case <-opened:
@@ -53,19 +58,20 @@ func (v *valve) shut() {
 		return
 	}
 	v.opened = make(chan struct{})
-	if v.flow != nil {
-		v.stop()
-		v.flow = nil
-	}
+	v.endFlow()
 }
 
 // interrupt has those who take messages look again.
 func (v *valve) interrupt() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.flow != nil {
+	v.endFlow()
+}
+
+// endFlow ends what is under way. The caller holds mu.
+func (v *valve) endFlow() {
+	if v.flow.Swap(nil) != nil {
 		v.stop()
-		v.flow = nil
 	}
 }
 
