@@ -149,9 +149,9 @@ func (s *modelSub) taken(e *modelEntry) {
 func (e *modelEntry) givenUp() { e.unknown = slices.Repeat([]bool{true}, e.size) }
 
 func (s *modelSub) send(e *modelEntry) {
-	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
-	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count,
+	d := &modelDelivery{entry: e, why: e.why, sent: time.Now(), count: e.count, otherGot: e.otherGot,
 		left: make([]bool, e.size), filtered: make([]bool, e.size)}
+	e.owner, e.lost, e.otherGot = ours, time.Time{}, false
 	if s.rewinds() {
 		d.count = 0
 	}

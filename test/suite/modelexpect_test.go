@@ -126,7 +126,7 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	defer r.w.mu.Unlock()
 	c := r.cons.copies[serial]
 	e, p := c.entry, c.part
-	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
+	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot || c.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
 	if o.givenUp = e.unknown != nil && e.unknown[c.index]; o.givenUp {
 		e.unknown[c.index] = false
 	}

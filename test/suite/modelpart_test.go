@@ -62,6 +62,7 @@ type modelDelivery struct {
 	filtered []bool // messages that the broker knows to be acknowledged
 	left     []bool // messages that were not acknowledged of this delivery
 	prevDone bool   // what is before it was acknowledged cumulatively
+	otherGot bool   // another consumer had it before, which may have left: its count is the only one
 }
 
 // modelCommand is something for the broker.
