@@ -14,8 +14,9 @@ func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
 		cause = strings.ToValidUTF8(cause[:maxCause], "")
 	}
 	at := now()
-	l.change(k, false, func(r *record) {
+	l.change(k, false, func(r *record) bool {
 		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}
+		return true
 	})
 }
 
@@ -38,9 +39,10 @@ func (l *Log) Begin(ctx context.Context, k Key) error {
 }
 
 func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
-	return l.change(k, waits, func(r *record) {
+	return l.change(k, waits, func(r *record) bool {
 		r.crashes = l.crashes(*r)
 		r.begun = l.id
+		return true
 	})
 }
 
@@ -57,10 +59,11 @@ func (l *Log) End(ctx context.Context, k Key) error {
 
 // leaves returns nil if there is nothing to record.
 func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
-	if r, ok := l.Find(k); !ok || r.Begun != l.id {
-		return nil
-	}
-	return l.change(k, waits, func(r *record) { r.begun = 0 })
+	return l.change(k, waits, func(r *record) (changed bool) {
+		changed = r.begun == l.id
+		r.begun = 0
+		return changed
+	})
 }
 
 // Settled records that a message is settled, which removes it from the log. The Log writes this when the acknowledgement has surely
@@ -135,12 +138,15 @@ func (l *Log) Reset() {
 	l.notify()
 }
 
-// change changes what is known of a message. It returns a channel that is closed when that is written, if somebody waits for it.
-func (l *Log) change(k Key, waits bool, how func(*record)) (done <-chan struct{}) {
+// change changes what is known of a message, unless how returns false. It returns a channel that is closed when that is written, if somebody
+// waits for it and there is a change.
+func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, _ := l.find(k)
-	how(&r)
+	if !how(&r) {
+		return nil
+	}
 	r.session, r.written = l.id, now()
 	c := l.own.put(l.state.place(k), r)
 	if waits {
