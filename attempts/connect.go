@@ -215,7 +215,7 @@ func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 		return pulsar.EarliestMessageID(), nil //nolint:nilerror // it was deleted meanwhile, and what there is is read from its beginning
 	}
 	f, err := decode(msg.Payload())
-	if err != nil || f.checkpoint == (position{}) {
+	if err != nil || f.checkpoint == (position{}) || !f.checkpoint.before(positionOf(msg.ID())) {
 		return pulsar.EarliestMessageID(), nil //nolint:nilerror // likewise
 	}
 	return f.checkpoint.id(), nil

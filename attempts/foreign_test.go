@@ -54,6 +54,24 @@ func TestEncryptedMessageInTheLog(t *testing.T) {
 	require.True(t, ok)
 }
 
+// A frame that names a checkpoint beyond itself, as a copy of another cluster's does, is no place to begin to read: nobody would reach it.
+func TestCheckpointBeyondTheLog(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	a.Failed(one, 1, time.Hour, "")
+	require.NoError(t, a.Flush(t.Context()))
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: (&frame{session: 7, number: 1, checkpoint: position{1 << 60, 0}}).encode()})
+	require.NoError(t, err)
+	for _, name := range []string{"after it", "after those that read it"} {
+		b := openReady(t, client, topic, name)
+		_, ok := b.Find(one)
+		require.True(t, ok, name)
+	}
+}
+
 // What failed and was settled while the log was away is not kept: there is nothing to remove.
 func TestSettledWhileTheLogIsAway(t *testing.T) {
 	topic := testTopic(t)
