@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
@@ -48,7 +50,13 @@ func (s *Server) adminHandler() http.Handler {
 		reply(w, http.StatusOK, map[string]string{"brokerUrl": s.URL(), "httpUrl": s.AdminURL(), "nativeUrl": s.URL()})
 		return nil
 	})
-	return mux
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if path := r.URL.EscapedPath(); strings.Contains(path, "+") { // which Pulsar reads as a blank
+			r.URL.RawPath = strings.ReplaceAll(path, "+", "%20")
+			r.URL.Path, _ = url.PathUnescape(r.URL.RawPath) // was valid before
+		}
+		mux.ServeHTTP(w, r)
+	})
 }
 
 // A handler runs under the server's lock. An error is its answer.

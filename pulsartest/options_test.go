@@ -101,6 +101,21 @@ func TestCloseTwiceAndUnderUse(t *testing.T) {
 	require.Error(t, err)
 }
 
+// A plus in a path of the admin API is a blank, and %2B is a plus.
+func TestPlusInAnAdminPath(t *testing.T) {
+	s := NewServer(t)
+	for _, path := range []string{"a+b", "a%2Bb"} {
+		r, err := http.NewRequest(http.MethodPut, s.AdminURL()+"/admin/v2/persistent/public/default/"+path, nil)
+		require.NoError(t, err)
+		r.Close = true
+		resp, err := http.DefaultClient.Do(r)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, http.StatusNoContent, resp.StatusCode)
+	}
+	require.Equal(t, []string{"persistent://public/default/a b", "persistent://public/default/a+b"}, s.Topics())
+}
+
 func TestClientOfTheAdminURL(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)

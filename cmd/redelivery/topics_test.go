@@ -45,6 +45,26 @@ func TestDlqList(t *testing.T) {
 	require.Contains(t, stdout, "What subscription redelivery has not acknowledged.")
 }
 
+// A topic with a plus in its name is not the one with a blank there.
+func TestPlusInATopicName(t *testing.T) {
+	server := inProcess(t)
+	server.Publish(t, origin+" b-DLQ", &pulsar.ProducerMessage{})
+	server.Publish(t, origin+"+b-DLQ", &pulsar.ProducerMessage{}, &pulsar.ProducerMessage{})
+	client := server.Client(t)
+	for _, topic := range []string{origin + " b-DLQ", origin + "+b-DLQ"} {
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "redelivery",
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+		require.NoError(t, err)
+		consumer.Close()
+	}
+	code, stdout, stderr := dlqRun("", "list")
+	require.Zero(t, code, stderr)
+	require.Regexp(t, `orders b-DLQ\s.*redelivery\s+1 `, stdout)
+	require.Regexp(t, `orders\+b-DLQ\s.*redelivery\s+2 `, stdout)
+	_, stdout, _ = dlqRun("", "unsubscribe", "orders+b-DLQ")
+	require.Contains(t, stdout, "keeps 2 entries")
+}
+
 // What the admin API does not have, or refuses, is an error that says so.
 func TestDlqListErrors(t *testing.T) {
 	for want, status := range map[string]int{"403 Forbidden": http.StatusForbidden, "no such namespace: public/default": http.StatusNotFound} {

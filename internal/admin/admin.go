@@ -138,7 +138,7 @@ func Topic(name string) string {
 	domain, rest, _ := strings.Cut(name, "://")
 	parts := strings.SplitN(rest, "/", 3)
 	for i := range parts {
-		parts[i] = url.PathEscape(parts[i])
+		parts[i] = strings.ReplaceAll(url.PathEscape(parts[i]), "+", "%2B") // brokers read a plus as a blank
 	}
 	return domain + "/" + strings.Join(parts, "/")
 }
