@@ -52,9 +52,10 @@ func TestBadOptions(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t)
 	for want, o := range map[string]deadletter.Options{
-		"Options.Topic":    {},
-		"non-persistent":   {Topic: "non-persistent://a/b/c-DLQ"},
-		"want topic, ten":  {Topic: "persistent://a//c-DLQ"},
+		"Options.Topic":   {},
+		"non-persistent":  {Topic: "non-persistent://a/b/c-DLQ"},
+		"want topic, ten": {Topic: "persistent://a//c-DLQ"},
+		"Options.Admin.URL is \"http://x/admin/v2\", want http://host:8080 or https://host:8443": {Topic: "x-DLQ", Admin: deadletter.Admin{URL: "http://x/admin/v2"}},
 		"no such topic":    {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: b.admin}},
 		"connection refus": {Topic: "nothing-DLQ", Admin: deadletter.Admin{URL: "http://127.0.0.1:1"}},
 	} {

@@ -106,6 +106,9 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if want := publishing.WantTopic(o.Topic); want != "" {
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want %s", o.Topic, want)
 	}
+	if want := admin.WantURL(o.Admin.URL); want != "" && o.Admin.URL != "" {
+		return nil, fmt.Errorf("deadletter: Options.Admin.URL is %q, want %s", o.Admin.URL, want)
+	}
 	o.Topic = admin.FullName(o.Topic)
 	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
 	case domain != "persistent":

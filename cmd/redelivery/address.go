@@ -25,14 +25,15 @@ var (
 	admins = services{"http://host:8080 or https://host:8443", map[string]string{"http": "80", "https": "443"}}
 )
 
-// first returns the first address that is set, which must be one of the services.
+// first returns the first address that is set, which must be one of the services and end with its hosts: there is nothing behind a path.
 func (s services) first(all ...setting) (string, error) {
 	i := slices.IndexFunc(all, func(x setting) bool { return x.value != "" })
-	scheme, host, _ := strings.Cut(all[i].value, "://")
-	if s.ports[scheme] != "" && strings.Trim(host, "/:,") != "" && !strings.Contains(host, "://") {
-		return all[i].value, nil
+	address := strings.TrimSpace(all[i].value)
+	scheme, hosts, _ := strings.Cut(strings.TrimRight(address, "/"), "://")
+	if s.ports[scheme] != "" && strings.Trim(hosts, ":,") != "" && !strings.ContainsAny(hosts, "/?# \t") {
+		return scheme + "://" + hosts, nil
 	}
-	err := fmt.Errorf("%s is %q, want %s", all[i].where, all[i].value, s.want)
+	err := fmt.Errorf("%s is %q, want %s", all[i].where, address, s.want)
 	if strings.HasPrefix(all[i].where, "-") {
 		err = errUsage{err}
 	}
@@ -82,8 +83,7 @@ func (c *connection) reach(ctx context.Context) error {
 
 // choose leaves one address of the admin API, if several are given: the first that accepts a connection.
 func (c *connection) choose(ctx context.Context) error {
-	scheme, rest, _ := strings.Cut(c.adminURL, "://")
-	_, path, _ := strings.Cut(rest, "/")
+	scheme, _, _ := strings.Cut(c.adminURL, "://")
 	hosts := admins.hosts(c.adminURL)
 	if len(hosts) == 1 {
 		return nil
@@ -93,7 +93,7 @@ func (c *connection) choose(ctx context.Context) error {
 		dialer := net.Dialer{Timeout: dialPatience}
 		conn, err := dialer.DialContext(ctx, "tcp", host)
 		if err == nil {
-			c.adminURL = scheme + "://" + host + "/" + path
+			c.adminURL = scheme + "://" + host
 			return conn.Close()
 		}
 		errs = append(errs, err)

@@ -30,6 +30,23 @@ func TestAddresses(t *testing.T) {
 	assert.Equal(t, "redelivery dlq: PULSAR_URL is \"localhost:6650\", want pulsar://host:6650 or pulsar+ssl://host:6651\n", stderr)
 }
 
+// What follows the host of an address is refused, since brokers are not found behind a path; slashes and blanks around it do no harm.
+func TestWhatFollowsTheHost(t *testing.T) {
+	server := inProcess(t)
+	const refused = "\", want http://host:8080 or https://host:8443"
+	for after, said := range map[string]string{"": "", "/": "", "//": "", " ": "", "/\t": "", "/admin/v2": refused, "//admin": refused,
+		"?x=1": refused, "/?x=1": refused, "#a": refused, "/ /": refused} {
+		t.Setenv("PULSAR_ADMIN_URL", " "+server.AdminURL()+after)
+		code, _, stderr := dlqRun("", "list")
+		if said == "" {
+			assert.Zero(t, code, "%q: %s", after, stderr)
+			continue
+		}
+		assert.Equal(t, 1, code, after)
+		assert.Equal(t, "redelivery dlq: PULSAR_ADMIN_URL is \""+server.AdminURL()+after+said+"\n", stderr, after)
+	}
+}
+
 // A broker that is not there is named, and soon.
 func TestUnreachable(t *testing.T) {
 	newBroker(t)

@@ -33,7 +33,7 @@ func TestDoctor(t *testing.T) {
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
 	assert.Zero(t, code, stdout)
 	assert.Empty(t, stderr)
-	assert.Regexp(t, `(?m)^ok       reachable +the admin API answers; the topic is not there yet$`, stdout)
+	assert.Regexp(t, `(?m)^ok       reachable +the broker and its admin API answer; the topic is not\n +there yet$`, stdout)
 	assert.Contains(t, stdout, "0 warnings, 0 problems")
 
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")

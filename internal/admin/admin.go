@@ -35,12 +35,20 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %d %s: %s", e.Method, e.Path, e.Status, http.StatusText(e.Status), e.reason())
 }
 
+// Reasoned reports whether the text is of the form that Pulsar has.
+func (e *Error) Reasoned() bool { return e.given() != "" }
+
+func (e *Error) given() string {
+	var answer struct{ Reason string }
+	_ = json.Unmarshal([]byte(e.Text), &answer) // else it has none
+	return answer.Reason
+}
+
 // reason is what the text says, on one line, without the stack trace of a broker that failed.
 func (e *Error) reason() string {
 	text := e.Text
-	var answer struct{ Reason string }
-	if json.Unmarshal([]byte(text), &answer) == nil && answer.Reason != "" {
-		text, _, _ = strings.Cut(answer.Reason, "Stacktrace:")
+	if given := e.given(); given != "" {
+		text, _, _ = strings.Cut(given, "Stacktrace:")
 	}
 	text = strings.Join(strings.Fields(text), " ")
 	if runes := []rune(text); len(runes) > maxReason {
@@ -91,7 +99,7 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 		in = bytes.NewReader(data)
 	}
 	path = strings.Replace(path, "://", "/", 1)
-	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(a.URL, "/")+"/admin/v2/"+path, in)
+	req, err := http.NewRequestWithContext(ctx, method, strings.TrimRight(a.URL, "/")+"/admin/v2/"+path, in)
 	if err != nil {
 		return err
 	}
@@ -120,6 +128,15 @@ func (a API) call(ctx context.Context, method, path string, body, answer any) er
 		return json.Unmarshal(text, answer)
 	}
 	return nil
+}
+
+// WantURL is what is wanted instead of an address; "" if it can be that of an API: there is none behind a path.
+func WantURL(address string) string {
+	u, err := url.Parse(address)
+	if err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && strings.TrimRight(u.Path, "/")+u.RawQuery+u.Fragment == "" {
+		return ""
+	}
+	return "http://host:8080 or https://host:8443"
 }
 
 // FullName is a topic's full name: persistent://public/default/orders for orders.
@@ -152,7 +169,7 @@ var cursorNames = strings.NewReplacer("~", "%7E", "%2A", "*") // where url.Query
 
 // Clock returns what time it is at the broker, to the second.
 func (a API) Clock(ctx context.Context) (time.Time, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimSuffix(a.URL, "/")+"/admin/v2/brokers/version", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.TrimRight(a.URL, "/")+"/admin/v2/brokers/version", nil)
 	if err != nil {
 		return time.Time{}, err
 	}
