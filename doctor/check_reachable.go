@@ -2,6 +2,10 @@ package doctor
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
@@ -13,26 +17,72 @@ var reachable = Check{
 	Why:    "nothing is redelivered without a connection, and nothing below can be checked",
 	Remedy: "check `-url` and `-admin-url`, TLS, tokens and what is between here and the broker",
 	look: func(v *visit) verdict {
-		var version string
-		var refused *admin.Error // which is an answer
-		if err := v.get("brokers/version", &version); err != nil && !errors.As(err, &refused) {
+		if err := v.askAdmin(); err != nil {
 			v.unreachable = true
 			return problem("the admin API at %s: %v", v.Admin.URL, err)
 		}
-		if version != "" && (version[0] < '0' || version[0] > '9') {
-			v.unreachable = true
-			return problem("the admin API at %s: it does not answer with a version, but with %.40q", v.Admin.URL, version)
-		}
 		found, err := v.exists(v.Topic)
-		if err == nil && found && v.Client != nil {
-			if _, err := v.Client.TopicPartitions(v.Topic); err != nil {
+		said := "the admin API answers"
+		if v.Client != nil {
+			if err := v.askBroker(err == nil && found); err != nil {
 				return problem("the broker: %v", err)
 			}
-			return ok("the broker and its admin API answer")
+			said = "the broker and its admin API answer"
 		}
 		if err == nil && !found {
-			return ok("the admin API answers; the topic is not there yet")
+			said += "; the topic is not there yet"
 		}
-		return ok("the admin API answers")
+		return ok("%s", said)
 	},
 }
+
+// askAdmin returns an error if the admin API is none that answers. A refusal is an answer; that there is no such path is one of another
+// server, unless it has the form of a broker's.
+func (v *visit) askAdmin() error {
+	var version string
+	err := v.get("brokers/version", &version)
+	var refused *admin.Error
+	switch {
+	case err != nil && (!errors.As(err, &refused) || refused.Status == http.StatusNotFound && !refused.Reasoned()):
+		return err
+	case version != "" && (version[0] < '0' || version[0] > '9'):
+		return fmt.Errorf("it does not answer with a version, but with %.40q", version)
+	}
+	return nil
+}
+
+// brokerPatience is how long the broker may take to answer. Upstream would wait for a minute.
+const brokerPatience = 10 * time.Second
+
+// askBroker looks the topic up. If there is none yet, it looks up what would be a partition of it: a broker may create what is looked up,
+// but no partition. Whatever it answers then will do.
+func (v *visit) askBroker(exists bool) error {
+	topic := v.Topic
+	if !exists {
+		topic += "-partition-0"
+	}
+	answer := make(chan error, 1)
+	go func() {
+		_, err := v.Client.TopicPartitions(topic)
+		answer <- err
+	}()
+	var err error
+	select {
+	case err = <-answer:
+	case <-v.ctx.Done():
+		err = v.ctx.Err()
+	case <-time.After(brokerPatience):
+		err = fmt.Errorf("no answer within %v", brokerPatience)
+	}
+	if err != nil && brokersWord.MatchString(err.Error()) {
+		if exists {
+			return err
+		}
+		return nil
+	}
+	v.silent = err != nil
+	return err
+}
+
+// brokersWord matches an error that the broker answered with, such as AuthorizationError; all others are of a connection.
+var brokersWord = regexp.MustCompile(`^[A-Z][A-Za-z]+$`)

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -125,6 +127,47 @@ func TestNoFalseAlarm(t *testing.T) {
 	require.NoError(t, err)
 	defer consumer.Close()
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
+}
+
+// An address with a server that is not Pulsar's admin API, as one with a path, is no admin API.
+func TestAnotherServerIsNoAdminAPI(t *testing.T) {
+	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, answer, http.StatusNotFound) }))
+		findings := Examine(t.Context(), Setup{Topic: "t", Subscription: "s", Admin: Admin{URL: server.URL}})
+		server.Close()
+		require.Equal(t, want, findings[0].Status, "%+v", findings[0])
+		if want == Problem {
+			require.Equal(t, "the admin API at "+server.URL+": GET brokers/version: 404 Not Found: 404 page not found", findings[0].Found)
+		}
+	}
+}
+
+// A broker that accepts connections and never answers is asked once, whether the topic exists or not, and by no other check.
+func TestASilentBrokerIsAskedOnce(t *testing.T) {
+	server := pulsartest.NewServer(t)
+	server.Publish(t, "there", &pulsar.ProducerMessage{})
+	server.Publish(t, "there-s-DLQ", &pulsar.ProducerMessage{})
+	for topic, producing := range map[string]string{"there": "the broker does not answer", "new": ""} {
+		t.Run(topic, func(t *testing.T) {
+			t.Parallel()
+			wire := wiretest.New(t, strings.TrimPrefix(server.URL(), "pulsar://"), 0)
+			defer wire.Stop()()
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://" + wire.Addr, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+				OperationTimeout: time.Second})
+			require.NoError(t, err)
+			defer client.Close()
+			began := time.Now()
+			findings := Examine(t.Context(), Setup{Topic: topic, Subscription: "s", Admin: Admin{URL: server.AdminURL()}, Client: client, Patience: time.Millisecond})
+			require.Less(t, time.Since(began), brokerPatience+5*time.Second)
+			require.Equal(t, Problem, findings[0].Status, "%+v", findings[0])
+			require.Contains(t, findings[0].Found, "the broker: ")
+			for _, f := range findings {
+				if f.Check == "producing" {
+					require.Equal(t, Finding{Check: "producing", Status: Unknown, Found: producing}, f)
+				}
+			}
+		})
+	}
 }
 
 // Names, questions and remedies are complete, and a name is a place in a page.

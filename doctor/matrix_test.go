@@ -234,12 +234,22 @@ func (s *scene) changesNothing() {
 	}
 	before := subscriptions()
 	require.Len(s.t, before, 3)
+	s.examinesWhatIsMissing()
+	s.set("autoTopicCreation", map[string]any{"allowAutoTopicCreation": true, "topicType": "partitioned", "defaultNumPartitions": 2})
+	s.examinesWhatIsMissing()
+	Examine(s.t.Context(), s.setup)
+	require.Equal(s.t, before, subscriptions())
+	var partitioned []string
+	require.NoError(s.t, admin.Call(context.Background(), os.Getenv("PULSAR_ADMIN_URL"), "GET", "persistent/"+s.namespace+"/partitioned", nil, &partitioned))
+	require.Empty(s.t, partitioned)
+}
+
+func (s *scene) examinesWhatIsMissing() {
+	s.t.Helper()
 	missing := s.setup
 	missing.Topic, missing.RetryTopic, missing.DeadLetterTopic = s.topic("-a"), s.topic("-b"), s.topic("-c")
 	missing.InitialSubscriptionName = "inspect"
 	require.Empty(s.t, alarms(Examine(s.t.Context(), missing)))
-	Examine(s.t.Context(), s.setup)
-	require.Equal(s.t, before, subscriptions())
 }
 
 // Every check is in the matrix.

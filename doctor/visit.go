@@ -23,6 +23,7 @@ type visit struct {
 	api         admin.API
 	answers     map[string]answer // by path
 	unreachable bool              // the admin API does not answer
+	silent      bool              // the broker does not answer
 }
 
 type answer struct {
