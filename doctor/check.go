@@ -36,7 +36,7 @@ var checks = []Check{
 	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, receiverQueue, memory,
 	unackedLimits, blocked, batchIndex, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
-	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, backlogQuotas, inactiveTopics, producing, duplicates,
+	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas, inactiveTopics, producing, duplicates,
 	consumers, idleConsumer, stuckDispatch, drain, keepAlive,
 }
 

@@ -89,6 +89,31 @@ func TestQuotaOfAnotherNamespace(t *testing.T) {
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
 }
 
+// A dead letter topic that takes less than the topic loses nothing, but hangs; what the broker does not tell is no problem.
+func TestMessageSize(t *testing.T) {
+	const dead = ordersPath + "-billing-DLQ"
+	for name, c := range map[string]struct {
+		topic, dead string
+		want        Finding
+	}{
+		"alike":                 {"5000", "5000", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"larger":                {"5000", "6000", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"smaller":               {"5000", "4000", Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those of up to 5000 bytes"}},
+		"smaller than any":      {"204", "4000", Finding{Status: Problem, Found: "orders-billing-DLQ takes messages of up to 4000 bytes, the topic those as large as the broker allows"}},
+		"no limit":              {"5000", "204", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"no limit, by a zero":   {"5000", "0", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"no policies of topics": {"405", "405", Finding{Status: OK, Found: "as large as those of the topic"}},
+		"no right":              {"5000", "403", Finding{Status: Unknown, Found: "no right to read " + dead + "/maxMessageSize (403)"}},
+	} {
+		f := look(t, "message-size", Setup{}, map[string]string{dead + "/partitions": `{}`, dead + "/stats": `{}`,
+			ordersPath + "/maxMessageSize": c.topic, dead + "/maxMessageSize": c.dead})
+		assert.Equal(t, c.want.Status, f.Status, name)
+		assert.Equal(t, c.want.Found, f.Found, name)
+	}
+	f := look(t, "message-size", Setup{}, map[string]string{dead + "/partitions": `{}`, dead + "/stats": `{}`})
+	assert.Equal(t, OK, f.Status)
+}
+
 // Who has no right to look something up is told so, and what the broker does not tell is no problem.
 func TestUnknown(t *testing.T) {
 	f := look(t, "ttl", Setup{}, map[string]string{ordersPath + "/messageTTL": "403"})

@@ -210,6 +210,7 @@ var matrix = map[string]wrong{
 		s.rest("POST", "schemas/"+strings.TrimPrefix(admin.Topic(s.topic("-billing-DLQ")), "persistent/")+"/schema",
 			map[string]any{"type": "STRING", "schema": "", "properties": map[string]string{}})
 	}},
+	"a dead letter topic of small messages": {"message-size", Problem, func(s *scene) { s.setOf("-billing-DLQ", "maxMessageSize", 10_000) }},
 	"a backlog quota": {"quotas", Warning, func(s *scene) {
 		s.setOf("-billing-DLQ", "backlogQuota?backlogQuotaType=destination_storage", map[string]any{"limitSize": 1 << 30, "policy": "producer_exception"})
 	}},

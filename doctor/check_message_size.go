@@ -1,0 +1,52 @@
+package doctor
+
+import (
+	"fmt"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+var messageSize = Check{
+	Name: "message-size", About: "Dead letters", Needs: AdminAPI,
+	Asks: "Do the retry and the dead letter topic take messages as large as those of the topic?",
+	Why: "the broker refuses a retry or a dead letter beyond `maxMessageSize` of its topic, and pulsar-client-go does not say so: its handler " +
+		"waits until a timeout, and the message comes back again and again",
+	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
+	look: func(v *visit) verdict {
+		topics, err := v.existing(v.retry(), v.dead())
+		if err != nil {
+			return unknown(err)
+		}
+		if len(topics) == 0 {
+			return verdict{}
+		}
+		own, err := v.maxMessageSize(v.Topic)
+		if err != nil {
+			return unknown(err)
+		}
+		found := ok("as large as those of the topic")
+		for _, topic := range topics {
+			most, err := v.maxMessageSize(topic)
+			if err != nil {
+				return unknown(err)
+			}
+			if most > 0 && (own == 0 || most < own) {
+				theirs := "as large as the broker allows"
+				if own > 0 {
+					theirs = fmt.Sprintf("of up to %d bytes", own)
+				}
+				found = worse(found, problem("%s takes messages of up to %d bytes, the topic those %s", local(topic), most, theirs))
+			}
+		}
+		return found
+	},
+}
+
+// maxMessageSize is a topic's own limit; 0 if it has none, or the broker knows of no such limits.
+func (v *visit) maxMessageSize(topic string) (bytes int, err error) {
+	err = v.get(admin.Topic(topic)+"/maxMessageSize", &bytes)
+	if admin.NotFound(err) || notAllowed(err) {
+		err = nil
+	}
+	return bytes, err
+}
