@@ -52,7 +52,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		return Report{}, err
 	}
 	i := &importer{t: t, o: o, partitions: partitions, producers: map[publisherKey]pulsar.Producer{}, users: map[string]publisherKey{},
-		open: map[int]bool{}, next: 1, over: make(chan stored, window)}
+		open: map[int]int{}, next: 1, over: make(chan stored, window)}
 	if len(names) == 0 {
 		if i.report.Creates = creates; !o.DryRun {
 			consumer, err := t.subscribe(ctx, t.o.Topic, 1)
@@ -95,7 +95,7 @@ type importer struct {
 	next       int                     // the first line that nothing was done about
 	pending    int
 	bytes      int
-	open       map[int]bool // lines that are not stored: under way, or refused
+	open       map[int]int // lines that are not stored, under way or refused, and their bytes
 	over       chan stored
 	told       time.Time
 }
@@ -171,7 +171,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 	}
 	m, line, bytes := l.original(), i.line, l.weight()
 	m.Schema = schema
-	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, true, line+1
+	i.pending, i.bytes, i.open[line], i.next = i.pending+1, i.bytes+bytes, bytes, line+1
 	publishing.SendAsync(ctx, p, m, func(_ pulsar.MessageID, err error) { i.over <- stored{line, bytes, err} })
 	most := window - 1
 	if bytes > small || i.o.Encryption != nil { // as in publish: a refusal is known before the next is sent
@@ -195,7 +195,13 @@ func (i *importer) settle(ctx context.Context, most int) error {
 			i.report.Done++
 			i.report.target(i.t.o.Topic).Count++
 		case <-timeout.C:
-			return fmt.Errorf("deadletter: the broker did not confirm %d letters within %v", i.pending, ackPatience)
+			largest := i.undone()
+			for line, bytes := range i.open {
+				if bytes > i.open[largest] {
+					largest = line
+				}
+			}
+			return unconfirmed(i.pending, fmt.Sprintf("line %d", largest), i.open[largest], i.t.o.Topic)
 		case <-ctx.Done():
 			return ctx.Err()
 		}

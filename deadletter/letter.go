@@ -57,6 +57,7 @@ type Letter struct {
 	Payload     []byte            `json:"payload,omitempty"`     // in base64
 
 	place
+	to string // the topic that a replay publishes it to
 }
 
 // place is where a letter is in its topic.

@@ -265,6 +265,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		}
 		r.stay = nil
 	}
+	l.to = topic
 	p, err := r.publisher(ctx, topic, l, schema)
 	if err != nil {
 		return "", err

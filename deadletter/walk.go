@@ -26,8 +26,9 @@ type walk struct {
 	over     chan over
 	entries  []*entry // not acknowledged yet, in order
 	letters  int      // under way
-	bytes    int      // of them
-	ready    int      // done since the last flush
+	open     map[*Letter]bool
+	bytes    int // of them
+	ready    int // done since the last flush
 	moved    time.Time
 	flushed  time.Time
 	patience time.Duration // for acknowledgements
@@ -45,7 +46,7 @@ type steps struct {
 }
 
 func newWalk(j *journal, report *Report, s steps) *walk {
-	return &walk{steps: s, j: j, report: report, over: make(chan over, window+2)}
+	return &walk{steps: s, j: j, report: report, open: map[*Letter]bool{}, over: make(chan over, window+2)}
 }
 
 func (w *walk) through(ctx context.Context, src *source) error {
@@ -144,6 +145,7 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 	}
 	e.open++
 	w.letters++
+	w.open[l] = true
 	w.bytes += l.weight()
 	most := window
 	if w.alone {
@@ -182,7 +184,7 @@ func (w *walk) settle(ctx context.Context, most int) error {
 				return err
 			}
 		case <-timer.C:
-			return fmt.Errorf("deadletter: %d letters were not confirmed within %v", w.letters, ackPatience)
+			return w.unconfirmed()
 		case <-ctx.Done():
 			timer.Stop()
 			return ctx.Err()
@@ -190,10 +192,27 @@ func (w *walk) settle(ctx context.Context, most int) error {
 	}
 }
 
+func (w *walk) unconfirmed() error {
+	var largest *Letter
+	for l := range w.open {
+		if largest == nil || l.weight() > largest.weight() {
+			largest = l
+		}
+	}
+	return unconfirmed(w.letters, largest.ID, largest.weight(), largest.to)
+}
+
+// unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream does not say so.
+func unconfirmed(letters int, largest string, bytes int, topic string) error {
+	return fmt.Errorf("deadletter: letters that the broker did not confirm within %v: %d, the largest %s with %d bytes for %s; a topic gives no answer "+
+		"to a message beyond its maxMessageSize", ackPatience, letters, largest, bytes, topic)
+}
+
 func (w *walk) take(o over) error {
 	w.moved = time.Now()
 	o.e.open--
 	w.letters--
+	delete(w.open, o.l)
 	w.bytes -= o.l.weight()
 	if o.err != nil {
 		o.e.left = true

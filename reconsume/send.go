@@ -57,6 +57,9 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 		case p.closed.Err() != nil:
 			return ErrClosed
 		}
+		if errors.Is(err, errNoAnswer) {
+			err = fmt.Errorf("%w (a topic gives none to a message beyond its maxMessageSize; this payload has %d bytes)", err, len(msg.Payload))
+		}
 		return fmt.Errorf("reconsume: publishing to %s: %w", p.topic, err)
 	}
 }
