@@ -108,7 +108,7 @@ func (m *Metrics) make() {
 	m.deadLetters = counter("redelivery_dead_letters_total",
 		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, explicit.", "reason")
 	m.failures = counter("redelivery_failures_total",
-		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback.", "operation")
+		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback, attempt_log.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
 	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
 	m.losses = counter("redelivery_losses_total",

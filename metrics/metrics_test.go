@@ -174,6 +174,21 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestAttemptLogFails has a log of attempts that cannot be opened: the operation is one word, as all others are.
+func TestAttemptLogFails(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m, err := metrics.New(reg)
+	require.NoError(t, err)
+	server := pulsartest.NewServer(t)
+	server.Inject("PRODUCER", "orders-billing-ATTEMPTS", 100, pulsartest.Fail("AuthorizationError", "not you"))
+	subscribe(t, server.Client(t), "orders", "billing", m.Observe(),
+		redelivery.WithAttemptLog(redelivery.AttemptLog{Optional: true, OpenTimeout: 100 * time.Millisecond}))
+	require.Eventually(t, func() bool {
+		failed, _ := value(t, reg, "redelivery_failures_total", "subscription=billing", "operation=attempt_log")
+		return failed > 0
+	}, 10*time.Second, 10*time.Millisecond)
+}
+
 // TestWorkerAlone has a Worker that is observed, of a Consumer that is not: nothing is told of the Consumer.
 func TestWorkerAlone(t *testing.T) {
 	reg := prometheus.NewRegistry()

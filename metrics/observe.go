@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -36,9 +37,10 @@ func (m *Metrics) Observe() redelivery.Option {
 			m.losses.WithLabelValues(labels...).Inc()
 		},
 		Failed: func(e redelivery.Failed) {
-			labels := []string{e.Subscription, e.Operation}
+			operation := strings.ReplaceAll(e.Operation, " ", "_") // of "attempt log"
+			labels := []string{e.Subscription, operation}
 			if m.topic { // of which a failure does not tell
-				labels = []string{e.Subscription, "", e.Operation}
+				labels = []string{e.Subscription, "", operation}
 			}
 			m.failures.WithLabelValues(labels...).Inc()
 		},

@@ -86,6 +86,7 @@ func run(ctx context.Context) error {
 		redelivery.WithLogger(slog.New(slog.DiscardHandler)),
 		redelivery.WithNackRedeliveryBackoff(backoff.WithJitter(backoff.Exponential{Min: 200 * time.Millisecond, Max: time.Minute}, 0.2)),
 		redelivery.WithNackRetryTopic(time.Second),
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}),
 		redelivery.WithAckTimeout(300*time.Millisecond))
 	if err != nil {
 		return err

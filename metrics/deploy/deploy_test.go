@@ -100,6 +100,12 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 	}
 }
 
+// TestACriticalAlertIsOfMessagesThatAreNotSettled: what else fails has no effect on messages, or an alert of its own.
+func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
+	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"], `redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
+	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
+}
+
 // TestPrometheus has a real Prometheus scrape examples/observed, and asks it each expression of dashboard and alerts.
 func TestPrometheus(t *testing.T) {
 	dir := os.Getenv("PROMETHEUS_DIR")
