@@ -27,7 +27,7 @@ var deadLettersEmptied = Check{
 		found := verdict{}
 		for _, name := range sorted(s.Subscriptions) {
 			sub := s.Subscriptions[name]
-			said := fmt.Sprintf("%s: %d letters, %s", name, sub.MsgBacklog, who(sub.Consumers))
+			said := fmt.Sprintf("%s: %s, %s", name, entries(sub.MsgBacklog), who(sub.Consumers))
 			age := sub.oldest()
 			if age > 0 {
 				said += ", the oldest died " + age.Round(time.Second).String() + " ago"
@@ -37,6 +37,14 @@ var deadLettersEmptied = Check{
 		}
 		return found
 	},
+}
+
+// entries is how many the broker counts: a batch of letters is one.
+func entries(n int) string {
+	if n == 1 {
+		return "1 entry"
+	}
+	return fmt.Sprintf("%d entries", n)
 }
 
 // who names consumers, the first three.

@@ -17,15 +17,15 @@ var duplicates = Check{
 		if err != nil {
 			return unknown(err)
 		}
-		letters := 0
+		backlog := 0
 		s, err := v.stats(dead)
 		if err != nil && !errors.Is(err, errNoTopic) {
 			return unknown(err)
 		}
 		for _, sub := range s.subscriptions() {
-			letters = max(letters, sub.MsgBacklog)
+			backlog = max(backlog, sub.MsgBacklog)
 		}
-		return judge(on || letters == 0, Warning, "deduplication is %s, %d dead letters", map[bool]string{true: "on", false: "off"}[on], letters)
+		return judge(on || backlog == 0, Warning, "deduplication is %s, %s of dead letters", map[bool]string{true: "on", false: "off"}[on], entries(backlog))
 	},
 }
 

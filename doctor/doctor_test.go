@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -87,6 +88,17 @@ func TestQuotaOfAnotherNamespace(t *testing.T) {
 		"namespaces/public/dead": `{"backlog_quota_map": {"destination_storage": {"limitSize": 1000, "policy": "producer_exception"}}}`})
 	assert.Equal(t, Warning, f.Status)
 	assert.Equal(t, "letters has 1000 bytes with producer_exception", f.Found)
+}
+
+// The broker counts entries: a batch of letters is one.
+func TestEntriesOfDeadLetters(t *testing.T) {
+	const dead = ordersPath + "-billing-DLQ"
+	for backlog, want := range map[int]string{0: "0 entries", 1: "1 entry", 2: "2 entries"} {
+		answers := map[string]string{dead + "/partitions": `{}`, dead + "/deduplicationEnabled": "false",
+			dead + "/stats": fmt.Sprintf(`{"subscriptions": {"inspect": {"msgBacklog": %d}}}`, backlog)}
+		assert.Equal(t, "inspect: "+want+", nobody is connected", look(t, "dead-letters-emptied", Setup{}, answers).Found)
+		assert.Equal(t, "deduplication is off, "+want+" of dead letters", look(t, "deduplication", Setup{}, answers).Found)
+	}
 }
 
 // A dead letter topic that takes less than the topic loses nothing, but hangs; what the broker does not tell is no problem.
