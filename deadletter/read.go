@@ -36,7 +36,7 @@ func (t *Topic) Export(ctx context.Context, w io.Writer, filter Filter) (n int, 
 	lines := json.NewEncoder(out)
 	defer func() {
 		if failed := out.Flush(); failed != nil {
-			n, err = 0, errors.Join(err, failed)
+			n, err = 0, joined(err, failed)
 		}
 	}()
 	for l, err := range t.Peek(ctx, 0) {

@@ -66,7 +66,15 @@ func (w *walk) through(ctx context.Context, src *source) error {
 			e.open, e.closed = 0, true
 		}
 	}
-	return errors.Join(err, w.flushAll(ctx))
+	return joined(err, w.flushAll(ctx))
+}
+
+// joined are two errors, or one that came twice: what could not be written cannot be the second time either.
+func joined(err, again error) error {
+	if again != nil && errors.Is(err, again) {
+		return err
+	}
+	return errors.Join(err, again)
 }
 
 func (w *walk) forward(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -40,6 +41,22 @@ func TestDlqWrongArguments(t *testing.T) {
 	code, _, stderr := dlqRun("", "replay", "orders-billing-DLQ", "-max", "1", "-yes")
 	require.Zero(t, code, stderr)
 	require.NotContains(t, stderr, "Options")
+}
+
+// What has no room to write says so once, with the command's name.
+func TestDiskFull(t *testing.T) {
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Skip("no /dev/full")
+	}
+	defer full.Close()
+	newBroker(t)
+	for _, args := range [][]string{{"list"}, {"list", "-json"}, {"groups", "orders-billing-DLQ"}, {"peek", "orders-billing-DLQ", "-json"},
+		{"export", "orders-billing-DLQ"}, {"purge", "orders-billing-DLQ", "-o", "/dev/full", "-yes"}, {"purge", "orders-refunds-DLQ", "-o", "/dev/full", "-yes"}} {
+		var stderr bytes.Buffer
+		require.Equal(t, 1, run(append([]string{"dlq"}, args...), full, &stderr), "%q", args)
+		assert.Equal(t, "redelivery dlq: write /dev/full: no space left on device\n", stderr.String(), "%q", args)
+	}
 }
 
 // A purge whose file has no room says so, and not that anything was purged.

@@ -35,7 +35,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	out := &output{w: stdout}
 	code := runCommand(args, out, stderr)
 	if code == 0 && out.err != nil {
-		fmt.Fprintf(stderr, "redelivery: %v\n", out.err)
+		fmt.Fprintf(stderr, "redelivery %s: %v\n", args[0], out.err)
 		return 1
 	}
 	return code
