@@ -85,7 +85,8 @@
 //	REDELIVERY_POLICIES_GENTLE_MAX=5m               # policies.gentle.max
 //
 // An empty variable counts as not set. A variable that begins with REDELIVERY_CONSUMERS_, REDELIVERY_POLICIES_ or
-// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error.
+// REDELIVERY_WORKERS_ but matches no key, or more than one, is an error. So is one that has the section in the singular, as
+// REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT, if it would match a key.
 //
 // # Errors
 //

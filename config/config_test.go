@@ -209,6 +209,31 @@ func TestEnvironmentOfOwnPolicy(t *testing.T) {
 	assert.Equal(t, map[string]any{"attemptsPerDay": 5}, got)
 }
 
+// A variable whose section is in the singular has no effect, which is said if it would have one; others may be somebody else's.
+func TestEnvironmentInTheSingular(t *testing.T) {
+	const file = "policies: {gentle: {type: fixed, delay: 1s}}\nconsumers: {billing: }\nworkers: {billing: }"
+	for name, want := range map[string]string{
+		"REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT": "$REDELIVERY_CONSUMER_BILLING_ACK_TIMEOUT is set, want REDELIVERY_CONSUMERS_BILLING_ACK_TIMEOUT",
+		"REDELIVERY_POLICY_GENTLE_DELAY":          "$REDELIVERY_POLICY_GENTLE_DELAY is set, want REDELIVERY_POLICIES_GENTLE_DELAY",
+		"REDELIVERY_WORKER_BILLING_CONCURRENCY":   "$REDELIVERY_WORKER_BILLING_CONCURRENCY is set, want REDELIVERY_WORKERS_BILLING_CONCURRENCY",
+		"REDELIVERY_CONSUMER_BILLING_IMAGE":       "",
+		"REDELIVERY_WORKER_SERVICE_HOST":          "",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, "7s")
+			_, err := Parse([]byte(file))
+			if want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.EqualError(t, err, want)
+			t.Setenv(name, "")
+			_, err = Parse([]byte(file))
+			require.NoError(t, err)
+		})
+	}
+}
+
 func TestMissingFile(t *testing.T) {
 	_, err := Load("testdata/missing.yaml")
 	assert.ErrorIs(t, err, os.ErrNotExist)

@@ -16,11 +16,19 @@ const envPrefix = "REDELIVERY_"
 // sections are what a variable may override something of.
 var sections = []string{"POLICIES", "CONSUMERS", "WORKERS"}
 
+// plural has a variable's section as it is in the file.
+var plural = strings.NewReplacer(envPrefix+"POLICY_", envPrefix+"POLICIES_", envPrefix+"CONSUMER_", envPrefix+"CONSUMERS_",
+	envPrefix+"WORKER_", envPrefix+"WORKERS_")
+
 // override puts variables of the environment, each "NAME=value", into the tree. It can set a key of a policy, a consumer
-// or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in the file are.
+// or a worker that the file names. Variables of these sections that set nothing are errors, as unknown keys in the file are, and so are
+// those that would set something if their section were in the plural.
 func (d *decoder) override(root *node, environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, text, _ := strings.Cut(variable, "=")
+		if meant := plural.Replace(name); text != "" && meant != name && len(root.targets(meant)) > 0 {
+			d.errs = append(d.errs, fmt.Errorf("$%s is set, want %s", name, meant))
+		}
 		if text == "" || !slices.ContainsFunc(sections, func(s string) bool { return strings.HasPrefix(name, envPrefix+s+"_") }) {
 			continue
 		}
