@@ -40,14 +40,22 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	} else if keeps > 0 {
 		what += "; so may " + strings.Join(others, ", ")
 	}
+	what += ".\n"
+	if info.Bytes > 0 { // also with an empty backlog: for other subscriptions, or since the broker deletes whole ledgers
+		what += "A later replay or purge"
+		if d.own() != defaultSubscription {
+			what += " with -subscription " + clean(d.own())
+		}
+		what += " begins again with all stored letters, also those already replayed.\n"
+	}
 	if !d.yes {
-		fmt.Fprintf(d.stdout, "Would remove %s.\nNothing was changed. Run again with -yes.\n", what)
+		fmt.Fprintf(d.stdout, "Would remove %sNothing was changed. Run again with -yes.\n", what)
 		return nil
 	}
 	if err := d.letters.Unsubscribe(ctx); err != nil {
 		return err
 	}
-	fmt.Fprintf(d.stdout, "Removed %s.\n", what)
+	fmt.Fprintf(d.stdout, "Removed %s", what)
 	return nil
 }
 

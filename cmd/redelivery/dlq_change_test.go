@@ -31,10 +31,15 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	require.Contains(t, must("import", topic, "-i", path, "-skip", "20", "-yes"), "Imported 5 letters.\n")
 
 	said = must("unsubscribe", topic)
-	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\nNothing was changed. Run again with -yes.\n", said)
-	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n", must("unsubscribe", topic, "-yes"))
+	const again = "A later replay or purge begins again with all stored letters, also those already replayed.\n"
+	require.Equal(t, "Would remove subscription redelivery, which keeps 30 entries; so may audit.\n"+again+"Nothing was changed. Run again with -yes.\n", said)
+	require.Equal(t, "Removed subscription redelivery, which keeps 30 entries; so may audit.\n"+again, must("unsubscribe", topic, "-yes"))
 	require.Equal(t, []string{"audit"}, b.server.Subscriptions(origin+"-refunds-DLQ"))
 	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "nobody else does, so the broker deletes them")
+
+	require.Contains(t, must("unsubscribe", topic, "-subscription", "audit"), "A later replay or purge with -subscription audit begins again")
+	b.subscribe("orders-none-DLQ", "redelivery")
+	require.NotContains(t, must("unsubscribe", "orders-none-DLQ"), "begins again")
 
 	consumer, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: "audit", Type: pulsar.Shared})
 	require.NoError(t, err)
