@@ -288,14 +288,12 @@ func (s *slot) release() {
 // warn logs that a handler is stuck, if the one that was called at a time still is at work.
 func (s *slot) warn(since time.Duration) {
 	s.mu.Lock()
-	stuck := s.stage == handling && s.since == since
-	var attrs []slog.Attr
-	if stuck {
-		attrs = about(s.tasks[0].counted())
+	if s.stage != handling || s.since != since {
+		s.mu.Unlock()
+		return
 	}
+	attrs := about(s.tasks[0].counted())
 	s.mu.Unlock()
-	if stuck {
-		s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
-		time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
-	}
+	s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
+	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }

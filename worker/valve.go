@@ -30,7 +30,7 @@ func (v *valve) waitAnd(ctx context.Context, meanwhile func() (after func())) (c
 		v.mu.Lock()
 		opened := v.opened
 		if opened == nil && v.flow.Load() == nil {
-			flow, stop := context.WithCancel(ctx) //nolint:fatcontext // one at a time: stop ends it before the next
+			flow, stop := context.WithCancel(ctx)
 			v.flow.Store(&flow)
 			v.stop = stop
 		}
