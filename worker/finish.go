@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -14,7 +16,7 @@ import (
 
 // finishing is what a drain does about batches that were begun.
 type finishing struct {
-	aside map[batch]bool // batches of which a message was taken that are not begun
+	aside map[batch]bool // batches of which a message was left
 	gone  bool           // they cannot be finished in time
 	until time.Time      // the end of the drain timeout; zero before the drain
 }
@@ -69,17 +71,21 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 // isBegun reports whether a message belongs to a batch that was begun. Nothing of its key is handled after one that does not.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
-	of := batchOf(t.msg)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && d.Begun && !r.finishing.aside[of] {
+	if err == nil && d.Begun && !r.finishing.aside[batchOf(t.msg)] {
 		return true
 	}
-	if r.finishing.aside == nil {
-		r.finishing.aside = map[batch]bool{}
-	}
-	r.finishing.aside[of] = true
+	r.finishing.setAside(t)
 	return false
+}
+
+// setAside notes that a message is left, so that its batch cannot be finished. The caller holds the run's mu.
+func (f *finishing) setAside(t task) {
+	if f.aside == nil {
+		f.aside = map[batch]bool{}
+	}
+	f.aside[batchOf(t.msg)] = true
 }
 
 // hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether there is time for
@@ -89,10 +95,21 @@ func (r *run) hasToFinish() bool {
 	if r.lanes != nil {
 		n += r.lanes.readyNow()
 	}
-	if n == 0 {
-		return false
-	}
+	return n > 0 && r.isInTime(n)
+}
+
+// mayFinish reports whether a slot may handle what it has in a drain: it is of batches that were begun, and there is time for them.
+func (r *run) mayFinish(tasks []task) bool {
+	return r.finishBatches && !slices.ContainsFunc(tasks, func(t task) bool { return !r.isBegun(t) }) &&
+		r.isInTime(len(tasks)+r.consumer.Stats().Arriving)
+}
+
+// isInTime reports whether there is time for n messages before the drain timeout is over.
+func (r *run) isInTime(n int) bool {
 	needs := time.Duration(n) * time.Duration(r.pace.Load()) / time.Duration(r.concurrency)
+	if r.limiter != nil {
+		needs = max(needs, time.Duration(min(float64(math.MaxInt32), float64(n)/float64(r.limiter.Limit()))*float64(time.Second)))
+	}
 	r.mu.Lock()
 	if r.finishing.until.IsZero() {
 		r.finishing.until = time.Now().Add(r.drainTimeout)

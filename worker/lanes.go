@@ -17,14 +17,15 @@ import (
 type lanes struct {
 	*run
 
-	mu      sync.Mutex // guards what follows; the Consumer is not called while it is held
-	byKey   map[laneKey]*lane
-	ready   []*lane            // whose first message has its turn
-	count   int                // of messages that wait
-	pulling context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
-	idle    int                // slots that wait for wake
-	room    room
-	over    bool // the Run is
+	mu        sync.Mutex // guards what follows; the Consumer is not called while it is held
+	byKey     map[laneKey]*lane
+	ready     []*lane            // whose first message has its turn
+	count     int                // of messages that wait
+	pulling   context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
+	idle      int                // slots that wait for wake
+	cameAgain bool               // what was taken last had failed
+	room      room
+	over      bool // the Run is
 
 	wake chan struct{} // has one of the idle slots look again
 }
@@ -51,13 +52,16 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	for first := true; ; first = false {
 		l.mu.Lock()
 		l.room.look = l.room.look || first // the caller's last message may have made room
+		pulls := l.pulling == nil && l.room.over == nil
+		newsTurn := pulls && l.cameAgain // or keys that always fail would keep the others waiting
 		switch {
 		case ctx.Err() != nil:
 			l.wakeOne() // in place of this slot
 			l.mu.Unlock()
 			return task{}, ctx.Err()
-		case len(l.ready) > 0:
+		case len(l.ready) > 0 && !newsTurn:
 			t := l.takeTurn()
+			l.cameAgain = t.more > 0
 			l.wakeOne()
 			l.mu.Unlock()
 			l.tellRoom()
@@ -71,9 +75,11 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 		case l.pulling == nil && l.room.over != nil && l.room.look:
 			l.mu.Unlock()
 			l.lookForRoom()
-		case l.pulling == nil && l.room.over == nil:
+		case pulls:
 			var pull context.Context
-			pull, l.pulling = context.WithCancel(ctx)
+			if pull, l.pulling = context.WithCancel(ctx); len(l.ready) > 0 {
+				time.AfterFunc(atOnce, l.pulling)
+			}
 			l.mu.Unlock()
 			t, mine, err := l.pull(pull)
 			if mine && t.lane != nil {
@@ -120,8 +126,11 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	}
 	exited = false
 	l.mu.Lock()
+	l.cameAgain = l.cameAgain && msg != nil
 	if msg != nil {
-		if mine = l.enter(&t); !mine {
+		if mine = l.enter(&t); mine {
+			l.cameAgain = false
+		} else {
 			l.count++
 			l.mu.Unlock()
 			fits := l.fits(t.msg) // before the next one is taken

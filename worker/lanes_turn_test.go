@@ -2,11 +2,14 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
@@ -32,4 +35,39 @@ func TestEarlierMessageTakesTheTurn(t *testing.T) {
 		require.Equal(r, []string{"0s a2 0", "5s b1 0", "10s a1 0", "10s a2 1", "10s a3 0"}, d.all())
 		require.NoError(r, stop())
 	})
+}
+
+// Keys that fail leave turns to new ones, also if there are so many that a slot would always have one to try again.
+func TestFailingKeysAndNewOnes(t *testing.T) {
+	for name, options := range map[string][]worker.Option{
+		"slow": nil, "a rate limit": {worker.WithRateLimit(rate.NewLimiter(10, 1))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(r *rig) {
+				var good atomic.Int32
+				_, stop := r.start(func(_ context.Context, msg pulsar.Message) error {
+					if msg.Key() != "bad" && msg.Key() != "" {
+						good.Add(1)
+						return nil
+					}
+					if options == nil {
+						time.Sleep(1300 * time.Millisecond)
+					}
+					return errTest
+				}, append(options, worker.WithKeyOrder(), worker.WithConcurrency(4))...)
+				for i := range 40 {
+					r.broker.Publish("orders", &pulsar.ProducerMessage{Key: "bad", OrderingKey: fmt.Sprint(i)})
+				}
+				r.sleep(time.Second)
+				const n = 60
+				for i := range n {
+					r.broker.Publish("orders", &pulsar.ProducerMessage{Key: "good", OrderingKey: fmt.Sprint("good", i)})
+					r.sleep(time.Second)
+				}
+				r.sleep(30 * time.Second)
+				require.EqualValues(r, n, good.Load())
+				require.NoError(r, stop())
+			}, redelivery.WithNackRedeliveryDelay(time.Second))
+		})
+	}
 }

@@ -3,6 +3,8 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -47,6 +49,46 @@ func TestManyDeadLettersOfABatch(t *testing.T) {
 				require.Empty(t, t.broker.Unacked())
 				require.Zero(t, w.Stats().Unsettled)
 			}, redelivery.WithNackRedeliveryDelay(time.Minute))
+		})
+	}
+}
+
+// A dead letter topic that does not answer takes one slot at a time.
+func TestDeadLetterTopicHangs(t *testing.T) {
+	for name, failure := range map[string]error{
+		"a topic of its own": worker.Permanent(redelivery.DeadLetterTo("special", errTest)), "the last delivery": errTest,
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, withDeadLetters(1), func(t *rig) {
+				hangs := true
+				t.broker.Send = func(topic string) error {
+					if hangs && (topic == "special" || strings.Contains(topic, "DLQ")) {
+						time.Sleep(time.Hour)
+						return errTest
+					}
+					return nil
+				}
+				const n = 2000
+				for i := range n {
+					t.publish([]string{"bad", "good"}[min(1, i%20)])
+				}
+				var good atomic.Int32
+				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					if string(msg.Payload()) == "bad" {
+						return failure
+					}
+					time.Sleep(10 * time.Millisecond)
+					good.Add(1)
+					return nil
+				}, worker.WithConcurrency(4))
+				t.sleep(time.Minute)
+				require.EqualValues(t, n-n/20, good.Load())
+				require.Positive(t, w.Stats().Unsettled)
+				hangs = false
+				t.sleep(3 * time.Hour)
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithNackRedeliveryDelay(10*time.Second))
 		})
 	}
 }

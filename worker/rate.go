@@ -10,7 +10,8 @@ import (
 // WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token of limiter for
 // each of its messages, retries included. Several Workers may share a limiter, and its limit may be changed at any time. One message or
 // batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A message that waits when a
-// drain begins is left to the broker, and one that waits during a Pause goes on after Resume. The limiter's burst must be at least 1.
+// drain begins is left to the broker, unless the drain finishes its batch (WithFinishBatches), and one that waits during a Pause goes on
+// after Resume. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -79,9 +80,13 @@ func (s *slot) waitForRate(tasks []task) error {
 	if s.finishes {
 		ctx = s.working
 	}
-	err := s.pay(ctx, n)
+	n, err := s.pay(ctx, n)
 	if err == nil && !s.finishes {
 		_, err = s.valve.wait(ctx)
+	}
+	if err != nil && !s.finishes && s.mayFinish(tasks) {
+		s.finishes = true
+		_, err = s.pay(s.working, n)
 	}
 	if err != nil {
 		s.leaveOwn("it waited for the rate limit until the end")
@@ -89,10 +94,11 @@ func (s *slot) waitForRate(tasks []task) error {
 	return err
 }
 
-// pay takes n tokens of the limiter, as many at a time as it may have. It looks again each second, since the limit may be raised.
-func (s *slot) pay(ctx context.Context, n int) error {
+// pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a time would always be
+// first. It looks again each second, since the limit may be raised. If it fails it returns how many are missing.
+func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
-		some := min(n, max(1, s.limiter.Burst()))
+		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
 		r := s.limiter.ReserveN(time.Now(), some)
 		wait := r.Delay()
 		if wait > time.Second {
@@ -103,9 +109,9 @@ func (s *slot) pay(ctx context.Context, n int) error {
 			if some > 0 {
 				r.Cancel()
 			}
-			return err
+			return n, err
 		}
 		n -= some
 	}
-	return nil
+	return 0, nil
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -152,4 +153,88 @@ func TestRateLimitOfSuspects(t *testing.T) {
 	require.Eventually(t, func() bool { return w.Stats().Succeeded == n }, 30*time.Second, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-ended)
+}
+
+// Slots that wait behind the rate limit give nothing back to the broker, for which the Consumer subscribes again.
+func TestRateLimitGivesNothingBack(t *testing.T) {
+	t.Parallel()
+	s := newSiteInProcess(t)
+	var subscribed, handled atomic.Int32
+	s.inProcess.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "SUBSCRIBE" {
+			subscribed.Add(1)
+		}
+		return pulsartest.Pass
+	})
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
+	publishBatches(t, s, 300, 1)
+	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	defer stop()
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		if handled.Add(1) == 300 {
+			stop()
+		}
+		return nil
+	}, worker.WithConcurrency(4), worker.WithRateLimit(rate.NewLimiter(300, 1)), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	require.NoError(t, w.Run(ctx))
+	require.EqualValues(t, 1, subscribed.Load())
+}
+
+// A Worker whose batches need the tokens of two seconds gets its share of a limiter beside one that takes them one by one.
+func TestSharedRateLimitOfBatches(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		limiter := rate.NewLimiter(10, 20)
+		var batched atomic.Int32
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 20}, func(_ context.Context, msgs []pulsar.Message) error {
+			batched.Add(int32(len(msgs)))
+			return nil
+		}, worker.WithRateLimit(limiter), worker.WithConcurrency(1))
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for limiter.Wait(ctx) == nil {
+				continue
+			}
+		}()
+		t.sleep(time.Minute)
+		for range 2000 {
+			t.publish("a")
+		}
+		t.sleep(10 * time.Minute)
+		require.Greater(t, batched.Load(), int32(1000))
+		cancel()
+		<-ended
+		require.NoError(t, stop())
+	})
+}
+
+// What waits for the rate limit as a drain begins is of a batch that was begun, so it is finished, unless there is no time for all of the batch.
+func TestDrainFinishesWhatWaitsForTheRateLimit(t *testing.T) {
+	for _, c := range []struct {
+		drain time.Duration
+		left  int // of the batch
+	}{{time.Minute, 0}, {2 * time.Second, 80}} {
+		t.Run(c.drain.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSiteInProcess(t)
+			s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover}).Close()
+			publishBatches(t, s, 1, 100)
+			consumer := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Failover})
+			ctx, stop := context.WithCancel(context.Background())
+			defer stop()
+			var handled atomic.Int32
+			w, err := worker.New(consumer, func(context.Context, pulsar.Message) error {
+				if handled.Add(1) == 10 {
+					time.AfterFunc(5*time.Millisecond, stop)
+				}
+				return nil
+			}, worker.WithConcurrency(4), worker.WithLogger(quiet), worker.WithDrainTimeout(c.drain), worker.WithRateLimit(rate.NewLimiter(20, 1)))
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.InDelta(t, 100-c.left, handled.Load(), 15)
+			require.Equal(t, c.left == 0, handled.Load() == 100)
+		})
+	}
 }

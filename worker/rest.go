@@ -41,8 +41,11 @@ func (r *run) giveBack() {
 	if r.rest.slots < r.concurrency {
 		return
 	}
-	if has, _ := r.inFlight(); has > 0 || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() ||
-		r.outage != nil && !r.outage.mayGiveBack() {
+	mayGiveBack := r.valve.isShut() // else the slots wait behind a rate limit
+	if r.outage != nil {
+		mayGiveBack = r.outage.mayGiveBack()
+	}
+	if has, _ := r.inFlight(); has > 0 || !mayGiveBack || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
 		return
 	}
 	err := r.protect(r.consumer.GiveBack)

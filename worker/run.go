@@ -38,8 +38,9 @@ type run struct {
 	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the goroutines of slots, and of what they leave behind
 
-	rest rest
-	pace atomic.Int64 // nanoseconds that a slot takes for a message
+	rest    rest
+	letters letters
+	pace    atomic.Int64 // nanoseconds that a slot takes for a message
 
 	mu        sync.Mutex
 	slots     []*slot
@@ -49,7 +50,8 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, began: time.Now(), collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)}}
+	r := &run{Worker: w, began: time.Now(), collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)},
+		letters: letters{turn: make(chan struct{}, 1)}}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)

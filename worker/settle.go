@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -21,6 +22,14 @@ const ackTimeout = time.Minute
 
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
+
+// letters says whether a dead letter takes long. Then one slot at a time waits for such an answer, or all of them would.
+type letters struct {
+	hang atomic.Bool
+	turn chan struct{} // held by the slot that waits
+}
+
+var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is tried again")
 
 // maxLetters is how many dead letters of a batch are published at the same time.
 const maxLetters = 100
@@ -70,13 +79,13 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		}
 	}
 	if o.verb == dead {
-		if o.verb = r.deadLetter(publishing.Because(ctx, because), t, o); because == publishing.Permanent {
+		if o.verb = r.deadLetter(publishing.Because(ctx, because), &t, o); because == publishing.Permanent {
 			r.countPermanent(o)
 		}
 	}
 	switch o.verb {
 	case ack:
-		if !r.ack(t) {
+		if !r.ack(&t) {
 			break
 		}
 		fallthrough
@@ -136,19 +145,20 @@ func (r *run) ending() bool {
 }
 
 // ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends.
-func (r *run) ack(t task) bool {
+func (r *run) ack(t *task) bool {
 	var began time.Time // when it failed first
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
 			return true
 		}
-		r.unsettled(t, "acknowledging", err)
+		r.unsettled(*t, "acknowledging", err)
 		if n == 0 {
 			began = time.Now()
+			_ = r.renew(t) // or it would come again meanwhile; if it is not held any more, the next try tells
 		}
-		if time.Since(began) >= ackTimeout || !r.mayRetry(t, ackPause.Next(n)) {
-			r.leave(t, "it was handled, but could not be acknowledged", err)
+		if time.Since(began) >= ackTimeout || !r.mayRetry(*t, ackPause.Next(n)) {
+			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
 	}
@@ -165,12 +175,24 @@ func (r *run) mayRetry(t task, pause time.Duration) bool {
 
 // deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to
 // the broker, and else o.or: it is to be tried again.
-func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
+func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
+	if r.letters.hang.Load() {
+		select {
+		case r.letters.turn <- struct{}{}:
+			defer func() { <-r.letters.turn }()
+		default:
+			r.unsettled(*t, "publishing a dead letter", errLettersHang)
+			return o.or
+		}
+	}
 	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
 	defer cancel()
+	defer time.AfterFunc(patience, func() { r.letters.hang.Store(true) }).Stop()
 	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), o.err) })
-	if err != nil {
-		r.unsettled(t, "publishing a dead letter", err)
+	if err == nil {
+		r.letters.hang.Store(false)
+	} else {
+		r.unsettled(*t, "publishing a dead letter", err)
 	}
 	if errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err)
@@ -180,7 +202,7 @@ func (r *run) deadLetter(ctx context.Context, t task, o outcome) verb {
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
 		r.ack(t)
 	case errors.Is(err, redelivery.ErrClosed), r.ending():
-		r.leave(t, "the dead letter could not be published", err)
+		r.leave(*t, "the dead letter could not be published", err)
 		return done
 	default:
 		return o.or
@@ -208,6 +230,11 @@ func (r *run) nack(t task, o outcome) {
 // delivery that would make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
+	if r.finishBatches {
+		r.mu.Lock()
+		r.finishing.setAside(t)
+		r.mu.Unlock()
+	}
 	r.keepLeft(&t)
 	attrs := append(about(t.counted()), slog.String("because", why))
 	if err != nil {

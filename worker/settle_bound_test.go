@@ -1,12 +1,14 @@
 package worker_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -32,6 +34,37 @@ func TestRefusedAckIsGivenUp(t *testing.T) {
 				require.NoError(t, stop())
 				require.Len(t, t.broker.Unacked(), 1)
 			})
+		})
+	}
+}
+
+// A message that was handled does not come again while its acknowledgement is tried again.
+func TestRefusedAckAndTheAckTimeout(t *testing.T) {
+	for name, option := range map[string]worker.Option{
+		"each by itself": worker.WithConcurrency(4), "by key": worker.WithKeyOrder(), "with a timeout": worker.WithTimeout(10 * time.Second),
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				refusing := true
+				t.broker.Ack = func(pulsar.MessageID) error {
+					if refusing {
+						return errTest
+					}
+					return nil
+				}
+				calls := newCalls()
+				_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					calls.note(msg)
+					return nil
+				}, option, worker.WithConcurrency(4))
+				t.publishKeyed("a", "b")
+				t.sleep(20 * time.Second)
+				refusing = false
+				t.sleep(time.Minute)
+				require.NoError(t, stop())
+				require.Len(t, calls.what, 2)
+				require.Empty(t, t.broker.Unacked())
+			}, redelivery.WithAckTimeout(2*time.Second))
 		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 var (
@@ -100,8 +102,8 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	if c.Scene == sceneAway {
-		r.b = newInProcess(g, pulsar.ClientOptions{})
+	if c.Scene == sceneAway || os.Getenv("PULSAR_URL") == "" {
+		r.b = newInProcess(g, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment()) // as the real one, or a batch may fork
 	} else {
 		r.b = newBroker(g)
 	}

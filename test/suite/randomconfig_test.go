@@ -119,11 +119,11 @@ func (c *randomConfig) Exact() bool {
 }
 
 // MayFork reports whether a message may be in its topic and in the retry topic, since its acknowledgement was lost, waits for those of its
-// batch, or is on its way while a sibling is asked for, and another consumer does not know; or since the application acknowledges a
-// copy out of its channel after another one was published.
+// batch, or is on its way while a sibling is asked for, and another consumer does not know; since an answer is behind more messages than the
+// queue has room for; or since the application acknowledges a copy out of its channel after another one was published.
 func (c *randomConfig) MayFork() bool {
-	return c.Retry && (c.MayTimeOutUnseen() ||
-		c.Multiple() && (c.Unloads > 0 || c.Leaves || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
+	return c.Retry && (c.MayTimeOutUnseen() || c.Multiple() &&
+		(c.Unloads > 0 || c.Leaves || c.Queue > 0 && c.Queue < 10 || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
 }
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
