@@ -21,10 +21,9 @@ import (
 // A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The Worker writes this record
 // before it calls the handler, which takes a few milliseconds each time, for about its first 2,000 messages, for as many after a crash,
 // and while it has so little to do that this takes a tenth of the time at most. So a message that crashes each process
-// that it comes to crashes few. A message that was in a handler during a crash is handled alone, also of a batch, whose other messages
-// wait meanwhile, and only when its consumer is known
-// to have crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A process that is killed in
-// the middle of a drain counts as crashed.
+// that it comes to crashes few. A message that was in a handler during a crash is handled alone (in NewBatch too, where the slot's other
+// messages wait meanwhile), and only when its consumer is known to have crashed: the log has not heard from it for six seconds, or longer
+// if there are many consumers. A process that is killed in the middle of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
