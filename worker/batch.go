@@ -200,12 +200,9 @@ func (s *slot) collect(ctx context.Context, into []task) (batch []task, err erro
 // takingTime is how long it may take to take what is there already, however short MaxWait is.
 const takingTime = 10 * time.Millisecond
 
-// atOnce is how long it takes to look whether a message is there. With no time at all the Consumer does not look.
-const atOnce = 100 * time.Microsecond
-
 // nextAtOnce takes a message if one is there.
 func (s *slot) nextAtOnce(ctx context.Context) (task, error) {
-	ctx, cancel := context.WithTimeout(ctx, atOnce)
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
 	defer cancel()
 	return s.next(ctx)
 }

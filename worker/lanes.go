@@ -78,7 +78,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 		case pulls:
 			var pull context.Context
 			if pull, l.pulling = context.WithCancel(ctx); len(l.ready) > 0 {
-				time.AfterFunc(atOnce, l.pulling)
+				go l.pulling() // what is there already is taken first
 			}
 			l.mu.Unlock()
 			t, mine, err := l.pull(pull)
