@@ -9,7 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// After a producer could not be created the next attempt waits, twice as long each time.
+// After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls in it return the error at
+// once: whoever has a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
 // producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one takes no
@@ -22,11 +23,12 @@ type producer struct {
 	timeout time.Duration // of create
 	closed  context.Context
 
-	mu    sync.Mutex
-	made  *made // nil if the next call is to create one
-	pause time.Duration
-	next  time.Time      // not before this
-	work  sync.WaitGroup // creating and closing
+	mu      sync.Mutex
+	made    *made // nil if the next call is to create one
+	pause   time.Duration
+	next    time.Time      // not before this
+	refused error          // of the last attempt, until then
+	work    sync.WaitGroup // creating and closing
 }
 
 // made is a pulsar.Producer, or the attempt to create one.
@@ -40,12 +42,15 @@ type made struct {
 	verdict  verdict
 }
 
-// get returns what start may use, and whose calls it has to end. It waits for the attempt to create one, or begins one.
+// get returns what start may use, and whose calls it has to end. It waits for the attempt to create one, or begins one unless it is too soon.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()
 	if p.closed.Err() != nil {
 		err = ErrClosed
+	}
+	if err == nil && m == nil && time.Now().Before(p.next) {
+		err = p.refused
 	}
 	if err != nil {
 		p.mu.Unlock()
@@ -54,9 +59,8 @@ func (p *producer) get(ctx context.Context) (*made, error) {
 	if m == nil {
 		m = &made{ready: make(chan struct{}), pending: make(chan struct{}, p.pending), flushing: make(chan struct{}, 1)}
 		m.verdict.known = make(chan struct{})
-		wait := time.Until(p.next)
 		p.made = m
-		p.work.Go(func() { p.try(m, wait) })
+		p.work.Go(func() { p.try(m) })
 	}
 	m.calls.Add(1)
 	p.mu.Unlock()
@@ -75,12 +79,8 @@ func (p *producer) get(ctx context.Context) (*made, error) {
 }
 
 // try makes an attempt to create a producer.
-func (p *producer) try(m *made, wait time.Duration) {
+func (p *producer) try(m *made) {
 	defer close(m.ready)
-	select {
-	case <-time.After(wait):
-	case <-p.closed.Done():
-	}
 	created, err := p.createAlone(&m.verdict)
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,6 +89,7 @@ func (p *producer) try(m *made, wait time.Duration) {
 		return
 	}
 	m.err = fmt.Errorf("reconsume: creating a producer of %s: %w", p.topic, err)
+	p.refused = m.err
 	p.pause = min(max(2*p.pause, minPause), maxPause)
 	if p.next = time.Now().Add(p.pause); p.made == m {
 		p.made = nil

@@ -264,6 +264,7 @@ func TestTheNextProducerHasAnotherName(t *testing.T) {
 		c.failures = 1
 		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
 		require.Error(t, r.DeadLetter(bg, cm, nil))
+		time.Sleep(100 * time.Millisecond)
 		require.NoError(t, r.DeadLetter(bg, cm, nil))
 		require.Len(t, c.created, 2)
 		require.NotEqual(t, c.created[0].Name, c.created[1].Name)
