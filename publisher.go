@@ -71,18 +71,19 @@ func (p *publisher) givesUp(d *ledger.Delivery) bool {
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
 // again, if it cannot be published or does not fit the memory limit.
 func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
-	deliveries := d.Count
+	deliveries, delay := d.Count, c.nackDelay(d.Count)
 	if why == ledger.Leaving {
 		deliveries++
 	}
 	if m, ok := d.Message.(*givenUp); ok { // before, and it was not published in time
 		d.Message, reason = m.Message, m.reason
+		delay = max(delay, time.Second) // publishing may fail at once, and the policy say 0
 	}
 	d.Message = &givenUp{d.Message, reason}
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
 	}
-	c.moveTo(&c.publisher.dead, d, why, c.nackDelay(d.Count), reason, "dead letter",
+	c.moveTo(&c.publisher.dead, d, why, delay, reason, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), deliveries}
 			publishing.Of(ctx).For(publishing.MaxDeliveries)

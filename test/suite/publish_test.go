@@ -87,6 +87,28 @@ func TestTheReasonIsKept(t *testing.T) {
 	b.settles(topic, 0)
 }
 
+// TestARefusedDeadLetterIsPaced where the policy's delay is 0 and somebody else has the dead letter topic: the calls fail at once.
+func TestARefusedDeadLetterIsPaced(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	other, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic + "-" + sub + pulsar.DlqTopicSuffix,
+		ProducerAccessMode: pulsar.ProducerAccessModeExclusive})
+	require.NoError(t, err)
+	opts := b.options(topic, pulsar.Shared)
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0))
+	b.send(topic, 1, false)
+	c.Nack(receive(t, c))
+	go func() { _, _ = c.Receive(context.Background()) }() // it is given up again by whoever would receive it
+	require.Eventually(t, func() bool { return c.Stats().Failed > 0 }, 10*time.Second, 10*time.Millisecond)
+	failed := c.Stats().Failed
+	time.Sleep(3 * time.Second)
+	require.Less(t, c.Stats().Failed, failed+10)
+	other.Close()
+	b.settles(topic, 0)
+}
+
 // publishing returns a consumer whose first nack of a message publishes it, and one of where to.
 func (b *broker) publishing(topic string, move bool, options ...redelivery.Option) (c *redelivery.Consumer, out pulsar.Consumer) {
 	b.t.Helper()
