@@ -2,12 +2,14 @@ package reconsume_test
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"fmt"
 	"io"
 	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -136,6 +138,39 @@ func TestARefusedDelay(t *testing.T) {
 	require.Equal(t, "y", string(b.receive(retries).Payload()))
 	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil))
 	require.Equal(t, "x", string(b.receive(retries).Payload()))
+}
+
+// As TestARefusedDelay, of a message that the topic has no room for.
+func TestARefusedSize(t *testing.T) {
+	b := newBroker(t)
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
+	if b.inProcess == nil {
+		path := strings.Replace(b.topic, "://", "/", 1) + "-sub-RETRY/maxMessageSize"
+		b.rest("POST", path, 6000)
+		require.Eventually(t, func() bool {
+			var size int
+			return admin.Call(bg, b.admin, "GET", path, nil, &size) == nil && size == 6000
+		}, 10*time.Second, 100*time.Millisecond)
+	}
+	large := make([]byte, 8000)
+	_, _ = cryptorand.Read(large) // what can be compressed would fit
+	b.send(nil, &pulsar.ProducerMessage{Payload: large}, &pulsar.ProducerMessage{Payload: []byte("x")}, &pulsar.ProducerMessage{Payload: []byte("y")})
+	r := b.reconsumer(reconsume.Options{})
+	first, x, y := b.receive(c), b.receive(c), b.receive(c)
+	if b.inProcess != nil {
+		b.inProcess.Inject("SEND", b.topic+"-sub-RETRY", 1, pulsartest.Fail("NotAllowedError", "injected"))
+	}
+	refused := make(chan error)
+	go func() { refused <- r.LaterAfter(in(20*time.Second), first, time.Second, nil) }()
+	time.Sleep(time.Second)
+	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil), "while that has no answer")
+	require.ErrorIs(t, <-refused, reconsume.ErrDelayRefused)
+	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
+	for _, payload := range []string{"x", "y"} {
+		require.Equal(t, payload, string(b.receive(retries).Payload()))
+	}
+	b.nothing(retries, time.Second)
 }
 
 // The subscription is there, which is all that was wanted.

@@ -30,18 +30,25 @@ type delays struct {
 	until    time.Time     // when that is forgotten
 }
 
-// begin reports whether a delay was accepted before. Of a delay that was not, end must follow.
-func (d *delays) begin(delay time.Duration) (tried bool, err error) {
+// refuses returns an error if a delay was refused within the last minute.
+func (d *delays) refuses(delay time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	switch {
-	case delay <= d.accepted:
-		return true, nil
-	case d.refused > 0 && delay >= d.refused && time.Now().Before(d.until):
-		return false, fmt.Errorf("%w: %v, as it refused %v", ErrDelayRefused, delay, d.refused)
+	if d.refused > 0 && delay >= d.refused && delay > d.accepted && time.Now().Before(d.until) {
+		return fmt.Errorf("%w: %v, as it refused %v", ErrDelayRefused, delay, d.refused)
+	}
+	return nil
+}
+
+// begin reports whether a delay was accepted before. Of a delay that was not, end must follow.
+func (d *delays) begin(delay time.Duration) (tried bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if delay <= d.accepted {
+		return true
 	}
 	d.untried++
-	return false, nil
+	return false
 }
 
 func (d *delays) end(delay time.Duration, accepted, refused bool) {
@@ -69,17 +76,24 @@ func (d *delays) doubt() {
 
 // startDelayed is start for retries.
 func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-	delay := msg.DeliverAfter
-	tried, err := r.delays.begin(delay)
-	if err != nil {
+	delay, bytes := msg.DeliverAfter, bytesOf(msg)
+	if err := r.delays.refuses(delay); err != nil {
 		return failed(err)
 	}
-	if tried {
+	switch tried, err := r.sizes.begin(ctx, delay, bytes); {
+	case err != nil:
+		return failed(err)
+	case !tried:
+		answered := r.alone.of(msg).start(ctx, msg)
+		return func() error { return r.sizes.end(delay, bytes, answered()) }
+	}
+	if r.delays.begin(delay) {
 		answered := r.retries.of(msg).start(ctx, msg)
 		return func() error {
 			err := answered()
-			if err != nil && delay > 0 {
+			if err != nil {
 				r.delays.doubt()
+				r.sizes.doubt()
 			}
 			return err
 		}

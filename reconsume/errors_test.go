@@ -160,6 +160,50 @@ func TestARefusedDelayHarmsNoOther(t *testing.T) {
 	})
 }
 
+// The broker refuses a message that is too large as it refuses a delay: nothing is said of the messages around it, nor of their delay.
+func TestARefusedSizeHarmsNoOther(t *testing.T) {
+	for name, refused := range map[string]time.Duration{"delayed": time.Minute, "at once": 0} {
+		t.Run(name, func(t *testing.T) {
+			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+				c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
+				after := func(d time.Duration, bytes int) error {
+					return r.LaterAfter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, d, nil)
+				}
+				var calls sync.WaitGroup
+				begin := time.Now()
+				calls.Go(func() { assert.ErrorIs(t, after(refused, 7000), reconsume.ErrDelayRefused) })
+				for _, bytes := range []int{1, 100, 5000} {
+					synctest.Wait()
+					calls.Go(func() { assert.NoError(t, after(time.Minute, bytes)) })
+				}
+				calls.Wait()
+				require.Equal(t, 5100*time.Millisecond, time.Since(begin))
+				require.NoError(t, after(time.Minute, 5000))
+				require.NoError(t, after(time.Hour, 6000))
+				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
+				require.NoError(t, after(time.Hour, 100))
+				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "that is known for a minute")
+				require.ErrorContains(t, after(time.Minute, 6001), " bytes", "smaller, so that it is asked of")
+				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
+				require.Len(t, c.sent[retries], 6)
+				require.Equal(t, 6, acks.acked)
+			})
+		})
+	}
+}
+
+// A message whose caller waits no longer may yet be refused: nothing is said of the one after it.
+func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
+		after := func(ctx context.Context, bytes int) error {
+			return r.LaterAfter(ctx, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, time.Minute, nil)
+		}
+		require.ErrorIs(t, after(in(100*time.Millisecond), 7000), context.DeadlineExceeded)
+		require.NoError(t, after(bg, 5000))
+	})
+}
+
 // A broker that is silent for a while refuses nothing: what it was sent is answered when it is back, and published once.
 func TestASilentBrokerRefusesNothing(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -142,6 +142,11 @@ type outlet struct {
 	single *producer // of messages that are empty or large
 }
 
+// bytesOf is how much a message carries.
+func bytesOf(msg *pulsar.ProducerMessage) int {
+	return len(msg.Payload)
+}
+
 func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	if n := len(msg.Payload); n > publishing.Large || n == 0 && msg.Payload != nil {
 		return t.single
@@ -191,7 +196,8 @@ func WithCause(err error) LaterOption {
 
 // WithCallback (default: none, so that the call waits) lets the call return as soon as the message is on its way. done is called once
 // with the outcome, by a goroutine of its own. If the call returns an error, done is not called. Messages are published in the order of
-// the calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer.
+// the calls. A call waits, until its context ends, while ProducerOptions.MaxPendingMessages messages (default: 1000) have no answer; with a
+// message that is larger than 4 KiB and any before, while another such message has none.
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }

@@ -20,6 +20,7 @@ type producer struct {
 	pending int // messages without an answer, at most
 	create  func(*verdict) (pulsar.Producer, error)
 	asks    bool          // whether the broker refused what has no answer
+	alone   bool          // one message at a time
 	timeout time.Duration // of create
 	closed  context.Context
 

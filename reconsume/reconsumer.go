@@ -27,10 +27,11 @@ var (
 	ErrClosed = errors.New("reconsume: closed")
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
-	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis). Nothing was published.
-	// pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after that, it
-	// publishes no message with this delay or a longer one.
-	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay")
+	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the message, with the
+	// properties of a retry, is larger than the topic allows (its maxMessageSize policy); the broker does not say which. Nothing was
+	// published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after
+	// that, it publishes no message that has this delay or a longer one and is as large or larger.
+	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
 )
@@ -47,7 +48,9 @@ type Reconsumer struct {
 	o           Options
 	retries     outlet
 	untried     outlet // of retries, for delays longer than any before
+	alone       outlet // of retries, for messages larger than any before
 	delays      delays
+	sizes       sizes
 	schemas     *schemas
 	deadLetters deadLetters
 	ctx         context.Context // ends with Close
@@ -63,7 +66,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema)}
+	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema), sizes: sizes{alone: make(chan struct{}, 1)}}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
@@ -75,6 +78,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
 	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
+	r.alone = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
 		t := outlet{create(options), create(single(options))}
@@ -86,9 +90,12 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
 	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
 		r.retries.single = r.retries.usual
-		r.untried = r.retries
+		r.untried, r.alone = r.retries, r.retries
 	} else {
-		r.untried.usual.asks, r.untried.single.asks = true, true
+		for _, p := range []*producer{r.untried.usual, r.untried.single, r.alone.usual, r.alone.single} {
+			p.asks = true
+		}
+		r.alone.usual.alone, r.alone.single.alone = true, true
 	}
 	return r, nil
 }
@@ -272,7 +279,7 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 // second Close does nothing.
 func (r *Reconsumer) Close() {
 	r.close()
-	for _, t := range append(r.deadLetters.all(), r.retries, r.untried) {
+	for _, t := range append(r.deadLetters.all(), r.retries, r.untried, r.alone) {
 		t.usual.close()
 		t.single.close()
 	}

@@ -48,7 +48,7 @@ func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answ
 		if p.asks && errors.Is(err, pulsar.ErrProducerClosed) {
 			err = m.verdict.of(ctx, msg.DeliverAfter, err)
 		}
-		if errors.Is(err, errNoAnswer) && time.Since(begin) > time.Second {
+		if errors.Is(err, errNoAnswer) && (p.alone || time.Since(begin) > time.Second) {
 			p.replace(m)
 		}
 		switch {

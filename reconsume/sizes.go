@@ -1,0 +1,77 @@
+package reconsume
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// small is how many bytes each topic is taken to allow.
+const small = 4 << 10
+
+// sizes are what is known of the messages that the retry topic allows. A broker refuses one that is too large (the topic's maxMessageSize) as
+// it refuses a delay. So a message that is larger than any before is published alone, by producers that nothing else is under way with: what
+// has no answer then is what was refused.
+//
+// KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is not published alone;
+// if it is refused, the retries after it have no answer.
+type sizes struct {
+	alone chan struct{} // full while a message is published alone
+
+	mu       sync.Mutex
+	accepted int           // the largest one
+	delay    time.Duration // of the last one that was refused, for its delay or its bytes
+	refused  int
+	until    time.Time // when that is forgotten
+}
+
+// begin reports whether such a size was accepted before. If not, it waits until the message can be published alone, and end must follow.
+func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (tried bool, err error) {
+	if tried, err = s.known(delay, bytes); tried || err != nil {
+		return tried, err
+	}
+	select {
+	case s.alone <- struct{}{}:
+	case <-ctx.Done():
+		return false, fmt.Errorf("reconsume: not published, as a large message before it has no answer: %w", context.Cause(ctx))
+	}
+	if tried, err = s.known(delay, bytes); tried || err != nil {
+		<-s.alone
+	}
+	return tried, err
+}
+
+func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case bytes <= max(small, s.accepted):
+		return true, nil
+	case delay >= s.delay && bytes >= s.refused && time.Now().Before(s.until):
+		return false, fmt.Errorf("%w: %v with %d bytes, as it refused %v with %d", ErrDelayRefused, delay, bytes, s.delay, s.refused)
+	}
+	return false, nil
+}
+
+// end notes what became of a message that was published alone.
+func (s *sizes) end(delay time.Duration, bytes int, err error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case err == nil:
+		s.accepted = max(s.accepted, bytes)
+	case isRefused(err):
+		s.delay, s.refused, s.until = delay, bytes, time.Now().Add(memory)
+		err = fmt.Errorf("%w with %d bytes", err, bytes)
+	}
+	<-s.alone
+	return err
+}
+
+// doubt has the next large message published alone again: the topic may allow less by now.
+func (s *sizes) doubt() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.accepted = 0
+}
