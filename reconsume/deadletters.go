@@ -38,7 +38,28 @@ type deadLetters struct {
 // letterTopic publishes to one dead letter topic, in the order of the calls.
 type letterTopic struct {
 	outlet
+	alone outlet // of messages larger than any before
+	sizes sizes
 	order order
+}
+
+func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	bytes := bytesOf(msg)
+	tried, err := t.sizes.begin(ctx, 0, bytes)
+	switch {
+	case err != nil:
+		return failed(err)
+	case !tried:
+		return t.sizes.end(0, bytes, t.order.start(ctx, t.alone.of(msg), msg))
+	}
+	answered := t.order.start(ctx, t.of(msg), msg)
+	return func() error {
+		err := answered()
+		if err != nil {
+			t.sizes.doubt()
+		}
+		return err
+	}
 }
 
 // of returns the topic of a dead letter with a reason, and what publishes to it.
@@ -74,17 +95,15 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 		return failed(err)
 	}
 	publishing.Of(ctx).DeadLetter(topic, reason)
-	return r.publish(ctx, func(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
-		return t.order.start(ctx, t.of(msg), msg)
-	}, cm, props, 0)
+	return r.publish(ctx, t.start, cm, props, 0)
 }
 
 func (d *deadLetters) all() []outlet {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	all := []outlet{d.usual.outlet}
+	all := []outlet{d.usual.outlet, d.usual.alone}
 	for _, t := range d.others {
-		all = append(all, t.outlet)
+		all = append(all, t.outlet, t.alone)
 	}
 	return all
 }

@@ -84,8 +84,7 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 	case err != nil:
 		return failed(err)
 	case !tried:
-		answered := r.alone.of(msg).start(ctx, msg)
-		return func() error { return r.sizes.end(delay, bytes, answered()) }
+		return r.sizes.end(delay, bytes, r.alone.of(msg).start(ctx, msg))
 	}
 	if r.delays.begin(delay) {
 		answered := r.retries.of(msg).start(ctx, msg)

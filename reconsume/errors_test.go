@@ -192,6 +192,33 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 	}
 }
 
+// As TestARefusedSizeHarmsNoOther, of dead letters, which keep their order.
+func TestARefusedDeadLetterHarmsNoOther(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.lost = func(m *pulsar.ProducerMessage) bool { return len(m.Payload) > 6000 }
+		dead := func(bytes int) error {
+			return r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: make([]byte, bytes)}}, nil)
+		}
+		var calls sync.WaitGroup
+		begin := time.Now()
+		for _, bytes := range []int{1, 5000, 7000, 100, 5500} {
+			calls.Go(func() {
+				if err := dead(bytes); bytes > 6000 {
+					assert.ErrorIs(t, err, reconsume.ErrDelayRefused)
+				} else {
+					assert.NoError(t, err)
+				}
+			})
+			synctest.Wait()
+		}
+		calls.Wait()
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin))
+		require.ErrorIs(t, dead(7000), reconsume.ErrDelayRefused)
+		require.Equal(t, 5100*time.Millisecond, time.Since(begin), "that is known for a minute")
+		require.Len(t, c.sent[deadLetters], 4)
+	})
+}
+
 // A message whose caller waits no longer may yet be refused: nothing is said of the one after it.
 func TestAnAbandonedRetryIsNotTheNextOne(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -28,7 +28,7 @@ var (
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
 	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the message, with the
-	// properties of a retry, is larger than the topic allows (its maxMessageSize policy); the broker does not say which. Nothing was
+	// properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize policy); the broker does not say which. Nothing was
 	// published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after
 	// that, it publishes no message that has this delay or a longer one and is as large or larger.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
@@ -66,7 +66,7 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema), sizes: sizes{alone: make(chan struct{}, 1)}}
+	r := &Reconsumer{o: o, schemas: newSchemas(o.Schema), sizes: newSizes()}
 	r.ctx, r.close = context.WithCancel(context.Background())
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
@@ -76,26 +76,29 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 				return client.CreateProducer(p)
 			}}
 	}
+	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
+	asking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
+		t := outlet{create(unnamed(options)), create(single(options))}
+		for _, p := range []*producer{t.usual, t.single} {
+			p.asks, p.alone = true, alone
+		}
+		return t
+	}
 	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
-	r.untried = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
-	r.alone = outlet{create(unnamed(o.retryProducer)), create(single(o.retryProducer))}
+	r.untried, r.alone = asking(o.retryProducer, false), asking(o.retryProducer, true)
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := outlet{create(options), create(single(options))}
-		if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
+		t := &letterTopic{outlet: outlet{create(options), create(single(options))}, alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		if !shared { // there can be but one
 			t.single = t.usual
+			t.alone = t.outlet
 		}
-		return &letterTopic{t, newOrder()}
+		return t
 	}
 	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
-	if o.ProducerOptions.ProducerAccessMode != pulsar.ProducerAccessModeShared { // there can be but one
+	if !shared { // there can be but one
 		r.retries.single = r.retries.usual
 		r.untried, r.alone = r.retries, r.retries
-	} else {
-		for _, p := range []*producer{r.untried.usual, r.untried.single, r.alone.usual, r.alone.single} {
-			p.asks = true
-		}
-		r.alone.usual.alone, r.alone.single.alone = true, true
 	}
 	return r, nil
 }

@@ -10,12 +10,12 @@ import (
 // small is how many bytes each topic is taken to allow.
 const small = 4 << 10
 
-// sizes are what is known of the messages that the retry topic allows. A broker refuses one that is too large (the topic's maxMessageSize) as
+// sizes are what is known of the messages that a topic allows. A broker refuses one that is too large (the topic's maxMessageSize) as
 // it refuses a delay. So a message that is larger than any before is published alone, by producers that nothing else is under way with: what
 // has no answer then is what was refused.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is not published alone;
-// if it is refused, the retries after it have no answer.
+// if it is refused, what follows it has no answer. So it is with a batch of messages that together are too large.
 type sizes struct {
 	alone chan struct{} // full while a message is published alone
 
@@ -42,6 +42,8 @@ func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (trie
 	return tried, err
 }
 
+func newSizes() sizes { return sizes{alone: make(chan struct{}, 1)} }
+
 func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,19 +56,24 @@ func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	return false, nil
 }
 
-// end notes what became of a message that was published alone.
-func (s *sizes) end(delay time.Duration, bytes int, err error) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case err == nil:
-		s.accepted = max(s.accepted, bytes)
-	case isRefused(err):
-		s.delay, s.refused, s.until = delay, bytes, time.Now().Add(memory)
-		err = fmt.Errorf("%w with %d bytes", err, bytes)
-	}
-	<-s.alone
-	return err
+// end notes what becomes of a message that is published alone, also before its caller asks.
+func (s *sizes) end(delay time.Duration, bytes int, answered func() error) (answer func() error) {
+	outcome := make(chan error, 1)
+	go func() {
+		err := answered()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		switch {
+		case err == nil:
+			s.accepted = max(s.accepted, bytes)
+		case isRefused(err):
+			s.delay, s.refused, s.until = delay, bytes, time.Now().Add(memory)
+			err = fmt.Errorf("%w with %d bytes", err, bytes)
+		}
+		<-s.alone
+		outcome <- err
+	}()
+	return func() error { return <-outcome }
 }
 
 // doubt has the next large message published alone again: the topic may allow less by now.
