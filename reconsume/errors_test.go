@@ -183,7 +183,7 @@ func TestARefusedSizeHarmsNoOther(t *testing.T) {
 				require.ErrorIs(t, after(time.Minute, 8000), reconsume.ErrDelayRefused)
 				require.NoError(t, after(time.Hour, 100))
 				require.Equal(t, 5100*time.Millisecond, time.Since(begin), "that is known for a minute")
-				require.ErrorContains(t, after(time.Minute, 6001), " bytes", "smaller, so that it is asked of")
+				require.ErrorContains(t, after(time.Minute, 6500), " bytes", "smaller, so that it is asked of")
 				require.Equal(t, 10200*time.Millisecond, time.Since(begin))
 				require.Len(t, c.sent[retries], 6)
 				require.Equal(t, 6, acks.acked)

@@ -47,7 +47,7 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
-	// Empty messages and those of more than 1 MiB have producers of their own, with chunking and without batching and compression, unless
+	// Empty messages and those of more than 1 MiB, properties included, have producers of their own, with chunking and without batching and compression, unless
 	// ProducerAccessMode allows only one producer. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
@@ -142,13 +142,17 @@ type outlet struct {
 	single *producer // of messages that are empty or large
 }
 
-// bytesOf is how much a message carries.
+// bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own too.
 func bytesOf(msg *pulsar.ProducerMessage) int {
-	return len(msg.Payload)
+	n := len(msg.Payload)
+	for k, v := range msg.Properties {
+		n += len(k) + len(v)
+	}
+	return n
 }
 
 func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
-	if n := len(msg.Payload); n > publishing.Large || n == 0 && msg.Payload != nil {
+	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil {
 		return t.single
 	}
 	return t.usual

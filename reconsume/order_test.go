@@ -2,6 +2,8 @@ package reconsume_test
 
 import (
 	"bytes"
+	"crypto/rand"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -46,4 +48,24 @@ func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
 		require.NoError(t, dlq.Ack(msg))
 	}
 	require.Equal(t, strings.Join(want, " "), strings.Join(got, " "))
+}
+
+// Upstream writes the properties of a batch's first message twice.
+func TestLargeProperties(t *testing.T) {
+	b := newBroker(t)
+	dlq := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ"})
+	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	r := b.reconsumer(reconsume.Options{})
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: b.topic, DisableBatching: true})
+	require.NoError(t, err)
+	defer p.Close()
+	random := make([]byte, 1400<<10) // so that compression does not help
+	_, _ = rand.Read(random)
+	large := map[string]string{"p": hex.EncodeToString(random)}
+	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: large})
+	require.NoError(t, err)
+	require.NoError(t, r.LaterAfter(in(10*time.Second), b.receive(c), 0, nil))
+	require.NoError(t, r.DeadLetter(in(10*time.Second), b.receive(retries), nil))
+	require.Equal(t, large["p"], b.receive(dlq).Properties()["p"])
 }

@@ -102,7 +102,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	if ctx.Err() != nil {
 		return failed(ctx.Err())
 	}
-	if err != nil || len(msg.Payload) > publishing.Large {
+	if err != nil || bytesOf(msg) > publishing.Large {
 		return bare()
 	}
 	delay := msg.DeliverAfter
