@@ -139,8 +139,8 @@ type DeadLetterPolicy struct {
 	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it. Default: a name made of the topic,
 	// the subscription and random letters.
 	ProducerName string
-	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption. Default: LZ4
-	// compression.
+	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption; a message that
+	// ConsumerCryptoFailureActionConsume hands over without decrypting it is not published, which is an error. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// OmitCause leaves the error's text (EXCEPTION_MESSAGE) out of retries and dead letters. Default: false.
 	OmitCause bool

@@ -96,6 +96,13 @@ func TestErrors(t *testing.T) {
 			calls.Wait()
 			require.Equal(t, 1, c.closed)
 		},
+		"not decrypted": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{keys: &pulsar.EncryptionContext{}}}
+			for _, err := range []error{r.Later(bg, cm), r.LaterLevel(bg, cm, 1), r.LaterAfter(bg, cm, 0, nil), r.DeadLetter(bg, cm, nil)} {
+				require.ErrorContains(t, err, "could not be decrypted")
+			}
+			require.Empty(t, c.created)
+		},
 		"canceled": func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 			ctx, cancel := context.WithCancel(bg)
 			cancel()

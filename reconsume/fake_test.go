@@ -113,6 +113,7 @@ type message struct {
 	pulsar.Message
 	props   map[string]string
 	payload []byte // "secret" by default
+	keys    *pulsar.EncryptionContext
 }
 
 func (m message) ID() pulsar.MessageID  { return pulsar.NewMessageID(3, 4, 0, 1) }
@@ -124,11 +125,12 @@ func (m message) Payload() []byte {
 	}
 	return []byte("secret")
 }
-func (m message) Key() string                   { return "key" }
-func (m message) OrderingKey() string           { return "ordering" }
-func (m message) EventTime() time.Time          { return time.UnixMilli(5) }
-func (m message) Properties() map[string]string { return m.props }
-func (m message) RedeliveryCount() uint32       { return 7 }
+func (m message) Key() string                                     { return "key" }
+func (m message) OrderingKey() string                             { return "ordering" }
+func (m message) EventTime() time.Time                            { return time.UnixMilli(5) }
+func (m message) Properties() map[string]string                   { return m.props }
+func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return m.keys }
+func (m message) RedeliveryCount() uint32                         { return 7 }
 
 const (
 	retries     = "persistent://public/default/orders-sub-RETRY"

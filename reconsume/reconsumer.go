@@ -34,6 +34,8 @@ var (
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
+	// What is published has the producer's keys, or none, and the original would be acknowledged: nobody could read it ever again.
+	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is published")
 )
 
 const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds since 1970
@@ -43,7 +45,8 @@ const maxDelay = 100 * 365 * 24 * time.Hour // the client counts in nanoseconds 
 //
 // Every method that publishes waits until the broker has confirmed the message, then acknowledges it at its consumer. It returns an error
 // if either failed. After an error the message is not acknowledged; only after ErrNotAcknowledged this is unknown. A call whose context
-// ends may have published the message. If the context has no deadline, a call takes at most Options.OperationTimeout.
+// ends may have published the message. If the context has no deadline, a call takes at most Options.OperationTimeout. A message that
+// could not be decrypted (ConsumerCryptoFailureActionConsume) is an error, since it would lose its keys.
 type Reconsumer struct {
 	o           Options
 	retries     outlet
@@ -177,13 +180,16 @@ func (r *Reconsumer) level(level int) (how retry, err error) {
 	return how, err
 }
 
-// check returns the error of a context, which may be nil, or of a message that was not received.
+// check returns the error of a context, which may be nil, or of a message that was not received or cannot be published.
 func check(ctx context.Context, cm pulsar.ConsumerMessage) error {
 	if ctx != nil && ctx.Err() != nil {
 		return ctx.Err()
 	}
 	if cm.Message == nil || cm.Consumer == nil {
 		return errNoMessage
+	}
+	if cm.GetEncryptionContext() != nil {
+		return errEncrypted
 	}
 	return nil
 }

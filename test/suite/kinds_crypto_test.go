@@ -235,3 +235,27 @@ func TestCryptoFailureActions(t *testing.T) {
 			b.settles(topic, 0)
 		})
 }
+
+// TestUndecryptedIsNoDeadLetter: published with other keys, or none, it would be lost.
+func TestUndecryptedIsNoDeadLetter(t *testing.T) {
+	t.Parallel()
+	b, k := newBroker(t), reader()
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.Decryption = k.decryption()
+	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(100)))
+	b.sendAmong(k, topic)
+	for range 7 + 1 {
+		if msg := receive(t, c); msg.GetEncryptionContext() == nil {
+			require.NoError(t, c.Ack(msg))
+		} else {
+			require.ErrorContains(t, c.DeadLetter(bg, msg, nil), "could not be decrypted")
+			c.Nack(msg)
+		}
+	}
+	nothing(t, c, ms(500))
+	require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond, "it is still there")
+	require.NotZero(t, c.Stats().Failed)
+}
