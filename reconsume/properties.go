@@ -25,8 +25,8 @@ const (
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
 
-	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was written with: the
-	// version of that schema, in hexadecimal digits.
+	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was written with, or with
+	// any, as the consumer has none: the version of that schema, in hexadecimal digits.
 	PropertyOriginSchemaVersion = "ORIGIN_SCHEMA_VERSION"
 )
 

@@ -88,6 +88,9 @@ func same(a, b *pulsar.SchemaInfo) bool {
 //
 // KNOWN WINDOW: so is a message whose schema the broker does not tell just then, though it takes messages.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {
+	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema
+		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
+	}
 	schema, err := r.schemas.of(ctx, from)
 	if err == nil && schema == nil || len(msg.Payload) == 0 {
 		return start(ctx, msg)

@@ -128,3 +128,19 @@ func TestASchemaThatCannotBeFound(t *testing.T) {
 		require.False(t, c.sent[deadLetters][0].DeliverAt.IsZero(), "or it would be in a batch, which has the consumer's version")
 	})
 }
+
+// A consumer without a schema gives none to what it publishes.
+func TestTheVersionOfAConsumerWithoutSchema(t *testing.T) {
+	b := newBroker(t)
+	b.send(orders1, &pulsar.ProducerMessage{Value: order{A: "a"}})
+	r := b.reconsumer(reconsume.Options{})
+	next := b.receive(b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared}))
+	for _, kind := range []string{"RETRY", "DLQ"} {
+		want := next.Payload()
+		out := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-" + kind, Type: pulsar.Shared})
+		require.NoError(t, publishes[kind](r, next))
+		next = b.receive(out)
+		require.Equal(t, want, next.Payload())
+		require.Equal(t, "0000000000000000", next.Properties()[reconsume.PropertyOriginSchemaVersion], kind)
+	}
+}
