@@ -33,9 +33,10 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
 // broker sends the message again at once, and the Consumer's own redelivery count starts again.
 //
-// For messages of a batch, enable batch-index acknowledgement in pulsar.ConsumerOptions and at the broker. Without it, pulsar-client-go
-// sends nothing until the last message of the batch is acknowledged; then the transaction of that last message acknowledges the whole
-// batch.
+// That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of an aborted
+// transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of messages that are acknowledged
+// in transactions should set DisableBatching. Without batch-index acknowledgement, pulsar-client-go sends nothing until the last message of
+// the batch is acknowledged; then the transaction of that last message acknowledges the whole batch.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
