@@ -20,6 +20,7 @@ func (p *preparation) warn() {
 		return
 	}
 	p.warnOfOrder()
+	p.warnOfAutoScaling()
 	told := map[string]bool{}
 	for _, topic := range append(topicsOf(p.opts), p.opts.TopicsPattern) {
 		if topic == "" {
@@ -33,6 +34,15 @@ func (p *preparation) warn() {
 			p.settings.logger.Warn("redelivery: "+f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
 				"subscription", p.opts.SubscriptionName)
 		}
+	}
+}
+
+// warnOfAutoScaling says that upstream reserves more of the client's memory limit than it releases: for each message of a batch the sum of
+// those before it too.
+func (p *preparation) warnOfAutoScaling() {
+	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
+		p.settings.logger.Warn("redelivery: with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, and then no retry "+
+			"or dead letter can be published: leave it out", "type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
 	}
 }
 

@@ -123,8 +123,9 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		"of non-persistent://public/default/p.* are":   {opts{TopicsPattern: "non-persistent://public/default/p.*"}, nil},
 		"production.md#policy-range": {opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(
 			backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1))}},
-		"production.md#nack-retry-topic": {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
-		"wins over NackRedeliveryDelay":  {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: 1}, nil},
+		"production.md#nack-retry-topic":   {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
+		"use up the client's memory limit": {opts{Type: pulsar.Shared, DLQ: kept, EnableAutoScaledReceiverQueueSize: true}, client},
+		"wins over NackRedeliveryDelay":    {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: 1}, nil},
 
 		"":         {opts{Type: pulsar.Shared, DLQ: kept, RetryEnable: true}, client},
 		"a switch": {opts{Type: pulsar.Failover, DLQ: dlq, RetryEnable: true}, append(client, redelivery.WithoutChecks())},
