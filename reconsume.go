@@ -25,8 +25,8 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // an error, nothing was published and done is not called.
 //
 // Messages are published in the order of the calls. At most a thousand are under way, and one that is larger than 4 KiB and any before: the
-// next call waits, until its context ends. The context also ends the publishing. Close waits half a second for messages under way; for those without an answer by then done gets
-// ErrClosed, possibly after Close has returned. A panic of done is logged and counted in Stats.
+// next call waits, until its context ends. The context also ends the publishing. Close waits half a second for messages under way; for
+// those without an answer by then done gets ErrClosed, possibly after Close has returned. A panic of done is logged and counted in Stats.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers

@@ -47,8 +47,8 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
-	// Empty messages and those of more than 1 MiB, properties included, have producers of their own, with chunking and without batching and compression, unless
-	// ProducerAccessMode allows only one producer. Default: LZ4 compression.
+	// Empty messages and those of more than 1 MiB, properties included, have producers of their own, with chunking and without batching and
+	// compression, unless ProducerAccessMode allows only one producer. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.

@@ -28,9 +28,9 @@ var (
 	// ErrNotAcknowledged says that the message was published but could not be acknowledged. It may come twice.
 	ErrNotAcknowledged = errors.New("reconsume: published, but not acknowledged")
 	// ErrDelayRefused says that the delay is longer than the namespace allows (maxDeliveryDelayInMillis), or that the message, with the
-	// properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize policy); the broker does not say which. Nothing was
-	// published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a minute after
-	// that, it publishes no message that has this delay or a longer one and is as large or larger.
+	// properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize policy); the broker does not say which.
+	// Nothing was published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a
+	// minute after that, it publishes no message that has this delay or a longer one and is as large or larger.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
