@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -45,9 +46,9 @@ func TestRefusedAckAndTheAckTimeout(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, orders, func(t *rig) {
-				refusing := true
+				var takes atomic.Bool
 				t.broker.Ack = func(pulsar.MessageID) error {
-					if refusing {
+					if !takes.Load() {
 						return errTest
 					}
 					return nil
@@ -59,7 +60,7 @@ func TestRefusedAckAndTheAckTimeout(t *testing.T) {
 				}, option, worker.WithConcurrency(4))
 				t.publishKeyed("a", "b")
 				t.sleep(20 * time.Second)
-				refusing = false
+				takes.Store(true)
 				t.sleep(time.Minute)
 				require.NoError(t, stop())
 				require.Len(t, calls.what, 2)
