@@ -97,8 +97,9 @@ func WithTimeout(d time.Duration) Option {
 }
 
 // WithDrainTimeout (default: 30s) sets how long handlers may go on after the context of Run is done. Then the handlers' contexts end; 0
-// ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more. In Kubernetes set d to
-// terminationGracePeriodSeconds minus six seconds: 24s with its default.
+// ends them at once. Run returns five seconds later at the latest, and closing the Consumer may take one more; if the broker does not
+// answer, up to OperationTimeout of pulsar.ClientOptions. In Kubernetes set d to terminationGracePeriodSeconds minus six seconds: 24s with
+// its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < 0 {

@@ -156,7 +156,7 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		for i, c := range calls {
-			c.Err, c.Took, c.running = errorOf(err, i), time.Since(r.began)-began, false
+			c.Err, c.Took, c.running = errorOf(err, i, len(calls)), time.Since(r.began)-began, false
 		}
 	}()
 	if err = outage; err == nil {
@@ -166,25 +166,31 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	return err
 }
 
-// errorOf returns what a handler returned for the message of an index.
-func errorOf(err error, i int) error {
-	if of, ok := partOf(err, i); ok {
+// errorOf returns what a handler returned for message i of n.
+func errorOf(err error, i, n int) error {
+	if of, ok := partOf(err, i, n); ok {
 		return of
 	}
 	return err
 }
 
-// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such.
-func partOf(err error, i int) (of error, ok bool) {
+// partOf returns a message's own error where err is, or wraps, a BatchError, or joins nothing but such. One with an index that no message has
+// is an error of all.
+func partOf(err error, i, n int) (of error, ok bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others
 	case worker.BatchError:
+		for index := range e {
+			if index < 0 || index >= n {
+				return nil, false
+			}
+		}
 		return e[i], true
 	case *worker.PanicError:
 	case interface{ Unwrap() error }:
-		return partOf(e.Unwrap(), i)
+		return partOf(e.Unwrap(), i, n)
 	case interface{ Unwrap() []error }:
 		for _, part := range e.Unwrap() {
-			err, is := partOf(part, i)
+			err, is := partOf(part, i, n)
 			if !is {
 				return nil, false
 			}

@@ -195,6 +195,18 @@ func TestBatchAttempts(t *testing.T) {
 				return errors.Join(worker.BatchError{1: errDown}, worker.BatchError{2: errDown})
 			}, [][]string{{"acked"}, {"no answer: back after 1.1s", "acked"}, {"no answer: back after 1.1s", "acked"}},
 		},
+		"an index that no message has": {
+			func(_ context.Context, msgs []pulsar.Message) error {
+				if msgs[0].RedeliveryCount() > 0 {
+					return nil
+				}
+				return worker.BatchError{3: errDown}
+			}, [][]string{
+				{"1 of the batch failed, first message 3: no answer: back after 1s", "acked"},
+				{"1 of the batch failed, first message 3: no answer: back after 1s", "acked"},
+				{"1 of the batch failed, first message 3: no answer: back after 1s", "acked"},
+			},
+		},
 		"a panic": {
 			func(_ context.Context, msgs []pulsar.Message) error {
 				if msgs[0].RedeliveryCount() > 0 {
