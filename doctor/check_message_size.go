@@ -12,14 +12,7 @@ var messageSize = Check{
 	Why: "the broker refuses a retry or a dead letter beyond `maxMessageSize` of its topic, and pulsar-client-go does not say so: its handler " +
 		"waits until a timeout, and the message comes back again and again",
 	Remedy: "`pulsar-admin topicPolicies remove-max-message-size {dead}`, and for {retry}",
-	look: func(v *visit) verdict {
-		topics, err := v.existing(v.retry(), v.dead())
-		if err != nil {
-			return unknown(err)
-		}
-		if len(topics) == 0 {
-			return verdict{}
-		}
+	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.maxMessageSize(v.Topic)
 		if err != nil {
 			return unknown(err)
@@ -39,7 +32,7 @@ var messageSize = Check{
 			}
 		}
 		return found
-	},
+	}),
 }
 
 // maxMessageSize is a topic's own limit; 0 if it has none, or the broker knows of no such limits.

@@ -11,14 +11,7 @@ var schemas = Check{
 	Asks:   "Do the retry and the dead letter topic have the topic's schema, or none?",
 	Why:    "retries and dead letters are published with the consumer's schema: a topic of another one refuses them",
 	Remedy: "`pulsar-admin schemas delete TOPIC` for the topic that differs, if it has no messages; else another topic",
-	look: func(v *visit) verdict {
-		topics, err := v.existing(v.retry(), v.dead())
-		if err != nil {
-			return unknown(err)
-		}
-		if len(topics) == 0 {
-			return verdict{}
-		}
+	look: besideOwn(func(v *visit, topics []string) verdict {
 		own, err := v.schema(v.Topic)
 		if err != nil {
 			return unknown(err)
@@ -36,7 +29,7 @@ var schemas = Check{
 			return ok("no schema")
 		}
 		return ok("%s", own)
-	},
+	}),
 }
 
 // schema is the type of a topic's schema; "" if it has none.

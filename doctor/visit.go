@@ -150,6 +150,20 @@ func (v *visit) existing(topics ...string) (all []string, err error) {
 	return all, nil
 }
 
+// besideOwn is the look of a check that compares the retry and the dead letter topic, those that exist, with the topic.
+func besideOwn(look func(v *visit, topics []string) verdict) func(*visit) verdict {
+	return func(v *visit) verdict {
+		topics, err := v.existing(v.retry(), v.dead())
+		switch {
+		case err != nil:
+			return unknown(err)
+		case len(topics) == 0:
+			return verdict{}
+		}
+		return look(v, topics)
+	}
+}
+
 // namespaceOf returns the tenant and namespace of a topic.
 func namespaceOf(topic string) string {
 	_, rest, _ := strings.Cut(topic, "://")
