@@ -36,11 +36,11 @@ func quiet() plog.Logger {
 	return plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
-// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process.
-func newBroker(t testing.TB) *broker {
+// newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with options.
+func newBroker(t testing.TB, options ...pulsartest.Option) *broker {
 	b := &broker{t: t, url: os.Getenv("PULSAR_URL"), admin: os.Getenv("PULSAR_ADMIN_URL")}
 	if b.url == "" || b.admin == "" {
-		return newInProcess(t, pulsar.ClientOptions{})
+		return newInProcess(t, pulsar.ClientOptions{}, options...)
 	}
 	b.connect(pulsar.ClientOptions{})
 	return b

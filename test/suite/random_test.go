@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -102,10 +101,11 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	}
 	r := &randomRun{randomConfig: c, t: t, guard: g, published: map[string][]published{}, reached: map[string]int{},
 		lulls: make([]lull, c.Consumers), paused: make([]time.Time, c.Consumers)}
-	if c.Scene == sceneAway || os.Getenv("PULSAR_URL") == "" {
-		r.b = newInProcess(g, pulsar.ClientOptions{}, pulsartest.WithBatchIndexAcknowledgment()) // as the real one, or a batch may fork
+	indexAcks := pulsartest.WithBatchIndexAcknowledgment() // as the real one has, or a batch may fork
+	if c.Scene == sceneAway {
+		r.b = newInProcess(g, pulsar.ClientOptions{}, indexAcks)
 	} else {
-		r.b = newBroker(g)
+		r.b = newBroker(g, indexAcks)
 	}
 	if c.Scene == sceneVanishes {
 		r.b.connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
