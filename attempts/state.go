@@ -146,8 +146,9 @@ func (s *state) apply(f read) {
 			count: c.count, crashes: c.crashes})
 	}
 	s.last = f.at
-	s.since += max(1, len(f.changes))                                   // a session that only says that it lives makes the log longer too
-	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) { // else it is of another topic
+	s.since += max(1, len(f.changes)) // a session that only says that it lives makes the log longer too
+	// One that is not before its own frame is of another topic.
+	if s.checkpoint.before(f.checkpoint) && f.checkpoint.before(f.at) {
 		s.checkpoint, s.since = f.checkpoint, 0
 		maps.DeleteFunc(s.removed, func(_ place, at position) bool { return at.before(f.checkpoint) })
 	}
