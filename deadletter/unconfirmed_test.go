@@ -14,9 +14,9 @@ func TestUnconfirmed(t *testing.T) {
 	const why = "; a topic gives no answer to a message beyond its maxMessageSize"
 	synctest.Test(t, func(t *testing.T) {
 		w := newWalk(nil, &Report{}, steps{})
-		w.letters, w.moved = 3, time.Now()
+		w.moved = time.Now()
 		for i, size := range []int{10, 20_000, 30} {
-			w.open[&Letter{ID: fmt.Sprintf("1:%d:0", i), Size: size, to: "persistent://public/default/orders"}] = true
+			w.letters[&Letter{ID: fmt.Sprintf("1:%d:0", i), Size: size, to: "persistent://public/default/orders"}] = true
 		}
 		require.EqualError(t, w.settle(t.Context(), 0), "deadletter: letters that the broker did not confirm within 1m0s: 3, the largest 1:1:0 with 20000 bytes "+
 			"for persistent://public/default/orders"+why)

@@ -24,11 +24,10 @@ type walk struct {
 	report *Report
 
 	over     chan over
-	entries  []*entry // not acknowledged yet, in order
-	letters  int      // under way
-	open     map[*Letter]bool
-	bytes    int // of them
-	ready    int // done since the last flush
+	entries  []*entry         // not acknowledged yet, in order
+	letters  map[*Letter]bool // under way
+	bytes    int              // of them
+	ready    int              // done since the last flush
 	moved    time.Time
 	flushed  time.Time
 	patience time.Duration // for acknowledgements
@@ -46,7 +45,7 @@ type steps struct {
 }
 
 func newWalk(j *journal, report *Report, s steps) *walk {
-	return &walk{steps: s, j: j, report: report, open: map[*Letter]bool{}, over: make(chan over, window+2)}
+	return &walk{steps: s, j: j, report: report, letters: map[*Letter]bool{}, over: make(chan over, window+2)}
 }
 
 func (w *walk) through(ctx context.Context, src *source) error {
@@ -58,7 +57,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 		w.patience, w.moved = 5*time.Second, time.Now()
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
-		for w.letters > 0 && deadline.Err() == nil {
+		for len(w.letters) > 0 && deadline.Err() == nil {
 			_ = w.settle(deadline, 0)
 		}
 		for _, e := range w.entries {
@@ -100,10 +99,10 @@ func (w *walk) forward(ctx context.Context) error {
 		case err != nil:
 			return err
 		case l == nil:
-			if err := errors.Join(w.settle(ctx, w.letters), w.flush(ctx)); err != nil {
+			if err := errors.Join(w.settle(ctx, len(w.letters)), w.flush(ctx)); err != nil {
 				return err
 			}
-			if w.letters == 0 && wait <= 0 {
+			if len(w.letters) == 0 && wait <= 0 {
 				if err := w.flushAll(ctx); err != nil {
 					return err
 				}
@@ -148,12 +147,11 @@ func (w *walk) begin(ctx context.Context, l *Letter) error {
 		w.report.leave(left, l)
 		return err
 	}
-	if w.letters == 0 {
+	if len(w.letters) == 0 {
 		w.moved = time.Now()
 	}
 	e.open++
-	w.letters++
-	w.open[l] = true
+	w.letters[l] = true
 	w.bytes += l.weight()
 	most := window
 	if w.alone {
@@ -181,7 +179,7 @@ func (w *walk) settle(ctx context.Context, most int) error {
 		default:
 		}
 		patience := time.Until(w.moved.Add(ackPatience))
-		if w.letters == 0 || w.letters <= most && (w.bytes <= windowBytes || w.letters == 1) && patience > 0 {
+		if len(w.letters) == 0 || len(w.letters) <= most && (w.bytes <= windowBytes || len(w.letters) == 1) && patience > 0 {
 			return nil
 		}
 		timer := time.NewTimer(patience)
@@ -202,12 +200,12 @@ func (w *walk) settle(ctx context.Context, most int) error {
 
 func (w *walk) unconfirmed() error {
 	var largest *Letter
-	for l := range w.open {
+	for l := range w.letters {
 		if largest == nil || l.weight() > largest.weight() {
 			largest = l
 		}
 	}
-	return unconfirmed(w.letters, largest.ID, largest.weight(), largest.to)
+	return unconfirmed(len(w.letters), largest.ID, largest.weight(), largest.to)
 }
 
 // unconfirmed is the error of letters that have no answer. A broker refuses one beyond its topic's limit, and upstream does not say so.
@@ -219,8 +217,7 @@ func unconfirmed(letters int, largest string, bytes int, topic string) error {
 func (w *walk) take(o over) error {
 	w.moved = time.Now()
 	o.e.open--
-	w.letters--
-	delete(w.open, o.l)
+	delete(w.letters, o.l)
 	w.bytes -= o.l.weight()
 	if o.err != nil {
 		o.e.left = true
