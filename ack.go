@@ -94,7 +94,7 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 	}
 	err = errPanicked
 	defer func() { c.finishSettling(s, err) }()
-	err = ack(s.Consumer, s.ID)
+	err = ack(s.Consumer, s.ToAck)
 	return err
 }
 

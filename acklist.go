@@ -26,18 +26,19 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 		return notAcked(ids)
 	}
 	lists := map[pulsar.Consumer]*ackList{}
+	began := c.now()
 	if c.observer.Settled != nil {
-		began := c.now()
 		defer func() { c.ackedLists(began, lists) }()
 	}
 	defer c.calls.Leave()
 	var settling []pulsar.MessageID
 	for _, id := range ids {
-		consumer, s := c.current(), ledger.Settling{ID: id}
+		consumer, s := c.current(), ledger.Settling{ToAck: id}
 		switch c.ledger.Settle(ledger.Name{ID: id}, &s) {
 		case ledger.Unsettled, ledger.Busy:
-			consumer, settling = s.Consumer, append(settling, s.ID)
+			consumer, settling = s.Consumer, append(settling, s.ToAck)
 		case ledger.Settled:
+			c.acked(began, ledger.Name{}, nil, &s, nil)
 			continue
 		default: // unknown
 		}
@@ -101,7 +102,7 @@ type listedAck struct {
 func (c *Consumer) ackList(consumer pulsar.Consumer, l *ackList) {
 	var ids []pulsar.MessageID
 	for _, a := range l.acks {
-		ids = append(ids, a.settling.ID)
+		ids = append(ids, a.settling.ToAck)
 	}
 	err := consumer.AckIDList(ids)
 	var some pulsar.AckError

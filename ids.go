@@ -166,7 +166,12 @@ func isPulsarID(id pulsar.MessageID) bool {
 	if _, ok := id.(pulsar.TopicMessageID); ok {
 		return false
 	}
-	t := reflect.TypeOf(id)
+	return isUpstreams(id)
+}
+
+// isUpstreams reports whether a value is of a type of pulsar-client-go.
+func isUpstreams(v any) bool {
+	t := reflect.TypeOf(v)
 	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
 }
 

@@ -31,6 +31,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 	}
 	if p != nil {
 		p.ledgerOptions(&o)
+		o.WholeBatches = o.WholeBatches && isUpstreams(c.current()) // another's may have its own way
 	} else {
 		o.AskDelay = nack.DefaultDelay * 4 / 3 // unless it has one of its own
 	}
@@ -53,7 +54,7 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.RedeliversAll, o.OneTopic = p.hooks.redeliversAll, p.hooks.children == 1
 	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.NotesAcks = !o.IndexAcks && !p.opts.AckWithResponse
+	o.WholeBatches = !o.IndexAcks && !p.opts.AckWithResponse && len(p.hooks.of) == 0
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared

@@ -48,7 +48,8 @@ const (
 	leaving                     // it is kept until it is published elsewhere
 	doubtful                    // it may be settled or another consumer's: only the broker can say
 	adopted                     // of an entry: no delivery has said how many messages it has
-	ackWhole                    // of an entry: it was delivered more than once, or an acknowledgement failed, which upstream does not send again
+	ackWhole                    // of an entry: it was delivered more than once, or an acknowledgement failed or was left to the last one
+	undecided                   // forgotten, since a transaction acknowledged it: for upstream that counts
 )
 
 // ofEntry are the flags of an entry, which stay when its one message is settled or begins again.
@@ -101,6 +102,7 @@ type batch struct {
 	stream      *stream
 	records     []record
 	seen, acked int32
+	undecided   int32  // forgotten messages that upstream counts as acknowledged
 	total       int32  // messages; 0 if no delivery has said so, which an id made of numbers does not
 	last        int32  // index of the last arrival
 	kept        int32  // messages of it that are kept

@@ -33,9 +33,9 @@ type Options struct {
 	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
 	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
 	IndexAcks bool
-	// NotesAcks tells that upstream only notes the acknowledgement of a message until the last one of its batch, and waits for nobody: it does
-	// not acknowledge by index, nor wait for responses.
-	NotesAcks bool
+	// WholeBatches tells that upstream sends nothing of a batch before its last message is acknowledged, and tells nobody: it does not
+	// acknowledge by index, nor wait for responses, and there are no interceptors.
+	WholeBatches bool
 	// MemoryLimit is how many bytes of messages are kept here.
 	MemoryLimit int64
 	// Queue is how many deliveries may be prefetched for each partition.

@@ -10,7 +10,8 @@ import (
 type Settling struct {
 	Ref      Ref
 	Consumer pulsar.Consumer
-	ID       pulsar.MessageID // of the newest delivery: what to acknowledge
+	ID       pulsar.MessageID // of the newest delivery
+	ToAck    pulsar.MessageID // what to acknowledge: ID, or the whole entry unless it leaves
 	Message  pulsar.Message   // as it was delivered; nil if it is not kept
 	Count    uint32           // how often the application had it before
 	Attempts uint32           // how often it had it, this time included if it has it
@@ -28,7 +29,6 @@ type Settling struct {
 
 	entry  entryID
 	stream *stream
-	noted  bool // it is settled already: upstream only notes that until the last message of its batch is
 }
 
 // Standing says how a message stands with those who want to settle it.
@@ -37,8 +37,8 @@ type Standing uint8
 const (
 	Unknown Standing = iota
 	Unsettled
-	Busy // being settled by another too
-	Settled
+	Busy    // being settled by another too
+	Settled // before, or now: as long as there is more of its batch, nothing else is to be done
 )
 
 // Settle begins to settle a message that is Unsettled or Busy, of which it fills s: Settled or NotSettled must follow. Meanwhile the
@@ -68,12 +68,13 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 		}
 	}
 	l.describe(ref, e, r, s)
-	if s.noted = l.isNoted(e, r, s); s.noted {
+	if l.isNoted(e, r, s) {
+		e.flags |= ackWhole
 		l.outcome(false)
 		l.settled(ref, e, r)
-	} else {
-		l.begin(ref, r, s)
+		return Settled
 	}
+	l.begin(ref, r, s)
 	return standing
 }
 
@@ -104,6 +105,9 @@ func (l *Ledger) begin(ref Ref, r *record, s *Settling) {
 func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.entry, s.stream = l.table.entries.At(ref.slot()).Key, e.stream()
 	s.Ref, s.Consumer, s.ID, s.Topic = ref, s.stream.consumer, l.table.newest(ref, r), s.stream.topic
+	if s.ToAck = s.ID; l.o.WholeBatches && !s.Leaves {
+		s.ToAck = toAck(e, s.ID, e.batch.acked+e.batch.undecided+1)
+	}
 	s.Count, s.Attempts = r.count, r.count
 	if !r.flags.has(uncounted) {
 		s.Attempts += min(1, ^r.count)
@@ -125,9 +129,6 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 // Settled ends what Settle began, if the message was acknowledged. It returns an id if that is to be acknowledged as well: of a
 // delivery that came meanwhile, or of the whole entry. AckedAgain must follow then.
 func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
-	if s.noted {
-		return nil
-	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t, ref := &l.table, s.Ref
@@ -141,11 +142,15 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		return nil
 	case s.Undecided:
 		l.untrack(ref, r)
-		t.forget(ref, e, r)
+		b := e.batch
+		if t.forget(ref, e, r); l.o.WholeBatches && b.records != nil {
+			b.undecided++
+			b.records[ref.index()].flags = undecided
+		}
 		return nil
 	}
-	if e.flags.has(ackWhole) { // else there is one delivery
-		if id := toAck(e, t.newest(ref, r), e.batch.acked+1); id != s.ID {
+	if e.flags.has(ackWhole) && s.ToAck == s.ID { // else there is one delivery, or the whole batch is acknowledged
+		if id := toAck(e, t.newest(ref, r), e.batch.acked+e.batch.undecided+1); id != s.ID {
 			again = id
 		}
 	}
@@ -162,11 +167,6 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 // NotSettled ends what Settle began, if the message could not be acknowledged: it is where it was before.
 func (l *Ledger) NotSettled(s *Settling) {
 	l.mu.Lock()
-	if s.noted {
-		l.notNoted(s)
-		l.mu.Unlock()
-		return
-	}
 	switch e, r := l.ends(s); {
 	case r == nil || !r.flags.has(busy):
 	case e.stream().gone: // nobody is left to settle it with
@@ -188,6 +188,15 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 		return e, r
 	}
 	return nil, nil
+}
+
+// messageOf returns the message of a settling, or nil if it was forgotten meanwhile, so that its place may be another's. The caller holds mu.
+func (l *Ledger) messageOf(s *Settling) (*entry, *record) {
+	item := l.table.entries.At(s.Ref.slot())
+	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
+		return nil, nil
+	}
+	return &item.Value, item.Value.seen(s.Ref.index())
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered as if it were settled now: many
@@ -233,24 +242,6 @@ func (l *Ledger) isAcking(n Name) bool {
 		return r.state == acked && (r.id() == n.ID || !e.isBatch())
 	}
 	return l.table.isSettled(n)
-}
-
-// toAck returns what to acknowledge a delivery with: its id or, of a batch that is settled then, the whole entry. The broker may wait for
-// just that, if the batch came more than once and its messages were acknowledged by different deliveries, or if it refused one of
-// them.
-func toAck(e *entry, id pulsar.MessageID, acked int32) pulsar.MessageID {
-	if !e.flags.has(ackWhole) || e.batch.total == 0 || acked < e.batch.total {
-		return id
-	}
-	return wholeOf(id)
-}
-
-// wholeOf returns what to acknowledge an entry with of which everything is settled.
-func wholeOf(id pulsar.MessageID) pulsar.MessageID {
-	if id.BatchSize() <= 1 {
-		return id
-	}
-	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
 }
 
 // unsettle notes that one of those that settled a message failed. After the last one the message is where it was before, or further if its

@@ -185,6 +185,9 @@ func (t *table) enter(ref Ref, e *entry, id pulsar.MessageID, count uint32) *rec
 		delete(t.asked, ref.slot()) // of a message that was given up waiting for
 	}
 	r := e.at(ref.index())
+	if r.flags.has(undecided) {
+		e.batch.undecided--
+	}
 	r.count, r.flags, r.of = count, r.flags&ofEntry, id
 	t.hand(r)
 	return r

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,5 +84,20 @@ func TestTransactions(t *testing.T) {
 			b.settles(topic, 0)
 			assert.Zero(t, c.Stats().Failed)
 			assert.Zero(t, c.Stats().Waiting)
+			const n = 5 // of a batch, which is acknowledged with its last message, whichever are by a transaction
+			for _, in := range [][]int{{0}, {2}, {n - 1}, {1, 3}, {0, n - 1}} {
+				txn, err := b.client.NewTransaction(time.Minute)
+				require.NoError(t, err)
+				b.send(topic, n, true)
+				for i := range n {
+					if msg := receive(t, c); slices.Contains(in, i) {
+						require.NoError(t, c.AckWithTxn(msg, txn))
+					} else {
+						require.NoError(t, c.Ack(msg))
+					}
+				}
+				require.NoError(t, txn.Commit(ctx))
+				require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 0 }, patience, ms(50), "%v", in) // the broker counts one of a whole batch
+			}
 		})
 }
