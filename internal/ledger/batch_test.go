@@ -110,3 +110,30 @@ func TestTheLogCountsMessagesOfABatch(t *testing.T) {
 		require.EqualValues(t, 7, d.Count, "of a message that is in none the larger count holds")
 	})
 }
+
+// A batch that failed here as a whole goes back to the broker before its last delivery, so that another consumer may try it. One of which
+// some are settled waits here.
+func TestABatchThatFailedAsAWholeGoesBack(t *testing.T) {
+	for name, indexAcks := range map[string]bool{"index acks": true, "no index acks": false} {
+		t.Run(name, func(t *testing.T) {
+			shared := func(o *ledger.Options) {
+				o.RedeliversAll, o.Others, o.IndexAcks, o.MaxDeliveries = false, true, indexAcks, 2
+			}
+			failed := func(x *x, from int32) (requests int) {
+				for index := range int32(3) {
+					d, v := x.deliver(message{id: ofThree(1, index)})
+					require.Equal(t, ledger.Deliver, v)
+					if index < from {
+						x.settle(d.ID)
+					} else {
+						x.Nack(d, time.Second, d.Message, ledger.Failed)
+					}
+				}
+				time.Sleep(2 * time.Second)
+				return len(x.requests())
+			}
+			run(t, shared, func(x *x) { require.Equal(t, 1, failed(x, 0)) })
+			run(t, shared, func(x *x) { require.Zero(t, failed(x, 1)) })
+		})
+	}
+}
