@@ -302,3 +302,38 @@ func TestCardinality(t *testing.T) {
 		t.Logf("%d consumers, %d partitions: %d series, histograms counted as one", consumers, partitions, got)
 	}
 }
+
+// Pulsar takes names that are not UTF-8, at which Prometheus panics, when it scrapes in a goroutine of its own.
+func TestNamesThatAreNotText(t *testing.T) {
+	for _, byTopic := range []bool{false, true} {
+		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
+			var options []metrics.Option
+			labels := []string{"subscription=billing\uFFFD"}
+			if byTopic {
+				options = append(options, metrics.WithTopic())
+				labels = append(labels, "topic=persistent://public/default/orders\uFFFD")
+			}
+			reg := prometheus.NewRegistry()
+			m, err := metrics.New(reg, options...)
+			require.NoError(t, err)
+			client := newClient(t)
+			c := subscribe(t, client, "orders\xff", "billing\xff", m.Observe())
+			send(t, client, "orders\xff", "one")
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+				cancel()
+				return nil
+			}, m.ObserveWorker(), worker.WithLogger(silent))
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			for _, name := range []string{"redelivery_settled_total", "redelivery_handler_duration_seconds"} {
+				n, _ := value(t, reg, name, append(labels, "outcome=acked")...)
+				assert.EqualValues(t, 1, n, name)
+			}
+			_, gauges := value(t, reg, "redelivery_waiting_messages", labels[0])
+			assert.Equal(t, 1, gauges)
+			assert.Zero(t, c.Stats().Failed, "callbacks that failed")
+		})
+	}
+}

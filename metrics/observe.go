@@ -30,17 +30,17 @@ func (m *Metrics) Observe() redelivery.Option {
 		Dropped:   func(e redelivery.Event) { m.series(e).dropped.Inc() },
 		Swallowed: func(e redelivery.Event) { m.series(e).swallowed.Inc() },
 		Lost: func(e redelivery.Lost) {
-			labels := []string{e.Subscription, string(e.Why)}
+			labels := []string{valid(e.Subscription), string(e.Why)}
 			if m.topic { // of which a lost connection does not tell
-				labels = []string{e.Subscription, publishing.BaseTopic(e.Topic), string(e.Why)}
+				labels = []string{valid(e.Subscription), topicLabel(e.Topic), string(e.Why)}
 			}
 			m.losses.WithLabelValues(labels...).Inc()
 		},
 		Failed: func(e redelivery.Failed) {
 			operation := strings.ReplaceAll(e.Operation, " ", "_") // of "attempt log"
-			labels := []string{e.Subscription, operation}
+			labels := []string{valid(e.Subscription), operation}
 			if m.topic { // of which a failure does not tell
-				labels = []string{e.Subscription, "", operation}
+				labels = []string{valid(e.Subscription), "", operation}
 			}
 			m.failures.WithLabelValues(labels...).Inc()
 		},
@@ -60,9 +60,9 @@ func (m *Metrics) ObserveWorker() worker.Option {
 			if c := m.kept(e.Consumer); c != nil {
 				c.handlers.Add(-1)
 			}
-			labels := []string{e.Subscription}
+			labels := []string{valid(e.Subscription)}
 			if m.topic {
-				labels = append(labels, publishing.BaseTopic(e.Topic))
+				labels = append(labels, topicLabel(e.Topic))
 			}
 			m.handlers.WithLabelValues(append(labels, string(e.Outcome))...).Observe(e.Duration.Seconds())
 		},
@@ -130,7 +130,7 @@ type consumer struct {
 }
 
 func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
-	x := &consumer{Consumer: c, m: m, subscription: c.Subscription()}
+	x := &consumer{Consumer: c, m: m, subscription: valid(c.Subscription())}
 	if !m.topic {
 		x.all = m.newSeries(x.subscription)
 	}
@@ -167,7 +167,7 @@ func (c *consumer) series(topic string) *series {
 	if s, ok := c.topics.Load(topic); ok {
 		return s.(*series)
 	}
-	s := c.m.newSeries(c.subscription, publishing.BaseTopic(topic))
+	s := c.m.newSeries(c.subscription, topicLabel(topic))
 	c.topics.Store(topic, s)
 	return s
 }
@@ -214,6 +214,12 @@ func (m *Metrics) newSeries(values ...string) *series {
 	}
 	return s
 }
+
+// valid returns a name as the value of a label. Prometheus panics at one that is not UTF-8, which is a name for Pulsar.
+func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+
+// topicLabel returns the label of a topic: the partition is not part of it.
+func topicLabel(topic string) string { return valid(publishing.BaseTopic(topic)) }
 
 // labels returns the values of all labels.
 func (s *series) labels(more string) []string {

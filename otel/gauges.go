@@ -140,7 +140,7 @@ func (g *gauges) collect(_ context.Context, o metric.Observer) error {
 		return true
 	})
 	for subscription, s := range states {
-		attrs := metric.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingDestinationSubscriptionName(subscription))
+		attrs := metric.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingDestinationSubscriptionName(valid(subscription)))
 		for _, x := range g.all {
 			if !x.ofLog || s.hasLog {
 				x.observe(o, *s, attrs)

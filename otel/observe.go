@@ -3,6 +3,7 @@ package otelredelivery
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -31,7 +32,7 @@ func (t *Telemetry) Observe() redelivery.Option {
 		Settled:    t.settled,
 		Lost: func(e redelivery.Lost) {
 			t.losses.Add(context.Background(), 1, metric.WithAttributes(semconv.MessagingSystemPulsar,
-				semconv.MessagingDestinationSubscriptionName(e.Subscription), attribute.String("why", string(e.Why))))
+				semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)), attribute.String("why", string(e.Why))))
 		},
 	})
 }
@@ -71,14 +72,15 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 	case redelivery.Reconsumed, redelivery.DeadLettered:
 		name, kind = "send", messagingconv.OperationTypeSend
 		if e.To != "" {
-			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(e.To)}
+			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(valid(e.To))}
 		}
 	case redelivery.Nacked, redelivery.TimedOut:
 		return // nothing is sent for it now
 	case redelivery.Acked:
 	}
 	if e.Err != nil {
-		attrs = append(attrs, semconv.ErrorType(e.Err))
+		_, kind := describe(e.Err)
+		attrs = append(attrs, kind)
 	}
 	t.took.Record(ctx, e.Took.Seconds(), name, system, append(attrs, t.took.AttrOperationType(kind))...)
 	if name == "send" {
@@ -96,7 +98,7 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	options := []trace.SpanStartOption{
 		trace.WithSpanKind(trace.SpanKindProducer), trace.WithTimestamp(now.Add(-e.Took)),
 		trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
-			semconv.MessagingDestinationName(e.To), semconv.MessagingMessageID(e.ID.String())),
+			semconv.MessagingDestinationName(valid(e.To)), semconv.MessagingMessageID(e.ID.String())),
 	}
 	if e.Reason != "" {
 		options = append(options, trace.WithAttributes(attribute.String("redelivery.dead_letter.reason", string(e.Reason))))
@@ -104,7 +106,7 @@ func (t *Telemetry) sentSpan(e redelivery.Settled) {
 	if before := t.attempts.last(e.Message, e.Subscription); before.IsValid() {
 		options = append(options, trace.WithLinks(trace.Link{SpanContext: before}))
 	}
-	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+e.To, options...)
+	_, span := t.tracer.Start(t.producer(context.Background(), e.Message), "send "+valid(e.To), options...)
 	if e.Err != nil {
 		text, kind := describe(e.Err)
 		span.SetStatus(codes.Error, text)
@@ -121,8 +123,13 @@ func describe(err error) (text string, kind attribute.KeyValue) {
 			text, kind = name+", of which a method panics", semconv.ErrorTypeKey.String(name)
 		}
 	}()
-	return err.Error(), semconv.ErrorType(err)
+	kind = semconv.ErrorType(err)
+	return valid(err.Error()), semconv.ErrorTypeKey.String(valid(kind.Value.AsString()))
 }
+
+// valid returns a text that can be exported. Errors may quote payloads, and Pulsar takes any bytes for a name; with one text that is not UTF-8
+// exporters of OTLP fail, and drop all that they were to send with it.
+func valid(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
 
 // producer returns ctx with the span of the message's producer.
 func (t *Telemetry) producer(ctx context.Context, msg pulsar.Message) context.Context {
@@ -135,7 +142,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
 			subscription := worker.Subscription(ctx)
-			topic, attrs := publishing.BaseTopic(msg.Topic()), destination(msg.Topic())
+			topic, attrs := valid(publishing.BaseTopic(msg.Topic())), destination(msg.Topic())
 			options := []trace.SpanStartOption{
 				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
 				trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeProcess,
@@ -172,10 +179,10 @@ func (t *Telemetry) Middleware() worker.Middleware {
 
 // where returns the attributes of a subscription's message.
 func where(e redelivery.Event) []attribute.KeyValue {
-	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(e.Subscription))
+	return append(destination(e.Topic), semconv.MessagingDestinationSubscriptionName(valid(e.Subscription)))
 }
 
 // destination returns the attributes of a topic: the partition is not one of them, since metrics have them too.
 func destination(topic string) []attribute.KeyValue {
-	return []attribute.KeyValue{semconv.MessagingDestinationName(publishing.BaseTopic(topic))}
+	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(publishing.BaseTopic(topic)))}
 }

@@ -2,6 +2,7 @@ package otelredelivery_test
 
 import (
 	"context"
+	"errors"
 	"io/fs"
 	"testing"
 
@@ -35,4 +36,16 @@ func TestErrorThatPanics(t *testing.T) {
 	span := exporter.GetSpans()[0]
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "*fs.PathError, of which a method panics"}, span.Status)
 	assert.Contains(t, span.Attributes, attribute.String("error.type", "*fs.PathError"))
+}
+
+// An error may quote a payload, of any bytes. OTLP has only UTF-8: with another text an exporter would drop all spans that it was to send.
+func TestErrorThatIsNotText(t *testing.T) {
+	exporter := tracetest.NewInMemoryExporter()
+	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))))
+	require.NoError(t, err)
+	quoted := errors.New("no order: \xff\xfe")
+	err = telemetry.Middleware()(func(context.Context, pulsar.Message) error { return quoted })(context.Background(), message{})
+	assert.Equal(t, quoted, err)
+	require.Len(t, exporter.GetSpans(), 1)
+	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
 }
