@@ -10,9 +10,7 @@ import (
 
 // Failed records that a message was delivered count times, failed, and waits for delay. cause is cut to 120 bytes; "" means none.
 func (l *Log) Failed(k Key, count uint32, delay time.Duration, cause string) {
-	if len(cause) > maxCause {
-		cause = strings.ToValidUTF8(cause[:maxCause], "")
-	}
+	cause = strings.ToValidUTF8(cause[:min(len(cause), maxCause)], "")
 	at := now()
 	l.change(k, false, func(r *record) bool {
 		*r = record{due: at + max(0, min(delay, maxDelay)).Milliseconds() + 1, count: max(count, r.count), crashes: l.crashes(*r), cause: cause}

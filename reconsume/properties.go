@@ -123,10 +123,7 @@ func (o *Options) setCause(props map[string]string, cause error) {
 		return
 	}
 	text := textOf(cause)
-	if len(text) > maxReason {
-		text = strings.ToValidUTF8(text[:maxReason], "")
-	}
-	props[PropertyExceptionMessage] = text
+	props[PropertyExceptionMessage] = strings.ToValidUTF8(text[:min(len(text), maxReason)], "")
 }
 
 // saysCause reports whether the properties say why a message failed, by its last retry or by custom ones.

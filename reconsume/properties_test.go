@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -73,6 +74,20 @@ func TestReasonThatPanics(t *testing.T) {
 				assert.Equal(t, c.text, props["EXCEPTION_MESSAGE"])
 				assert.Equal(t, 1, acks.acked)
 			})
+		})
+	}
+}
+
+// An error may quote a payload, of any bytes. A property is text: with other bytes a letter could be put into no file of JSON.
+func TestReasonThatIsNotText(t *testing.T) {
+	long := strings.Repeat("\xff漢", 1000)
+	for text, want := range map[string]string{
+		"no order: \xff\xfe, 漢": "no order: , 漢",
+		long:                    strings.Repeat("漢", 256), // of the first KiB
+	} {
+		run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
+			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, errors.New(text)))
+			assert.Equal(t, want, cl.sent[deadLetters][0].Properties["EXCEPTION_MESSAGE"])
 		})
 	}
 }
