@@ -128,11 +128,13 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			last := h.over == h.children
 			h.mu.Unlock()
 			if err != nil { // else somebody else closed it, or its client
-				what := "staying connected"
-				if !last {
-					what += " to one of the topics"
+				err := fmt.Errorf("%w", err) // without upstream's stack
+				if last {
+					outer.report("staying connected", err)
+					go outer.safely(func() { outer.tellFailed("receive", err) }) // what is left to tell is skipped when the Consumer ends
+				} else {
+					outer.fail("receive", "staying connected to one of the topics", err)
 				}
-				outer.fail("receive", what, fmt.Errorf("%w", err)) // without upstream's stack
 			}
 			if last && outer.goroutines.Enter() {
 				outer.life.end()

@@ -180,6 +180,12 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 // failed tells of what could not be returned.
 func (c *Consumer) failed(operation string, err error) {
 	if c.observer.Failed != nil {
-		c.tell(func() { c.observer.Failed(Failed{c, c.observer.subscription, operation, err}) })
+		c.tell(func() { c.tellFailed(operation, err) })
+	}
+}
+
+func (c *Consumer) tellFailed(operation string, err error) {
+	if c.observer.Failed != nil {
+		c.observer.Failed(Failed{c, c.observer.subscription, operation, err})
 	}
 }

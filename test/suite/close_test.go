@@ -192,7 +192,7 @@ func TestUnsubscribeWhileTheConsumerIsBusy(t *testing.T) {
 	}
 }
 
-// A consumer that gave up reconnecting has closed itself.
+// A consumer that gave up reconnecting has closed itself. Why is told for each of its topics, also for the last one.
 func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 	t.Parallel()
 	once := uint(1)
@@ -207,7 +207,12 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 		opts := b.options(b.topic(0), pulsar.Shared)
 		opts.MaxReconnectToBroker = &once
 		adjust(b, &opts)
-		c := b.subscribe(opts)
+		topics := max(1, len(opts.Topics))
+		if opts.RetryEnable {
+			topics++
+		}
+		told := make(chan redelivery.Failed, topics+1)
+		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { told <- e }}))
 		received := make(chan error, 2)
 		for range 2 {
 			go func() { _, err := c.Receive(bg); received <- err }()
@@ -220,6 +225,15 @@ func TestReceiveReturnsWhenTheConsumerGaveUp(t *testing.T) {
 				require.Error(t, err)
 			case <-time.After(patience):
 				require.FailNow(t, "Receive hangs")
+			}
+		}
+		for range topics {
+			select {
+			case e := <-told:
+				require.Equal(t, "receive", e.Operation)
+				require.Error(t, e.Err)
+			case <-time.After(patience):
+				require.FailNow(t, "why it gave up is not told")
 			}
 		}
 		begin := time.Now()
