@@ -189,6 +189,39 @@ func TestAttemptLogFails(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
+// TestGivesUp has a Consumer that gives up its topics one after the other. That is told once for each, so it has to be an increase.
+func TestGivesUp(t *testing.T) {
+	for _, byTopic := range []bool{false, true} {
+		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
+			t.Parallel()
+			reg := prometheus.NewRegistry()
+			var options []metrics.Option
+			if byTopic {
+				options = append(options, metrics.WithTopic())
+			}
+			m, err := metrics.New(reg, options...)
+			require.NoError(t, err)
+			server, once := pulsartest.NewServer(t), uint(1)
+			c, err := redelivery.Subscribe(server.Client(t), pulsar.ConsumerOptions{Topics: []string{"orders", "bills"}, SubscriptionName: "billing",
+				Type: pulsar.Shared, MaxReconnectToBroker: &once}, m.Observe(), redelivery.WithLogger(silent))
+			require.NoError(t, err)
+			defer c.Close()
+			failed := func() float64 {
+				n, series := value(t, reg, "redelivery_failures_total", "subscription=billing", "operation=receive")
+				assert.Equal(t, 1, series)
+				return n
+			}
+			assert.Zero(t, failed())
+			for i, topic := range []string{"orders", "bills"} {
+				server.Inject("SUBSCRIBE", topic, 100, pulsartest.Fail("AuthorizationError", "not you"))
+				server.Unload(topic)
+				require.Eventually(t, func() bool { return failed() == float64(i+1) }, 20*time.Second, 10*time.Millisecond)
+			}
+			<-c.Done()
+		})
+	}
+}
+
 // TestWorkerAlone has a Worker that is observed, of a Consumer that is not: nothing is told of the Consumer.
 func TestWorkerAlone(t *testing.T) {
 	reg := prometheus.NewRegistry()

@@ -37,12 +37,7 @@ func (m *Metrics) Observe() redelivery.Option {
 			m.losses.WithLabelValues(labels...).Inc()
 		},
 		Failed: func(e redelivery.Failed) {
-			operation := strings.ReplaceAll(e.Operation, " ", "_") // of "attempt log"
-			labels := []string{valid(e.Subscription), operation}
-			if m.topic { // of which a failure does not tell
-				labels = []string{valid(e.Subscription), "", operation}
-			}
-			m.failures.WithLabelValues(labels...).Inc()
+			m.failed(valid(e.Subscription), strings.ReplaceAll(e.Operation, " ", "_")).Inc() // of "attempt log"
 		},
 	})
 }
@@ -134,7 +129,18 @@ func (m *Metrics) newConsumer(c *redelivery.Consumer) *consumer {
 	if !m.topic {
 		x.all = m.newSeries(x.subscription)
 	}
+	for _, operation := range []string{"receive", "count", "policy", "callback"} {
+		m.failed(x.subscription, operation) // so that the first of them is an increase
+	}
 	return x
+}
+
+// failed returns the counter of what failed where no message was to be settled. That does not tell its topic.
+func (m *Metrics) failed(subscription, operation string) prometheus.Counter {
+	if m.topic {
+		return m.failures.WithLabelValues(subscription, "", operation)
+	}
+	return m.failures.WithLabelValues(subscription, operation)
 }
 
 // consumer returns the series of a Consumer. After its Close they are not stored, but what ends then is still counted.

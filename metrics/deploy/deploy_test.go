@@ -100,9 +100,10 @@ func TestExpressionsUseKnownMetrics(t *testing.T) {
 	}
 }
 
-// TestACriticalAlertIsOfMessagesThatAreNotSettled: what else fails has no effect on messages, or an alert of its own.
+// TestACriticalAlertIsOfMessagesThatAreNotSettled: what else fails has an alert of its own.
 func TestACriticalAlertIsOfMessagesThatAreNotSettled(t *testing.T) {
 	assert.Contains(t, alerts(t)["RedeliveryCannotSettle"], `redelivery_failures_total{operation=~"ack|reconsume|dead_letter|nack"}`)
+	assert.Contains(t, alerts(t)["RedeliveryFailures"], `redelivery_failures_total{operation=~"receive|count|policy|callback"}`)
 	assert.Contains(t, alerts(t)["RedeliveryAttemptLog"], "redelivery_attempt_log_lag_seconds")
 }
 
