@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
@@ -25,6 +26,9 @@ func (d *dlq) check(verb, topic string) error {
 		return fmt.Errorf("-to is %q, want %q or %q", d.to, toRetry, toOrigin)
 	case !slices.Contains(slices.Collect(maps.Keys(routings)), d.routing):
 		return fmt.Errorf("-routing is %q, want same, java, murmur3 or go", d.routing)
+	case !d.filter.Before.IsZero() && !d.filter.After.Before(d.filter.Before):
+		return fmt.Errorf("-after is %s, want a time before that of -before, which is %s", d.filter.After.Format(time.RFC3339),
+			d.filter.Before.Format(time.RFC3339))
 	case d.to == toOrigin && d.target != "":
 		return errors.New("-to origin and -topic are both given")
 	case d.max > 0 && d.canary > d.max:
