@@ -19,6 +19,7 @@ package otelredelivery
 
 import (
 	"fmt"
+	"reflect"
 
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
@@ -58,7 +59,7 @@ type settings struct {
 // WithTracerProvider (default: the global one) sets where spans go.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return func(s *settings) error {
-		if p == nil {
+		if isNil(p) {
 			return invalid("WithTracerProvider", "a trace.TracerProvider")
 		}
 		s.tracers = p
@@ -69,7 +70,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // WithMeterProvider (default: the global one) sets where metrics go.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return func(s *settings) error {
-		if p == nil {
+		if isNil(p) {
 			return invalid("WithMeterProvider", "a metric.MeterProvider")
 		}
 		s.meters = p
@@ -80,12 +81,18 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 // WithPropagator (default: the global one) sets what reads the trace context from a message's properties.
 func WithPropagator(p propagation.TextMapPropagator) Option {
 	return func(s *settings) error {
-		if p == nil {
+		if isNil(p) {
 			return invalid("WithPropagator", "a propagation.TextMapPropagator")
 		}
 		s.propagator = p
 		return nil
 	}
+}
+
+// isNil reports whether a provider is nil or a nil pointer, of which OpenTelemetry's own panic.
+func isNil(p any) bool {
+	v := reflect.ValueOf(p)
+	return p == nil || v.Kind() == reflect.Pointer && v.IsNil()
 }
 
 func invalid(option, want string) error {

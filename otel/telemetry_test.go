@@ -169,7 +169,8 @@ func TestOneTrace(t *testing.T) {
 
 func TestInvalidOptions(t *testing.T) {
 	for _, option := range []otelredelivery.Option{nil, otelredelivery.WithTracerProvider(nil), otelredelivery.WithMeterProvider(nil),
-		otelredelivery.WithPropagator(nil)} {
+		otelredelivery.WithPropagator(nil), otelredelivery.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
+		otelredelivery.WithMeterProvider((*sdkmetric.MeterProvider)(nil))} {
 		_, err := otelredelivery.New(option)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	}
