@@ -48,6 +48,41 @@ func TestRateLimitOfALostMessage(t *testing.T) {
 	})
 }
 
+// A message that becomes another consumer's while it waits for the rate limit to be tried in an outage leaves its turn to the next one.
+func TestRateLimitOfALostTry(t *testing.T) {
+	opts := ofKind(pulsar.Failover)
+	virtually(t, opts, func(t *rig) {
+		var down atomic.Bool
+		down.Store(true)
+		w, stop := t.start(func(context.Context, pulsar.Message) error {
+			if down.Load() {
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(2), worker.WithPauseOnFailure(2, 1, backoff.Fixed(500*time.Millisecond)),
+			worker.WithRateLimit(rate.NewLimiter(rate.Every(10*time.Second), 1)))
+		other, err := redelivery.Subscribe(t.broker, opts, redelivery.WithLogger(quiet))
+		require.NoError(t, err)
+		wOfOther, err := worker.New(other, func(context.Context, pulsar.Message) error { return nil }, worker.WithLogger(quiet))
+		require.NoError(t, err)
+		stopOther := t.run(wOfOther)
+		t.publish("a", "b", "c")
+		t.sleep(15 * time.Second) // the third waits for the rate limit
+		require.True(t, w.Stats().Outage)
+		t.broker.Elect()
+		t.sleep(time.Minute)
+		require.NoError(t, stopOther())
+		other.Close()
+		require.Empty(t, t.broker.Unacked())
+		down.Store(false)
+		t.publish("d", "e")
+		t.sleep(time.Hour)
+		require.False(t, w.Stats().Outage)
+		require.Empty(t, t.broker.Unacked())
+		require.NoError(t, stop())
+	})
+}
+
 // A message that waits for the rate limit is not handled any more once the Consumer is lost.
 func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
 	virtually(t, orders, func(t *rig) {

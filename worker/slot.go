@@ -67,6 +67,7 @@ func (s *slot) turn() bool {
 	switch {
 	case probe:
 		n = 1
+		defer s.yield() // also if it is not tried after all
 		defer s.limitProbe().Stop()
 	case s.size > 0:
 		n = min(n, s.size)
