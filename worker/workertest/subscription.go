@@ -44,7 +44,7 @@ func (s Setup) Subscription(t testing.TB) *Subscription {
 }
 
 // Publish publishes messages to the topic, or to the first one of several. They are delivered in this order, before any Worker is
-// started too.
+// started too; on Shared and Key_Shared not before DeliverAfter or DeliverAt.
 func (x *Subscription) Publish(msgs ...*pulsar.ProducerMessage) {
 	for _, msg := range msgs {
 		x.recorder.publish(msg, func() pulsar.MessageID { return x.broker.Publish(x.topic, msg) })

@@ -256,6 +256,35 @@ func TestLettersAndRetriesElsewhere(t *testing.T) {
 	})
 }
 
+// As at a broker, a message that a producer delays comes later on Shared and Key_Shared, and at once on the other types.
+func TestDelayedMessages(t *testing.T) {
+	for kind, want := range map[pulsar.SubscriptionType][]string{
+		pulsar.Shared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"}, pulsar.KeyShared: {"0s 0 c", "1h0m0s 0 a", "2h0m0s 0 b"},
+		pulsar.Exclusive: {"0s 0 a", "0s 0 b", "0s 0 c"}, pulsar.Failover: {"0s 0 a", "0s 0 b", "0s 0 c"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			orders := workertest.Setup{Consumer: pulsar.ConsumerOptions{Type: kind}}.Subscription(t)
+			orders.Start(func(context.Context, pulsar.Message) error { return nil }, worker.WithConcurrency(1))
+			after, at := message("a"), message("b")
+			after.DeliverAfter, at.DeliverAt = time.Hour, time.Now().Add(2*time.Hour)
+			orders.Publish(after, at, message("c"))
+			orders.Settle(24 * time.Hour)
+			require.Equal(t, want, payloads(orders.Calls()))
+		})
+	}
+}
+
+// What there is not here is said by name.
+func TestNoLogOfAttempts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &failing{TB: t}
+		setup := workertest.Setup{Redelivery: []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{})}}
+		require.Panics(t, func() { setup.Subscription(f).Start(handle) })
+		require.Len(t, f.failures, 1)
+		require.Contains(t, f.failures[0], "no log of attempts here: use package pulsartest")
+	})
+}
+
 // failing is a test of which the failures are expected.
 type failing struct {
 	testing.TB

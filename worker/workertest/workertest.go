@@ -29,7 +29,8 @@
 // publish times are in whole milliseconds, and the Consumer rounds up so that no retry is early. The handler must suit synctest:
 // goroutines that it starts must end, and a wait for something outside of the test, such as a real server, takes real time.
 //
-// Producers send no batches here. Package pulsartest has a broker for that, and for tests with connections.
+// Producers send no batches here, and there is no log of attempts (redelivery.WithAttemptLog). Package pulsartest has a broker for these,
+// and for tests with connections.
 package workertest
 
 import (

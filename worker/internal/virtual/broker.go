@@ -4,6 +4,7 @@ package virtual
 
 import (
 	"cmp"
+	"errors"
 	"hash/fnv"
 	"slices"
 	"strings"
@@ -37,10 +38,10 @@ type entry struct {
 	acked bool
 	count uint32
 	with  *consumer // that it was sent to; nil if it is to be sent
-	later bool      // it is not to be sent yet
+	later bool      // it is not to be sent yet, on Shared and Key_Shared
 }
 
-// Publish sends a message to a topic. DeliverAfter is exact.
+// Publish sends a message to a topic. DeliverAfter and DeliverAt are exact.
 func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.MessageID {
 	topic = full(topic)
 	b.mu.Lock()
@@ -49,11 +50,15 @@ func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.Messa
 		b.published = map[string][]*pulsar.ProducerMessage{}
 	}
 	b.published[topic] = append(b.published[topic], msg)
+	delay := msg.DeliverAfter
+	if delay <= 0 && !msg.DeliverAt.IsZero() {
+		delay = time.Until(msg.DeliverAt)
+	}
 	n := len(b.entries)
-	e := &entry{topic: topic, msg: msg, at: time.Now(), later: msg.DeliverAfter > 0}
+	e := &entry{topic: topic, msg: msg, at: time.Now(), later: delay > 0}
 	b.entries = append(b.entries, e)
 	if b.deliver(n); e.later {
-		time.AfterFunc(msg.DeliverAfter, func() {
+		time.AfterFunc(delay, func() {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			e.later = false
@@ -223,7 +228,8 @@ func (b *Broker) deliverAll() {
 // deliver sends an entry if no consumer has it. The caller holds mu.
 func (b *Broker) deliver(n int) {
 	e := b.entries[n]
-	if e.acked || e.later || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) {
+	if e.acked || e.with != nil || len(b.consumers) == 0 || !slices.Contains(b.topics, e.topic) ||
+		e.later && !b.consumers[0].rewinds() { // Exclusive and Failover know no delays
 		return
 	}
 	of := 0
@@ -261,6 +267,11 @@ func (b *Broker) TopicPartitions(topic string) ([]string, error) { return []stri
 // CreateProducer makes a producer of any topic.
 func (b *Broker) CreateProducer(opts pulsar.ProducerOptions) (pulsar.Producer, error) {
 	return &producer{broker: b, topic: opts.Topic}, nil
+}
+
+// CreateReader makes none, so that there is no log of attempts.
+func (b *Broker) CreateReader(pulsar.ReaderOptions) (pulsar.Reader, error) {
+	return nil, errors.New("there are no readers and no log of attempts here: use package pulsartest")
 }
 
 // Close does nothing.
