@@ -16,7 +16,8 @@ import (
 // WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times when its process
 // ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter, and the handler is not called for
 // it again. The option needs redelivery.WithAttemptLog and a dead letter topic; without a dead letter topic such a message is nacked each
-// time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process.
+// time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process. With 1 even those
+// become dead letters that were handled in the last tenth of a second before, since their acknowledgements were not sent yet.
 //
 // A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The Worker writes this record
 // before it calls the handler, which takes a few milliseconds each time, for about its first 2,000 messages, for as many after a crash,
@@ -114,12 +115,6 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	keys := make([]attempts.Key, len(tasks))
 	suspect := c.isSuspect(tasks[0])
 	careful := suspect
-	leave := func() {}
-	if suspect {
-		if leave, err = c.takeTurn(tasks); err != nil {
-			return nil, err
-		}
-	}
 	for i, t := range tasks {
 		keys[i] = attempts.KeyOf(t.msg)
 		careful = c.log.IsCareful(keys[i]) || careful
@@ -131,6 +126,15 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 			timer.Stop()
 			b.end()
 		}, nil
+	}
+	for i := range tasks {
+		_ = c.renew(&tasks[i]) // if it is not held any more, settling it will tell
+	}
+	leave := func() {}
+	if suspect {
+		if leave, err = c.takeTurn(); err != nil {
+			return nil, err
+		}
 	}
 	for _, k := range keys[1:] {
 		c.log.Begun(k)
@@ -152,10 +156,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 }
 
 // takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
-func (c *crashes) takeTurn(tasks []task) (leave func(), err error) {
-	for i := range tasks {
-		_ = c.renew(&tasks[i]) // if it is not held any more, settling it will tell
-	}
+func (c *crashes) takeTurn() (leave func(), err error) {
 	select {
 	case c.turn <- struct{}{}:
 	case <-c.working.Done():

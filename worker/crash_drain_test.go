@@ -2,7 +2,9 @@ package worker_test
 
 import (
 	"context"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,4 +57,38 @@ func TestSuspectsAtADrain(t *testing.T) {
 	require.Equal(t, 1, most)
 	require.Zero(t, late)
 	require.EqualValues(t, 1, w.Stats().Succeeded)
+}
+
+// A message whose record in the log takes longer than its ack timeout has not failed: it is handled once, and is no dead letter.
+func TestSlowLogIsNoAckTimeout(t *testing.T) {
+	t.Parallel()
+	broker := pulsartest.NewServer(t)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+	opts := withDeadLetters(1)
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	c, err := redelivery.Subscribe(broker.Client(t), opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithAckTimeout(time.Second),
+		redelivery.WithLogger(quiet))
+	require.NoError(t, err)
+	defer c.Close()
+	broker.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
+		if cmd.Type == "SEND" && strings.HasSuffix(cmd.Topic, "-ATTEMPTS") {
+			return pulsartest.Drop
+		}
+		return pulsartest.Pass
+	})
+	var handled atomic.Int32
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+		handled.Add(1)
+		return nil
+	}, worker.WithCrashLimit(3), worker.WithConcurrency(2), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	broker.Await(t, "orders", "billing", 30*time.Second, func(s pulsartest.Subscription) bool { return s.Backlog == 0 })
+	require.Eventually(t, func() bool { return handled.Load() > 0 }, 30*time.Second, 10*time.Millisecond)
+	stop()
+	require.NoError(t, <-ended)
+	require.EqualValues(t, 1, handled.Load())
+	require.Empty(t, broker.Messages("orders-billing-DLQ"))
 }
