@@ -78,9 +78,10 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 }
 
 func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []pulsar.Message) (err error) {
+	first := msgs[0] // the slice is the handler's, which may clear it
 	defer func() {
 		if v := recover(); v != nil {
-			err = w.panicked(v, append(about(msgs[0]), slog.Int("batch", len(msgs)))...)
+			err = w.panicked(v, append(about(first), slog.Int("batch", len(msgs)))...)
 		}
 	}()
 	return handler(ctx, msgs)

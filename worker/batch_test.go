@@ -251,3 +251,18 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 	require.NoError(t, stop())
 	require.LessOrEqual(t, batches.Load(), int32(100))
 }
+
+// A handler may do what it likes with the slice that it gets, as slices.DeleteFunc does, and panic then.
+func TestBatchHandlerThatClearsItsSlice(t *testing.T) {
+	virtually(t, withDeadLetters(2), func(t *rig) {
+		t.publish("a", "b", "c")
+		_, stop := t.startBatch(worker.Batch{}, func(_ context.Context, msgs []pulsar.Message) error {
+			clear(msgs)
+			panic("oops")
+		})
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"a: panic: oops", "b: panic: oops", "c: panic: oops"}, t.letters())
+		require.Empty(t, t.broker.Unacked())
+	})
+}
