@@ -203,3 +203,16 @@ func TestRunAfterTheEnd(t *testing.T) {
 		require.ErrorContains(t, w.Run(context.Background()), "Run was called before")
 	})
 }
+
+func TestRunWithoutAContext(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.publish("a")
+		w, err := worker.New(t.consumer, func(ctx context.Context, _ pulsar.Message) error {
+			time.AfterFunc(time.Second, t.consumer.Close)
+			return ctx.Err()
+		}, worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		require.ErrorContains(t, w.Run(nil), "the consumer is lost") //nolint:staticcheck // as an application might
+		require.EqualValues(t, 1, w.Stats().Succeeded)
+	})
+}

@@ -24,7 +24,9 @@ type Worker struct {
 // New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is not
 // allowed, the error satisfies errors.Is with redelivery.ErrInvalidOption.
 //
-// Only the Worker may receive from consumer. The caller closes consumer after Run has returned.
+// Only the Worker may receive from consumer and give its messages back: after redelivery.Consumer.GiveBack the handlers' messages cannot
+// be acknowledged until a slot receives again, which takes a minute if all slots have one. The caller closes consumer after Run has
+// returned.
 func New(consumer *redelivery.Consumer, handler Handler, options ...Option) (*Worker, error) {
 	if handler == nil {
 		return nil, invalid("New's handler", "nil", "a Handler")
@@ -65,8 +67,11 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
 // is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
-// of the handlers that did not return. Run may be called once; a second call returns an error.
+// of the handlers that did not return. Run may be called once; a second call returns an error. A nil ctx is never done.
 func (w *Worker) Run(ctx context.Context) error {
+	if ctx == nil {
+		ctx = context.Background()
+	}
 	r := newRun(w, ctx)
 	defer r.end()
 	defer r.stop()
