@@ -219,6 +219,7 @@ func (c *Consumer) Stats() Stats {
 
 // fail reports what cannot be returned. The operation is for observers.
 func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
+	err = fmt.Errorf("%w", err) // without upstream's stack
 	c.report(what, err, attrs...)
 	c.failed(operation, err)
 }

@@ -3,6 +3,7 @@ package suite
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // What the last nack has published elsewhere, and is not acknowledged yet, is waited for.
@@ -168,4 +170,29 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 		}
 		c.Resume()
 	}
+}
+
+// A subscription of several topics that fails after GiveBack is logged in a line, without the stack that upstream's error has.
+func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t, pulsar.ClientOptions{})
+	var log strings.Builder
+	var told []error
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{b.topic(0), b.topic(0)}
+	c := b.subscribe(opts, logTo(&log), redelivery.WithObserver(redelivery.Observer{Failed: func(f redelivery.Failed) { told = append(told, f.Err) }}))
+	require.NoError(t, c.GiveBack())
+	b.inProcess.SetHook(func(cmd pulsartest.Command) pulsartest.Verdict {
+		if cmd.Type == "SUBSCRIBE" {
+			return pulsartest.Fail("AuthorizationError", "not allowed")
+		}
+		return pulsartest.Pass
+	})
+	nothing(t, c, ms(300))
+	c.Close()
+	require.Contains(t, log.String(), "subscribing again failed")
+	require.Contains(t, log.String(), "AuthorizationError")
+	require.NotContains(t, log.String(), ".go:")
+	require.NotEmpty(t, told)
+	require.NotContains(t, fmt.Sprintf("%+v", told[0]), ".go:")
 }
