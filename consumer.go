@@ -71,13 +71,16 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 		c.inner.again = p.again
 	}
 	c.observe(s.observers)
-	messages := chanOf(inner)
-	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages), messages != nil))
+	messages, ahead := chanOf(inner), 0
+	if p != nil {
+		ahead = p.ahead()
+	}
+	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages)+ahead, messages != nil))
 	if p != nil {
 		c.hooks = p.hooks
 		p.warn()
 	}
-	c.intake = intake.New(c.life.ended, inner, messages, c.hooks.mayBeClosed, func(quiet time.Duration) { c.safely(func() { c.idle(quiet) }) })
+	c.intake = intake.New(c.life.ended, inner, messages, ahead, c.hooks.mayBeClosed, func(quiet time.Duration) { c.safely(func() { c.idle(quiet) }) })
 	c.outlet.ch = make(chan pulsar.ConsumerMessage)
 	if p != nil && p.opts.MessageChannel != nil {
 		c.outlet.ch, c.outlet.given = p.opts.MessageChannel, true

@@ -68,6 +68,7 @@ func (c *Consumer) GiveBack() error {
 	c.hooks.leaves(true)
 	c.inner.away = true
 	c.current().Close()
+	c.intake.Forget()
 	for messages := chanOf(c.current()); len(messages) > 0; {
 		<-messages
 	}

@@ -58,6 +58,9 @@ func (p *preparation) buffer() int {
 	return min(max(smallBuffer, p.queue()/16), largeBuffer)
 }
 
+// ahead is how many messages are taken from that channel at once: no more than a sixteenth of what is prefetched anyway.
+func (p *preparation) ahead() int { return min(p.buffer(), p.queue()/16) }
+
 // queue is how much upstream prefetches of each partition.
 func (p *preparation) queue() int {
 	if n := p.opts.ReceiverQueueSize; n > 0 {

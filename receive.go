@@ -78,18 +78,22 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bo
 		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
 			cm, event, err := c.intake.Take(ctx)
 			switch {
+			case err == nil:
 			case errors.Is(err, intake.ErrUndecryptable):
 				c.fail("receive", "receiving", err)
 				continue
-			case err != nil:
+			default:
 				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
 					c.life.end()
 				}
 				return false, err
-			case event == intake.Interrupted:
+			}
+			switch event {
+			case intake.Interrupted:
 				return true, nil
-			case event == intake.Woken:
+			case intake.Woken:
 				continue
+			case intake.Message:
 			}
 			if !c.arrive(cm, d) {
 				c.cameAgain = newsTurn // it is still what is new that has its turn
@@ -149,6 +153,9 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 	}
 	verdict := c.ledger.Arrive(cm, retry, d)
 	c.blocked.ends()
+	if verdict == ledger.Deliver {
+		return true
+	}
 	if verdict == ledger.AckDuplicate {
 		c.tally.swallowed.Add(1)
 		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
@@ -157,7 +164,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		})
 	}
 	c.arrived(cm, verdict)
-	return verdict == ledger.Deliver
+	return false
 }
 
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.

@@ -26,6 +26,8 @@ const (
 // Intake is the only reader of a consumer.
 type Intake struct {
 	messages <-chan pulsar.ConsumerMessage // nil if the consumer has no queue
+	ahead    []pulsar.ConsumerMessage      // taken from messages together: to wake upstream for each takes longer than the message
+	next     int                           // the first of ahead that is still here
 	receiver receiver
 	ended    context.Context
 	mayEnd   func() bool
@@ -42,12 +44,14 @@ type Intake struct {
 // empty is after how long nothing is left in a consumer's queue that somebody waits for. What was sent to it may be on its way still.
 const empty = 20 * time.Millisecond
 
-// New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. No more is
-// read once ended is over. mayEnd reports whether the consumer may have closed itself, which its channel does not tell. idle is called
+// New returns an Intake of consumer, which delivers to messages; messages is nil for one without a queue. Up to ahead messages are taken at
+// once, or each by itself if it is 0. No more is read once ended is over. mayEnd reports whether the consumer may have closed itself, which its channel does not tell. idle is called
 // by whoever waits: after each wait of empty or longer, and once a second if nothing came for a second.
-func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, mayEnd func() bool, idle func(quiet time.Duration)) *Intake {
+func New(ended context.Context, consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage, ahead int, mayEnd func() bool,
+	idle func(quiet time.Duration)) *Intake {
 	x := &Intake{
 		messages: messages,
+		ahead:    make([]pulsar.ConsumerMessage, 0, max(1, ahead)),
 		receiver: receiver{consumer: consumer, ended: ended},
 		ended:    ended,
 		mayEnd:   mayEnd,
@@ -143,6 +147,8 @@ func (x *Intake) Replace(consumer pulsar.Consumer) { x.receiver.consumer = consu
 
 // Forget lets go of what was received before. The caller has the turn, by Interrupt.
 func (x *Intake) Forget() {
+	clear(x.ahead)
+	x.next = len(x.ahead)
 	select {
 	case <-x.receiver.got:
 		x.receiver.cancel = nil
@@ -154,13 +160,10 @@ func (x *Intake) Forget() {
 func (x *Intake) Take(ctx context.Context) (cm pulsar.ConsumerMessage, event Event, err error) {
 	if x.messages == nil {
 		x.receiver.begin()
-	} else {
-		select {
-		case cm = <-x.messages:
-			x.quiet = 0
-			return cm, Message, nil
-		default:
-		}
+	} else if x.next < len(x.ahead) || x.takeAhead() {
+		cm, x.ahead[x.next] = x.ahead[x.next], cm
+		x.next++
+		return cm, Message, nil
 	}
 	switch {
 	case x.turn.isWanted():
@@ -198,7 +201,26 @@ func (x *Intake) IsReady() bool {
 	if x.messages == nil {
 		x.receiver.begin()
 	}
-	return len(x.messages) > 0 || len(x.receiver.got) > 0
+	return x.next < len(x.ahead) || len(x.messages) > 0 || len(x.receiver.got) > 0
+}
+
+// takeAhead takes what there is, and reports whether that is something.
+func (x *Intake) takeAhead() bool {
+	x.ahead, x.next = x.ahead[:0], 0
+	for len(x.ahead) < cap(x.ahead) {
+		select {
+		case cm := <-x.messages:
+			x.ahead = append(x.ahead, cm)
+			continue
+		default:
+		}
+		break
+	}
+	if len(x.ahead) == 0 {
+		return false
+	}
+	x.quiet = 0
+	return true
 }
 
 // look finds out whether the consumer has closed itself, as it does when it gives up reconnecting. It may find a message

@@ -49,7 +49,7 @@ func each(t *testing.T, test func(t *testing.T, c *consumer, x *intake.Intake, e
 				}
 				ended, end := context.WithCancel(context.Background())
 				defer end()
-				x := intake.New(ended, c, messages, func() bool { return false }, func(time.Duration) {})
+				x := intake.New(ended, c, messages, 10, func() bool { return false }, func(time.Duration) {})
 				defer x.Close()
 				test(t, c, x, end)
 			})
@@ -132,7 +132,7 @@ func TestIdle(t *testing.T) {
 				busy, idle := context.WithCancel(context.Background())
 				ended, end := context.WithCancel(context.Background())
 				defer end()
-				x := intake.New(ended, inner, messages, func() bool { return true }, func(quiet time.Duration) {
+				x := intake.New(ended, inner, messages, 0, func() bool { return true }, func(quiet time.Duration) {
 					if quiet >= time.Second {
 						idle()
 					}
@@ -153,9 +153,51 @@ func TestIdle(t *testing.T) {
 	}
 }
 
+// What is taken at once is handed out one by one, as it came, and before what came later. Forget lets go of it.
+func TestAhead(t *testing.T) {
+	c := &consumer{ch: make(chan pulsar.ConsumerMessage, 10)}
+	x := intake.New(context.Background(), c, c.ch, 4, func() bool { return false }, func(time.Duration) {})
+	defer x.Close()
+	require.NoError(t, x.Acquire(context.Background()))
+	require.False(t, x.IsReady())
+	send := func(from, to int64) {
+		for n := from; n < to; n++ {
+			c.ch <- pulsar.ConsumerMessage{Message: numbered{id: pulsar.NewMessageID(1, n, 0, 0)}}
+		}
+	}
+	take := func() int64 {
+		cm, event, err := x.Take(context.Background())
+		require.NoError(t, err)
+		require.Equal(t, intake.Message, event)
+		return cm.ID().EntryID()
+	}
+	send(0, 6)
+	require.Zero(t, take())
+	require.Len(t, c.ch, 2, "four are taken")
+	send(6, 8)
+	for n := int64(1); n < 8; n++ {
+		require.True(t, x.IsReady())
+		require.Equal(t, n, take())
+	}
+	require.False(t, x.IsReady())
+	send(8, 11)
+	require.EqualValues(t, 8, take())
+	x.Forget()
+	require.False(t, x.IsReady())
+	send(11, 12)
+	require.EqualValues(t, 11, take())
+}
+
+type numbered struct {
+	pulsar.Message
+	id pulsar.MessageID
+}
+
+func (m numbered) ID() pulsar.MessageID { return m.id }
+
 func TestUndecryptableWithoutQueue(t *testing.T) {
 	c := &consumer{ch: make(chan pulsar.ConsumerMessage, 1)}
-	x := intake.New(context.Background(), c, nil, func() bool { return false }, func(time.Duration) {})
+	x := intake.New(context.Background(), c, nil, 0, func() bool { return false }, func(time.Duration) {})
 	defer x.Close()
 	require.NoError(t, x.Acquire(context.Background()))
 	c.ch <- pulsar.ConsumerMessage{}

@@ -33,7 +33,7 @@ func withoutQueue(t *testing.T, test func(t *testing.T, c *counted, x *intake.In
 		c := &counted{consumer: consumer{ch: make(chan pulsar.ConsumerMessage)}}
 		ended, end := context.WithCancel(context.Background())
 		defer end()
-		x := intake.New(ended, c, nil, func() bool { return false }, func(time.Duration) {})
+		x := intake.New(ended, c, nil, 0, func() bool { return false }, func(time.Duration) {})
 		defer x.Close()
 		require.NoError(t, x.Acquire(ended))
 		test(t, c, x)

@@ -38,7 +38,7 @@ const (
 	Unknown Standing = iota
 	Unsettled
 	Busy    // being settled by another too
-	Settled // before, or now: as long as there is more of its batch, nothing else is to be done
+	Settled // before, or now: as long as there is more of its batch nothing else is to be done. Then it is described to those who observe
 )
 
 // Settle begins to settle a message that is Unsettled or Busy, of which it fills s: Settled or NotSettled must follow. Meanwhile the
@@ -67,13 +67,16 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 			return Busy
 		}
 	}
-	l.describe(ref, e, r, s)
 	if l.isNoted(e, r, s) {
+		if l.o.Observed {
+			l.describe(ref, e, r, s)
+		}
 		e.flags |= ackWhole
 		l.outcome(false)
 		l.settled(ref, e, r)
 		return Settled
 	}
+	l.describe(ref, e, r, s)
 	l.begin(ref, r, s)
 	return standing
 }
