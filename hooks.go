@@ -127,13 +127,13 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			h.over++
 			last := h.over == h.children
 			h.mu.Unlock()
-			switch why := fmt.Errorf("%w", err); { // without upstream's stack
-			case err == nil: // somebody else closed it, or its client
-			case last:
-				outer.report("staying connected", why)
+			if err != nil { // else somebody else closed it, or its client
+				what, why := "staying connected", fmt.Errorf("%w", err) // without upstream's stack
+				if !last {
+					what += " to one of the topics"
+				}
+				outer.report(what, why)
 				go outer.safely(func() { outer.tellFailed("receive", why) }) // what is left to tell is skipped when the Consumer ends
-			default:
-				outer.fail("receive", "staying connected to one of the topics", err)
 			}
 			if last && outer.goroutines.Enter() {
 				outer.life.end()
