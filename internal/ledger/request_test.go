@@ -142,3 +142,29 @@ func TestTheOnlyTopicSendsAgainThoughItWasAsked(t *testing.T) {
 		x.verdict(ledger.Deliver, 2)
 	})
 }
+
+// After a lost connection everything comes again. What is asked for meanwhile comes beside that, so that it does not count towards it: a
+// message whose copy a slow application has not taken yet would be taken for another consumer's, and begin again with a count of 0.
+func TestAnswersAreNotWhatTheBrokerSendsAgain(t *testing.T) {
+	shared := func(o *ledger.Options) { o.RedeliversAll, o.Keeps, o.OneTopic = false, false, true }
+	run(t, shared, func(x *x) {
+		for e := range int64(4) {
+			d, _ := x.arrive(1 + e)
+			x.Nack(d, 0, nil, ledger.Failed)
+		}
+		x.Disconnected()
+		time.Sleep(20 * time.Second)
+		x.Idle()
+		d, v := x.comes(1)
+		for range 8 {
+			require.Equal(t, ledger.Deliver, v)
+			x.Nack(d, 0, nil, ledger.Failed)
+			time.Sleep(time.Second)
+			d, v = x.arrive(1)
+		}
+		time.Sleep(10 * time.Second)
+		d, v = x.arrive(4)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, d.Count)
+	})
+}

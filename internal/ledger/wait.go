@@ -183,6 +183,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		if !l.o.RedeliversAll {
 			l.letGo(ref, e, r)
 		}
+		if s.taken < s.run.resent { // the answer comes beside what is sent again
+			s.run.resent += uint64(e.size())
+		}
 		now := time.Now()
 		if last.tries == 0 {
 			last.tries = 1
