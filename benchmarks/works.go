@@ -143,7 +143,7 @@ func works(size func(full, quick int) int) []work {
 			{"allocations", "allocs", "%.2f"}, {"untrack", "untrackNs", "%.0f ns"}, {"idle CPU", "idlePercent", "%.2f %%"},
 			{"handed over", "handOverMs", "%.0f ms"}, {"blocked", "blockedMs", "%.2f ms"}},
 	}, {
-		name: "W4", title: "Consuming and acknowledging", rounds: size(3, 1),
+		name: "W4", title: "Consuming and acknowledging", rounds: size(9, 1),
 		text:     "Small messages in batches of 1000, published before. CPU of the consumer's process alone.",
 		settings: []setting{{name: "", task: consume}},
 		clients:  []client{ours, tracked, plain, java},
