@@ -95,3 +95,25 @@ func TestReclaimWhileTheRestIsNotTaken(t *testing.T) {
 		require.Equal(t, uint32(7), d.Count)
 	})
 }
+
+// A message that came again only when another consumer left may be in the queue of one that takes nothing: it is not asked for, though all
+// that the broker sent again after the connection was lost has come.
+func TestWhatNobodyTakesIsNotAskedFor(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, true }, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		d, _ := x.arrive(2)
+		x.Disconnected()
+		x.comes(1)
+		time.Sleep(6 * time.Second)
+		_, had := x.Reclaim(ledger.Name{ID: d.ID}, 7)
+		require.False(t, had)
+		for e := range int64(9) { // some is taken then
+			x.arrive(3 + e)
+		}
+		time.Sleep(20 * time.Second)
+		require.Empty(t, x.requests())
+		d, v := x.arrive(2)
+		require.Equal(t, ledger.Deliver, v)
+		require.Equal(t, uint32(7), d.Count)
+	})
+}
