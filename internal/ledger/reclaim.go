@@ -36,9 +36,7 @@ func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
 	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
 		s.run.own && (s.lost || s.run.fresh != nil || resending) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
 		r.count, r.flags = max(r.count, count), r.flags|uncounted
-		if l.expect(ref, e, r, check); asked.IsZero() { // it may be in the queue, so that asking for it would have another consumer handle it too
-			l.table.asked[ref.slot()] = request{at: time.Now()}
-		}
+		l.expect(ref, e, r, check)
 	case !s.run.own && !l.nacks.Tracks(uint64(ref)):
 		return l.ask(ref, e, r)
 	case !s.run.own, s.lost, resending: // to be known soon

@@ -157,6 +157,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 	if l.o.RedeliversAll { // often, if the application is slow and has others, of which each starts from the oldest again
 		tries, missing = triesRewinds, !s.run.last.before(key) || l.isIdleSince(s, last.at)
 	}
+	if s.run.own && !s.lost && r.flags.has(doubtful) && last.at.IsZero() && !l.o.RedeliversAll {
+		last.at = s.run.heard // the broker sends it, now or when another consumer leaves: to ask for it while it is in the queue would send it to another, too
+	}
 	away := s.lost && time.Since(s.run.lostAt) >= awayTime
 	switch {
 	case s.inactive: // the broker sends it to whoever it is for
