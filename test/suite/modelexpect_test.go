@@ -189,7 +189,7 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		return
 	case m.stand == modelHeld && !m.loose:
 		r.w.fail("%v is with the application and comes again: %v", m, r.because(m, o))
-	case m.stand == modelWaits && now.Before(m.due):
+	case m.stand == modelWaits && now.Before(m.due) && !m.loose: // else it may have timed out before it was nacked, after a minute
 		r.w.fail("%v is early by %v", m, m.due.Sub(now))
 	}
 	r.checkCount(m, o, count)
