@@ -85,93 +85,101 @@ func value(t testing.TB, reg *prometheus.Registry, name string, labels ...string
 	return sum, series
 }
 
-// TestMetrics has every metric, after a Worker has met every outcome.
-func TestMetrics(t *testing.T) {
+// each runs a test with metrics of subscriptions, and of topics as well.
+func each(t *testing.T, test func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics)) {
+	t.Helper()
 	for _, byTopic := range []bool{false, true} {
 		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
-			reg := prometheus.NewRegistry()
 			var options []metrics.Option
 			if byTopic {
 				options = append(options, metrics.WithTopic())
 			}
+			reg := prometheus.NewRegistry()
 			m, err := metrics.New(reg, options...)
 			require.NoError(t, err)
-			client := newClient(t)
-			c := subscribe(t, client, "orders", "billing", m.Observe())
-			blocked, release := make(chan struct{}), make(chan struct{})
-			var once sync.Once
-			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
-				switch string(msg.Payload()) {
-				case "permanent":
-					return worker.Permanent(errors.New("never"))
-				case "fails":
-					return errors.New("not now")
-				case "blocks":
-					once.Do(func() { close(blocked) })
-					<-release
-				}
-				return nil
-			}, m.ObserveWorker(), worker.WithConcurrency(2), worker.WithLogger(silent))
-			require.NoError(t, err)
-			ctx, stop := context.WithCancel(context.Background())
-			done := make(chan error, 1)
-			go func() { done <- w.Run(ctx) }()
-			send(t, client, "orders", "good", "permanent", "fails", "blocks")
-			<-blocked
-			topic := ""
-			if byTopic {
-				topic = "topic=persistent://public/default/orders"
-			}
-			is := func(want float64, name string, labels ...string) {
-				t.Helper()
-				if topic != "" && !strings.Contains(name, "active") && !strings.HasPrefix(name, "redelivery_paused") {
-					labels = append(labels, topic)
-				}
-				assert.EventuallyWithT(t, func(c *assert.CollectT) {
-					got, _ := value(t, reg, name, append(labels, "subscription=billing")...)
-					assert.InDelta(c, want, got, 0, "%s %v", name, labels)
-				}, 10*time.Second, 10*time.Millisecond)
-			}
-			is(1, "redelivery_settled_total", "outcome=acked")
-			is(1, "redelivery_settled_total", "outcome=nacked")
-			is(2, "redelivery_settled_total", "outcome=dead_lettered")
-			is(0, "redelivery_settled_total", "outcome=timed_out")
-			is(1, "redelivery_dead_letters_total", "reason=permanent")
-			is(1, "redelivery_dead_letters_total", "reason=max_deliveries")
-			is(0, "redelivery_dead_letters_total", "reason=explicit")
-			is(1, "redelivery_redelivered_total", "cause=nack")
-			is(1, "redelivery_lateness_seconds", "cause=nack")
-			is(2, "redelivery_attempts", "outcome=dead_lettered")
-			is(2, "redelivery_handler_duration_seconds", "outcome=nacked")
-			is(1, "redelivery_handler_duration_seconds", "outcome=dead_lettered")
-			is(0, "redelivery_failures_total")
-			is(0, "redelivery_swallowed_total")
-			is(0, "redelivery_dropped_total")
-			is(1, "redelivery_handlers_active")
-			is(0, "redelivery_paused")
-			w.Pause()
-			is(1, "redelivery_paused")
-			w.Resume()
-			is(0, "redelivery_paused")
-			close(release)
-			is(0, "redelivery_handlers_active")
-			stop()
-			require.NoError(t, <-done)
-			c.Nack(nil)
-			topic = ""
-			is(1, "redelivery_failures_total", "operation=nack")
-
-			problems, err := testutil.GatherAndLint(reg)
-			require.NoError(t, err)
-			assert.Equal(t, []promlint.Problem(nil), problems)
-			c.Close()
-			for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
-				"memory_limit_reached", "blocked", "unfinished_messages"} {
-				_, series := value(t, reg, "redelivery_"+gauge)
-				assert.Zero(t, series, "%s is left after Close", gauge)
-			}
+			test(t, byTopic, reg, m)
 		})
 	}
+}
+
+// TestMetrics has every metric, after a Worker has met every outcome.
+func TestMetrics(t *testing.T) {
+	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+		client := newClient(t)
+		c := subscribe(t, client, "orders", "billing", m.Observe())
+		blocked, release := make(chan struct{}), make(chan struct{})
+		var once sync.Once
+		w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+			switch string(msg.Payload()) {
+			case "permanent":
+				return worker.Permanent(errors.New("never"))
+			case "fails":
+				return errors.New("not now")
+			case "blocks":
+				once.Do(func() { close(blocked) })
+				<-release
+			}
+			return nil
+		}, m.ObserveWorker(), worker.WithConcurrency(2), worker.WithLogger(silent))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- w.Run(ctx) }()
+		send(t, client, "orders", "good", "permanent", "fails", "blocks")
+		<-blocked
+		topic := ""
+		if byTopic {
+			topic = "topic=persistent://public/default/orders"
+		}
+		is := func(want float64, name string, labels ...string) {
+			t.Helper()
+			if topic != "" && !strings.Contains(name, "active") && !strings.HasPrefix(name, "redelivery_paused") {
+				labels = append(labels, topic)
+			}
+			assert.EventuallyWithT(t, func(c *assert.CollectT) {
+				got, _ := value(t, reg, name, append(labels, "subscription=billing")...)
+				assert.InDelta(c, want, got, 0, "%s %v", name, labels)
+			}, 10*time.Second, 10*time.Millisecond)
+		}
+		is(1, "redelivery_settled_total", "outcome=acked")
+		is(1, "redelivery_settled_total", "outcome=nacked")
+		is(2, "redelivery_settled_total", "outcome=dead_lettered")
+		is(0, "redelivery_settled_total", "outcome=timed_out")
+		is(1, "redelivery_dead_letters_total", "reason=permanent")
+		is(1, "redelivery_dead_letters_total", "reason=max_deliveries")
+		is(0, "redelivery_dead_letters_total", "reason=explicit")
+		is(1, "redelivery_redelivered_total", "cause=nack")
+		is(1, "redelivery_lateness_seconds", "cause=nack")
+		is(2, "redelivery_attempts", "outcome=dead_lettered")
+		is(2, "redelivery_handler_duration_seconds", "outcome=nacked")
+		is(1, "redelivery_handler_duration_seconds", "outcome=dead_lettered")
+		is(0, "redelivery_failures_total")
+		is(0, "redelivery_swallowed_total")
+		is(0, "redelivery_dropped_total")
+		is(1, "redelivery_handlers_active")
+		is(0, "redelivery_paused")
+		w.Pause()
+		is(1, "redelivery_paused")
+		w.Resume()
+		is(0, "redelivery_paused")
+		close(release)
+		is(0, "redelivery_handlers_active")
+		stop()
+		require.NoError(t, <-done)
+		c.Nack(nil)
+		topic = ""
+		is(1, "redelivery_failures_total", "operation=nack")
+
+		problems, err := testutil.GatherAndLint(reg)
+		require.NoError(t, err)
+		assert.Equal(t, []promlint.Problem(nil), problems)
+		c.Close()
+		for _, gauge := range []string{"waiting_messages", "buffered_bytes", "oldest_waiting_seconds", "handlers_active", "paused", "outage",
+			"memory_limit_reached", "blocked", "unfinished_messages"} {
+			_, series := value(t, reg, "redelivery_"+gauge)
+			assert.Zero(t, series, "%s is left after Close", gauge)
+		}
+	})
 }
 
 // TestAttemptLogFails has a log of attempts that cannot be opened: the operation is one word, as all others are.
@@ -191,35 +199,26 @@ func TestAttemptLogFails(t *testing.T) {
 
 // TestGivesUp has a Consumer that gives up its topics one after the other. That is told once for each, so it has to be an increase.
 func TestGivesUp(t *testing.T) {
-	for _, byTopic := range []bool{false, true} {
-		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
-			t.Parallel()
-			reg := prometheus.NewRegistry()
-			var options []metrics.Option
-			if byTopic {
-				options = append(options, metrics.WithTopic())
-			}
-			m, err := metrics.New(reg, options...)
-			require.NoError(t, err)
-			server, once := pulsartest.NewServer(t), uint(1)
-			c, err := redelivery.Subscribe(server.Client(t), pulsar.ConsumerOptions{Topics: []string{"orders", "bills"}, SubscriptionName: "billing",
-				Type: pulsar.Shared, MaxReconnectToBroker: &once}, m.Observe(), redelivery.WithLogger(silent))
-			require.NoError(t, err)
-			defer c.Close()
-			failed := func() float64 {
-				n, series := value(t, reg, "redelivery_failures_total", "subscription=billing", "operation=receive")
-				assert.Equal(t, 1, series)
-				return n
-			}
-			assert.Zero(t, failed())
-			for i, topic := range []string{"orders", "bills"} {
-				server.Inject("SUBSCRIBE", topic, 100, pulsartest.Fail("AuthorizationError", "not you"))
-				server.Unload(topic)
-				require.Eventually(t, func() bool { return failed() == float64(i+1) }, 20*time.Second, 10*time.Millisecond)
-			}
-			<-c.Done()
-		})
-	}
+	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+		t.Parallel()
+		server, once := pulsartest.NewServer(t), uint(1)
+		c, err := redelivery.Subscribe(server.Client(t), pulsar.ConsumerOptions{Topics: []string{"orders", "bills"}, SubscriptionName: "billing",
+			Type: pulsar.Shared, MaxReconnectToBroker: &once}, m.Observe(), redelivery.WithLogger(silent))
+		require.NoError(t, err)
+		defer c.Close()
+		failed := func() float64 {
+			n, series := value(t, reg, "redelivery_failures_total", "subscription=billing", "operation=receive")
+			assert.Equal(t, 1, series)
+			return n
+		}
+		assert.Zero(t, failed())
+		for i, topic := range []string{"orders", "bills"} {
+			server.Inject("SUBSCRIBE", topic, 100, pulsartest.Fail("AuthorizationError", "not you"))
+			server.Unload(topic)
+			require.Eventually(t, func() bool { return failed() == float64(i+1) }, 20*time.Second, 10*time.Millisecond)
+		}
+		<-c.Done()
+	})
 }
 
 // TestWorkerAlone has a Worker that is observed, of a Consumer that is not: nothing is told of the Consumer.
@@ -338,35 +337,28 @@ func TestCardinality(t *testing.T) {
 
 // Pulsar takes names that are not UTF-8, at which Prometheus panics, when it scrapes in a goroutine of its own.
 func TestNamesThatAreNotText(t *testing.T) {
-	for _, byTopic := range []bool{false, true} {
-		t.Run(fmt.Sprintf("topic=%v", byTopic), func(t *testing.T) {
-			var options []metrics.Option
-			labels := []string{"subscription=billing\uFFFD"}
-			if byTopic {
-				options = append(options, metrics.WithTopic())
-				labels = append(labels, "topic=persistent://public/default/orders\uFFFD")
-			}
-			reg := prometheus.NewRegistry()
-			m, err := metrics.New(reg, options...)
-			require.NoError(t, err)
-			client := newClient(t)
-			c := subscribe(t, client, "orders\xff", "billing\xff", m.Observe())
-			send(t, client, "orders\xff", "one")
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			w, err := worker.New(c, func(context.Context, pulsar.Message) error {
-				cancel()
-				return nil
-			}, m.ObserveWorker(), worker.WithLogger(silent))
-			require.NoError(t, err)
-			require.NoError(t, w.Run(ctx))
-			for _, name := range []string{"redelivery_settled_total", "redelivery_handler_duration_seconds"} {
-				n, _ := value(t, reg, name, append(labels, "outcome=acked")...)
-				assert.EqualValues(t, 1, n, name)
-			}
-			_, gauges := value(t, reg, "redelivery_waiting_messages", labels[0])
-			assert.Equal(t, 1, gauges)
-			assert.Zero(t, c.Stats().Failed, "callbacks that failed")
-		})
-	}
+	each(t, func(t *testing.T, byTopic bool, reg *prometheus.Registry, m *metrics.Metrics) {
+		labels := []string{"subscription=billing\uFFFD"}
+		if byTopic {
+			labels = append(labels, "topic=persistent://public/default/orders\uFFFD")
+		}
+		client := newClient(t)
+		c := subscribe(t, client, "orders\xff", "billing\xff", m.Observe())
+		send(t, client, "orders\xff", "one")
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+			cancel()
+			return nil
+		}, m.ObserveWorker(), worker.WithLogger(silent))
+		require.NoError(t, err)
+		require.NoError(t, w.Run(ctx))
+		for _, name := range []string{"redelivery_settled_total", "redelivery_handler_duration_seconds"} {
+			n, _ := value(t, reg, name, append(labels, "outcome=acked")...)
+			assert.EqualValues(t, 1, n, name)
+		}
+		_, gauges := value(t, reg, "redelivery_waiting_messages", labels[0])
+		assert.Equal(t, 1, gauges)
+		assert.Zero(t, c.Stats().Failed, "callbacks that failed")
+	})
 }
