@@ -67,19 +67,13 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 		attempts:   log,
 	}
 	c.inner.now.Store(&inner)
-	if p != nil {
-		c.inner.again = p.again
-	}
-	c.observe(s.observers)
 	messages, ahead := chanOf(inner), 0
 	if p != nil {
-		ahead = p.ahead()
-	}
-	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages)+ahead, messages != nil))
-	if p != nil {
-		c.hooks = p.hooks
+		c.inner.again, c.hooks, ahead = p.again, p.hooks, p.ahead()
 		p.warn()
 	}
+	c.observe(s.observers)
+	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages)+ahead, messages != nil))
 	c.intake = intake.New(c.life.ended, inner, messages, ahead, c.hooks.mayBeClosed, func(quiet time.Duration) { c.safely(func() { c.idle(quiet) }) })
 	c.outlet.ch = make(chan pulsar.ConsumerMessage)
 	if p != nil && p.opts.MessageChannel != nil {
