@@ -88,7 +88,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.
 func (l *Ledger) ackedTo(e *entry, index int32) int32 {
-	n := e.batch.acked + e.batch.undecided
+	n := e.batch.settledForUpstream()
 	for i := range index + 1 {
 		if r := e.seen(i); r != nil && r.state != acked {
 			n++

@@ -112,6 +112,9 @@ type batch struct {
 	times       []timing
 }
 
+// settledForUpstream returns how many messages of a batch upstream counts as acknowledged, or would if it had been told.
+func (b *batch) settledForUpstream() int32 { return b.acked + b.undecided }
+
 func (e *entry) stream() *stream { return e.batch.stream }
 func (e *entry) isBatch() bool   { return e.batch.records != nil }
 func (e *entry) size() int32     { return max(1, int32(len(e.batch.records))) }

@@ -109,7 +109,7 @@ func (l *Ledger) describe(ref Ref, e *entry, r *record, s *Settling) {
 	s.entry, s.stream = l.table.entries.At(ref.slot()).Key, e.stream()
 	s.Ref, s.Consumer, s.ID, s.Topic = ref, s.stream.consumer, l.table.newest(ref, r), s.stream.topic
 	if s.ToAck = s.ID; l.o.WholeBatches && !s.Leaves {
-		s.ToAck = toAck(e, s.ID, e.batch.acked+e.batch.undecided+1)
+		s.ToAck = toAck(e, s.ID, e.batch.settledForUpstream()+1)
 	}
 	s.Count, s.Attempts = r.count, r.count
 	if !r.flags.has(uncounted) {
@@ -153,7 +153,7 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		return nil
 	}
 	if e.flags.has(ackWhole) && s.ToAck == s.ID { // else there is one delivery, or the whole batch is acknowledged
-		if id := toAck(e, t.newest(ref, r), e.batch.acked+e.batch.undecided+1); id != s.ID {
+		if id := toAck(e, t.newest(ref, r), e.batch.settledForUpstream()+1); id != s.ID {
 			again = id
 		}
 	}

@@ -6,7 +6,7 @@ import "github.com/apache/pulsar-client-go/pulsar"
 // then, but acknowledges the whole batch in the end; unless the batch did not come from its first message on, which only upstream counts as
 // acknowledged. The caller holds mu.
 func (l *Ledger) isNoted(e *entry, r *record, s *Settling) bool {
-	return l.o.WholeBatches && e.isBatch() && e.batch.acked+e.batch.undecided+1 < e.batch.total && r.state == inFlight &&
+	return l.o.WholeBatches && e.isBatch() && e.batch.settledForUpstream()+1 < e.batch.total && r.state == inFlight &&
 		!r.flags.has(busy|doubtful|timed) && e.batch.records[0].state != unseen && !s.Leaves && !s.Undecided
 }
 
