@@ -30,7 +30,7 @@ func Topic(topic, subscription string) string {
 type Key struct {
 	Topic         string // with its partition
 	Ledger, Entry int64  // of its id
-	Index         int32  // in its batch; 0 if it is in none
+	Index         int32  // in its batch; 0 or less if it is in none
 }
 
 // KeyOf returns the key of a message that was received. It panics if msg does.

@@ -118,6 +118,20 @@ func TestCloseWrites(t *testing.T) {
 	}
 }
 
+// pulsar-client-go gives the index -1 to messages that are in no batch.
+func TestAKeyWithoutAnIndex(t *testing.T) {
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	k := two
+	k.Index = -1
+	a.Failed(k, 2, time.Minute, "")
+	await(t, func() bool { _, ok := b.Find(k); return ok })
+	k.Index = 0
+	r, ok := b.Find(k)
+	require.True(t, ok)
+	require.Equal(t, k, r.Key)
+}
+
 func await(t *testing.T, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, 15*time.Second, 5*time.Millisecond)

@@ -56,8 +56,11 @@ func (s *state) place(k Key) place {
 		s.topics = append(s.topics, k.Topic)
 		s.numbers[k.Topic] = n
 	}
-	return place{k.Ledger, k.Entry, k.Index, n}
+	return k.in(n)
 }
+
+// in is the place of a key in a topic of the log. An index is negative where pulsar-client-go says that there is no batch.
+func (k Key) in(topic uint32) place { return place{k.Ledger, k.Entry, max(0, k.Index), topic} }
 
 func (s *state) key(p place) Key { return Key{s.topics[p.topic], p.ledger, p.entry, p.index} }
 
@@ -67,7 +70,7 @@ func (s *state) find(k Key) (record, bool) {
 	if !ok {
 		return record{}, false
 	}
-	r, ok := s.records[place{k.Ledger, k.Entry, k.Index, n}]
+	r, ok := s.records[k.in(n)]
 	return r, ok
 }
 
