@@ -137,12 +137,13 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		why = ledger.Unreadable
 	}
 	if s, had, _ := c.ledger.Nack(d, *delay, d.Message, why); had {
-		failed := s
+		failed, outcome := s, Nacked
 		if why == ledger.Snoozed {
 			failed.Attempts--
+			outcome = Snoozed
 		}
 		c.fails(&failed, *delay, reason)
-		c.nacked(s, msg, *delay)
+		c.nacked(s, msg, outcome, *delay)
 	}
 	return nil
 }

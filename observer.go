@@ -68,7 +68,7 @@ type Settled struct {
 	Event
 	Outcome  Outcome       // what happened to it
 	Attempts uint32        // how often the application has received it; 0 if it was acknowledged by id and never received
-	Delay    time.Duration // until it comes again; for Nacked and Reconsumed
+	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
 	Reason   Reason        // for DeadLettered
 	Why      error         // the error in the dead letter; for DeadLettered
@@ -82,7 +82,8 @@ type Outcome string
 
 const (
 	Acked        Outcome = "acked"         // acknowledged, in a transaction too
-	Nacked       Outcome = "nacked"        // it waits for its delay; after Snooze too
+	Nacked       Outcome = "nacked"        // it waits for its delay
+	Snoozed      Outcome = "snoozed"       // likewise, and nothing failed
 	TimedOut     Outcome = "timed_out"     // its ack timeout is over
 	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
 	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic

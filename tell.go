@@ -109,10 +109,10 @@ func (c *Consumer) settledEvent(s *ledger.Settling, msg pulsar.Message, outcome 
 	return e
 }
 
-// nacked tells that a nack has begun to wait.
-func (c *Consumer) nacked(s ledger.Settling, msg pulsar.Message, delay time.Duration) {
+// nacked tells that a nack, or a snooze, has begun to wait.
+func (c *Consumer) nacked(s ledger.Settling, msg pulsar.Message, outcome Outcome, delay time.Duration) {
 	if c.observer.Settled != nil {
-		e := c.settledEvent(&s, msg, Nacked, c.now())
+		e := c.settledEvent(&s, msg, outcome, c.now())
 		e.Delay = max(0, delay)
 		c.observer.Settled(e)
 	}

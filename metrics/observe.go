@@ -192,7 +192,7 @@ type outcome struct {
 
 // What series are made of before anything is told.
 var (
-	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
+	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
 	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
 	losses   = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
 	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonExplicit}

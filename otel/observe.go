@@ -74,7 +74,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 		if e.To != "" {
 			attrs = []attribute.KeyValue{semconv.MessagingDestinationName(valid(e.To))}
 		}
-	case redelivery.Nacked, redelivery.TimedOut:
+	case redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut:
 		return // nothing is sent for it now
 	case redelivery.Acked:
 	}

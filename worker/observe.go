@@ -30,7 +30,7 @@ type Handling struct{ redelivery.Event }
 // message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // what the handler's result calls for: Acked, DeadLettered after Permanent, else Nacked; redelivery.Settled reports what is done
+	Outcome  redelivery.Outcome // what the handler's result calls for: Acked, DeadLettered after Permanent, Snoozed, else Nacked; redelivery.Settled reports what is done
 	Duration time.Duration      // how long the handler took; in a batch, for all messages together
 	Err      error              // what the handler or the classifier returned, without the mark of Permanent or RetryAfter
 }
@@ -126,6 +126,8 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 			outcome = redelivery.Acked
 		case dead:
 			outcome = redelivery.DeadLettered
+		case snooze:
+			outcome = redelivery.Snoozed
 		default: // it is to be tried again
 		}
 		tell(w, w.observers.handled, Handled{w.event(t.counted()), outcome, took, outcomes[i].err})

@@ -83,11 +83,16 @@ func TestObserversAreToldOfHandlers(t *testing.T) {
 	}})
 	virtually(t, withDeadLetters(2), func(t *rig) {
 		t.publishKeyed("a1")
-		_, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return errTest },
-			handlers, worker.WithKeyOrder(), worker.WithConcurrency(1))
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			time.Sleep(time.Second)
+			if len(told) == 1 {
+				return worker.Snooze(time.Second)
+			}
+			return errTest
+		}, handlers, worker.WithKeyOrder(), worker.WithConcurrency(1))
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
-		require.Equal(t, []string{"a1 0", "a1 nacked after 1s: no luck", "a1 1", "a1 nacked after 1s: no luck", "a1 is dead_lettered max_deliveries"}, told)
+		require.Equal(t, []string{"a1 0", "a1 snoozed after 1s: snoozed for 1s", "a1 0", "a1 nacked after 1s: no luck", "a1 1", "a1 nacked after 1s: no luck", "a1 is dead_lettered max_deliveries"}, told)
 	}, settled)
 }
 

@@ -116,6 +116,10 @@ func TestObserver(t *testing.T) {
 			require.NoError(t, c.NackWithDelay(msg, time.Hour))
 			require.NoError(t, c.Ack(msg))
 		}, want: []string{"delivered 0 ", "nacked after 1", "acked after 1"}},
+		"snooze": {act: func(t *testing.T, c *redelivery.Consumer) {
+			require.NoError(t, c.Snooze(receive(t, c), ms(20)))
+			require.NoError(t, c.Ack(receive(t, c)))
+		}, want: []string{"delivered 0 ", "snoozed after 1", "delivered 0 nack", "acked after 1"}},
 		"nack by id": {act: func(t *testing.T, c *redelivery.Consumer) {
 			c.NackID(receive(t, c).ID())
 			require.NoError(t, c.Ack(receive(t, c)))
