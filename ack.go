@@ -101,20 +101,21 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 // errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
 var errPanicked = errors.New("panicked")
 
-// finishSettling ends what Ledger.Settle began. A newer delivery, if one came meanwhile, is acknowledged too: if that fails
-// a copy will come, and be swallowed.
+// finishSettling ends what Ledger.Settle began, within the call that settled the message: Close waits for that. A newer delivery, if one came
+// meanwhile, is acknowledged too: if that fails a copy will come, and be swallowed.
 func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
 	if err != nil {
 		c.ledger.NotSettled(s)
 	} else if again := c.ledger.Settled(s); again != nil {
-		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause)
+		within := func(ack func() error) error { return ack() } // Close may have begun, and lets no other call in
+		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause, within)
 	}
 }
 
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
-// the next connection.
-func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration) {
+// the next connection. call makes the call of the inner consumer.
+func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration, call func(func() error) error) {
 	c.safely(func() {
 		err := errPanicked
 		defer func() {
@@ -124,13 +125,13 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name
 				time.AfterFunc(pause, func() {
 					c.start(&c.swallows, func(context.Context) {
 						if c.ledger.IsAcking(n) { // else the broker sends it again
-							c.ackAgain(what, consumer, n, 2*pause)
+							c.ackAgain(what, consumer, n, 2*pause, c.call)
 						}
 					})
 				})
 			}
 		}()
-		err = c.call(func() error { return consumer.AckID(n.ID) })
+		err = call(func() error { return consumer.AckID(n.ID) })
 		if err != nil && c.life.ended.Err() == nil {
 			c.fail("ack", "acknowledging "+what, err, "message", n.ID)
 		}

@@ -44,6 +44,7 @@ func (c *Consumer) shut() bool {
 	c.life.endCut()
 	c.publisher.close()
 	c.calls.Wait(patience)
+	c.ledger.Clear()
 	c.hooks.flush()
 	c.inner.mu.Lock()
 	inner := c.current()

@@ -223,8 +223,8 @@ func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Me
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
-		c.calls.Leave()
 		c.finishSettling(&s, err)
+		c.calls.Leave()
 		told(err)
 		tell()
 		return err

@@ -123,11 +123,14 @@ func New(o Options) *Ledger {
 	return l
 }
 
-// Close forgets everything and ends what the Ledger started. Calling it again does nothing.
+// Close ends what the Ledger started: nothing comes any more, and nothing is asked for. What is being settled may still be, until Clear
+// forgets it. Calling Close again does nothing.
 func (l *Ledger) Close() {
-	l.Clear()
 	l.mu.Lock()
 	l.closed = true
+	for l.offer != nil {
+		l.withdraw()
+	}
 	l.rounds.Stop()
 	l.young.timer.Stop()
 	l.mu.Unlock()

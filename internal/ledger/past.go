@@ -142,7 +142,7 @@ func (s *stream) forgetSure() {
 
 // startRounds has two rounds begin, after which what was acknowledged is sure. The caller holds mu.
 func (l *Ledger) startRounds() {
-	if l.roundsLeft == 0 {
+	if l.roundsLeft == 0 && !l.closed {
 		l.rounds.Reset(l.o.SendDelay)
 	}
 	l.roundsLeft = 2

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // Upstream is told of each acknowledgement of a batch, and by its id. If it has an error, the message is the application's still.
@@ -145,4 +146,44 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 		require.NoError(t, c.AckCumulative(msgs[n/2-1]))
 		b.settles(topic, 0)
 	})
+}
+
+// What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do not come again.
+func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
+	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
+			return c.ReconsumeLaterAfter(bg, msg, time.Hour, nil)
+		},
+		"dead letter": func(c *redelivery.Consumer, msg pulsar.Message) error {
+			return c.DeadLetter(bg, msg, errors.New("bad"))
+		},
+		"last nack": func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newInProcess(t, pulsar.ClientOptions{})
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			opts.RetryEnable, opts.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 1}
+			c := b.subscribe(opts)
+			b.send(topic, 2, true)
+			first, last := receive(t, c), receive(t, c)
+			require.NoError(t, c.Ack(first))
+
+			stored := make(chan struct{}, 1)
+			b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+				if command.Type != "SEND_RECEIPT" {
+					return pulsartest.Pass
+				}
+				stored <- struct{}{}
+				return pulsartest.Pass.After(ms(100)) // less than Close waits
+			})
+			done := make(chan error, 1)
+			go func() { done <- publish(c, last) }()
+			<-stored
+			c.Close()
+			require.NoError(t, <-done)
+			require.Zero(t, b.inProcess.Subscription(topic, sub).Backlog)
+		})
+	}
 }
