@@ -69,7 +69,8 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 	c.inner.now.Store(&inner)
 	messages, ahead := chanOf(inner), 0
 	if p != nil {
-		c.inner.again, c.hooks, ahead = p.again, p.hooks, p.ahead()
+		c.inner.again, c.hooks = p.again, p.hooks
+		_, ahead = p.buffer()
 		p.warn()
 	}
 	c.observe(s.observers)

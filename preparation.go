@@ -43,23 +43,24 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 // divided that, it would miss its next tick by just the broker's time, every time.
 func tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
 
-// What the channel has by which upstream hands messages over, when a connection is lost, comes twice, unless that is certain to have been the
-// messages' own: then the Ledger drops it. Upstream's own channel has room for ten. With 64 a message costs a tenth less CPU.
+// What is between upstream and the Ledger when a connection is lost comes twice, unless that is certain to have been the messages' own: then
+// the Ledger drops it. Upstream's own channel has room for ten. With 64 a message costs a tenth less CPU.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
 )
 
-// buffer is the capacity of that channel: one sixteenth of what is prefetched anyway, within these bounds.
-func (p *preparation) buffer() int {
+// buffer is the capacity of the channel by which upstream hands messages over, and how many are taken from it at once: one sixteenth of what
+// is prefetched anyway, within these bounds. Both together are a small buffer.
+func (p *preparation) buffer() (channel, ahead int) {
+	sixteenth := p.queue() / 16
 	if !p.unpartitioned || p.children() != 1 {
-		return smallBuffer
+		ahead = min(smallBuffer/2, sixteenth)
+		return smallBuffer - ahead, ahead
 	}
-	return min(max(smallBuffer, p.queue()/16), largeBuffer)
+	channel = min(max(smallBuffer, sixteenth), largeBuffer)
+	return channel, min(channel, sixteenth)
 }
-
-// ahead is how many messages are taken from that channel at once: no more than a sixteenth of what is prefetched anyway.
-func (p *preparation) ahead() int { return min(p.buffer(), p.queue()/16) }
 
 // queue is how much upstream prefetches of each partition.
 func (p *preparation) queue() int {
@@ -95,11 +96,12 @@ const requestsAreDueAtOnce = int64(62)
 // next tick, and its ticks come once per resolution.
 func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts, bits, retryTopic := p.opts, requestsAreDueAtOnce, p.publisher.subscribed()
+	channel, _ := p.buffer()
 	opts.NackRedeliveryDelay = 3 * tick(p.settings.resolution) // of which upstream makes a tick of a third
 	opts.NackPrecisionBit = &bits
 	opts.NackBackoffPolicy = nil
 	opts.EnableDefaultNackBackoffPolicy = false
-	opts.MessageChannel = make(chan pulsar.ConsumerMessage, p.buffer())
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, channel)
 	opts.Interceptors = pulsar.ConsumerInterceptors{p.hooks}
 	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
 	if opts.Type == pulsar.Failover {

@@ -181,7 +181,7 @@ func (r *modelRun) nackBy(m *modelExpected, kind int, delay time.Duration) {
 		}()
 		switch kind {
 		case 0:
-			if err := r.c.NackWithDelay(msg, delay); err != nil && !isForgotten(err) {
+			if err := r.c.NackWithDelay(msg, delay); err != nil && !isForgotten(err) && !(r.isClosed() && errors.Is(err, redelivery.ErrClosed)) {
 				r.w.fail("NackWithDelay: %v", err)
 			}
 		case 1:

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 func TestUnloadWhileNacksWait(t *testing.T) {
@@ -139,4 +140,48 @@ func TestARequestOvertakesAcknowledgements(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more than with a plain
+// consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
+func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
+	each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
+		t.Parallel()
+		const n = 100
+		b := newInProcess(t, pulsar.ClientOptions{})
+		topic := b.topic(partitions)
+		opts := b.options(topic, pulsar.Shared)
+		opts.Name = "first"
+		first := b.subscribe(opts)
+		b.send(topic, n, false)
+		handled := map[string]bool{}
+		receive(t, first)
+		other, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
+		require.NoError(t, err)
+		defer other.Close()
+		opts.Name = "second"
+		second, err := redelivery.Subscribe(other, opts)
+		require.NoError(t, err)
+		defer second.Close()
+
+		b.inProcess.SetHook(func(command pulsartest.Command) pulsartest.Verdict {
+			if command.Type == "SUBSCRIBE" && command.Consumer == "first" {
+				return pulsartest.Pass.After(2 * time.Second) // the second one gets all
+			}
+			return pulsartest.Pass
+		})
+		b.unload(partitionsOf(topic, partitions)[0])
+		for range n {
+			msg := receive(t, second)
+			handled[name(msg)] = true
+			require.NoError(t, second.Ack(msg))
+		}
+		require.Len(t, handled, n)
+		again := 0
+		drain(t, first, 3*time.Second, func(msg pulsar.Message) { again++; require.NoError(t, first.Ack(msg)) })
+		if partitions == 0 {
+			require.Zero(t, again)
+		}
+		require.LessOrEqual(t, again, 10)
+	})
 }
