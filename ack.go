@@ -93,7 +93,7 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 		defer c.hooks.postpone(s.ID)()
 	}
 	err = errPanicked
-	defer func() { c.finishSettling(s, err) }()
+	defer func() { c.finishSettling(s, err, ack) }()
 	err = ack(s.Consumer, s.ToAck)
 	return err
 }
@@ -102,20 +102,20 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 var errPanicked = errors.New("panicked")
 
 // finishSettling ends what Ledger.Settle began, within the call that settled the message: Close waits for that. A newer delivery, if one came
-// meanwhile, is acknowledged too: if that fails a copy will come, and be swallowed.
-func (c *Consumer) finishSettling(s *ledger.Settling, err error) {
+// meanwhile, is acknowledged too, by ack: if that fails a copy will come, and be swallowed.
+func (c *Consumer) finishSettling(s *ledger.Settling, err error, ack func(pulsar.Consumer, pulsar.MessageID) error) {
 	if err != nil {
 		c.ledger.NotSettled(s)
 	} else if again := c.ledger.Settled(s); again != nil {
-		within := func(ack func() error) error { return ack() } // Close may have begun, and lets no other call in
-		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause, within)
+		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause, ack)
 	}
 }
 
 // ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
 // panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
-// the next connection. call makes the call of the inner consumer.
-func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration, call func(func() error) error) {
+// the next connection.
+func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration,
+	ack func(pulsar.Consumer, pulsar.MessageID) error) {
 	c.safely(func() {
 		err := errPanicked
 		defer func() {
@@ -125,17 +125,22 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name
 				time.AfterFunc(pause, func() {
 					c.start(&c.swallows, func(context.Context) {
 						if c.ledger.IsAcking(n) { // else the broker sends it again
-							c.ackAgain(what, consumer, n, 2*pause, c.call)
+							c.ackAgain(what, consumer, n, 2*pause, c.ackID)
 						}
 					})
 				})
 			}
 		}()
-		err = call(func() error { return consumer.AckID(n.ID) })
+		err = ack(consumer, n.ID)
 		if err != nil && c.life.ended.Err() == nil {
 			c.fail("ack", "acknowledging "+what, err, "message", n.ID)
 		}
 	})
+}
+
+// ackID acknowledges an id in a call of its own.
+func (c *Consumer) ackID(consumer pulsar.Consumer, id pulsar.MessageID) error {
+	return c.call(func() error { return consumer.AckID(id) })
 }
 
 // minAckPause is how long the next try of an acknowledgement that nobody waits for is put off, each time for twice as long, up to

@@ -123,7 +123,7 @@ func (l *ackList) finish(x *Consumer) {
 	l.finished = true
 	for i := range l.acks {
 		if a := &l.acks[i]; a.settling.Consumer != nil {
-			x.finishSettling(&a.settling, a.err)
+			x.finishSettling(&a.settling, a.err, pulsar.Consumer.AckID)
 		} else if a.err == nil {
 			x.ledger.SettleWhole(ledger.Name{ID: a.given})
 		}

@@ -160,7 +160,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 		c.tally.swallowed.Add(1)
 		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
 		c.start(&c.swallows, func(context.Context) {
-			c.ackAgain("a settled message again", consumer, n, minAckPause, c.call)
+			c.ackAgain("a settled message again", consumer, n, minAckPause, c.ackID)
 		})
 	}
 	c.arrived(cm, verdict)

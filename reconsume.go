@@ -211,7 +211,7 @@ type publication func(context.Context, pulsar.ConsumerMessage) (wait func() erro
 // publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
 func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
 	if !c.calls.Enter() {
-		c.finishSettling(&s, ErrClosed)
+		c.finishSettling(&s, ErrClosed, pulsar.Consumer.AckID)
 		return func() error { return ErrClosed }
 	}
 	ctx, told := c.publishes(ctx, s, msg)
@@ -223,7 +223,7 @@ func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Me
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
-		c.finishSettling(&s, err)
+		c.finishSettling(&s, err, pulsar.Consumer.AckID)
 		c.calls.Leave()
 		told(err)
 		tell()

@@ -137,3 +137,37 @@ func TestABatchThatFailedAsAWholeGoesBack(t *testing.T) {
 		})
 	}
 }
+
+// Whichever of a batch is settled last, beside an acknowledgement in a transaction too, upstream hears of the whole batch.
+func TestABatchIsAcknowledgedBesideATransaction(t *testing.T) {
+	whole := func(o *ledger.Options) { o.WholeBatches = true }
+	name := func(index int32) ledger.Name { return ledger.Name{ID: ofThree(1, index)} }
+	begin := func(x *x, index int32, undecided bool, want ledger.Standing) *ledger.Settling {
+		s := &ledger.Settling{Undecided: undecided}
+		require.Equal(x, want, x.Settle(name(index), s))
+		return s
+	}
+	for test, last := range map[string]func(x *x, first *ledger.Settling) (again pulsar.MessageID){
+		"the other is only noted": func(x *x, first *ledger.Settling) pulsar.MessageID {
+			begin(x, 2, false, ledger.Settled)
+			return x.Settled(first)
+		},
+		"the other is in a transaction": func(x *x, first *ledger.Settling) pulsar.MessageID {
+			second := begin(x, 2, true, ledger.Unsettled)
+			require.Nil(x, x.Settled(first))
+			return x.Settled(second)
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			run(t, whole, func(x *x) {
+				for i := range int32(3) {
+					x.deliver(message{id: ofThree(1, i)})
+				}
+				begin(x, 0, false, ledger.Settled)
+				first := begin(x, 1, true, ledger.Unsettled)
+				require.Equal(t, ofThree(1, 1), first.ToAck)
+				require.Equal(t, pulsar.NewMessageID(1, 1, -1, 0), last(x, first))
+			})
+		})
+	}
+}

@@ -145,12 +145,15 @@ func (l *Ledger) Settled(s *Settling) (again pulsar.MessageID) {
 		return nil
 	case s.Undecided:
 		l.untrack(ref, r)
-		b := e.batch
+		b, someNoted := e.batch, e.flags.has(ackWhole) && s.ToAck == s.ID
 		if t.forget(ref, e, r); l.o.WholeBatches && b.records != nil {
 			b.undecided++
 			b.records[ref.index()].flags = undecided
+			if someNoted && b.settledForUpstream() >= b.total { // since the last sibling was noted meanwhile
+				again = wholeOf(s.ID)
+			}
 		}
-		return nil
+		return again
 	}
 	if e.flags.has(ackWhole) && s.ToAck == s.ID { // else there is one delivery, or the whole batch is acknowledged
 		if id := toAck(e, t.newest(ref, r), e.batch.settledForUpstream()+1); id != s.ID {
