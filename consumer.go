@@ -20,8 +20,8 @@ import (
 //
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
 // or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it returns none, logs a warning
-// and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one; a nack of it
-// changes nothing.
+// and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch all or
+// none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
 type Consumer struct {
 	inner     inner
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers

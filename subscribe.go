@@ -27,7 +27,8 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and once more after each
 // GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and may wrap the consumer if Chan still
 // returns the consumer's own channel. It must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ,
-// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer.
+// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it set
+// EnableBatchIndexAcknowledgment: opts has to say that, or the broker hears nothing of a batch before its last message is acknowledged.
 //
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without WithClient
 // or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is returned
