@@ -174,7 +174,7 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	if !ok {
 		return Record{}, false
 	}
-	if r.count == 0 { // it has not failed, and has no delay; the moment is one of its writer's clock
+	if r.count == 0 && r.due <= r.written+1 { // it has no delay, as one that was snoozed has; the moment is one of its writer's clock
 		r.due = 0
 	}
 	if r.begun != 0 {

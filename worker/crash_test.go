@@ -162,6 +162,42 @@ func TestSnoozeInKeyOrderIsNotCounted(t *testing.T) {
 	}
 }
 
+// A message that is snoozed is not early for the next consumer either, though it has not failed.
+func TestASnoozeOutlivesTheConsumer(t *testing.T) {
+	t.Parallel()
+	const delay = 3 * time.Second
+	broker := pulsartest.NewServer(t)
+	client := broker.Client(t)
+	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})
+	opts := withDeadLetters(2)
+	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
+	var due time.Time
+	for range 2 {
+		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+		require.NoError(t, err)
+		handled := make(chan time.Time, 1)
+		w, err := worker.New(c, func(context.Context, pulsar.Message) error {
+			handled <- time.Now()
+			return worker.Snooze(delay)
+		}, worker.WithCrashLimit(3))
+		require.NoError(t, err)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- w.Run(ctx) }()
+		select {
+		case at := <-handled:
+			require.False(t, at.Before(due), "%v early", due.Sub(at))
+			due = at.Add(delay)
+		case <-time.After(15 * time.Second):
+			require.FailNow(t, "it is not handled")
+		}
+		require.Eventually(t, func() bool { return w.Stats().Snoozed == 1 && c.AttemptLog().Stats().Lag == 0 }, 10*time.Second, time.Millisecond)
+		stop()
+		require.NoError(t, <-ended)
+		c.Close()
+	}
+}
+
 // A message counts as in a handler only as long as it is: not while the next suspect is handled, which may end the process before the
 // acknowledgement of this one was sent, and not while the Worker keeps it to try it again.
 func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
