@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -67,18 +69,38 @@ func (s services) local(address string) bool {
 // dialPatience is how long a broker may take to accept a connection. Upstream would try for half a minute, and not say where.
 const dialPatience = 5 * time.Second
 
-// reach returns an error if no host of the broker's address accepts a connection.
+// reach returns an error if no host of the broker's address accepts a connection, by TLS where that is its scheme. connect comes before it.
 func (c *connection) reach(ctx context.Context) error {
 	var errs []error
 	for _, host := range brokers.hosts(c.url) {
-		dialer := net.Dialer{Timeout: dialPatience}
-		conn, err := dialer.DialContext(ctx, "tcp", host)
+		conn, err := c.dial(ctx, host)
 		if err == nil {
 			return conn.Close()
 		}
 		errs = append(errs, err)
 	}
 	return fmt.Errorf("no connection to the broker at %s: %w", c.url, errors.Join(errs...))
+}
+
+// refusalTime is how long a broker may take to say that it wants another certificate than the client's, which it does after the handshake.
+const refusalTime = 200 * time.Millisecond
+
+func (c *connection) dial(ctx context.Context, host string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: dialPatience}
+	if scheme, _, _ := strings.Cut(c.url, "://"); scheme != "pulsar+ssl" && scheme != "https" {
+		return dialer.DialContext(ctx, "tcp", host)
+	}
+	ctx, cancel := context.WithTimeout(ctx, dialPatience)
+	defer cancel()
+	conn, err := (&tls.Dialer{NetDialer: dialer, Config: c.tls}).DialContext(ctx, "tcp", host)
+	if err != nil {
+		return nil, err
+	}
+	_ = conn.SetReadDeadline(time.Now().Add(refusalTime))
+	if _, err := conn.Read(make([]byte, 1)); err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn, nil
 }
 
 // choose leaves one address of the admin API, if several are given: the first that accepts a connection.

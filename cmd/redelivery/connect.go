@@ -32,9 +32,10 @@ type connection struct {
 	trustCert               string
 	cert, key               string // of the client; only client.conf names them
 	insecure, verifyHost    bool
-	anyHost                 bool   // client.conf says that the admin API's certificate may be of another host
-	adminAlone              bool   // the broker is not needed
-	keyName, public, secret string // of encrypted letters
+	tls                     *tls.Config // set by connect, for the broker and the admin API
+	anyHost                 bool        // client.conf says that the admin API's certificate may be of another host
+	adminAlone              bool        // the broker is not needed
+	keyName, public, secret string      // of encrypted letters
 }
 
 func (c *connection) flags(set *flag.FlagSet) {
@@ -157,10 +158,12 @@ type provider interface {
 	WithTransport(http.RoundTripper) error
 }
 
-// connect returns a client of the broker and one of its admin API.
+// connect returns a client of the broker and one of its admin API. Both have the same TLS configuration: upstream's own always wants the
+// certificate to name the host, and tells what is wrong with it to its log only.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // as the user wants it
+	c.tls = config
 	if c.trustCert != "" {
 		pem, err := os.ReadFile(c.trustCert)
 		if err != nil {
@@ -195,8 +198,7 @@ func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error)
 		}
 	}
 	o := pulsar.ClientOptions{URL: c.url, Logger: plog.NewLoggerWithSlog(log), MetricsRegisterer: prometheus.NewRegistry(),
-		TLSTrustCertsFilePath: c.trustCert, TLSAllowInsecureConnection: c.insecure, TLSValidateHostname: c.verifyHost,
-		TLSCertificateFile: c.cert, TLSKeyFilePath: c.key}
+		TLSConfig: config}
 	var transport http.RoundTripper = &http.Transport{TLSClientConfig: config, Proxy: http.ProxyFromEnvironment}
 	if c.cert != "" {
 		pair, err := tls.LoadX509KeyPair(c.cert, c.key)
