@@ -67,6 +67,10 @@ func TestUnreachable(t *testing.T) {
 	assert.Contains(t, stderr, "no connection to the broker at "+address+": dial tcp ")
 	assert.Less(t, time.Since(begin), 2*dialPatience)
 
+	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url", "http://"+listener.Addr().String())
+	assert.Equal(t, 1, code, "a reader would create the log")
+	assert.Contains(t, stderr, "connection refused")
+
 	c := connection{url: address}
 	require.NoError(t, c.locate(nil))
 	require.EqualError(t, c.locate(errors.New("connection error")), "no connection to the broker at "+address+": connection error")

@@ -129,7 +129,11 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	} else if !admin.NotFound(err) {
 		err = api.Call(ctx, http.MethodGet, admin.Topic(topic)+"/stats", nil, nil)
 	}
-	if admin.NotFound(err) {
+	var refused *admin.Error
+	switch {
+	case err != nil && !errors.As(err, &refused): // it does not answer, so that the log may not be there
+		return err
+	case admin.NotFound(err):
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)
 	}
 	log, err := attempts.Open(client, attempts.Options{Topic: topic, Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
