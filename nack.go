@@ -151,16 +151,16 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 // maxForeignIndex is more than a batch has messages. An entry that is not known has to have room for them.
 const maxForeignIndex = 1 << 16
 
-// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout it does nothing and
-// returns nil. With it, InProgress returns ErrNotInFlight if the application no longer has the message, ErrClosed after the Consumer was
-// closed or gave up reconnecting, and an error for a nil message.
+// InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout, and for a message of a
+// non-persistent topic, it does nothing and returns nil. Else it returns ErrNotInFlight if the application no longer has the message,
+// ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
 	switch {
-	case c.settings.ackTimeout == nil || c.ledger.Touch(n):
+	case c.settings.ackTimeout == nil || c.ledger.Touch(n) || strings.HasPrefix(n.Topic, nonPersistent):
 		return nil
 	case c.life.ended.Err() != nil:
 		return ErrClosed

@@ -8,6 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -29,4 +30,24 @@ func TestKeyOrderIsPerTopic(t *testing.T) {
 		require.NoError(t, stop())
 		require.ElementsMatch(t, []string{"0s order 0", "0s payment 0", "1s order 0"}, d.all())
 	})
+}
+
+// A message of a non-persistent topic that waits for another of its key is handled, with an ack timeout too, of which it has none.
+func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
+	opts := orders
+	opts.Topic = "non-persistent://public/default/orders"
+	virtually(t, opts, func(t *rig) {
+		var d = diary{began: time.Now()}
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			d.note(msg)
+			time.Sleep(time.Second)
+			return nil
+		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
+		for _, payload := range []string{"a", "b", "c"} {
+			t.broker.Publish(opts.Topic, &pulsar.ProducerMessage{Payload: []byte(payload), Key: "7"})
+		}
+		t.sleep(time.Minute)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"0s a 0", "1s b 0", "2s c 0"}, d.all())
+	}, redelivery.WithAckTimeout(10*time.Second))
 }
