@@ -235,11 +235,17 @@ func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1, AckWithResponse: true})
 	switch {
 	case err == nil:
-	case strings.Contains(err.Error(), "ConsumerBusy"): // pulsar-client-go has no other sign of it
+	case isBusy(err):
 		return nil
 	default:
 		return err
 	}
 	defer c.Close()
 	return do(c)
+}
+
+// isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error the broker refuses one
+// consumer more than the topic may have (maxConsumersPerTopic).
+func isBusy(err error) bool {
+	return strings.Contains(err.Error(), "ConsumerBusy") && !strings.Contains(err.Error(), "consumers limit")
 }

@@ -3,14 +3,18 @@ package attempts
 import (
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who tidy at once do no harm.
@@ -49,6 +53,47 @@ func TestTidying(t *testing.T) {
 	})
 	d := openReady(t, client, topic, "d")
 	require.Equal(t, 100, d.Stats().Records)
+}
+
+// A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it grows.
+func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
+	broker := pulsartest.NewServer(t)
+	var said safeBuffer
+	a, err := Open(broker.Client(t), Options{Topic: testTopic(t), Logger: slog.New(slog.NewTextHandler(&said, nil))})
+	require.NoError(t, err)
+	defer a.Close()
+	require.NoError(t, a.Ready(t.Context()))
+	broker.SetHook(func(c pulsartest.Command) pulsartest.Verdict {
+		if c.Type == "SUBSCRIBE" && c.Subscription == subscription {
+			return pulsartest.Fail("ConsumerBusy", "Topic reached max consumers limit")
+		}
+		return pulsartest.Pass
+	})
+	for i := range int64(2 * tidyMin) {
+		a.Failed(Key{one.Topic, 1, i % 100, 0}, uint32(i/100)+1, time.Hour, "no coffee")
+		if i%100 == 0 {
+			await(t, func() bool { return a.Stats().Lag == 0 })
+		}
+	}
+	await(t, func() bool { return strings.Contains(said.String(), "could not be shortened") })
+}
+
+// safeBuffer is one that a goroutine writes and another reads.
+type safeBuffer struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (s *safeBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *safeBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
 }
 
 // 100,000 records are read in less than five seconds.
