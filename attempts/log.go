@@ -50,6 +50,8 @@ type Log struct {
 	toldSlow int64 // when it was told that the log lags
 }
 
+const nonPersistent = "non-persistent://"
+
 // Stats are the state of a Log, and its counters since Open.
 type Stats struct {
 	Records  int           // messages that failed and are not settled
@@ -67,7 +69,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		return nil, errors.New("attempts: client is nil, want a pulsar.Client")
 	case o.Topic == "":
 		return nil, errors.New("attempts: Topic is empty, want the topic of the log")
-	case strings.HasPrefix(o.Topic, "non-persistent://"):
+	case strings.HasPrefix(o.Topic, nonPersistent):
 		return nil, fmt.Errorf("attempts: Topic is %q, want a persistent one", o.Topic)
 	case o.Retention < 0:
 		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)

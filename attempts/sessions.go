@@ -2,6 +2,7 @@ package attempts
 
 import (
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -190,9 +191,10 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler.
+// Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of a non-persistent topic,
+// which all have the same id.
 func (l *Log) Crashes(k Key) uint32 {
-	if l.known.Load() == 0 {
+	if l.known.Load() == 0 || strings.HasPrefix(k.Topic, nonPersistent) {
 		return 0
 	}
 	l.mu.Lock()

@@ -198,6 +198,50 @@ func TestASnoozeOutlivesTheConsumer(t *testing.T) {
 	}
 }
 
+// The messages of a non-persistent topic all have one id: what crashed with one of them in a handler says nothing of the others.
+func TestCrashesOfANonPersistentTopic(t *testing.T) {
+	t.Parallel()
+	const topic = "non-persistent://public/default/news"
+	broker := pulsartest.NewServer(t)
+	client := broker.Client(t)
+	crashed(t, broker, attempts.Key{Topic: topic})
+	opts := orders
+	opts.Topic, opts.Topics = "", []string{"orders", topic}
+	c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	require.NoError(t, err)
+	defer c.Close()
+	handled := make(chan string, 1)
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+		handled <- string(msg.Payload())
+		return nil
+	}, worker.WithCrashLimit(1))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		for _, s := range c.AttemptLog().Sessions() {
+			if s.State == attempts.Lost {
+				return true
+			}
+		}
+		return false
+	}, 15*time.Second, 10*time.Millisecond)
+	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte("tea")})
+	require.NoError(t, err)
+	select {
+	case payload := <-handled:
+		require.Equal(t, "tea", payload)
+	case <-time.After(5 * time.Second):
+		require.FailNow(t, "it is not handled", "%+v", w.Stats())
+	}
+	stop()
+	require.NoError(t, <-ended)
+}
+
 // A message counts as in a handler only as long as it is: not while the next suspect is handled, which may end the process before the
 // acknowledgement of this one was sent, and not while the Worker keeps it to try it again.
 func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
