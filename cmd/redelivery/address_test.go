@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"net"
+	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -70,6 +72,12 @@ func TestUnreachable(t *testing.T) {
 	code, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url", "http://"+listener.Addr().String())
 	assert.Equal(t, 1, code, "a reader would create the log")
 	assert.Contains(t, stderr, "connection refused")
+
+	both := "http://" + listener.Addr().String() + "," + strings.TrimPrefix(os.Getenv("PULSAR_ADMIN_URL"), "http://")
+	_, _, stderr = command("attempts", "-subscription", "billing", "orders", "-admin-url", both)
+	assert.Contains(t, stderr, "there is no log", "the second address of the admin API answers")
+	_, stdout, stderr := command("doctor", "-subscription", "billing", "orders", "-admin-url", both)
+	assert.Contains(t, stdout, "the broker and its admin API answer", stderr)
 
 	c := connection{url: address}
 	require.NoError(t, c.locate(nil))

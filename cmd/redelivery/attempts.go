@@ -108,6 +108,9 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	if err := f.complete(); err != nil {
 		return err
 	}
+	if err := f.choose(ctx); err != nil {
+		return err
+	}
 	logger := slog.New(slog.DiscardHandler)
 	if f.talkative {
 		logger = slog.New(slog.NewTextHandler(stderr, nil))

@@ -98,6 +98,9 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	if err := f.complete(); err != nil {
 		return err
 	}
+	if err := f.choose(ctx); err != nil {
+		return err
+	}
 	log := slog.New(slog.DiscardHandler)
 	if f.talkative {
 		log = slog.New(slog.NewTextHandler(f.stderr, nil))
