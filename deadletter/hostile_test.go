@@ -134,6 +134,30 @@ func TestForgedOriginsOfInternalTopics(t *testing.T) {
 	require.Len(t, report.Targets, 1)
 }
 
+// A letter that says that it came from what no topic is called is left, and the others are replayed.
+func TestForgedOriginsOfNoTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	here := "persistent://" + b.namespace + "/"
+	l := tp.letters(5)
+	for i, name := range []string{"", "\x00", strings.Repeat("long", 10_000), "\x1b[31m\r\n"} {
+		l[i].Properties["REAL_TOPIC"] = here + name
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
+	d := b.open(tp.dlq)
+	for _, o := range []deadletter.ReplayOptions{dry(deadletter.ReplayOptions{ToOrigin: true}), {ToOrigin: true}} {
+		report, err := d.Replay(bg, o)
+		require.NoError(t, err)
+		require.Equal(t, 1, report.Done)
+		left := 0
+		for _, l := range report.Left {
+			left += l.Count
+		}
+		require.Equal(t, 4, left)
+	}
+}
+
 // What others have published to the journal is no record of it.
 func TestForgedRecords(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 
@@ -43,6 +44,8 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		switch {
 		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
+		case isNoName(err) && o.ToOrigin:
+			return "", "came from what is no topic's name", nil
 		case errors.Is(err, ErrNoTopic):
 			return "", "", fmt.Errorf("%w: %s", err, noRetryTopic)
 		case err != nil:
@@ -58,6 +61,12 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		g.Origins = append(g.Origins, l.Subscription)
 	}
 	return topic, "", nil
+}
+
+// isNoName reports whether the admin API cannot even be asked for a topic of a name, such as one with a NUL, or of thousands of characters.
+func isNoName(err error) bool {
+	return slices.ContainsFunc([]int{http.StatusBadRequest, http.StatusMethodNotAllowed, http.StatusPreconditionFailed, http.StatusRequestURITooLong},
+		func(status int) bool { return admin.HasStatus(err, status) })
 }
 
 // reserved are the dead letter topic and journals: nothing is replayed there.
