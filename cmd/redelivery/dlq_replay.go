@@ -119,7 +119,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 func (d *dlq) report(verb string, r deadletter.Report) {
 	line := letters(verb, r.Done)
 	if r.Run != "" {
-		line = strings.TrimSuffix(line, ".") + ", run " + r.Run
+		line = strings.TrimSuffix(line, ".") + ", run " + clean(r.Run) // which the journal has
 		if r.Resumed {
 			line += ", resumed"
 		}

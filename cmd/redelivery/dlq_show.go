@@ -175,12 +175,12 @@ func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	case s != nil && s.Type == "AVRO":
 		value, err := decodeAvro(s.Data, l.Payload)
 		return value, err == nil
+	case !utf8.Valid(l.Payload): // of which json.Valid says nothing
+		return nil, false
 	case json.Valid(l.Payload):
 		return json.RawMessage(l.Payload), true
-	case utf8.Valid(l.Payload):
-		return string(l.Payload), true
 	}
-	return nil, false
+	return string(l.Payload), true
 }
 
 // text is a payload on one line.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
@@ -100,6 +101,45 @@ func TestDlqHostileJSON(t *testing.T) {
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.NotContains(t, string(text), "\u202e")
+}
+
+// A payload that looks like JSON may have bytes that are not UTF-8, which JSON cannot have, and some terminals act on.
+func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
+	b := newBroker(t)
+	payloads := []string{"\"\x9b31m\"", "{\"a\": \"\xff\"}"}
+	for _, payload := range payloads {
+		b.publish(origin+"-evil-DLQ", &pulsar.ProducerMessage{Payload: []byte(payload), Properties: map[string]string{"REAL_TOPIC": origin}})
+	}
+	code, stdout, stderr := dlqRun("", "peek", "-payload", "-json", "orders-evil-DLQ")
+	require.Zero(t, code, stderr)
+	require.True(t, utf8.ValidString(stdout), "%q", stdout)
+	var got []string
+	for line := range strings.Lines(stdout) {
+		var l struct {
+			Payload []byte
+			Value   any
+		}
+		require.NoError(t, json.Unmarshal([]byte(line), &l))
+		require.Nil(t, l.Value)
+		got = append(got, string(l.Payload))
+	}
+	require.Equal(t, payloads, got)
+	code, stdout, stderr = dlqRun("", "peek", "-payload", "orders-evil-DLQ")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "  229b33316d22\n")
+}
+
+// Whoever may produce to the journal names the replay, which a terminal does not act on.
+func TestDlqHostileJournal(t *testing.T) {
+	b := newBroker(t)
+	journal := origin + "-refunds-DLQ-redelivery"
+	b.subscribe(journal, "redelivery")
+	b.publish(journal, &pulsar.ProducerMessage{Payload: []byte(`{"run": {"id": "\u001b[31m", "options": {"to":"retry","topic":"` + origin + `-refunds-RETRY",` +
+		`"filter":{},"maxReplays":3}, "ends": {}}}`)})
+	code, stdout, stderr := dlqRun("", "replay", "orders-refunds-DLQ", "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "resumed")
+	require.NotContains(t, stdout+stderr, "\x1b")
 }
 
 // A group, an id or a key that no letter has is an error: a mistyped one would look like one that is done.
