@@ -26,8 +26,12 @@ type workerPlan struct {
 	Local        *local   `json:"localRetries,omitempty"`
 	StuckLimit   seconds  `json:"stuckLimit,omitempty"`
 	CancelLost   bool     `json:"cancelLost,omitempty"`
+	CrashLimit   int      `json:"crashLimit,omitempty"`
+	BegunAfter   *seconds `json:"begunAfter,omitempty"`
 	Batch        *batch   `json:"batch,omitempty"`
 	Outage       *outage  `json:"pauseOnFailure,omitempty"`
+
+	FinishBatches *bool `json:"finishBatches,omitempty"`
 }
 
 type batch struct {
@@ -59,11 +63,8 @@ func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 
 func ofWorker(name string, w config.Worker) workerPlan {
 	p := workerPlan{Name: name, Of: "worker", Concurrency: w.Concurrency, Timeout: seconds(w.Timeout), MaxAge: seconds(w.MaxAge),
-		KeyOrder: w.KeyOrder, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost}
-	if w.DrainTimeout != nil {
-		d := seconds(*w.DrainTimeout)
-		p.DrainTimeout = &d
-	}
+		KeyOrder: w.KeyOrder, RateLimit: w.RateLimit, RateBurst: w.RateBurst, StuckLimit: seconds(w.StuckLimit), CancelLost: w.CancelLost,
+		CrashLimit: w.CrashLimit, BegunAfter: (*seconds)(w.BegunAfter), DrainTimeout: (*seconds)(w.DrainTimeout), FinishBatches: w.FinishBatches}
 	if b := (batch{w.BatchMaxMessages, w.BatchMaxBytes, seconds(w.BatchMaxWait)}); b != (batch{}) {
 		p.Batch = &b
 	}
@@ -91,6 +92,13 @@ func list(pauses []seconds) string {
 		all = append(all, formatDelay(d))
 	}
 	return strings.Join(all, ", ")
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func (p workerPlan) write(b *strings.Builder) {
@@ -125,6 +133,15 @@ func (p workerPlan) write(b *strings.Builder) {
 	} else {
 		row("a handler", "has as long as the ack timeout")
 	}
+	if p.StuckLimit > 0 {
+		row("", "loses its place %s after that if it does not return", formatDelay(p.StuckLimit))
+	}
+	if p.CancelLost {
+		row("", "its context ends when another consumer may have its message")
+	}
+	if p.CrashLimit > 0 {
+		row("a message", "is a dead letter when it has crashed its consumer %s", times(p.CrashLimit))
+	}
 	if p.RateLimit > 0 {
 		row("at most", "%.6g messages a second", p.RateLimit)
 	}
@@ -135,12 +152,6 @@ func (p workerPlan) write(b *strings.Builder) {
 		}
 		row("a failure", "counts after %d more calls, which come after %s%s", l.Retries, list(l.Pauses), more)
 	}
-	if p.StuckLimit > 0 {
-		row("", "loses its place %s after that if it does not return", formatDelay(p.StuckLimit))
-	}
-	if p.CancelLost {
-		row("", "has its context ended when its message may be another consumer's")
-	}
 	drain := seconds(30 * time.Second)
 	if p.DrainTimeout != nil {
 		drain = *p.DrainTimeout
@@ -149,6 +160,9 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("a drain", "ends the contexts of handlers at once")
 	} else {
 		row("a drain", "ends the contexts of handlers after %s", formatDelay(drain))
+	}
+	if p.FinishBatches != nil && !*p.FinishBatches {
+		row("", "leaves the batches of producers that were begun")
 	}
 	if p.MaxAge > 0 {
 		row("a failure", "is a dead letter if the message is older than %s", formatDelay(p.MaxAge))
