@@ -14,8 +14,9 @@ import (
 )
 
 // Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. It is never shorter
-// than timeout, whatever b returns, and never overflows.
+// than timeout, whatever b returns, and never overflows. A negative timeout counts as 0.
 func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.RedeliveryBackoff {
+	timeout = max(0, timeout)
 	if b == nil {
 		return backoff.Fixed(timeout)
 	}
@@ -42,7 +43,7 @@ func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff, due f
 	if due == nil {
 		panic("acktimeout: due is nil, want a function")
 	}
-	return &Tracker[K]{Backoff(max(0, timeout), b), delayqueue.New(due, true)}
+	return &Tracker[K]{Backoff(timeout, b), delayqueue.New(due, true)}
 }
 
 // Track starts the timeout of a key whose message has been redelivered redeliveryCount times before. If the key is already

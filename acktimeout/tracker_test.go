@@ -107,6 +107,12 @@ func TestTracker(t *testing.T) {
 	}
 }
 
+// A negative timeout is none, and makes no delay of centuries.
+func TestBackoffOfANegativeTimeout(t *testing.T) {
+	assert.Zero(t, acktimeout.Backoff(-second, nil).Next(0))
+	assert.Equal(t, 2*second, acktimeout.Backoff(-second, backoff.Fixed(2*second)).Next(0))
+}
+
 func ExampleTracker() {
 	due := make(chan []string)
 	policy := backoff.Exponential{Min: 10 * time.Millisecond, Max: time.Second, Multiplier: 4}
