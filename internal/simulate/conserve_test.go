@@ -32,6 +32,9 @@ func TestNothingIsLost(t *testing.T) {
 		if r.IntN(3) == 0 {
 			s.MaxUnacked = 50 + r.IntN(500)
 		}
+		if r.IntN(3) == 0 {
+			s.MaxTogether = 50 + r.IntN(500)
+		}
 		w := newWorld(s)
 		require.NoError(t, w.run())
 		held, unacked := 0, 0
@@ -42,6 +45,7 @@ func TestNothingIsLost(t *testing.T) {
 			require.GreaterOrEqual(t, i.unacked, 0, "%+v", s)
 			require.LessOrEqual(t, i.idle, s.Concurrency, "%+v", s)
 		}
+		require.Equal(t, unacked, w.together, "%+v", s)
 		again := 0 // on their way back to the broker
 		for _, e := range w.events {
 			if e.kind == replayed {

@@ -36,9 +36,15 @@ func (i *instance) permits() bool {
 	return !i.away && !i.blocked && i.queue.len() < i.Queue
 }
 
+// has changes the number of unacknowledged messages.
+func (i *instance) has(more int) {
+	i.unacked += more
+	i.together += more
+}
+
 // get gets what the broker sends. What waited here before goes on waiting, and another instance does not know that it did, or how often it failed.
 func (i *instance) get(m *message) {
-	i.unacked++
+	i.has(1)
 	switch {
 	case m.at != i.number:
 		m.at, m.count, m.due = i.number, max(m.known, m.counts[i.number]), 0
@@ -96,7 +102,7 @@ func (i *instance) finish(m *message, of kind) {
 	case of == succeeds:
 		i.settled(false)
 		i.handled++
-		i.unacked--
+		i.has(-1)
 	default:
 		i.nack(m)
 	}
@@ -137,7 +143,7 @@ func (i *instance) nack(m *message) {
 	i.settled(true)
 	if i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
 		i.dead++
-		i.unacked--
+		i.has(-1)
 		return
 	}
 	delay := i.bounded(i.Nack.Next(m.count))
@@ -145,7 +151,7 @@ func (i *instance) nack(m *message) {
 	m.kept = false
 	if i.RetryFrom > 0 && delay >= i.RetryFrom {
 		i.waiting++
-		i.unacked-- // it is another message now
+		i.has(-1) // it is another message now
 		i.retry = i.now
 		i.at(delay, retried, m, 0)
 		return
@@ -169,7 +175,7 @@ func (i *instance) back(m *message) {
 	i.waiting--
 	delete(i.waits, m)
 	if i.seemsBroken() || i.MaxDeliveries > 0 && m.count+1 >= i.MaxDeliveries {
-		i.unacked--
+		i.has(-1)
 		m.known++
 		i.remember(m)
 		i.at(request, replayed, m, 0)

@@ -74,7 +74,8 @@ func (i *instance) rest() {
 	}
 	clear(i.waits)
 	i.queue, i.ready, i.aside = fifo{}, fifo{}, fifo{}
-	i.away, i.unacked = true, 0
+	i.away = true
+	i.has(-i.unacked)
 	i.replay.sort()
 	i.work += i.replay.len()
 }

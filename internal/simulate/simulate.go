@@ -30,9 +30,10 @@ type Setup struct {
 	Ratio  float64
 	Pause  backoff.RedeliveryBackoff
 
-	MaxUnacked int           // of a consumer, at the broker; 0 for no limit
-	Longest    time.Duration // after the outage, if it does not recover
-	Most       int           // events, and messages that are sent; 0 for no limit
+	MaxUnacked  int           // of a consumer, at the broker; 0 for no limit
+	MaxTogether int           // of all consumers; likewise
+	Longest     time.Duration // after the outage, if it does not recover
+	Most        int           // events, and messages that are sent; 0 for no limit
 }
 
 // Result is what happened.

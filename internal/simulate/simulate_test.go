@@ -39,7 +39,8 @@ var cases = map[string]func(*Setup){
 	"pause, four in five fail": func(s *Setup) { // a success ends a row of failures: there is hardly a pause
 		s.Partial, s.Window, s.Ratio, s.Pause = 0.8, 20, 0.7, backoff.Fixed(500*time.Millisecond)
 	},
-	"retry topic": func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(5*time.Second), time.Second },
+	"retry topic":             func(s *Setup) { s.Nack, s.RetryFrom = backoff.Fixed(5*time.Second), time.Second },
+	"too many unacknowledged": func(s *Setup) { s.Nack, s.MaxDeliveries, s.MaxTogether = backoff.Fixed(10*time.Second), 0, 200 },
 }
 
 // What is predicted is what Consumers and Workers do at the broker in process: calls, dead letters, what is unsettled, and the time to recover, within
@@ -54,7 +55,7 @@ func TestAgainstARealRun(t *testing.T) {
 		change(&s)
 		var clients []pulsar.Client
 		for range 3 {
-			clients = append(clients, pulsartest.NewServer(t).Client(t))
+			clients = append(clients, pulsartest.NewServer(t, pulsartest.WithMaxUnacked(s.MaxUnacked, s.MaxTogether)).Client(t))
 		}
 		all.Go(func() {
 			want, err := Run(s)

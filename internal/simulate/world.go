@@ -19,6 +19,8 @@ type world struct {
 	instances []*instance
 	turn      int           // whose turn it is to be sent a message
 	retry     time.Duration // when the broker last had to do with a retry
+	together  int           // unacknowledged messages of all instances
+	full      bool          // of them, so that nothing new is sent
 
 	published, handled, dead int
 	waiting                  int // for their redelivery
@@ -133,7 +135,7 @@ func (w *world) happen(e event) {
 			w.replay.push(e.msg)
 			break
 		}
-		i.unacked++
+		i.has(1)
 		e.msg.at = i.number
 		i.ready.push(e.msg)
 		i.take()
@@ -152,9 +154,24 @@ func (w *world) down() bool {
 	return w.now >= w.Before && w.now < w.Before+w.Outage && (w.Partial >= 1 || w.random.Float64() < w.Partial)
 }
 
+// sendable is how many messages the broker may send. With too many unacknowledged ones it sends nothing new until half of them are gone.
+func (w *world) sendable() int {
+	switch {
+	case w.MaxTogether == 0:
+	case w.together >= w.MaxTogether:
+		w.full = true
+	case w.together < w.MaxTogether/2:
+		w.full = false
+	}
+	if w.full {
+		return w.replay.len()
+	}
+	return w.backlog() + w.replay.len()
+}
+
 // dispatch sends messages to the instances in turn, first those that are sent again.
 func (w *world) dispatch() {
-	for full := 0; full < len(w.instances) && w.backlog()+w.replay.len() > 0; {
+	for full := 0; full < len(w.instances) && w.sendable() > 0; {
 		i := w.instances[w.turn%len(w.instances)]
 		w.turn++
 		w.visits++
