@@ -25,7 +25,9 @@ Simulates an outage of a service that handlers call, with the policies of a
 file: how often handlers call it, how many messages wait, how many become dead
 letters, and how long the recovery takes. It compares the policies as configured
 with and without jitter, a pause and a retry topic. It takes seconds, needs no
-broker, and refuses what would take longer than a minute or so.
+broker, and refuses what would take longer than a minute or so. The limits of
+unacknowledged messages are a broker's defaults. Of a worker its concurrency and
+pauseOnFailure are simulated; it says which other keys would matter.
 
   redelivery simulate -config redelivery.yaml -consumer billing -rate 200/s \
     -instances 10 -handler 20ms -outage 10m
@@ -72,7 +74,7 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 	err := s.parse(args)
 	switch {
 	case err == nil:
-		err = s.run(stdout)
+		err = s.run(stdout, stderr)
 	case !errors.Is(err, flag.ErrHelp):
 		err = errUsage{err}
 	}
@@ -81,7 +83,7 @@ func simulateCommand(args []string, stdout, stderr io.Writer) int {
 
 func (s *simulation) parse(args []string) error {
 	s.Setup = simulate.Setup{Rate: 100, Instances: 1, Handler: 20 * time.Millisecond, Queue: 1000, Before: time.Minute, Outage: 10 * time.Minute,
-		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, Most: mostEvents}
+		Partial: 1, Tick: time.Second, MaxUnacked: 50_000, MaxTogether: 200_000, Most: mostEvents}
 	set := flag.NewFlagSet("redelivery simulate", flag.ContinueOnError)
 	set.SetOutput(io.Discard)
 	set.StringVar(&s.config, "config", "", "")
@@ -140,9 +142,13 @@ func rateInto(rate *float64) func(string) error {
 	}
 }
 
-func (s *simulation) run(stdout io.Writer) error {
-	if err := s.adopt(); err != nil {
+func (s *simulation) run(stdout, stderr io.Writer) error {
+	worker, err := s.adopt()
+	if err != nil {
 		return err
+	}
+	if ignored := s.ignores(worker); len(ignored) > 0 {
+		fmt.Fprintf(stderr, "redelivery simulate: not simulated: %s of the worker\n", strings.Join(ignored, ", "))
 	}
 	var all []variant
 	for _, v := range s.variants() {
@@ -164,19 +170,37 @@ func (s *simulation) run(stdout io.Writer) error {
 	return nil
 }
 
-// adopt takes over what the file says.
-func (s *simulation) adopt() error {
+// ignores are the keys of a worker without which the figures would be others.
+func (s *simulation) ignores(w config.Worker) (keys []string) {
+	for _, x := range []struct {
+		key string
+		is  bool
+	}{
+		{"keyOrder", w.KeyOrder}, {"rateLimit", w.RateLimit > 0}, {"localRetries", w.LocalRetries > 0}, {"maxAge", w.MaxAge > 0},
+		{"timeout", w.Timeout > 0 && w.Timeout < s.Handler}, {"batchMaxMessages", w.BatchMaxMessages > 0},
+		{"batchMaxBytes", w.BatchMaxBytes > 0}, {"batchMaxWait", w.BatchMaxWait > 0},
+	} {
+		if x.is {
+			keys = append(keys, x.key)
+		}
+	}
+	return keys
+}
+
+// adopt takes over what the file says, and returns what it says about the worker.
+func (s *simulation) adopt() (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
 	if s.config != "" {
 		file, err := config.Load(s.config)
 		if err != nil {
-			return err
+			return w, err
 		}
 		if _, err := file.Options(s.consumer); err != nil { // knows what there is
-			return err
+			return w, err
 		}
-		c, w := file.Consumers[s.consumer], file.Workers[s.consumer]
+		c := file.Consumers[s.consumer]
+		w = file.Workers[s.consumer]
 		if c.NackRedeliveryBackoff != nil {
 			s.Nack = c.NackRedeliveryBackoff
 		}
@@ -188,7 +212,7 @@ func (s *simulation) adopt() error {
 		concurrency = w.Concurrency
 	}
 	s.Concurrency = cmp.Or(s.Concurrency, concurrency, 8)
-	return nil
+	return w, nil
 }
 
 type named struct {

@@ -94,12 +94,28 @@ func TestSimulateCommandLine(t *testing.T) {
 	}
 }
 
+// What a worker has that is not simulated is named: with it the figures would be others.
+func TestSimulateSaysWhatItIgnores(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "redelivery.yaml")
+	for worker, want := range map[string]string{
+		"{concurrency: 4, timeout: 20ms, drainTimeout: 1s}": "",
+		"{keyOrder: true, rateLimit: 5, timeout: 19ms}":     "redelivery simulate: not simulated: keyOrder, rateLimit, timeout of the worker\n",
+		"{localRetries: 2, localRetryBackoff: second}":      "redelivery simulate: not simulated: localRetries of the worker\n",
+	} {
+		require.NoError(t, os.WriteFile(file, []byte("policies: {second: {type: fixed, delay: 1s}}\nconsumers: {billing: {nackRedeliveryBackoff: second}}\n"+
+			"workers: {billing: "+worker+"}"), 0o600))
+		code, _, stderr := command("simulate", "-config", file, "-consumer", "billing", "-outage", "10s", "-before", "1s")
+		require.Zero(t, code)
+		require.Equal(t, want, stderr)
+	}
+}
+
 // What would take hours is refused, and the error says what to make smaller.
 func TestSimulateTooMuch(t *testing.T) {
 	s := &simulation{given: map[string]bool{}}
 	require.NoError(t, s.parse([]string{"-rate", "10/s", "-outage", "24h"}))
 	s.Most = 200_000
-	require.EqualError(t, s.run(io.Discard), "as configured: more than 200000 events in the first 13m20.302s, "+
+	require.EqualError(t, s.run(io.Discard, io.Discard), "as configured: more than 200000 events in the first 13m20.302s, "+
 		"want a shorter -outage, a lower -rate, fewer -instances or longer delays")
 }
 
