@@ -60,6 +60,9 @@ func attemptsCommand(args []string, stdout, stderr io.Writer) int {
 	if err == nil {
 		err = f.run(ctx, stdout, stderr)
 	}
+	if err != nil && ctx.Err() != nil {
+		err = errors.New("interrupted")
+	}
 	return ending{"attempts", attemptsUsage, "flags", stdout, stderr}.exit(err)
 }
 

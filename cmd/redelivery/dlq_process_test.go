@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -94,6 +95,35 @@ func TestDlqImportInterrupted(t *testing.T) {
 	require.Equal(t, 1, cmd.ProcessState.ExitCode(), errs.String())
 	want := fmt.Sprintf("redelivery dlq: interrupted; the lines before line %d are done (-skip)\n", stored()+1)
 	require.Equal(t, want, errs.String())
+}
+
+// An interrupt ends the other commands too: what a doctor finds then is no problem of the broker's.
+func TestInterrupted(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer silent.Close()
+	path := tool(t)
+	for _, command := range []string{"doctor", "attempts"} {
+		for _, signal := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+			cmd := exec.Command(path, command, "-subscription", "billing", "-json", "-url", "pulsar://"+silent.Addr().String(),
+				"-admin-url", "http://"+silent.Addr().String(), "orders")
+			var out, errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = &out, &errs
+			require.NoError(t, cmd.Start())
+			kill := time.AfterFunc(time.Minute, func() { _ = cmd.Process.Kill() })
+			defer kill.Stop()
+			for range 2 { // to see whether it takes connections, and to ask the admin API
+				conn, err := silent.Accept()
+				require.NoError(t, err)
+				defer conn.Close()
+			}
+			require.NoError(t, cmd.Process.Signal(signal))
+			_ = cmd.Wait()
+			require.Equal(t, 1, cmd.ProcessState.ExitCode(), "%s: %s", command, errs.String())
+			require.Equal(t, "redelivery "+command+": interrupted\n", errs.String())
+			require.Empty(t, out.String())
+		}
+	}
 }
 
 // A question does not outlast an interrupt.

@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 	"unicode/utf8"
 
@@ -68,7 +70,7 @@ type doctorFlags struct {
 }
 
 func doctorCommand(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	f := &doctorFlags{stdout: stdout, stderr: stderr, given: map[string]bool{}}
 	err := f.parse(args)
@@ -119,6 +121,10 @@ func (f *doctorFlags) run(ctx context.Context) error {
 			Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: doctor.Link(c.Name)})
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
+	if ctx.Err() != nil { // what it found is only that
+		f.findings = nil
+		return errors.New("interrupted")
+	}
 	if f.asJSON {
 		return writeJSON(f.stdout, f.findings)
 	}
