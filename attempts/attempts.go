@@ -46,7 +46,8 @@ func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
 }
 
-// ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", which is how the broker's tools and Key.String write it.
+// ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", as Key.String writes it. The third number is the index in a batch:
+// in ids of pulsar-client-go and of the broker's tools it is the partition, so leave it out of those.
 func ParseID(id string) (ledger, entry int64, index int32, err error) {
 	parts := strings.Split(id, ":")
 	numbers := make([]uint64, max(3, len(parts)))

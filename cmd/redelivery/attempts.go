@@ -31,10 +31,11 @@ when they wait, and which consumers are alive.
 
   -subscription name                the subscription
   -log name                         the log's topic, if not the default
-  -forget 12:3:0                    forget the message of this id: its count
-                                    starts again, and its delay ends, when
-                                    another consumer gets it; one that has it
-                                    now goes on as before
+  -forget 12:3:0                    forget the message of this id: ledger, entry
+                                    and index in its batch; 12:3 for all of the
+                                    batch. Its count starts again, and its delay
+                                    ends, when another consumer gets it; one
+                                    that has it now goes on as before
   -n 20                             how many messages; 0 for all
   -timeout 30s                      limit for reading the log
 Connection: as in redelivery dlq -h
