@@ -186,8 +186,8 @@ type Stats struct {
 	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
 	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
-	Dropped       uint64 // messages that come again: early copies beyond the memory limit; what a lost connection left; of a Failover partition what came too soon
-	Redelivered   uint64 // messages delivered again to the application
+	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
+	Redelivered   uint64 // messages delivered again to the application, but not after Snooze
 	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
 	Late          uint64 // redeliveries for which the broker took over a second
 	Failed        uint64 // failures that no method could return as an error; each is logged

@@ -19,6 +19,9 @@ import (
 // is logged and counted in Stats. The goroutine that receives or settles a message calls Delivered and Settled, and waits for them.
 // Goroutines of the Consumer call the other functions, and Settled for ack timeouts and for dead letters of last deliveries. A Seek or
 // Close may skip calls that are still pending.
+//
+// Dropped is called for three kinds of messages: a copy that comes early and does not fit the memory limit, a message that was received
+// over a connection that is lost, and a message of a Failover partition that came before this Consumer was the active one.
 type Observer struct {
 	Subscribed func(*Consumer) // the Consumer is made and has received nothing yet
 	Closed     func(*Consumer) // Close is about to return
@@ -27,7 +30,7 @@ type Observer struct {
 	Settled   func(Settled)   // a message was acknowledged, nacked or published to another topic, or its ack timeout is over
 
 	Buffered  func(Event) // a copy came early, and waits in memory until the message is due
-	Dropped   func(Event) // a message was dropped that comes again: an early copy beyond the memory limit; what a lost connection left; see Stats
+	Dropped   func(Event) // a message was dropped because it comes again, see above
 	Swallowed func(Event) // a copy of a settled message came; it is acknowledged again and not delivered
 	Asked     func(Event) // the Consumer asks the broker to send a message again
 
@@ -62,12 +65,13 @@ type Delivered struct {
 // Settled reports what happened to a message. If Err is not nil, the message is not settled: the application still has it, or it waits as
 // after a nack.
 //
-// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published. A nack that moves a
+// The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published; if the message is not in
+// memory, so that the broker has to send it once more, it is reported as Nacked or TimedOut before. A nack that moves a
 // message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message is not reported.
 type Settled struct {
 	Event
 	Outcome  Outcome       // what happened to it
-	Attempts uint32        // how often the application has received it; 0 if it was acknowledged by id and never received
+	Attempts uint32        // how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was acknowledged by id and never received
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
 	Reason   Reason        // for DeadLettered
