@@ -24,9 +24,10 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // called once with the outcome, by a goroutine of its own; it may call any method of the Consumer, Close included. If the method returns
 // an error, nothing was published and done is not called.
 //
-// Messages are published in the order of the calls. At most a thousand are under way, and one that is larger than 4 KiB and any before: the
-// next call waits, until its context ends. The context also ends the publishing. Close waits half a second for messages under way; for
-// those without an answer by then done gets ErrClosed, possibly after Close has returned. A panic of done is logged and counted in Stats.
+// Messages are published in the order of the calls. At most a thousand are under way, of which at most one is larger than 4 KiB and than all
+// messages before it. A call for one more waits until there is room, or until its context ends. The context also ends the publishing.
+// Close waits half a second for messages under way; for those without an answer by then done gets ErrClosed, possibly after Close has
+// returned. A panic of done is logged and counted in Stats.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
@@ -73,8 +74,8 @@ func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, 
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is published: see
-// WithCallback. It waits only while there is no producer yet, while a thousand messages are under way, or if the message is larger than 4 KiB
-// and any before, while another such message has no answer. If the message cannot be published, ReconsumeLater logs the error, counts it in
+// WithCallback. It waits only until there is a producer, and until there is room among the messages under way, which WithCallback
+// limits. If the message cannot be published, ReconsumeLater logs the error, counts it in
 // Stats and nacks the message.
 func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 	c.ReconsumeLaterWithCustomProperties(msg, nil, delay)

@@ -112,7 +112,7 @@ func (m *Metrics) make() {
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")
 	m.dropped = counter("redelivery_dropped_total", "Early copies that did not fit the memory limit, and messages that came by a lost connection; all come again.")
 	m.losses = counter("redelivery_losses_total",
-		"Times that messages that the application had became another consumer's, or may have: connection, partition, consumer.", "why")
+		"How often messages of the application may have become another consumer's, by what was lost: connection, partition, consumer.", "why")
 	m.lateness = histogram("redelivery_lateness_seconds", "How long after they were due messages were handed out again.",
 		latenessBuckets, "cause")
 	m.attempts = histogram("redelivery_attempts", "How often a message was handed out until it was settled.",

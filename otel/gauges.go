@@ -89,7 +89,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 	}
 	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.", func(s state) int64 { return s.waiting }, false)
 	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.", func(s state) int64 { return s.buffered }, false)
-	seconds("redelivery.oldest_waiting_seconds", "For how long the message has waited that waits longest.", func(s state) float64 { return s.oldest }, false)
+	seconds("redelivery.oldest_waiting_seconds", "How long the longest-waiting message has waited.", func(s state) float64 { return s.oldest }, false)
 	count("redelivery.handlers_active", "{message}", "Messages that Workers' handlers have.", func(s state) int64 { return s.handlers }, false)
 	count("redelivery.stuck_handlers", "{handler}", "Workers' handlers that did not return after their contexts had ended.",
 		func(s state) int64 { return s.stuck }, false)
@@ -97,9 +97,9 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		func(s state) int64 { return s.keyWaiting }, false)
 	count("redelivery.paused", "{worker}", "Workers that are paused.", func(s state) int64 { return s.paused }, false)
 	count("redelivery.outage", "{worker}", "Workers that try one message at a time, since most failed.", func(s state) int64 { return s.outage }, false)
-	count("redelivery.memory_limit_reached", "{worker}", "Workers of which too many messages wait for others of their keys.",
+	count("redelivery.memory_limit_reached", "{worker}", "Workers that take no message, because too many wait for others of their keys.",
 		func(s state) int64 { return s.full }, false)
-	count("redelivery.blocked", "{consumer}", "Consumers that the broker may send nothing, since too much is unacknowledged.",
+	count("redelivery.blocked", "{consumer}", "Consumers to which the broker may send nothing, because too many messages are unacknowledged.",
 		func(s state) int64 { return s.blocked }, false)
 	count("redelivery.unfinished_messages", "{message}",
 		"Settled messages that come again after a restart, since their batches are not settled whole.", func(s state) int64 { return s.unfinished }, false)

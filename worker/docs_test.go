@@ -76,8 +76,8 @@ func TestSnippetOfSubscriptions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		orders := setup.Subscription(t)
 		w := orders.StartBatch(insert, worker.Batch{MaxMessages: 10}, worker.WithPauseOnFailure(20, 0.9, backoff.Fixed(10*time.Second)))
-		orders.Outage(errDown) // all calls fail
-		orders.Publish(rows...)
+		orders.Outage(errDown)  // all calls fail
+		orders.Publish(rows...) // 1,000: a batch that fails is one failure, and 18 of these make an outage
 		time.Sleep(2 * time.Minute)
 		require.True(t, w.Stats().Outage)
 		orders.Outage(nil)
