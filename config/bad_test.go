@@ -102,7 +102,8 @@ func TestBadInput(t *testing.T) {
 		params(`'{"minDelayMs": 1, "minDelayMs": 2}'`):               "line 2: policies.p.params.minDelayMs is there twice",
 
 		worker + "{concurency: 1}":            "line 3: workers.w.concurency is an unknown key (did you mean concurrency?), want one of concurrency, timeout, drainTimeout, finishBatches",
-		worker + "{concurrency: 0}":           "line 3: workers.w.concurrency is 0, want a whole number from 1 to 2147483647",
+		worker + "{concurrency: 0}":           "line 3: workers.w.concurrency is 0, want a whole number from 1 to 1000000",
+		worker + "{concurrency: 1000001}":     "line 3: workers.w.concurrency is 1000001, want a whole number from 1 to 1000000",
 		worker + "{timeout: 0s}":              `line 3: workers.w.timeout is "0s", want more than 0`,
 		worker + "{drainTimeout: -1s}":        `line 3: workers.w.drainTimeout is "-1s", want 0 or more`,
 		worker + "{maxAge: 10}":               `line 3: workers.w.maxAge is 10, want a duration with its unit`,

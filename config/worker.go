@@ -88,7 +88,7 @@ func (c *Config) worker(name string) (Worker, error) {
 func (d *decoder) worker(n *node, policies map[string]backoff.RedeliveryBackoff) Worker {
 	v := d.fields(n, workerKeys...)
 	w := Worker{
-		Concurrency:           int(d.whole(v["concurrency"], 1, math.MaxInt32)),
+		Concurrency:           int(d.whole(v["concurrency"], 1, 1_000_000)), // as worker.WithConcurrency
 		Timeout:               d.duration(v["timeout"], 1),
 		MaxAge:                d.duration(v["maxAge"], 1),
 		KeyOrder:              d.boolean(v["keyOrder"]),
