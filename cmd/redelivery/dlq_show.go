@@ -60,7 +60,7 @@ func (d *dlq) scope(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", d.own())
+	text := fmt.Sprintf("Everything that is stored; subscription %s does not exist yet.", clean(d.own()))
 	for _, s := range info.Subscriptions {
 		if s.Name == d.own() {
 			text = fmt.Sprintf("What subscription %s has not acknowledged.", clean(s.Name))

@@ -122,9 +122,11 @@ func TestDlqWrongCommandLines(t *testing.T) {
 		"want only one topic":                                                         {"peek", "a", "b"},
 		"flag provided but not":                                                       {"peek", "-what", "a"},
 		`"-1" for flag -n: want a whole number, 0 or more`:                            {"peek", "-n", "-1", "a"},
-		`"-1" for flag -max: want a whole number, 0 or more`:                          {"replay", "-max", "-1", "a"},
+		`"-1" for flag -max: want a whole number, 1 or more`:                          {"replay", "-max", "-1", "a"},
+		`"0" for flag -max: want a whole number, 1 or more`:                           {"replay", "-max", "0", "a"},         // which would be no limit
+		`"0" for flag -max-replays: want a whole number, 1 or more`:                   {"replay", "-max-replays", "0", "a"}, // which would be 3
 		`"-2" for flag -canary: want a whole number, 0 or more`:                       {"replay", "-canary", "-2", "a"},
-		`"x" for flag -max-replays: want a whole number, 0 or more`:                   {"replay", "-max-replays", "x", "a"},
+		`"x" for flag -max-replays: want a whole number, 1 or more`:                   {"replay", "-max-replays", "x", "a"},
 		"-canary is 2, want at most -max, which is 1":                                 {"replay", "-canary", "2", "-max", "1", "a"},
 		"-rate is NaN, want 0 or more":                                                {"replay", "-rate", "NaN", "a"},
 		"-rate is -0.5, want 0 or more":                                               {"replay", "-rate", "-0.5", "a"},
