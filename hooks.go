@@ -204,7 +204,11 @@ func (r *reconnection) Next() time.Duration {
 }
 
 func (r *reconnection) Reset() {
-	r.once.Do(r.hooks.outer.Load().intake.Connected)
+	r.once.Do(func() {
+		outer := r.hooks.outer.Load()
+		outer.intake.Connected()
+		outer.ledger.Connected()
+	})
 	r.hooks.mu.Lock()
 	delete(r.hooks.reconnecting, r)
 	r.hooks.mu.Unlock()

@@ -13,10 +13,11 @@ import (
 func (l *Ledger) Disconnected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.table.lost = true
+	l.table.lost, l.table.away = true, true
 	now, first := time.Now(), false // or something came since the last one
 	for _, s := range l.table.streams {
 		if s.lost && s.taken == s.doubted {
+			s.run.early = nil
 			continue
 		}
 		first = true
@@ -38,6 +39,13 @@ func (l *Ledger) Disconnected() {
 			l.doubt(e.stream())
 		}
 	}
+}
+
+// Connected tells that there is a connection again.
+func (l *Ledger) Connected() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.table.away = false
 }
 
 // doubt notes that the messages of a stream may be another consumer's, and lets go of those that wait. The caller holds mu.
@@ -67,7 +75,13 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	if s.stage(entryOf(id)) == sure { // an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is new
 		defer s.forgetSure()
 	}
-	if s.lost && !s.inactive {
+	switch {
+	case !s.lost || s.inactive:
+	case l.table.away && l.table.isOnly(s): // it may have come by the connection that was lost, and be cleared
+		if s.run.early == nil {
+			s.run.early = id
+		}
+	default:
 		s.lost, s.run.heard, s.run.fresh = false, time.Now(), id
 		l.table.resends(s, id)
 	}
@@ -90,7 +104,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	l.mu.Lock()
 	lost = !active && l.table.streams[topic] != nil && !l.table.streams[topic].inactive
 	s := l.table.streamNamed(topic) // nothing of what was prefetched may have been taken yet
-	s.run.fresh, s.run.own = nil, true
+	s.run.fresh, s.run.early, s.run.own, l.table.away = nil, nil, true, false
 	switch {
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
@@ -145,7 +159,7 @@ func (l *Ledger) Idle() (unacknowledged int) {
 		}
 		if !s.lost && l.at.idle.Sub(s.run.heard) >= time.Second { // nothing is on its way, as it is when something was received just now
 			s.again = s.taken
-			s.run.again, s.run.fresh, s.run.resent, s.begins, s.first = false, nil, 0, false, nil
+			s.run.again, s.run.fresh, s.run.early, s.run.resent, s.begins, s.first = false, nil, nil, 0, false, nil
 			parts := len(s.past.parts)
 			if l.table.follow(s, none); len(s.past.parts) > parts {
 				l.startRounds()

@@ -94,6 +94,7 @@ func (l *Ledger) GaveBack() {
 	l.Disconnected()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.table.away = false                 // what comes next is another consumer's
 	for slot, r := range l.table.asked { // the next consumer knows nothing of it
 		r.more = false
 		l.table.asked[slot] = r

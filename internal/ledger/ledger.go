@@ -165,7 +165,7 @@ func (l *Ledger) Clear() {
 			l.table.streamNamed(topic)
 		}
 	}
-	l.table.lost = before.lost
+	l.table.lost, l.table.away = before.lost, before.away
 	l.hasNext.Store(false)
 	l.offersAgain.Store(false)
 }

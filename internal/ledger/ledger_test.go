@@ -74,6 +74,12 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 
 func id(entry int64) pulsar.MessageID { return pulsar.NewMessageID(1, entry, 0, 0) }
 
+// Disconnected tells of a connection that is lost, and back at once.
+func (x *x) Disconnected() {
+	x.Ledger.Disconnected()
+	x.Connected()
+}
+
 // deliver has a message delivered.
 func (x *x) deliver(m message) (d ledger.Delivery, v ledger.Verdict) {
 	v = x.Arrive(pulsar.ConsumerMessage{Consumer: x.child, Message: m}, ledger.Retry{}, &d)

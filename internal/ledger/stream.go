@@ -55,6 +55,7 @@ type run struct {
 	lostAt  time.Time        // when a connection was lost the last time: this topic's, or another's
 	heard   time.Time        // when something was received of it after that
 	fresh   pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
+	early   pulsar.MessageID // likewise, before there was another connection: it may have come by the one that was lost, and never be taken
 	resent  uint64           // what is sent again after that has come when so many were taken
 	answers bool             // what is received first then may be the answer to a request
 	own     bool             // it was this topic's connection, or the partition was another consumer's
@@ -108,8 +109,11 @@ func (t *table) disconnected(s *stream, now time.Time) {
 		s.first = s.run.fresh
 	}
 	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
-		own: t.o.OneTopic && !IsPartition(s.topic)}
+		own: t.isOnly(s)}
 }
+
+// isOnly reports whether a connection that was lost is certainly the stream's.
+func (t *table) isOnly(s *stream) bool { return t.o.OneTopic && !IsPartition(s.topic) }
 
 // IsPartition reports whether a topic is a partition of another.
 func IsPartition(topic string) bool { return strings.Contains(topic, "-partition-") }
@@ -122,7 +126,7 @@ func (t *table) comesAgain(s *stream) {
 
 // isOld reports whether a message that arrives came by a connection that was lost.
 func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
-	fresh := s.run.fresh == id && id != nil
+	fresh := id != nil && (s.run.fresh == id || s.run.early == id)
 	if fresh || s.first == id && id != nil {
 		s.first, s.begins = nil, false
 		if s.missed != nil && !entryOf(s.missed).before(entryOf(id)) { // it follows
@@ -130,7 +134,7 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 		}
 	}
 	if fresh {
-		s.run.fresh = nil
+		s.lost, s.run.fresh, s.run.early = false, nil, nil
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
 	return s.lost || s.run.fresh != nil

@@ -20,12 +20,12 @@ type table struct {
 	arrived uint32  // the slot of that arrival, often what is looked for next
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
-	lost    bool // a connection: what comes of a new stream was prefetched before
 	ready   []Ref
 	states  [acked + 1]int // how many messages are in each
 	memory  memory
 	pages   []*page // of all streams, the oldest first
 
+	lost, away bool // a connection was lost: what comes of a new stream was prefetched before; and there is none again
 	// What few messages have at a time:
 	newer  map[Ref]pulsar.MessageID   // the newest delivery, where that is not what the record has
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -75,10 +76,25 @@ func (p *modelPart) reconnect(lookup time.Duration) {
 				backOff.Next()
 			}
 			p.inDoubt()
+			p.late()
 			p.w.mu.Lock()
 			p.backOff = backOff
 			p.w.mu.Unlock()
 		}()
+	}
+}
+
+// late has the goroutine that reads the lost connection receive what it had read: that is cleared before the next connection.
+func (p *modelPart) late() {
+	p.w.mu.Lock()
+	rng := rand.New(rand.NewPCG(p.cfg.Seed, uint64(p.cons.reconnects.Load())))
+	i := slices.IndexFunc(p.sub.entries, func(e *modelEntry) bool { return slices.Contains(e.acked, false) })
+	late := p.state == reconnecting && i >= 0 && rng.IntN(2) == 0
+	p.w.mu.Unlock()
+	if late {
+		e := p.sub.entries[i]
+		c := &modelCopy{modelDelivery: &modelDelivery{entry: e, left: make([]bool, e.size), filtered: make([]bool, e.size)}, part: p}
+		p.cons.opts.Interceptors.BeforeConsume(c.message())
 	}
 }
 

@@ -1,0 +1,41 @@
+package ledger_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+)
+
+// What upstream still had to read of a lost connection is received after the loss, and cleared before the next connection: what comes by
+// that is not taken for what was received before it, and dropped for ever. Where it was not cleared, it is the first that is taken.
+func TestReceivedBetweenTwoConnections(t *testing.T) {
+	for name, cleared := range map[string]bool{"cleared": true, "taken": false} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, true }, func(x *x) {
+				for i := range int64(3) {
+					x.arrive(i)
+				}
+				x.Ledger.Disconnected()
+				late := message{id: id(3), payload: make([]byte, 100)}
+				x.Received("t", late.id)
+				time.Sleep(time.Second)
+				x.Connected()
+				if !cleared {
+					_, v := x.deliver(late)
+					require.Equal(x, ledger.Deliver, v)
+				}
+				for i := range int64(5) {
+					want := ledger.Deliver
+					if i < 3 || i == 3 && !cleared {
+						want = ledger.Keep // the application has it
+					}
+					_, v := x.comes(i)
+					require.Equal(x, want, v, "%d", i)
+				}
+			})
+		})
+	}
+}
