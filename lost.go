@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -91,7 +92,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 		return false, err
 	case c.life.ended.Err() != nil:
 		return false, ErrClosed
-	case !c.losses.any.Load() || !isTracked(msg):
+	case !c.losses.any.Load() || strings.HasPrefix(n.Topic, nonPersistent):
 		return true, nil
 	}
 	ours, had := c.ledger.Reclaim(n, countOf(msg))

@@ -85,6 +85,23 @@ func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
 	}
 }
 
+// A message that is not upstream's, and has no topic, is nobody's.
+func TestReclaimOfAForeignMessage(t *testing.T) {
+	c, opts := subscribeFake(t, newFake(), pulsar.ConsumerOptions{Type: pulsar.Shared})
+	opts.BackOffPolicyFunc() // a connection is lost
+	ours, err := c.Reclaim(identified{id: pulsar.NewMessageID(1, 1, 0, 0)})
+	require.False(t, ours)
+	require.ErrorIs(t, err, redelivery.ErrNotInFlight)
+}
+
+// identified is a message of which there is no more than an id.
+type identified struct {
+	pulsar.Message
+	id pulsar.MessageID
+}
+
+func (m identified) ID() pulsar.MessageID { return m.id }
+
 // Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is told so.
 func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
 	b, l := newBroker(t), &losses{}
