@@ -115,7 +115,11 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 		}
 	}()
 	if reflect.TypeOf(msg) == c.raw.Load() {
-		return ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true, Own: true}, nil
+		n = ledger.Name{ID: msg.ID(), Topic: msg.Topic(), Count: msg.RedeliveryCount(), HasHand: true, Own: true}
+		if n.ID == nil { // it is of an inner consumer that is not upstream's
+			err = checkID(nil)
+		}
+		return n, err
 	}
 	if m, ok := msg.(*handedOver); ok {
 		n.Hand, n.Count, n.HasHand, n.Own = m.hand, m.count, true, true

@@ -55,7 +55,8 @@ func TestBadMessagesAndIDs(t *testing.T) {
 
 		inner.deliver(1)
 		msg := receive(t, c)
-		c.ReconsumeLater(msg, 0) // there is no retry topic: the message is nacked
+		assert.ErrorContains(t, c.Ack(idless), "want") // it is of the inner consumer's type now
+		c.ReconsumeLater(msg, 0)                       // there is no retry topic: the message is nacked
 		assert.Contains(t, log.String(), redelivery.ErrNoRetryTopic.Error())
 		assert.Equal(t, 1, c.Stats().Waiting)
 	})
