@@ -127,6 +127,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	select {
 	case c.underway <- struct{}{}:
 	case <-life.Done():
+		l.notSent(f)
 		return life.Err()
 	}
 	l.mu.Lock()
@@ -136,9 +137,7 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 	publishing.SendAsync(life, c.producer, &pulsar.ProducerMessage{Payload: f.encode()}, func(id pulsar.MessageID, err error) {
 		defer func() { <-c.underway }()
 		if err != nil {
-			l.mu.Lock()
-			l.own.resets = l.own.resets || f.has(resets)
-			l.mu.Unlock()
+			l.notSent(f)
 			c.fail(fmt.Errorf("writing: %w", err))
 			return
 		}
@@ -148,6 +147,13 @@ func (l *Log) send(life context.Context, c *link, f *frame, places []place) erro
 		}
 	})
 	return nil
+}
+
+// notSent notes that a frame is not written. Its changes are sent again by the next link, as all that was not read back.
+func (l *Log) notSent(f *frame) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.own.resets = l.own.resets || f.has(resets)
 }
 
 // sent notes that a frame is written.

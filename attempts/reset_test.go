@@ -1,0 +1,24 @@
+package attempts
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The topic is lost while the frame that forgets all waits for the answers to earlier ones: the next connection's first frame forgets all.
+func TestAResetWhileTheLinkIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.Reset()
+		f, places, _ := l.next(false)
+		require.True(t, f.has(resets))
+		lost, lose := context.WithCancel(t.Context())
+		lose()
+		require.Error(t, l.send(lost, &link{}, f, places)) // nobody answers
+		f, _, _ = l.next(false)
+		require.True(t, f.has(resets))
+	})
+}
