@@ -28,7 +28,7 @@ func (l *Ledger) IsBegun(d Delivery) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
-	if r == nil || !e.isBatch() || l.o.IndexAcks {
+	if r == nil || r.id() != d.ID || !e.isBatch() || l.o.IndexAcks { // or d is of a message that is settled, and names none
 		return false
 	}
 	return e.batch.acked > 0 || l.hasSiblingsAtWork(e, r)

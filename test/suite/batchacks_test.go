@@ -187,3 +187,23 @@ func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 		})
 	}
 }
+
+// Of a message that is settled, and of no batch, it does not say that its batch is begun, whatever came before it.
+func TestASettledMessageIsOfNoBegunBatch(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared))
+	b.send(topic, 3, true)
+	require.NoError(t, c.Ack(receive(t, c)))
+	begun := receive(t, c)
+	receive(t, c)
+	b.send(topic, 1, false)
+	msg := receive(t, c)
+	require.NoError(t, c.Ack(msg))
+	for msg, want := range map[pulsar.Message]bool{begun: true, msg: false} {
+		d, err := c.Delivery(msg)
+		require.NoError(t, err)
+		require.Equal(t, want, d.Begun)
+	}
+}
