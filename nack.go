@@ -122,7 +122,7 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 	}
 	c.attempts.count(n.Topic, &d)
 	if why == ledger.Failed && d.Message != nil && c.ledger.IsLast(d.Count) {
-		c.giveUp(d, ledger.Leaving, reason)
+		c.giveUp(d, c.nackDelay(d.Count), ledger.Leaving, reason)
 		return nil
 	}
 	if delay == nil {
@@ -171,6 +171,13 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 // nackDelay returns what the nack policy says about a redelivery count.
 func (c *Consumer) nackDelay(count uint32) time.Duration {
 	return c.delay(c.settings.nackBackoff, count)
+}
+
+// withDelay calls then with what policy says about a redelivery count, or with the default if the policy ends the goroutine.
+func (c *Consumer) withDelay(policy backoff.RedeliveryBackoff, count uint32, then func(time.Duration)) {
+	d := nack.DefaultDelay
+	defer func() { then(d) }()
+	d = c.delay(policy, count)
 }
 
 // delay returns what policy says about a redelivery count. A policy is the caller's code: it is not called under a lock,

@@ -70,8 +70,8 @@ func (p *publisher) givesUp(d *ledger.Delivery) bool {
 
 // giveUp has a message published as a dead letter. Until then it waits here as after any nack: it comes back, and is given up
 // again, if it cannot be published or does not fit the memory limit.
-func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
-	deliveries, delay := d.Count, c.nackDelay(d.Count)
+func (c *Consumer) giveUp(d ledger.Delivery, delay time.Duration, why ledger.Why, reason error) {
+	deliveries := d.Count
 	if why == ledger.Leaving {
 		deliveries++
 	}
@@ -93,7 +93,9 @@ func (c *Consumer) giveUp(d ledger.Delivery, why ledger.Why, reason error) {
 
 // giveUpAside is giveUp for callers that a policy must not call back to, as one that calls Close or Seek does.
 func (c *Consumer) giveUpAside(d ledger.Delivery, why ledger.Why) {
-	c.start(&c.callbacks, func(context.Context) { c.giveUp(d, why, nil) })
+	c.start(&c.callbacks, func(context.Context) {
+		c.withDelay(c.settings.nackBackoff, d.Count, func(delay time.Duration) { c.giveUp(d, delay, why, nil) })
+	})
 }
 
 // givenUp is a message that is to be published as a dead letter, with the reason that somebody gave.

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/intake"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
-	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
@@ -103,7 +103,9 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bo
 		if c.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
 			undecryptable := *d
 			c.start(&c.callbacks, func(context.Context) {
-				c.ledger.Nack(undecryptable, c.nackDelay(undecryptable.Count), nil, ledger.Unreadable)
+				c.withDelay(c.settings.nackBackoff, undecryptable.Count, func(delay time.Duration) {
+					c.ledger.Nack(undecryptable, delay, nil, ledger.Unreadable)
+				})
 			})
 			continue
 		}
@@ -173,9 +175,7 @@ func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(),
 // startTimeout starts the ack timeout of a message that the application has now.
 func (c *Consumer) startTimeout(d *ledger.Delivery) {
 	if c.settings.ackTimeout != nil && d.ID != nil {
-		timeout := nack.DefaultDelay // if the policy does not return
-		defer func() { c.ledger.StartTimeout(*d, timeout) }()
-		timeout = c.delay(c.settings.ackTimeout, d.Count)
+		c.withDelay(c.settings.ackTimeout, d.Count, func(timeout time.Duration) { c.ledger.StartTimeout(*d, timeout) })
 	}
 }
 

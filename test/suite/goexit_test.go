@@ -80,3 +80,37 @@ func TestCallbacksThatExit(t *testing.T) {
 		}
 	}
 }
+
+// The nack policy is asked for a message that is given up, or cannot be decrypted, by a goroutine that nobody waits for. If the policy ends that,
+// the dead letter is published, and what cannot be decrypted comes again after the default delay.
+func TestANackPolicyThatExits(t *testing.T) {
+	t.Parallel()
+	exits := redelivery.WithNackRedeliveryBackoff(backoff.Func(func(uint32) time.Duration { runtime.Goexit(); return 0 }))
+	t.Run("dead letter", func(t *testing.T) {
+		t.Parallel()
+		b := newBroker(t)
+		topic := b.topic(0)
+		opts := b.options(topic, pulsar.Shared)
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1}
+		dead := b.deadLetters(topic)
+		c := b.subscribe(opts, exits, redelivery.WithAckTimeout(ms(300)))
+		b.send(topic, 1, false)
+		receive(t, c)
+		require.Equal(t, "0", string(next(t, dead, patience).Payload()))
+		b.settles(topic, 0)
+	})
+	t.Run("undecryptable", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			inner := newFake()
+			c, _ := subscribeFake(t, inner, pulsar.ConsumerOptions{Type: pulsar.Shared}, exits)
+			inner.queue <- pulsar.ConsumerMessage{Consumer: inner, Message: sealed{message{id: pulsar.NewMessageID(1, 1, 0, 0)}}}
+			nothing(t, c, time.Second)
+			require.Equal(t, 1, c.Stats().Waiting)
+		})
+	})
+}
+
+// sealed is a message that cannot be decrypted.
+type sealed struct{ message }
+
+func (sealed) GetEncryptionContext() *pulsar.EncryptionContext { return &pulsar.EncryptionContext{} }
