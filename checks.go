@@ -31,7 +31,7 @@ func (p *preparation) warn() {
 				continue
 			}
 			told[f.Found] = true
-			p.settings.logger.Warn("redelivery: "+f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
+			p.settings.warn(f.Found, "remedy", f.Remedy, "see", f.Link, "type", typeName(p.opts.Type),
 				"subscription", p.opts.SubscriptionName)
 		}
 	}
@@ -41,7 +41,7 @@ func (p *preparation) warn() {
 // those before it too.
 func (p *preparation) warnOfAutoScaling() {
 	if p.opts.EnableAutoScaledReceiverQueueSize && p.publisher.Publisher != nil {
-		p.settings.logger.Warn("redelivery: with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, and then no retry "+
+		p.settings.warn("with EnableAutoScaledReceiverQueueSize, batches use up the client's memory limit for ever, and then no retry "+
 			"or dead letter can be published: leave it out", "type", typeName(p.opts.Type), "subscription", p.opts.SubscriptionName)
 	}
 }

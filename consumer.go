@@ -228,8 +228,13 @@ func (c *Consumer) report(what string, err error, attrs ...any) {
 	c.tally.failed.Add(1)
 }
 
-// log logs what happened to the consumer.
+// log logs what happened to the consumer. A panic of the application's handler is counted: nobody else could recover from most.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
+	defer func() {
+		if recover() != nil {
+			c.tally.failed.Add(1)
+		}
+	}()
 	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
 		append(attrs, "consumer", c.current().Name(), "subscription", c.current().Subscription())...)
 }

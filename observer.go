@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -146,7 +147,7 @@ type observer struct {
 
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
-	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
+	if logs.Safe(c.settings.logger).Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
 		observers = append(observers, c.decisions())
 	}
 	x := &c.observer

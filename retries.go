@@ -99,7 +99,7 @@ func (p *preparation) warnOfOrder() {
 	base := func(topic string) string { return publishing.BaseTopic(publishing.FullTopic(topic)) }
 	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
 	if base(first) != base(topics[0]) {
-		s.logger.Warn("redelivery: the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
+		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
 			", the first in alphabetical order, and would not find these retries: list that topic first, or set the retry topic", "type", typeName(opts.Type), "subscription", opts.SubscriptionName)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/nack"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -34,6 +35,11 @@ type settings struct {
 	observers        []Observer
 	unchecked        bool        // WithoutChecks
 	attempts         *AttemptLog // nil for none
+}
+
+// warn logs what is to be known of the options before there is a Consumer.
+func (s *settings) warn(msg string, attrs ...any) {
+	logs.Safe(s.logger).Warn("redelivery: "+msg, attrs...)
 }
 
 // setNackBackoff sets the policy of nacks, by an option of this name.
@@ -71,7 +77,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	}
 	policies := opts.NackBackoffPolicy != nil || opts.EnableDefaultNackBackoffPolicy
 	if policies && delay > 0 {
-		s.logger.Warn("redelivery: a nack policy of ConsumerOptions wins over NackRedeliveryDelay, as in pulsar-client-go",
+		s.warn("a nack policy of ConsumerOptions wins over NackRedeliveryDelay, as in pulsar-client-go",
 			"delay", delay, "subscription", opts.SubscriptionName)
 	}
 	switch { // a policy of one's own wins over the default one, as upstream
@@ -132,6 +138,6 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if s.source == FromBroker {
 		what = "nacked messages come late, by up to 4/3 of its NackRedeliveryDelay"
 	}
-	s.logger.Warn("redelivery: Wrap does not know the options of the consumer: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
+	s.warn("Wrap does not know the options of the consumer: "+what, "consumer", consumer.Name(), "subscription", consumer.Subscription())
 	return nil
 }

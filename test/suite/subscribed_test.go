@@ -57,11 +57,14 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 	})
 }
 
-// panics is a handler that does not like what is of level Debug.
-type panics struct{ slog.Handler }
+// panics is a handler that does not like what is of a level, or above.
+type panics struct {
+	slog.Handler
+	from slog.Level
+}
 
 func (h panics) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelDebug {
+	if r.Level == slog.LevelDebug || r.Level >= h.from {
 		panic(r.Message)
 	}
 	return h.Handler.Handle(ctx, r)
@@ -69,14 +72,19 @@ func (h panics) Handle(ctx context.Context, r slog.Record) error {
 
 // A logger that panics loses no message and does not end the program.
 func TestLoggerPanics(t *testing.T) {
-	inner := newFake()
-	logger := slog.New(panics{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug})})
-	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryDelay(0))
-	require.NoError(t, err)
-	defer c.Close()
-	inner.deliver(1)
-	inner.deliver(2)
-	c.Nack(receive(t, c))
-	require.NoError(t, c.Ack((<-c.Chan()).Message))
-	require.Eventually(t, func() bool { return c.Stats().Failed >= 4 }, 10*time.Second, time.Millisecond, "each is counted")
+	for _, from := range []slog.Level{slog.LevelError, slog.LevelDebug} {
+		t.Run(from.String(), func(t *testing.T) {
+			inner := newFake()
+			logger := slog.New(panics{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}), from})
+			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryDelay(0))
+			require.NoError(t, err)
+			defer c.Close()
+			inner.deliver(1)
+			inner.deliver(2)
+			c.Nack(receive(t, c))
+			c.Nack(nil)
+			require.NoError(t, c.Ack((<-c.Chan()).Message))
+			require.Eventually(t, func() bool { return c.Stats().Failed >= 5 }, 10*time.Second, time.Millisecond, "each is counted")
+		})
+	}
 }
