@@ -71,9 +71,10 @@ func (ch *chores) isBusy() bool {
 
 // start adds a chore.
 func (c *Consumer) start(ch *chores, do func(context.Context)) {
+	session := c.life.now()
 	ch.mu.Lock()
 	defer ch.mu.Unlock()
-	ch.todo = append(ch.todo, chore{c.life.now(), do})
+	ch.todo = append(ch.todo, chore{session, do})
 	if !ch.busy && c.goroutines.Enter() {
 		ch.busy = true
 		go c.work(func() bool { return c.drain(ch) })
