@@ -212,6 +212,10 @@ func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 
 func (r *run) nack(t task, o outcome) {
 	err := r.protect(func() error {
+		if o.err == errHangs { //nolint:errorlint // as comesInVain made it
+			r.consumer.NackID(t.msg.ID()) // which moves nothing to the retry topic: as another message a handler would get it beside the one that hangs
+			return nil
+		}
 		switch o.verb {
 		case snooze:
 			return r.consumer.Snooze(t.msg, o.delay)

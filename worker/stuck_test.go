@@ -294,3 +294,33 @@ func TestStuckHandlerThatReturnsBeginsAnOutage(t *testing.T) {
 		require.NoError(t, stop())
 	})
 }
+
+// A message whose handler hangs does not go to the retry topic, from where another handler would get it while the first is at work.
+func TestHangingMessageIsNotMoved(t *testing.T) {
+	opts := withDeadLetters(3)
+	opts.RetryEnable = true
+	for name, options := range map[string][]worker.Option{
+		"":              nil,
+		"in key order":  {worker.WithKeyOrder()},
+		"with a policy": {worker.WithPolicy(func(pulsar.Message, error) backoff.RedeliveryBackoff { return backoff.Fixed(time.Minute) })},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, opts, func(t *rig) {
+				calls := newCalls()
+				_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+					calls.note(msg)
+					time.Sleep(time.Hour)
+					return nil
+				}, append(options, worker.WithConcurrency(2), worker.WithStuckLimit(5*time.Second))...)
+				t.publishKeyed("a")
+				t.sleep(30 * time.Minute)
+				require.Empty(t, t.broker.Published("orders-billing-RETRY"))
+				require.Equal(t, []string{"a: worker: the handler of an earlier delivery has not returned"}, t.letters())
+				require.Len(t, calls.times(), 1)
+				t.sleep(time.Hour)
+				require.Empty(t, t.broker.Unacked())
+				require.NoError(t, stop())
+			}, redelivery.WithAckTimeout(6*time.Second), redelivery.WithNackRedeliveryDelay(3*time.Second), redelivery.WithNackRetryTopic(2*time.Second))
+		})
+	}
+}
