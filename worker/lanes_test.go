@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -214,4 +215,41 @@ func TestKeyOrderOfWhatTookTooLong(t *testing.T) {
 		require.Equal(t, []string{"0s a1 0", "10s a2 0"}, d.all())
 		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
 	}, redelivery.WithAckTimeout(3*time.Second))
+}
+
+// Messages that wait for their key are dropped when another consumer has them, however many they are, in a time that grows with their number and no
+// faster: nobody gets a message meanwhile.
+func TestManyMessagesOfAKeyAreLost(t *testing.T) {
+	cpu := func() time.Duration { // virtual time does not tell
+		var used syscall.Rusage
+		require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &used))
+		return time.Duration(used.Utime.Nano() + used.Stime.Nano())
+	}
+	const few, many = 5_000, 40_000
+	took := map[int]time.Duration{}
+	for _, n := range []int{few, many} {
+		opts := orders
+		opts.Type = pulsar.Failover
+		virtually(t, opts, func(t *rig) {
+			t.logger = quiet
+			w, stop := t.start(func(context.Context, pulsar.Message) error { return worker.RetryAfter(time.Minute, errTest) },
+				worker.WithKeyOrder(), worker.WithConcurrency(2))
+			for range n {
+				t.publishKeyed("a")
+			}
+			t.sleep(10 * time.Second)
+			require.Equal(t, n, w.Stats().Waiting)
+			other, err := redelivery.Subscribe(t.broker, opts, redelivery.WithLogger(quiet))
+			require.NoError(t, err)
+			defer other.Close()
+			t.broker.Elect()
+			began := cpu()
+			t.sleep(time.Minute)
+			took[n] = cpu() - began
+			require.Zero(t, w.Stats().Waiting)
+			require.EqualValues(t, n, w.Stats().Lost)
+			require.NoError(t, stop())
+		}, redelivery.WithMemoryLimit(1<<30), redelivery.WithLogger(quiet))
+	}
+	require.Less(t, took[many], 3*many/few*max(took[few], 20*time.Millisecond))
 }

@@ -55,8 +55,13 @@ func (l *lanes) dropLost(of *lane) {
 	}
 	l.mu.Lock()
 	if !l.over {
+		next := 0 // of lost, which is in the order of the queue
 		of.queue = slices.DeleteFunc(of.queue, func(t task) bool {
-			return slices.ContainsFunc(lost, func(l task) bool { return l.msg == t.msg })
+			isLost := next < len(lost) && lost[next].msg == t.msg
+			if isLost {
+				next++
+			}
+			return isLost
 		})
 		for _, t := range lost {
 			l.leaves(t)
