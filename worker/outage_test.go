@@ -229,6 +229,31 @@ func TestOutageWhilePaused(t *testing.T) {
 	}, redelivery.WithAckTimeout(3*time.Second))
 }
 
+// An outage whose last messages have become dead letters lasts until the next message, which is tried at once.
+func TestOutageWithNothingLeftToTry(t *testing.T) {
+	virtually(t, withDeadLetters(2), func(t *rig) {
+		calls, failing := newCalls(), true
+		w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			if failing {
+				return errTest
+			}
+			return nil
+		}, worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithConcurrency(2))
+		t.publish("a", "b")
+		t.sleep(time.Hour)
+		require.Len(t, t.letters(), 2)
+		require.Empty(t, t.broker.Unacked())
+		require.True(t, w.Stats().Outage)
+		failing = false
+		t.publish("c")
+		t.sleep(10 * time.Millisecond)
+		require.False(t, w.Stats().Outage)
+		require.EqualValues(t, 1, w.Stats().Succeeded)
+		require.NoError(t, stop())
+	})
+}
+
 // TestTwoMinutesDown has a database that is down for two of five minutes in which 10,000 messages come, with plain nacks and with
 // a pause on failure.
 func TestTwoMinutesDown(t *testing.T) {

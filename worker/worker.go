@@ -116,7 +116,7 @@ func (w *Worker) tellAsked() {
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run
-	Outage bool // WithPauseOnFailure tries one message at a time
+	Outage bool // WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that comes
 
 	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, in an outage 1,000 more
 	Stuck    int  // handlers that did not return within five seconds after their context ended
