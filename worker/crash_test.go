@@ -6,6 +6,7 @@ import (
 	"log"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -96,6 +97,33 @@ func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 	require.Empty(t, handled)
+}
+
+// Observers are told of what reached the limit as of what a handler gave up, though no handler is called.
+func TestCrashLimitIsTold(t *testing.T) {
+	t.Parallel()
+	c, _, _ := afterACrash(t, 1, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	var handling, called atomic.Int32
+	handled := make(chan worker.Handled, 10)
+	handler := func(context.Context, pulsar.Message) error { called.Add(1); return nil }
+	w, err := worker.New(c, handler, worker.WithCrashLimit(1), worker.WithLogger(quiet),
+		worker.WithObserver(worker.Observer{
+			Handling: func(worker.Handling) { handling.Add(1) },
+			Handled:  func(e worker.Handled) { handled <- e },
+		}))
+	require.NoError(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- w.Run(ctx) }()
+	e := <-handled
+	stop()
+	require.NoError(t, <-ended)
+	var crashed *worker.CrashError
+	require.ErrorAs(t, e.Err, &crashed)
+	require.Equal(t, redelivery.DeadLettered, e.Outcome)
+	require.EqualValues(t, 1, handling.Load())
+	require.EqualValues(t, 1, w.Stats().Crashed)
+	require.Zero(t, called.Load())
 }
 
 // Failures of a message that the Worker itself tries again are counted for the next consumer, which has it at once, so that order holds.

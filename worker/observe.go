@@ -23,7 +23,8 @@ type Observer struct {
 }
 
 // Handling reports that a Worker is about to call its handler for a message. For a batch it is reported once for each message.
-// Message.RedeliveryCount is the count that the handler sees.
+// Message.RedeliveryCount is the count that the handler sees. Of a message that WithCrashLimit gives up it is reported too, and Handled follows,
+// with a *CrashError, but no handler is called.
 type Handling struct{ redelivery.Event }
 
 // Handled reports that a Worker's handler has returned, panicked, or called runtime.Goexit. For a batch it is reported once for each
