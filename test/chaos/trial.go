@@ -259,8 +259,8 @@ func (e *stuckError) Error() string {
 	return fmt.Sprintf("the broker has %v, and sends nothing", e.state)
 }
 
-// patience is how long the broker may do nothing with its backlog.
-const patience = 30 * time.Second
+// patience is how long the broker may do nothing with its backlog: pulsar-client-go waits up to a minute before it connects again.
+const patience = 75 * time.Second
 
 // drain waits until the broker has nothing left, and then for what might come twice.
 func (t *trial) drain(ctx context.Context) error {
