@@ -13,6 +13,11 @@ func (t *table) unacknowledged(s *stream) (n int) {
 	if t.o.IndexAcks {
 		return s.unsettled
 	}
+	return t.begun(s)
+}
+
+// begun returns how many messages the entries have of which one is not settled.
+func (t *table) begun(s *stream) (n int) {
 	for _, e := range t.unsettled(s) {
 		n += int(e.size())
 	}

@@ -77,7 +77,7 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	}
 	switch {
 	case !s.lost || s.inactive:
-	case l.table.away && l.table.isOnly(s): // it may have come by the connection that was lost, and be cleared
+	case l.table.away: // it may have come by the connection that was lost, and be cleared
 		if s.run.early == nil {
 			s.run.early = id
 		}

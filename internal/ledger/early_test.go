@@ -12,9 +12,11 @@ import (
 // What upstream still had to read of a lost connection is received after the loss, and cleared before the next connection: what comes by
 // that is not taken for what was received before it, and dropped for ever. Where it was not cleared, it is the first that is taken.
 func TestReceivedBetweenTwoConnections(t *testing.T) {
-	for name, cleared := range map[string]bool{"cleared": true, "taken": false} {
+	for name, c := range map[string]struct{ cleared, oneTopic bool }{"cleared": {true, true}, "taken": {false, true},
+		"cleared, one of several topics": {true, false}, "taken, one of several topics": {false, false}} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, true }, func(x *x) {
+			cleared := c.cleared
+			run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, c.oneTopic }, func(x *x) {
 				for i := range int64(3) {
 					x.arrive(i)
 				}
@@ -32,8 +34,9 @@ func TestReceivedBetweenTwoConnections(t *testing.T) {
 					if i < 3 || i == 3 && !cleared {
 						want = ledger.Keep // the application has it
 					}
-					_, v := x.comes(i)
+					d, v := x.comes(i)
 					require.Equal(x, want, v, "%d", i)
+					require.False(x, d.Doubtful, "%d", i)
 				}
 			})
 		})

@@ -168,3 +168,33 @@ func TestAnswersAreNotWhatTheBrokerSendsAgain(t *testing.T) {
 		require.EqualValues(t, 1, d.Count)
 	})
 }
+
+// A broker that keeps no batch-index acknowledgements sends batches again as a whole, though the consumer has them turned on: the copies of settled
+// messages are not taken for those that are waited for.
+func TestTheBrokerKeepsNoBatchIndexAcks(t *testing.T) {
+	options := func(o *ledger.Options) { o.RedeliversAll, o.Keeps, o.OneTopic, o.IndexAcks = false, false, true, true }
+	run(t, options, func(x *x) {
+		for i := range int32(3) {
+			x.deliver(message{id: ofThree(1, i)})
+		}
+		x.settle(ofThree(1, 1))
+		x.settle(ofThree(1, 2))
+		d, _ := x.arrive(2)
+		x.Nack(d, 0, nil, ledger.Failed)
+		time.Sleep(8 * time.Second)
+		x.Empty()
+		require.Len(t, x.requests(), 1)
+		x.Disconnected()
+		again := message{id: ofThree(1, 0)}
+		x.Received("t", again.id)
+		x.deliver(again)
+		for i := range int32(2) {
+			time.Sleep(10 * time.Second)
+			x.deliver(message{id: ofThree(1, 1+i)})
+		}
+		time.Sleep(time.Minute) // the application is slow
+		d, v := x.arrive(2)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, d.Count)
+	})
+}

@@ -134,7 +134,10 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 		}
 	}
 	if fresh {
-		s.lost, s.run.fresh, s.run.early = false, nil, nil
+		if s.lost {
+			s.lost, s.run.heard = false, time.Now()
+		}
+		s.run.fresh, s.run.early = nil, nil
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
 	return s.lost || s.run.fresh != nil
@@ -145,7 +148,7 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 func (t *table) resends(s *stream, first pulsar.MessageID) {
 	id := entryOf(first)
 	if _, ok := t.entryAt(id, s); s.run.own || (ok || s.stage(id) > unacked) && !s.run.answers {
-		s.run.resent = s.taken + 1 + uint64(t.unacknowledged(s)+s.unsure())
+		s.run.resent = s.taken + 1 + uint64(t.begun(s)+s.unsure()) // a broker may keep no batch-index acknowledgements
 	}
 }
 
