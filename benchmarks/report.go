@@ -91,19 +91,13 @@ func (rep *report) write(done []work, out, docs string) error {
 	if err := os.WriteFile(filepath.Join(out, "results.md"), []byte(results+cost), 0o644); err != nil {
 		return err
 	}
-	folders := []string{filepath.Join(out, "img")}
-	if docs != "" {
-		folders = append(folders, filepath.Join(docs, "img"))
-		if err := fill(filepath.Join(docs, "performance.md"), map[string]string{"results": results, "cost": cost}); err != nil {
-			return err
-		}
+	if err := rep.draw(done, filepath.Join(out, "img")); err != nil || docs == "" {
+		return err
 	}
-	for _, folder := range folders {
-		if err := rep.draw(done, folder); err != nil {
-			return err
-		}
+	if err := fill(filepath.Join(docs, "performance.md"), map[string]string{"results": results, "cost": cost}); err != nil {
+		return err
 	}
-	return nil
+	return redraw(done, docs) // of what the tables say, which is rounded
 }
 
 // facts says where and with what the run was made.
