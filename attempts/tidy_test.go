@@ -8,12 +8,12 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -58,7 +58,7 @@ func TestTidying(t *testing.T) {
 // A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it grows.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 	broker := pulsartest.NewServer(t)
-	var said safeBuffer
+	var said logtest.Buffer
 	a, err := Open(broker.Client(t), Options{Topic: testTopic(t), Logger: slog.New(slog.NewTextHandler(&said, nil))})
 	require.NoError(t, err)
 	defer a.Close()
@@ -76,24 +76,6 @@ func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
 		}
 	}
 	await(t, func() bool { return strings.Contains(said.String(), "could not be shortened") })
-}
-
-// safeBuffer is one that a goroutine writes and another reads.
-type safeBuffer struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (s *safeBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *safeBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // 100,000 records are read in less than five seconds.

@@ -1,7 +1,6 @@
 package pulsartest
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -16,26 +15,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
-
-// A syncBuffer is a log that may be read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
-}
 
 func frames(cmds ...wire.Command) []byte {
 	var out []byte
@@ -52,7 +34,7 @@ func sendFrame(m *cmdSend, data []byte) []byte {
 func hello() *cmdConnect { return &cmdConnect{ClientVersion: "fuzz", ProtocolVersion: 20} }
 
 func TestBadInputClosesTheConnectionWithALogLine(t *testing.T) {
-	var log syncBuffer
+	var log logtest.Buffer
 	s := NewServer(t, WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	producer := frames(hello(), &cmdProducer{Topic: "t", Producer: 1, TopicEpoch: wire.Absent})
 	good := wire.Join(&wire.Metadata{ProducerName: "p", BatchSize: 1}, []byte("payload"))

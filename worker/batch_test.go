@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -234,7 +235,7 @@ func TestBatchError(t *testing.T) {
 
 // What is there already goes into a batch without waiting, however short MaxWait is. It takes time to take it, so this is in real time.
 func TestBatchTakesWhatIsThere(t *testing.T) {
-	r := &rig{T: t, log: &safeBuffer{}, logger: quiet}
+	r := &rig{T: t, log: &logtest.Buffer{}, logger: quiet}
 	opts := orders
 	opts.ReceiverQueueSize = 1000
 	setup(r, opts, redelivery.WithLogger(quiet))

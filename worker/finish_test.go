@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -38,7 +39,7 @@ func TestDrainFinishesBatches(t *testing.T) {
 				publishBatches(t, s, 5, each)
 				var mu sync.Mutex
 				handled := map[string]int{}
-				var log safeBuffer
+				var log logtest.Buffer
 				options := append(options, worker.WithConcurrency(4), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 				work := func(done func(n int) bool) (worker.Stats, int) {
 					c := s.subscribe(opts, redelivery.WithNackRedeliveryDelay(time.Hour))

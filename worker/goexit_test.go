@@ -18,6 +18,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -79,7 +80,7 @@ func TestGoexitAnywhere(t *testing.T) {
 func goexitAnywhere(t *testing.T, who string, seed uint64) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	x := &exiting{of: who, until: time.Now().Add(30 * time.Minute), rng: rand.New(rand.NewPCG(seed, 2))}
-	r := &rig{T: t, log: &safeBuffer{}}
+	r := &rig{T: t, log: &logtest.Buffer{}}
 	opts, quiet := withDeadLetters(5), slog.New(slog.DiscardHandler)
 	opts.Interceptors = pulsar.ConsumerInterceptors{x}
 	setup(r, opts, redelivery.WithLogger(quiet), redelivery.WithNackRedeliveryBackoff(x.policy("nack policy")), redelivery.WithObserver(x.observer()),
@@ -132,7 +133,7 @@ func goexitAnywhere(t *testing.T, who string, seed uint64) {
 // The nack policy exits where the slot whose turn it is to try looks whether the Consumer is closed: another one tries.
 func TestGoexitBeforeATry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, quiet := &rig{T: t, log: &safeBuffer{}}, slog.New(slog.DiscardHandler)
+		r, quiet := &rig{T: t, log: &logtest.Buffer{}}, slog.New(slog.DiscardHandler)
 		var exit, works atomic.Bool
 		var done atomic.Int32
 		setup(r, withDeadLetters(50), redelivery.WithLogger(quiet), redelivery.WithAckTimeout(20*time.Second),

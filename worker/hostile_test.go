@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -42,7 +43,7 @@ func TestCallbacksCallBack(t *testing.T) {
 						_ = w.Stats()
 					}
 				}
-				r := &rig{T: t, log: &safeBuffer{}}
+				r := &rig{T: t, log: &logtest.Buffer{}}
 				logger := slog.New(&backTalk{slog.NewTextHandler(r.log, nil), call})
 				policy := backoff.Func(func(n uint32) time.Duration { call(); return time.Second })
 				setup(r, withDeadLetters(4), redelivery.WithLogger(logger), redelivery.WithAckTimeout(2*time.Second),

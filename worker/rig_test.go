@@ -1,7 +1,6 @@
 package worker_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
@@ -55,7 +55,7 @@ type rig struct {
 	*testing.T
 	broker   *virtual.Broker
 	consumer *redelivery.Consumer
-	log      *safeBuffer
+	log      *logtest.Buffer
 	logger   *slog.Logger
 }
 
@@ -63,7 +63,7 @@ type rig struct {
 func virtually(t *testing.T, opts pulsar.ConsumerOptions, test func(*rig), options ...redelivery.Option) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		r := &rig{T: t, log: &safeBuffer{}}
+		r := &rig{T: t, log: &logtest.Buffer{}}
 		r.logger = slog.New(slog.NewTextHandler(r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		setup(r, opts, append(options, redelivery.WithLogger(r.logger))...)
 		defer r.consumer.Close()
@@ -115,23 +115,6 @@ func (r *rig) letters() (all []string) {
 func (r *rig) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
-}
-
-type safeBuffer struct {
-	mu sync.Mutex
-	bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.Buffer.String()
 }
 
 // calls notes when a handler was called.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -260,7 +261,7 @@ func TestMiddleware(t *testing.T) {
 
 func TestLogging(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
-		var log safeBuffer
+		var log logtest.Buffer
 		logger := slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
 			time.Sleep(time.Second)

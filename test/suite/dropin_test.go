@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -197,7 +198,7 @@ func TestADeadLetterThatCannotBePublishedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{})
 	topic := b.topic(0)
-	var log syncBuffer
+	var log logtest.Buffer
 	opts := b.options(topic, pulsar.Exclusive)
 	opts.NackRedeliveryDelay, opts.DLQ = ms(100), &pulsar.DLQPolicy{MaxDeliveries: 1}
 	c := b.subscribe(opts, logTo(&log))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // reader is the keys for one test.
@@ -161,7 +162,7 @@ func TestUndecryptableWithoutQueue(t *testing.T) {
 	require.ErrorContains(t, err, "want another with EnableZeroQueueConsumer")
 
 	opts.Decryption.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionFail
-	var log syncBuffer
+	var log logtest.Buffer
 	c := b.subscribe(opts, logTo(&log), redelivery.WithNackRedeliveryDelay(ms(100)))
 	b.sendAmong(k, topic)
 	good(t, c)

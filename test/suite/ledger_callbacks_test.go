@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // callbacks is an interceptor of functions; those that are nil do nothing.
@@ -130,7 +131,7 @@ func TestAPanicOfBeforeConsumeLosesNothing(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var log syncBuffer
+				var log logtest.Buffer
 				opts := pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{callbacks{before: panicsOnce()}}}
 				c, s := newStandIn(t, opts, redelivery.WithAckTimeout(10*time.Second),
 					redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))

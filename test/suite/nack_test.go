@@ -1,11 +1,9 @@
 package suite
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 var kinds = map[string]pulsar.SubscriptionType{
@@ -124,7 +123,7 @@ func TestPlainConsumerWrapped(t *testing.T) {
 		inner, err := b.client.Subscribe(opts)
 		require.NoError(t, err)
 		policy := backoff.Exponential{Min: time.Second, Max: 10 * time.Second, Multiplier: 2}
-		var log syncBuffer
+		var log logtest.Buffer
 		c, err := redelivery.Wrap(inner, append(options, redelivery.WithNackRedeliveryBackoff(policy),
 			redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))...)
 		require.NoError(t, err)
@@ -152,23 +151,6 @@ func TestPlainConsumerWrapped(t *testing.T) {
 		require.Equal(t, 1, strings.Count(log.String(), "Wrap does not know the options"), log.String())
 		b.settles(topic, 0)
 	})
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 func TestAckedSiblingsStayAcked(t *testing.T) {

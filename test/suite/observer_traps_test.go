@@ -19,6 +19,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // TestObserverOfFailedAck has the error of an acknowledgement, after which the message is still the application's.
@@ -152,7 +153,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			topic := b.topic(0)
 			opts := b.options(topic, pulsar.Shared)
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2}
-			var log syncBuffer
+			var log logtest.Buffer
 			c := b.subscribe(opts, redelivery.WithNackRedeliveryBackoff(backoff.Fixed(ms(20))), redelivery.WithRedeliveryFrom(redelivery.FromMemory),
 				redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: level}))))
 			b.send(topic, 1, false)

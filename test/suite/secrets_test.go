@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -28,7 +29,7 @@ const (
 // talk is all that the library said: its log and the errors that it returned.
 type talk struct {
 	*broker
-	log  syncBuffer
+	log  logtest.Buffer
 	errs []error
 }
 

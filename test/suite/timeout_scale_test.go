@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 func TestNeverAcknowledged(t *testing.T) {
@@ -73,7 +74,7 @@ func TestFiftyThousandTimeOut(t *testing.T) {
 	held, busy := b.topic(0), b.topic(0)
 	opts := b.options("", pulsar.Shared)
 	opts.Topics = []string{held, busy}
-	var log syncBuffer
+	var log logtest.Buffer
 	c := b.subscribe(opts, redelivery.WithAckTimeout(timeout), logTo(&log))
 	b.send(held, n, false)
 	taken := map[string]time.Time{}

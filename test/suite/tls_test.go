@@ -23,6 +23,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // secured is a real broker that wants TLS and a token.
@@ -85,7 +86,7 @@ func token(secret []byte) string {
 	return claims + "." + encode(mac.Sum(nil))
 }
 
-func (s secured) broker(t *testing.T, token string, log *syncBuffer) *broker {
+func (s secured) broker(t *testing.T, token string, log *logtest.Buffer) *broker {
 	client, err := pulsar.NewClient(pulsar.ClientOptions{
 		URL: s.url, TLSTrustCertsFilePath: s.certificate, TLSValidateHostname: true,
 		Authentication: pulsar.NewAuthenticationToken(token), OperationTimeout: 3 * time.Second,
@@ -104,7 +105,7 @@ func TestTLSAndToken(t *testing.T) {
 	s := startSecured(t)
 
 	t.Run("right token", func(t *testing.T) {
-		var log syncBuffer
+		var log logtest.Buffer
 		right := token(s.secret)
 		b := s.broker(t, right, &log)
 		topic := b.topic(0)
@@ -132,7 +133,7 @@ func TestTLSAndToken(t *testing.T) {
 	})
 
 	t.Run("wrong token", func(t *testing.T) {
-		var log syncBuffer
+		var log logtest.Buffer
 		wrong := token([]byte("somebody else's secret, of 32 bytes"))
 		b := s.broker(t, wrong, &log)
 		_, err := redelivery.Subscribe(b.client, b.options(b.topic(0), pulsar.Shared), logTo(&log))
@@ -143,7 +144,7 @@ func TestTLSAndToken(t *testing.T) {
 	})
 
 	t.Run("unknown certificate", func(t *testing.T) {
-		var log syncBuffer
+		var log logtest.Buffer
 		other := s
 		other.certificate, _ = certificate(t)
 		b := other.broker(t, token(s.secret), &log)
