@@ -18,11 +18,7 @@ func TestKeyOrderIsPerTopic(t *testing.T) {
 	opts.Topic, opts.Topics = "", []string{"orders-partition-0", "orders-partition-1", "payments"}
 	virtually(t, opts, func(t *rig) {
 		var d = diary{began: time.Now()}
-		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-			d.note(msg)
-			time.Sleep(time.Second)
-			return nil
-		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
+		_, stop := t.start(d.takesASecond, worker.WithKeyOrder(), worker.WithConcurrency(3))
 		for topic, payload := range map[string]string{"orders-partition-0": "order", "orders-partition-1": "order", "payments": "payment"} {
 			t.broker.Publish(topic, &pulsar.ProducerMessage{Payload: []byte(payload), Key: "7"})
 		}
@@ -38,11 +34,7 @@ func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
 	opts.Topic = "non-persistent://public/default/orders"
 	virtually(t, opts, func(t *rig) {
 		var d = diary{began: time.Now()}
-		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-			d.note(msg)
-			time.Sleep(time.Second)
-			return nil
-		}, worker.WithKeyOrder(), worker.WithConcurrency(3))
+		_, stop := t.start(d.takesASecond, worker.WithKeyOrder(), worker.WithConcurrency(3))
 		for _, payload := range []string{"a", "b", "c"} {
 			t.broker.Publish(opts.Topic, &pulsar.ProducerMessage{Payload: []byte(payload), Key: "7"})
 		}
@@ -50,4 +42,11 @@ func TestKeyOrderOfANonPersistentTopic(t *testing.T) {
 		require.NoError(t, stop())
 		require.Equal(t, []string{"0s a 0", "1s b 0", "2s c 0"}, d.all())
 	}, redelivery.WithAckTimeout(10*time.Second))
+}
+
+// takesASecond is a handler that notes its message and takes a second.
+func (d *diary) takesASecond(_ context.Context, msg pulsar.Message) error {
+	d.note(msg)
+	time.Sleep(time.Second)
+	return nil
 }
