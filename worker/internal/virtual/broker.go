@@ -116,7 +116,8 @@ func (b *Broker) Entry(payload string) int {
 }
 
 // Reconnect breaks the consumers' connections: what is not acknowledged comes again, with a count of 0. Like upstream's, a consumer
-// asks for a backoff, which is reset once it is connected, and tells its interceptors of each message that it receives.
+// asks for a backoff, resets it once it is connected, before the broker has been asked for messages, and tells its interceptors of each message
+// that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
@@ -125,7 +126,7 @@ func (b *Broker) Reconnect() {
 	b.mu.Unlock()
 	for _, c := range all {
 		if c.opts.BackOffPolicyFunc != nil {
-			defer c.opts.BackOffPolicyFunc().Reset()
+			c.opts.BackOffPolicyFunc().Reset()
 		}
 	}
 	b.mu.Lock()
