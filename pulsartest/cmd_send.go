@@ -92,6 +92,7 @@ func (m *cmdSend) handle(c *session) error {
 	}
 	p.topic.append(m.entry)
 	c.send(m.answer(nil), nil)
+	p.topic.deliver(m.entry)
 	return nil
 }
 

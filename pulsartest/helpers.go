@@ -73,6 +73,7 @@ func (s *Server) publish(name string, m *pulsar.ProducerMessage) (MessageID, err
 		return MessageID{}, err
 	}
 	t.append(send.entry)
+	t.deliver(send.entry)
 	return send.entry.messageID(t), nil
 }
 

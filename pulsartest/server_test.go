@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -86,6 +87,22 @@ func TestFailoverDelayEndsWithTheLastConsumer(t *testing.T) {
 	receive(t, k)
 	nothing(t, k)
 	require.Equal(t, 1, s.Subscription("t", "s").Delivered)
+}
+
+// A consumer of the producer's own client must not have a message before the producer's callback knows its id: upstream's
+// TestBatchDelayMessage counts on it.
+func TestASendIsConfirmedBeforeItsMessageComes(t *testing.T) {
+	c := newClient(t, NewServer(t).URL())
+	p := newProducer(t, c, pulsar.ProducerOptions{Topic: "in", DisableBatching: true})
+	sub := subscribe(t, c, pulsar.ConsumerOptions{Topic: "in", SubscriptionName: "s"})
+	var confirmed atomic.Int64
+	for n := range int64(300) {
+		p.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte("m")}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {
+			confirmed.Add(1)
+		})
+		receive(t, sub)
+		require.Equal(t, n+1, confirmed.Load())
+	}
 }
 
 func TestEverySubscriptionTypeDeliversNacksAndAcks(t *testing.T) {

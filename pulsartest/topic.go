@@ -43,20 +43,24 @@ func (t *topic) newLedger() {
 	t.server.nextLedger++
 }
 
-// append stores e and sends it on its way.
+// append stores e. Then deliver sends it on its way: in between its producer is told, as a real broker does.
 func (t *topic) append(e *entry) {
 	if !t.name.persistent() {
-		for _, sub := range t.subs {
-			sub.pass(e)
-		}
 		return
 	}
 	e.ledger, e.id = t.ledger, t.nextID
 	t.nextID++
 	t.log = append(t.log, e)
 	t.bytes += len(e.data)
+}
+
+func (t *topic) deliver(e *entry) {
 	for _, sub := range t.subs {
-		sub.dispatch()
+		if t.name.persistent() {
+			sub.dispatch()
+		} else {
+			sub.pass(e)
+		}
 	}
 }
 
