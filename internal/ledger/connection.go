@@ -41,11 +41,16 @@ func (l *Ledger) Disconnected() {
 	}
 }
 
-// Connected tells that there is a connection again.
+// Connected tells that there is a connection again. It may have brought a message before.
 func (l *Ledger) Connected() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.table.away = false
+	for _, s := range l.table.streams {
+		if s.lost && s.run.early != nil && !s.inactive {
+			s.lost, s.run.heard = false, time.Now()
+		}
+	}
 }
 
 // doubt notes that the messages of a stream may be another consumer's, and lets go of those that wait. The caller holds mu.
@@ -76,7 +81,7 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 		defer s.forgetSure()
 	}
 	switch {
-	case !s.lost || s.inactive:
+	case s.inactive, !s.lost && (s.run.early == nil || s.run.fresh != nil):
 	case l.table.away: // it may have come by the connection that was lost, and be cleared
 		if s.run.early == nil {
 			s.run.early = id

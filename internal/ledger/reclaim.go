@@ -34,7 +34,7 @@ func (l *Ledger) reclaim(ref Ref, e *entry, r *record, count uint32) ask {
 	case s.inactive:
 		l.disown(ref, e, r)
 	case !s.run.own && unread && time.Since(s.run.heard) > unreadTime, // nobody takes what comes
-		s.run.own && (s.lost || s.run.fresh != nil || resending) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
+		s.run.own && (s.lost || s.awaitsFirst() || resending) && time.Since(s.run.lostAt) > lostTime && time.Since(s.run.heard) > lostTime:
 		r.count, r.flags = max(r.count, count), r.flags|uncounted
 		l.expect(ref, e, r, check)
 	case !s.run.own && !l.nacks.Tracks(uint64(ref)):

@@ -140,8 +140,11 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 		s.run.fresh, s.run.early = nil, nil
 		t.resends(s, id) // those that came before may be what it is a copy of
 	}
-	return s.lost || s.run.fresh != nil
+	return s.lost || s.awaitsFirst()
 }
+
+// awaitsFirst reports whether something was received by the new connection, of which nothing was taken.
+func (s *stream) awaitsFirst() bool { return s.run.fresh != nil || s.run.early != nil }
 
 // resends notes that the broker sends again what it sent before: if the connection was certainly this topic's, or if the first message that
 // it sends is one that is known, for the oldest come first, and is not the answer to a request.

@@ -233,7 +233,7 @@ const awayTime = time.Hour
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
 // received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return !s.lost && (s.taken < s.run.resent || s.run.fresh != nil) && l.at.idle.Sub(s.run.heard) <= resendTime
+	return !s.lost && (s.taken < s.run.resent || s.awaitsFirst()) && l.at.idle.Sub(s.run.heard) <= resendTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. Requests wait behind the acknowledgements under way. The caller

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
 // Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the
@@ -21,7 +22,8 @@ type Broker struct {
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
 
-	reconnects sync.Mutex // held by one at a time: a consumer loses a connection only once it has it
+	reconnects    sync.Mutex // held by one at a time: a consumer loses a connection only once it has it
+	reconnections int        // under it
 
 	mu        sync.Mutex
 	entries   []*entry
@@ -116,18 +118,29 @@ func (b *Broker) Entry(payload string) int {
 }
 
 // Reconnect breaks the consumers' connections: what is not acknowledged comes again, with a count of 0. Like upstream's, a consumer
-// asks for a backoff, resets it once it is connected, before the broker has been asked for messages, and tells its interceptors of each message
-// that it receives.
+// asks for a backoff, resets it once it is connected, which is before or after the first messages come, in turn, and tells its interceptors of
+// each message that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
 	defer b.reconnects.Unlock()
 	b.mu.Lock()
 	all := slices.Clone(b.consumers)
 	b.mu.Unlock()
+	var connected []backoff.Policy
 	for _, c := range all {
 		if c.opts.BackOffPolicyFunc != nil {
-			c.opts.BackOffPolicyFunc().Reset()
+			connected = append(connected, c.opts.BackOffPolicyFunc())
 		}
+	}
+	reset := func() {
+		for _, p := range connected {
+			p.Reset()
+		}
+	}
+	if b.reconnections++; b.reconnections%2 == 1 {
+		reset()
+	} else {
+		defer reset()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
