@@ -192,3 +192,18 @@ func (c *Consumer) ackCumulative(n ledger.Name) error {
 	}
 	return nil
 }
+
+// ackTo makes a cumulative acknowledgement once more that may have been lost with a connection. Nobody waits for it. A Seek, which breaks the
+// connection too, is not to be undone.
+func (c *Consumer) ackTo(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
+	c.start(&c.swallows, func(context.Context) {
+		if c.seeking.Load() {
+			return
+		}
+		c.safely(func() {
+			if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil && c.life.ended.Err() == nil {
+				c.fail("ack", "acknowledging again what a lost connection may have lost", err, "topic", topic, "message", id)
+			}
+		})
+	})
+}

@@ -42,6 +42,7 @@ type Consumer struct {
 	losses     losses
 	tally      tally
 	blocked    blocked
+	seeking    atomic.Bool // or it unsubscribes
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages
@@ -137,6 +138,8 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
 		}
 	}
+	c.seeking.Store(true)
+	defer c.seeking.Store(false)
 	if err := c.untilClosed(call); err != nil {
 		return err
 	}

@@ -16,6 +16,9 @@ func (l *Ledger) Disconnected() {
 	l.table.lost, l.table.away = true, true
 	now, first := time.Now(), false // or something came since the last one
 	for _, s := range l.table.streams {
+		if now.Sub(s.cover.at) > coverTime {
+			s.cover.id = nil
+		}
 		if s.lost && s.taken == s.doubted {
 			s.run.early = nil
 			continue
@@ -44,12 +47,19 @@ func (l *Ledger) Disconnected() {
 // Connected tells that there is a connection again. It may have brought a message before.
 func (l *Ledger) Connected() {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	var lost []ask
 	l.table.away = false
 	for _, s := range l.table.streams {
-		if s.lost && s.run.early != nil && !s.inactive {
+		if s.run.own && s.lost && s.run.early != nil && !s.inactive {
 			s.lost, s.run.heard = false, time.Now()
 		}
+		if id := s.cover.again(); id != nil && s.consumer != nil {
+			lost = append(lost, ask{s.consumer, s.topic, id})
+		}
+	}
+	l.mu.Unlock()
+	for _, a := range lost {
+		l.o.Calls.AckTo(a.consumer, a.topic, a.id)
 	}
 }
 
@@ -113,6 +123,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	switch {
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
+		s.cover.id = nil                // its consumer may move the cursor back
 		l.doubt(s)
 		if l.offersUpTo(s, s.newest, math.MaxInt32) {
 			l.withdraw() // what the feeder offers next is none of these

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"math"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 )
@@ -83,7 +84,44 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		l.outcome(false)
 		l.settled(m.ref, m.e, m.r)
 	}
+	if !l.o.NonDurable {
+		l.covers(s, to, id)
+	}
 	return again, settled
+}
+
+// cover is the last cumulative acknowledgement of a stream that goes to the end of an entry. If it got lost with a connection nothing makes up for
+// that but another: of what it covers upstream drops all copies.
+type cover struct {
+	id pulsar.MessageID // what upstream has acknowledged to; nil if there is none, or the broker has it
+	at time.Time        // when
+}
+
+// coverTime is for how long an acknowledgement may be lost though the connection seems to be there: upstream notices that a link is dead after
+// three keep-alive intervals.
+const coverTime = 2 * time.Minute
+
+// covers notes that upstream has acknowledged to an entry, by id. In the middle of a batch it sends that of the entry before. The caller holds mu.
+func (l *Ledger) covers(s *stream, to entryID, id pulsar.MessageID) {
+	if s.stage(to) == unacked {
+		if l.o.IndexAcks { // it is made up for by that of the rest
+			return
+		}
+		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, 0, id.PartitionIdx())
+	}
+	c := &s.cover
+	if c.id == nil || entryOf(c.id).before(entryOf(id)) {
+		c.id = id
+	}
+	c.at = time.Now()
+}
+
+// again returns what makes the acknowledgement once more: upstream refuses an id that is not after the last one, and the broker is told of no index.
+func (c *cover) again() pulsar.MessageID {
+	if c.id != nil {
+		c.id = pulsar.NewMessageID(c.id.LedgerID(), c.id.EntryID(), max(0, c.id.BatchIdx())+1, c.id.PartitionIdx())
+	}
+	return c.id
 }
 
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.

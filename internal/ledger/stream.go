@@ -29,6 +29,7 @@ type stream struct {
 	run       run
 	doubted   uint64 // taken when all its messages became doubtful
 	gone      bool   // its consumer is closed
+	cover     cover
 
 	// Of a Failover partition:
 	inactive bool             // another consumer has its messages

@@ -1,0 +1,155 @@
+package suite
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// A cumulative acknowledgement that got lost on a dead link is made again by the next connection. Upstream has dropped the copies that the
+// broker sends again, so that nothing would come that could be acknowledged, and it refuses to make the same one twice.
+func TestACumulativeAcknowledgementThatGotLost(t *testing.T) {
+	t.Parallel()
+	const n = 30
+	for name, c := range map[string]struct {
+		batch, upTo, left int // left are entries
+		indexAcks         bool
+	}{
+		"one by one":               {batch: 1, upTo: n - 1},
+		"not the newest":           {batch: 1, upTo: n - 5, left: 4},
+		"batches":                  {batch: 10, upTo: n - 1},
+		"not the newest batch":     {batch: 10, upTo: n - 11, left: 1},
+		"in the middle of a batch": {batch: 10, upTo: n - 5, left: 1},
+		"index acks":               {batch: 10, upTo: n - 11, left: 1, indexAcks: true},
+	} {
+		for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
+			for _, partitions := range []int{0, 1} {
+				t.Run(fmt.Sprintf("%s/%v/%d", name, kind, partitions), func(t *testing.T) {
+					t.Parallel()
+					var options []pulsartest.Option
+					if c.indexAcks {
+						options = append(options, pulsartest.WithBatchIndexAcknowledgment())
+					}
+					b := newInProcess(t, pulsar.ClientOptions{}, options...)
+					topic := b.topic(partitions)
+					o := b.options(topic, kind)
+					o.EnableBatchIndexAcknowledgment = c.indexAcks
+					consumer := b.subscribe(o)
+					producer, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: c.batch == 1,
+						BatchingMaxMessages: uint(c.batch), BatchingMaxPublishDelay: time.Hour})
+					require.NoError(t, err)
+					for i := range n {
+						producer.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(i))},
+							func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+					}
+					require.NoError(t, producer.FlushWithCtx(t.Context()))
+					var msgs []pulsar.Message
+					for range n {
+						msgs = append(msgs, receive(t, consumer))
+					}
+					for range 2 { // the second is lost too, and made again as well
+						b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
+						require.NoError(t, consumer.AckCumulative(msgs[c.upTo]))
+						time.Sleep(ms(300)) // upstream sends it within 100 ms
+						b.inProcess.DropConnections()
+						require.Eventually(t, func() bool { return consumer.Stats().Reconnecting == 0 }, patience, ms(1))
+						time.Sleep(ms(300))
+					}
+					b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
+					b.inProcess.DropConnections()
+					require.Eventually(t, func() bool { return b.stats(topic, partitions).Backlog == c.left }, patience, ms(50),
+						"%+v", b.stats(topic, partitions))
+				})
+			}
+		}
+	}
+}
+
+// A Seek breaks the connection as well. What was acknowledged before is not acknowledged again: it is to come.
+func TestSeekAfterACumulativeAcknowledgement(t *testing.T) {
+	t.Parallel()
+	const n = 30
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
+		t.Run(fmt.Sprint(kind), func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			c := b.subscribe(b.options(topic, kind))
+			b.send(topic, n, false)
+			for range 3 {
+				var last pulsar.Message
+				for i := range n {
+					last = receive(t, c)
+					require.Equal(t, fmt.Sprint(i), string(last.Payload()))
+				}
+				require.NoError(t, c.AckCumulative(last))
+				require.NoError(t, c.SeekByTime(time.Unix(0, 0)))
+			}
+			for range n {
+				require.NoError(t, c.Ack(receive(t, c)))
+			}
+			b.settles(topic, 0)
+		})
+	}
+}
+
+// seeker is connected again before its Seek returns.
+type seeker struct {
+	*fake
+	opts pulsar.ConsumerOptions
+	to   []pulsar.MessageID
+}
+
+func (s *seeker) AckIDCumulative(id pulsar.MessageID) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.to = append(s.to, id)
+	return nil
+}
+
+func (s *seeker) reconnect() int {
+	s.opts.BackOffPolicyFunc().Reset()
+	time.Sleep(ms(100))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.to)
+}
+
+func (s *seeker) SeekByTime(time.Time) error {
+	s.reconnect()
+	return nil
+}
+
+func TestConnectedAgainBeforeSeekReturns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &seeker{fake: newFake()}
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			s.opts = o
+			s.prefetch(t, o.MessageChannel)
+			return s, nil
+		}, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
+		require.NoError(t, c.AckCumulative(receive(t, c)))
+		require.Equal(t, 2, s.reconnect(), "acknowledged again")
+		time.Sleep(time.Minute)
+		require.Equal(t, 3, s.reconnect())
+		require.NoError(t, c.SeekByTime(time.Now()))
+		require.Equal(t, 3, s.reconnect())
+		time.Sleep(time.Hour)
+
+		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
+		require.NoError(t, c.AckCumulative(receive(t, c)))
+		time.Sleep(3 * time.Minute)
+		require.Equal(t, 4, s.reconnect(), "the broker has it")
+		require.Zero(t, c.Stats().Failed)
+	})
+}
