@@ -1,6 +1,7 @@
 package workertest
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"runtime/debug"
@@ -73,7 +74,8 @@ type recorder struct {
 	mu     sync.Mutex
 	outage error // what calls fail with; nil for none
 	calls  []*call
-	of     map[string]*message // by name
+	ids    map[string]*message // by the ids that they were published with
+	named  map[string]*message // by ORIGIN_MESSAGE_ID, of those that were published with one: their retries keep it
 	order  []*message          // as they were published
 }
 
@@ -82,8 +84,10 @@ func (r *recorder) publish(msg *pulsar.ProducerMessage, publish func() pulsar.Me
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	m := &message{ProducerMessage: msg}
-	m.name = name(publish(), msg.Properties)
-	r.of[m.name] = m
+	if origin := msg.Properties[pulsar.SysPropertyOriginMessageID]; origin != "" {
+		r.named[origin] = m
+	}
+	r.ids[publish().String()] = m
 	r.order = append(r.order, m)
 }
 
@@ -106,7 +110,6 @@ func (r *recorder) snapshot() (of [][]*call, all []*call) {
 // message is one that was published.
 type message struct {
 	*pulsar.ProducerMessage
-	name  string
 	calls []*call
 	over  *time.Duration // when it came the first time past the limit
 }
@@ -119,12 +122,10 @@ type call struct {
 
 var errExited = errors.New("the handler called runtime.Goexit")
 
-// name names a message by what it was published as first.
-func name(id pulsar.MessageID, properties map[string]string) string {
-	if origin := properties[pulsar.SysPropertyOriginMessageID]; origin != "" {
-		return origin
-	}
-	return id.String()
+// find returns the message that was published first, of a retry or a dead letter too. The caller holds mu.
+func (r *recorder) find(id pulsar.MessageID, properties map[string]string) *message {
+	origin := properties[pulsar.SysPropertyOriginMessageID]
+	return cmp.Or(r.ids[id.String()], r.named[origin], r.ids[origin])
 }
 
 // called notes a call of the handler with messages that none is past the limit of, which do makes. It returns what the handler returned.
@@ -134,7 +135,7 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	outage := r.outage
 	var calls []*call
 	for _, msg := range msgs {
-		m := r.of[name(msg.ID(), msg.Properties())]
+		m := r.find(msg.ID(), msg.Properties())
 		if r.limit > 0 && len(m.calls) == r.limit {
 			if m.over == nil {
 				m.over = &began
@@ -206,15 +207,15 @@ type end struct {
 	reason      string // of the dead letter
 }
 
-// ends returns the ends of all messages, by their names.
-func (r *recorder) ends(broker *virtual.Broker) map[string]end {
+// ends returns the ends of all messages.
+func (r *recorder) ends(broker *virtual.Broker) map[*message]end {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	all := map[string]end{}
+	all := map[*message]end{}
 	broker.Each(func(id pulsar.MessageID, msg *pulsar.ProducerMessage, acked bool) {
-		of := name(id, msg.Properties)
-		m, e := r.of[of], all[of]
-		switch isFirst := m != nil && m.ProducerMessage == msg; {
+		m := r.find(id, msg.Properties)
+		e := all[m]
+		switch isFirst := m != nil && r.ids[id.String()] == m; {
 		case isFirst: // may be a dead letter of another subscription
 			e.acked = acked
 		case msg.Properties[reconsume.PropertyDeadLetterTime] != "":
@@ -222,7 +223,7 @@ func (r *recorder) ends(broker *virtual.Broker) map[string]end {
 		default: // a retry, which was published before the one before it was acknowledged
 			e.acked = e.acked && acked
 		}
-		all[of] = e
+		all[m] = e
 	})
 	return all
 }
@@ -233,7 +234,7 @@ func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, m := range r.order {
-		if !ends[m.name].acked {
+		if !ends[m].acked {
 			left = append(left, m)
 		}
 	}
@@ -241,13 +242,13 @@ func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
 }
 
 // attempts returns the attempts of some calls, with what became of their messages.
-func (r *recorder) attempts(calls []*call, ends map[string]end) (all Attempts) {
+func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, c := range calls {
 		a := c.Attempt
 		next, came := c.of.after(c)
-		switch end := ends[c.of.name]; {
+		switch end := ends[c.of]; {
 		case c.running:
 			a.Open = true
 		case came:
@@ -273,4 +274,16 @@ func (m *message) after(c *call) (at time.Duration, came bool) {
 		return *m.over, true
 	}
 	return 0, false
+}
+
+// describe says which message it is, and what became of it last, in a line.
+func (r *recorder) describe(m *message) string {
+	payload := fmt.Sprintf("%.100q", m.Payload)
+	r.mu.Lock()
+	n := len(m.calls)
+	r.mu.Unlock()
+	if n == 0 {
+		return payload + ", which no handler was called with"
+	}
+	return fmt.Sprintf("%s; the last of %d attempts: %s", payload, n, r.attempts(m.calls[n-1:], nil)[0])
 }

@@ -39,7 +39,7 @@ func (s Setup) Subscription(t testing.TB) *Subscription {
 	if s.Consumer.Topic == "" && len(s.Consumer.Topics) == 0 {
 		s.Consumer.Topic = "topic"
 	}
-	return &Subscription{t: t, setup: s, broker: &virtual.Broker{}, recorder: &recorder{began: time.Now(), of: map[string]*message{}},
+	return &Subscription{t: t, setup: s, broker: &virtual.Broker{}, recorder: &recorder{began: time.Now(), ids: map[string]*message{}, named: map[string]*message{}},
 		topic: append(slices.Clone(s.Consumer.Topics), s.Consumer.Topic)[0]}
 }
 
@@ -139,7 +139,7 @@ func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 func (x *Subscription) Settle(within time.Duration) {
 	x.t.Helper()
 	if left := x.await(within); len(left) > 0 {
-		x.t.Errorf("workertest: %d messages are not settled after %v, the first is %q", len(left), within, left[0].Payload)
+		x.t.Errorf("workertest: %d messages are not settled after %v, the first is %s", len(left), within, x.recorder.describe(left[0]))
 	}
 }
 

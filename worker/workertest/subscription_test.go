@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -274,6 +275,22 @@ func TestDelayedMessages(t *testing.T) {
 	}
 }
 
+// Letters may have one origin: of two topics, or of one message that died twice.
+func TestMessagesOfOneOrigin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		orders := workertest.Setup{}.Subscription(t)
+		orders.Start(func(context.Context, pulsar.Message) error { return nil })
+		a, b := message("a"), message("b")
+		a.Properties = map[string]string{pulsar.SysPropertyOriginMessageID: "1:2:0", "DEAD_LETTER_TIME": "1", "EXCEPTION_MESSAGE": "no"}
+		b.Properties = a.Properties
+		orders.Publish(a, b)
+		orders.Settle(time.Minute)
+		for _, attempts := range orders.Attempts() {
+			require.Equal(t, []string{"acked"}, attempts.Strings())
+		}
+	})
+}
+
 // What there is not here is said by name.
 func TestNoLogOfAttempts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -300,9 +317,14 @@ func (f *failing) Fatalf(format string, args ...any) { f.Errorf(format, args...)
 func TestMisuse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for want, misuse := range map[string]func(orders *workertest.Subscription){
-			`workertest: 2 messages are not settled after 1m0s, the first is "a"`: func(orders *workertest.Subscription) {
+			`workertest: 2 messages are not settled after 1m0s, the first is "a", which no handler was called with`: func(orders *workertest.Subscription) {
 				orders.Publish(message("a"), message("b")) // for nobody
 				orders.Settle(time.Minute)
+			},
+			`workertest: 1 messages are not settled after 500ms, the first is "` + strings.Repeat("x", 100) + `"; the last of 1 attempts: no answer: not settled`: func(orders *workertest.Subscription) {
+				orders.Start(func(context.Context, pulsar.Message) error { return errDown })
+				orders.Publish(message(strings.Repeat("x", 1000)))
+				orders.Settle(time.Second / 2)
 			},
 			"workertest: Elect is called with 0 Workers, want 2 or more, and Type pulsar.Failover": func(orders *workertest.Subscription) {
 				defer func() { _ = recover() }()

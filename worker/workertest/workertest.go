@@ -51,7 +51,7 @@ type Setup struct {
 	Consumer   pulsar.ConsumerOptions // Topic and SubscriptionName may be empty; retries need Type pulsar.Shared
 	Redelivery []redelivery.Option
 	Worker     []worker.Option
-	Attempts   int // how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means 10
+	Attempts   int // how often Run calls the handler for a message at most; the next delivery is acknowledged without a call; 0 means 10, and it may not be negative
 }
 
 // Run passes the messages to handler one after the other, each with its own Consumer and Worker, and returns the attempts of each
@@ -59,6 +59,9 @@ type Setup struct {
 // starts a bubble of testing/synctest, so it cannot be called inside one.
 func (s Setup) Run(t *testing.T, handler worker.Handler, msgs ...*pulsar.ProducerMessage) []Attempts {
 	t.Helper()
+	if s.Attempts < 0 {
+		t.Fatalf("workertest: Setup.Attempts is %d, want 0 or more", s.Attempts)
+	}
 	var all []Attempts
 	synctest.Test(t, func(t *testing.T) {
 		for _, msg := range msgs {
@@ -79,7 +82,7 @@ func (s Setup) one(t *testing.T, handler worker.Handler, msg *pulsar.ProducerMes
 	left := x.await(days * 24 * time.Hour)
 	w.Stop()
 	if len(left) > 0 {
-		t.Errorf("workertest: message %q is not settled after %d days", msg.Payload, days)
+		t.Errorf("workertest: a message is not settled after %d days: %s", days, x.recorder.describe(left[0]))
 	}
 	return x.Attempts()[0]
 }
