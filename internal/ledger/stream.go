@@ -144,7 +144,7 @@ func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
 	return s.lost || s.awaitsFirst()
 }
 
-// awaitsFirst reports whether something was received by the new connection, of which nothing was taken.
+// awaitsFirst reports whether something was received by the new connection, and nothing of it was taken.
 func (s *stream) awaitsFirst() bool { return s.run.fresh != nil || s.run.early != nil }
 
 // resends notes that the broker sends again what it sent before: if the connection was certainly this topic's, or if the first message that

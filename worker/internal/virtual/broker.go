@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/apache/pulsar-client-go/pulsar/backoff"
 )
 
 // Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the
@@ -126,21 +125,16 @@ func (b *Broker) Reconnect() {
 	b.mu.Lock()
 	all := slices.Clone(b.consumers)
 	b.mu.Unlock()
-	var connected []backoff.Policy
+	b.reconnections++
 	for _, c := range all {
-		if c.opts.BackOffPolicyFunc != nil {
-			connected = append(connected, c.opts.BackOffPolicyFunc())
+		if c.opts.BackOffPolicyFunc == nil {
+			continue
 		}
-	}
-	reset := func() {
-		for _, p := range connected {
+		if p := c.opts.BackOffPolicyFunc(); b.reconnections%2 == 1 {
 			p.Reset()
+		} else {
+			defer p.Reset()
 		}
-	}
-	if b.reconnections++; b.reconnections%2 == 1 {
-		reset()
-	} else {
-		defer reset()
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
