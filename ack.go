@@ -201,6 +201,10 @@ func (c *Consumer) ackTo(consumer pulsar.Consumer, topic string, id pulsar.Messa
 			return
 		}
 		c.safely(func() {
+			if len(c.hooks.of) > 0 { // interceptors were told of what it is
+				c.hooks.later.begin(id)
+				defer c.hooks.later.end(id)
+			}
 			if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil && c.life.ended.Err() == nil {
 				c.fail("ack", "acknowledging again what a lost connection may have lost", err, "topic", topic, "message", id)
 			}

@@ -2,6 +2,7 @@ package suite
 
 import (
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -41,6 +42,8 @@ func TestACumulativeAcknowledgementThatGotLost(t *testing.T) {
 					topic := b.topic(partitions)
 					o := b.options(topic, kind)
 					o.EnableBatchIndexAcknowledgment = c.indexAcks
+					told := &acknowledged{}
+					o.Interceptors = append(o.Interceptors, told)
 					consumer := b.subscribe(o)
 					producer, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: c.batch == 1,
 						BatchingMaxMessages: uint(c.batch), BatchingMaxPublishDelay: time.Hour})
@@ -66,10 +69,34 @@ func TestACumulativeAcknowledgementThatGotLost(t *testing.T) {
 					b.inProcess.DropConnections()
 					require.Eventually(t, func() bool { return b.stats(topic, partitions).Backlog == c.left }, patience, ms(50),
 						"%+v", b.stats(topic, partitions))
+					for _, id := range told.all() {
+						require.Less(t, id.BatchIdx(), int32(c.batch), "an interceptor is told of messages only")
+					}
 				})
 			}
 		}
 	}
+}
+
+// acknowledged notes what is acknowledged.
+type acknowledged struct {
+	mu  sync.Mutex
+	ids []pulsar.MessageID
+}
+
+func (*acknowledged) BeforeConsume(pulsar.ConsumerMessage)                   {}
+func (*acknowledged) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
+
+func (a *acknowledged) OnAcknowledge(_ pulsar.Consumer, id pulsar.MessageID) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ids = append(a.ids, id)
+}
+
+func (a *acknowledged) all() []pulsar.MessageID {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.ids
 }
 
 // A Seek breaks the connection as well. What was acknowledged before is not acknowledged again: it is to come.
