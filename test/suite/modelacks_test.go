@@ -2,7 +2,6 @@ package suite
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 
@@ -139,10 +138,7 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
-	c, ok := id.(*modelCopy)
-	if !ok && id.BatchIdx() >= 0 {
-		return fmt.Errorf("model: %v is neither of a message nor of a whole entry", id)
-	}
+	c, ok := id.(*modelCopy) // else of a whole entry, and an index that none of its messages has
 	_ = p.cons.entryOf(p, id) // it has to be this consumer's, or upstream's own
 	p.w.mu.Lock()
 	if p.state == gone {
@@ -151,7 +147,7 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	}
 	if !ok {
 		if e := p.sub.lastUpTo(id); e != nil {
-			return p.ackUpTo(id, e, modelAck{entry: e}, modelPlace{e.pos, 0})
+			return p.ackUpTo(id, e, modelAck{entry: e}, modelPlace{e.pos, max(0, int(id.BatchIdx()))})
 		}
 		p.w.mu.Unlock()
 		return nil

@@ -190,7 +190,7 @@ func (r *modelRun) end() {
 		}
 		return open
 	}
-	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) && !r.mayLoseCumulative() {
+	if !r.w.run(5*time.Minute, func() bool { return len(open()) == 0 }) {
 		r.w.fail("all is settled, but not acknowledged at the broker are %v", open())
 		return
 	}
@@ -203,11 +203,6 @@ func (r *modelRun) end() {
 	if told := int(r.told.Load()); r.cfg.Told && told != int(r.cons.reconnects.Load()) {
 		r.w.fail("BackOffPolicyFunc was called %d times, want %d", told, r.cons.reconnects.Load())
 	}
-}
-
-// mayLoseCumulative tells whether upstream may lose a cumulative acknowledgement for good: it drops the copies itself.
-func (r *modelRun) mayLoseCumulative() bool {
-	return r.cfg.Cumulative && r.cfg.Rough && r.cfg.Breaks && !r.cfg.Response
 }
 
 // close closes the Consumer, which must come to an end whatever is going on.
