@@ -138,6 +138,8 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		case policy.RetryTopic != "" && topic == publishing.FullTopic(policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
+		case policy.Topic != "" && topic == publishing.BaseTopic(publishing.FullTopic(policy.Topic)): // it would come again and never end
+			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
 		case o.Topic != topic && policy.Topic == "":
@@ -157,7 +159,10 @@ func (p *preparation) publishRetries() error {
 	opts, s := &p.opts, p.settings
 	policy, ok := s.limits(*opts)
 	p.publisher = newPublisher(s, policy)
-	if s.reconsumer != nil || !ok {
+	if s.reconsumer != nil { // which may publish retries where the consumer reads them
+		dead := publishing.FullTopic(s.reconsumer.DeadLetterTopic())
+		return cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic"))
+	} else if !ok {
 		return nil
 	}
 	o := reconsume.Options{
@@ -176,9 +181,6 @@ func (p *preparation) publishRetries() error {
 			return err
 		}
 	}
-	if err := checkTopics(*opts, policy.RetryTopic, "the retry topic"); err != nil {
-		return err
-	}
 	retries := s.retries(*opts)
 	if retries {
 		legacyTopics(s.client, &policy, o)
@@ -188,7 +190,8 @@ func (p *preparation) publishRetries() error {
 		return err
 	}
 	dead := publishing.FullTopic(x.own.DeadLetterTopic())
-	if err := cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic")); err != nil {
+	if err := cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic"),
+		checkTopics(*opts, policy.RetryTopic, "the retry topic")); err != nil {
 		return err
 	}
 	if dead == x.retryTopic {
@@ -249,7 +252,7 @@ func checkPattern(pattern, topic, what string) error {
 // checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
-		if publishing.BaseTopic(publishing.FullTopic(of)) == publishing.BaseTopic(topic) {
+		if publishing.BaseTopic(publishing.FullTopic(of)) == publishing.BaseTopic(publishing.FullTopic(topic)) {
 			return invalid(what, topic, "another one than ConsumerOptions.Topic")
 		}
 	}

@@ -1,0 +1,53 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Who names the consumer's own topic for its retries or dead letters is told, in whatever form the name is: they would come again and never end.
+func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	full := "persistent://public/default/bills"
+	for _, name := range []string{"bills", "public/default/bills", full, "bills-partition-0"} {
+		opts := b.options("", pulsar.Shared)
+		opts.Topics = []string{"orders", full}
+		retries := opts
+		retries.RetryEnable, retries.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3, RetryLetterTopic: name}
+		_, err := redelivery.Subscribe(b.client, retries)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, "the retry topic is "+name)
+
+		r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub, DeadLetterTopic: name})
+		require.NoError(t, err)
+		_, err = redelivery.Subscribe(b.client, opts, redelivery.WithReconsumer(r))
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, "the dead letter topic is ")
+		r.Close()
+
+		opts.Topics, opts.Topic = nil, "bills"
+		plain, err := b.client.Subscribe(opts)
+		require.NoError(t, err)
+		_, err = redelivery.Wrap(plain, redelivery.WithClient(b.client),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, Topic: name}))
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, "the dead letter topic is "+name)
+		plain.Close()
+	}
+}
+
+// A Reconsumer may have its retries published where the consumer reads them.
+func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub})
+	require.NoError(t, err)
+	defer r.Close()
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{"orders", r.RetryTopic()}
+	b.subscribe(opts, redelivery.WithReconsumer(r))
+}
