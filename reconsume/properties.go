@@ -78,7 +78,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		pulsar.SysPropertyOriginMessageID: id,
 		pulsar.PropertyOriginMessageID:    id,
 	} {
-		if _, ok := props[name]; !ok {
+		if props[name] == "" { // an empty one of somebody else's makes no retry of it
 			props[name] = value
 		}
 	}

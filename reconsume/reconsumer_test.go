@@ -84,6 +84,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 		"one too many":             {map[string]string{"RECONSUMETIMES": "16"}, 0, map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
 		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0, map[string]string{"REAL_TOPIC": "evil"}, time.Second, false},
 		"an origin":                {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, time.Second, false},
+		"an empty origin":          {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin, time.Second, false},
 		"own":                      {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -1,0 +1,32 @@
+package suite
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// A message that was published with the properties of a retry's origin, but empty, is retried as any other: neither early nor for ever.
+func TestRetriesOfAMessageWithAnEmptyOrigin(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	delay := ms(100)
+	c := b.subscribe(b.options("t", pulsar.Shared), redelivery.WithNackRedeliveryDelay(delay), redelivery.WithReconsumeBackoff(backoff.Fixed(delay)),
+		redelivery.WithNackRetryTopic(delay), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	dead := b.deadLetters("t")
+	b.publish(pulsar.ProducerOptions{Topic: "t"}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{pulsar.SysPropertyRealTopic: "",
+		pulsar.SysPropertyOriginMessageID: ""}})
+	for n := range uint32(3) {
+		msg := next(t, c, 10*time.Second)
+		require.Equal(t, n, msg.RedeliveryCount())
+		if n > 0 {
+			require.GreaterOrEqual(t, time.Since(msg.PublishTime()), delay)
+		}
+		c.Nack(msg)
+	}
+	next(t, dead, 10*time.Second)
+}
