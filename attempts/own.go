@@ -162,8 +162,11 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again has everything sent again that was not read back: the topic may be another.
+// again has everything sent again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags.
 func (c *changes) again() {
+	if len(c.sent) > 0 {
+		c.sent = []sent{{number: c.sent[0].number, since: c.sent[0].since}}
+	}
 	for p, x := range c.of {
 		if x.number > 0 {
 			x.number = 0
