@@ -36,6 +36,10 @@ func (l *lanes) isMine(t task) (mine, known bool) {
 
 // looksAgain has a message wait until it is known whose it is, and its key with it.
 func (l *lanes) looksAgain(t task) {
+	l.mu.Lock()
+	l.room.over = nil // what comes again tells, and has to be taken
+	l.mu.Unlock()
+	l.tellRoom()
 	if !l.wait(t, lookAgain) {
 		t.beat.stop()
 		l.counts.left.Add(1)

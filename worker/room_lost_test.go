@@ -1,0 +1,53 @@
+package worker_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// A Worker in key order that has no room for more messages goes on soon after its connection was lost: it takes what comes again, which tells
+// that the waiting messages are still its own.
+func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
+	s := newSiteInProcess(t)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(50*time.Millisecond), redelivery.WithMemoryLimit(1000))
+	var mu sync.Mutex
+	failed, handled := map[string]bool{}, 0
+	w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if !failed[string(msg.Payload())] {
+			failed[string(msg.Payload())] = true
+			return errTest
+		}
+		handled++
+		return nil
+	}, worker.WithKeyOrder(), worker.WithConcurrency(1), worker.WithLogger(quiet))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	go func() { _ = w.Run(ctx) }()
+	const messages = 60
+	producer, err := s.client.CreateProducer(pulsar.ProducerOptions{Topic: s.topic, DisableBatching: true})
+	require.NoError(t, err)
+	defer producer.Close()
+	for n := range messages {
+		_, err := producer.Send(ctx, &pulsar.ProducerMessage{Key: fmt.Sprint(n % 5), Payload: []byte(fmt.Sprint(n))})
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool { return w.Stats().Full }, 10*time.Second, time.Millisecond)
+	s.inProcess.DropConnections()
+	require.Eventually(t, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		return handled >= messages
+	}, 4*time.Second, 10*time.Millisecond)
+}
