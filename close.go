@@ -78,15 +78,24 @@ func (c *Consumer) call(f func() error) error {
 	return f()
 }
 
-// untilClosed is call, and returns when the Consumer is closed meanwhile: of several topics upstream calls one after the other, and waits for ever
-// for those that were closed before.
+// untilClosed is call, and returns when the Consumer is closed meanwhile, or has given up: of several topics upstream calls one after the
+// other, and waits for ever for those that were closed before.
 func (c *Consumer) untilClosed(f func() error) error {
-	done := aside(func() error { return c.call(f) })
-	select {
-	case err := <-done:
-		return err
-	case <-c.life.closed:
-		return ErrClosed
+	done, ended := aside(func() error { return c.call(f) }), c.life.ended.Done()
+	var enough <-chan time.Time
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-c.life.closed:
+			return ErrClosed
+		case <-enough:
+			return ErrClosed
+		case <-ended:
+			if ended = nil; !c.life.closing.Load() { // it gave up, and nobody may call Close
+				enough = time.After(patience)
+			}
+		}
 	}
 }
 

@@ -22,6 +22,7 @@ type standIn struct {
 	more            chan struct{}
 	emptied         chan struct{}
 	closed          chan struct{}
+	closes          sync.Once
 	dispatcher      sync.WaitGroup
 
 	mu       sync.Mutex
@@ -173,7 +174,7 @@ func (s *standIn) Subscription() string                { return sub }
 func (s *standIn) Chan() <-chan pulsar.ConsumerMessage { return s.opts.MessageChannel }
 
 func (s *standIn) Close() {
-	close(s.closed)
+	s.closes.Do(func() { close(s.closed) })
 	s.dispatcher.Wait()
 	s.opts.Interceptors.OnConsumerClose(s, nil)
 }
