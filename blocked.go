@@ -86,8 +86,10 @@ func (c *Consumer) isBlocked(unacknowledged int) {
 	if c.blocked.on.CompareAndSwap(false, true) {
 		if now := c.ledger.Now() + 1; c.blocked.logged.Load() == 0 || now-time.Duration(c.blocked.logged.Load()) >= time.Minute {
 			c.blocked.logged.Store(int64(now))
-			c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. Waiting messages count, "+
-				"and without batch-index acknowledgement a whole batch counts while one of its messages waits", "unacknowledged", unacknowledged)
+			c.tell(func() {
+				c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. Waiting messages count, "+
+					"and without batch-index acknowledgement a whole batch counts while one of its messages waits", "unacknowledged", unacknowledged)
+			})
 		}
 		if c.observer.Blocked != nil {
 			c.tell(func() { c.observer.Blocked(Blocked{c, c.observer.subscription, unacknowledged}) })

@@ -89,7 +89,7 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	if err == nil || errors.Is(err, intake.ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
-	c.fail("receive", "subscribing again", err)
+	c.tell(func() { c.fail("receive", "subscribing again", err) })
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
 	defer timer.Stop()
 	c.inner.tries++

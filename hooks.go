@@ -127,20 +127,22 @@ func (h *hooks) OnConsumerClose(consumer pulsar.Consumer, err error) {
 			h.over++
 			last := h.over == h.children
 			h.mu.Unlock()
-			if err != nil { // else somebody else closed it, or its client
-				what, why := "staying connected", fmt.Errorf("%w", err) // without upstream's stack
-				if !last {
-					what += " to one of the topics"
-				}
-				outer.report(what, why)
-				go outer.safely(func() { outer.tellFailed("receive", why) }) // what is left to tell is skipped when the Consumer ends
-			}
 			if last && outer.goroutines.Enter() {
 				outer.life.end()
 				go func() {
 					defer outer.goroutines.Leave()
 					outer.current().Close()
 				}()
+			}
+			if err != nil { // else somebody else closed it, or its client
+				what, why := "staying connected", fmt.Errorf("%w", err) // without upstream's stack
+				if !last {
+					what += " to one of the topics"
+				}
+				go outer.safely(func() { // what is left to tell is skipped when the Consumer ends
+					outer.report(what, why)
+					outer.tellFailed("receive", why)
+				})
 			}
 		}
 	}

@@ -80,7 +80,7 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bo
 			switch {
 			case err == nil:
 			case errors.Is(err, intake.ErrUndecryptable):
-				c.fail("receive", "receiving", err)
+				c.tell(func() { c.fail("receive", "receiving", err) })
 				continue
 			default:
 				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {

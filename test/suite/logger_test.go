@@ -1,0 +1,94 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// callsBack is a handler that calls the application's code once, for a line that begins so.
+type callsBack struct {
+	slog.Handler
+	line string
+	call chan func()
+}
+
+func (h callsBack) Handle(ctx context.Context, r slog.Record) error {
+	if strings.HasPrefix(r.Message, "redelivery: "+h.line) {
+		select {
+		case call := <-h.call:
+			call()
+		default: // it did
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// A logger may call the Consumer, and may end the goroutine that calls it, whatever is logged by whom.
+func TestLoggerCallsBack(t *testing.T) {
+	t.Parallel()
+	once := uint(1)
+	for name, call := range map[string]func(*redelivery.Consumer){
+		"Close":    (*redelivery.Consumer).Close,
+		"Seek":     func(c *redelivery.Consumer) { _ = c.SeekByTime(time.Now().Add(-time.Hour)) },
+		"GiveBack": func(c *redelivery.Consumer) { _ = c.GiveBack() },
+		"Receive": func(c *redelivery.Consumer) {
+			ctx, cancel := context.WithTimeout(bg, ms(10))
+			defer cancel()
+			_, _ = c.Receive(ctx)
+		},
+		"Goexit": func(*redelivery.Consumer) { runtime.Goexit() },
+	} {
+		for _, channel := range []bool{false, true} {
+			t.Run(name+map[bool]string{true: ", Chan", false: ", Receive"}[channel], func(t *testing.T) {
+				t.Parallel()
+				for line, happens := range map[string]func(*broker, *redelivery.Consumer){
+					"subscribing again": func(_ *broker, c *redelivery.Consumer) { require.NoError(t, c.GiveBack()) },
+					"staying connected": func(b *broker, _ *redelivery.Consumer) {
+						b.inProcess.RefuseConnections(true)
+						b.inProcess.DropConnections()
+					},
+				} {
+					b := newInProcess(t, pulsar.ClientOptions{OperationTimeout: 3 * time.Second})
+					opts := b.options(b.topic(0), pulsar.Shared)
+					opts.MaxReconnectToBroker = &once
+					logger := callsBack{slog.NewTextHandler(io.Discard, nil), line, make(chan func(), 1)}
+					subscribed := false
+					c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+						if subscribed {
+							return nil, errors.New("of the test")
+						}
+						subscribed = true
+						return b.client.Subscribe(o)
+					}, opts, redelivery.WithLogger(slog.New(logger)))
+					require.NoError(t, err)
+					called := make(chan error)
+					logger.call <- func() {
+						defer close(called)
+						call(c)
+					}
+					go func() {
+						for {
+							if _, err := takeBy(t.Context(), c, channel); err != nil {
+								return
+							}
+						}
+					}()
+					happens(b, c)
+					returns(t, func() error { return <-called })
+					returns(t, func() error { c.Close(); return nil })
+				}
+			})
+		}
+	}
+}
