@@ -138,7 +138,7 @@ func (p *modelPart) AckIDCumulative(id pulsar.MessageID) error {
 	if p.cfg.Kind == pulsar.Shared || p.cfg.Kind == pulsar.KeyShared {
 		return errors.New("model: cumulative acknowledgements are not for Shared")
 	}
-	c, ok := id.(*modelCopy) // else of a whole entry, and an index that none of its messages has
+	c, ok := id.(*modelCopy)  // else of a whole entry, and an index that none of its messages has
 	_ = p.cons.entryOf(p, id) // it has to be this consumer's, or upstream's own
 	p.w.mu.Lock()
 	if p.state == gone {
