@@ -78,6 +78,46 @@ func TestACumulativeAcknowledgementThatGotLost(t *testing.T) {
 	}
 }
 
+func TestCumulativeAcknowledgementsOfSeveralTopicsThatGotLost(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"topics", "pattern"} {
+		t.Run(how, func(t *testing.T) {
+			b := newInProcess(t, pulsar.ClientOptions{})
+			a, p := b.topic(0), b.topic(3)
+			o := b.options("", pulsar.Exclusive)
+			if how == "topics" {
+				o.Topics = []string{a, p}
+			} else {
+				o.TopicsPattern = "persistent://public/default/t-.*"
+			}
+			c := b.subscribe(o)
+			b.send(a, 10, false)
+			b.send(p, 30, false)
+			last := map[string]pulsar.Message{}
+			for range 40 {
+				m := receive(t, c)
+				last[m.Topic()] = m
+			}
+			require.Len(t, last, 4)
+			for range 2 {
+				b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
+				for _, m := range last {
+					require.NoError(t, c.AckCumulative(m))
+				}
+				time.Sleep(ms(300))
+				b.inProcess.DropConnections()
+				require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, patience, ms(1))
+				time.Sleep(ms(300))
+			}
+			b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
+			b.inProcess.DropConnections()
+			b.settles(a, 0)
+			b.settles(p, 3)
+			require.Zero(t, c.Stats().Failed)
+		})
+	}
+}
+
 // acknowledged notes what is acknowledged.
 type acknowledged struct {
 	mu  sync.Mutex
