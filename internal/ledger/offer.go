@@ -7,6 +7,7 @@ type offer struct {
 	d         Delivery
 	withdrawn chan struct{} // closed by whoever wants to know who has the message
 	over      chan struct{} // closed by the feeder
+	seen      chan struct{} // closed by the first of those who withdrew it, who has the lock then
 	back      bool          // it was not sent, and is ready once whoever withdrew it looks at it
 }
 
@@ -24,12 +25,19 @@ func (l *Ledger) Offer(d Delivery) (withdrawn <-chan struct{}, ok bool) {
 		l.expect(d.Ref, e, r, lostTime)
 		return nil, false
 	}
-	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{})}
+	l.offer = &offer{d: d, withdrawn: make(chan struct{}), over: make(chan struct{}), seen: make(chan struct{})}
 	return l.offer.withdrawn, true
 }
 
-// Offered ends what Offer began. A message that was not sent is offered again, unless it is settled first.
+// Offered ends what Offer began. A message that was not sent is offered again, unless it is settled first. If it was withdrawn, whoever did so has
+// seen it when Offered returns, so that what is new keeps its turn.
 func (l *Ledger) Offered(d Delivery, sent bool) {
+	if seen := l.offered(d, sent); seen != nil {
+		<-seen
+	}
+}
+
+func (l *Ledger) offered(d Delivery, sent bool) (seen <-chan struct{}) {
 	var w weight
 	if !sent {
 		w = l.weigh(d.Message)
@@ -44,7 +52,7 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 		l.handed(l.table.timing(d.Ref, e))
 	}
 	if sent || !l.isCurrent(r, d) {
-		return
+		return nil
 	}
 	if !r.isKept() { // the only one that is beyond the limit; Next lets go of it
 		l.table.keepIn(math.MaxInt64, d.Ref, e, r, d.Message, w)
@@ -54,8 +62,10 @@ func (l *Ledger) Offered(d Delivery, sent bool) {
 	case <-o.withdrawn: // made ready now it could be offered again before they look at it
 		o.back = true
 		l.table.move(r, ready)
+		return o.seen
 	default:
 		l.offerAgain(d.Ref, r)
+		return nil
 	}
 }
 
@@ -78,7 +88,10 @@ func (l *Ledger) withdraw() {
 		l.offerAgain(o.d.Ref, r)
 		l.o.Calls.Wake()
 	}
-	o.back = false
+	if o.back {
+		o.back = false
+		close(o.seen)
+	}
 }
 
 // find finds a message, of which it is known who has it. The caller holds mu, which may be released meanwhile.

@@ -231,6 +231,22 @@ func TestANewMessageKeepsItsTurnWhenAConnectionIsLost(t *testing.T) {
 	})
 }
 
+// Likewise if somebody wants to know who has the message: it is next before the feeder goes on.
+func TestANewMessageKeepsItsTurnWhenItIsWithdrawn(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		for range 1000 {
+			withdrawn, ok := x.Offer(d)
+			require.True(t, ok)
+			go x.Find(ledger.Name{ID: d.ID})
+			<-withdrawn
+			x.Offered(d, false)
+			require.True(t, x.OffersAgain())
+			require.True(t, x.Next(&d))
+		}
+	})
+}
+
 // Where a partition is another consumer's by now, what was not taken is so as well.
 func TestANewMessageLosesItsTurnWithItsPartition(t *testing.T) {
 	run(t, nil, func(x *x) {
