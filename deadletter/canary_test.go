@@ -191,3 +191,23 @@ func TestCanaryProcessedMeanwhile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 17, report.Done)
 }
+
+// A replay that is continued after its last letter was acknowledged is over: that letter does not count as one that never came.
+func TestCanaryOfAllLettersProcessedMeanwhile(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	for _, batch := range []int{1, 3} {
+		tp := b.topics(0)
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, batch, tp.letters(6)...)
+		d := b.open(tp.dlq)
+		o := deadletter.ReplayOptions{Canary: 6, Max: 100, CanaryTimeout: time.Second}
+		_, err := d.Replay(bg, o)
+		require.ErrorIs(t, err, deadletter.ErrUnprocessed)
+		require.Len(t, b.receive(tp.retry), 6)
+		report, err := d.Replay(bg, o)
+		require.NoError(t, err)
+		require.True(t, report.Resumed)
+		require.Zero(t, report.Done)
+		require.Empty(t, report.Left)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -73,7 +74,7 @@ func (a *acknowledged) queue() int {
 func (a *acknowledged) last(end position) position {
 	for _, s := range slices.Backward(a.spans) {
 		if s.after.before(end.entry()) && !s.to.before(end.entry()) && s.after.Entry >= 0 {
-			end = position{s.after.Ledger, s.after.Entry, end.Index}
+			end = position{s.after.Ledger, s.after.Entry, math.MaxInt32} // the whole batch
 		}
 	}
 	if a.exists && !a.mark.before(end.entry()) {

@@ -51,10 +51,7 @@ func (t *Topic) shorten(ctx context.Context, partition string, end position) (po
 	if err != nil {
 		return end, queueSize, err
 	}
-	if end.Index == math.MaxInt32 { // else it is a letter that a replay chose
-		end = done.last(end)
-	}
-	return end, done.queue(), nil
+	return done.last(end), done.queue(), nil
 }
 
 func (t *Topic) source(index int, partition string, end position, queue int) *source {
