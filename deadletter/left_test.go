@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -285,4 +286,32 @@ func TestSlowRate(t *testing.T) {
 	report, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Rate: 1e-10})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Equal(t, 1, report.Done)
+}
+
+// Letters are not replayed to a topic that stores nothing, nor to what is no topic's name. Neither creates anything.
+func TestTargetsThatAreRefused(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
+	for topic, want := range map[string]string{
+		"non-" + tp.origin:          "want a persistent topic",
+		"persistent://a/b":          "want topic, tenant/namespace/topic or persistent://tenant/namespace/topic",
+		"persistent://public/a/":    "want topic, ",
+		"kafka://public/default/to": "want topic, ",
+	} {
+		if strings.HasPrefix(topic, "non-") { // so that somebody would get them
+			c, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared})
+			require.NoError(t, err)
+			defer c.Close()
+		}
+		_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Topic: topic})
+		require.ErrorContains(t, err, fmt.Sprintf("deadletter: ReplayOptions.Topic is %q, %s", topic, want))
+	}
+	require.Equal(t, -1, b.backlog(tp.dlq, own))
+
+	// A topic that was named is missing, whether or not there are retry topics.
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Topic: tp.origin + "-none"})
+	require.ErrorIs(t, err, deadletter.ErrNoTopic)
+	require.NotContains(t, err.Error(), "RetryEnable")
 }

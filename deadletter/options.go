@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 const (
@@ -26,7 +27,7 @@ type ReplayOptions struct {
 	// to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the subscription that
 	// they died on gets them.
 	ToOrigin bool
-	// Topic is a topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
+	// Topic is a persistent topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
 	// topic's name does not end in -DLQ.
 	Topic string
 	// Routing chooses partitions. Default: SamePartition.
@@ -65,6 +66,10 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.ToOrigin && o.Topic != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q and ToOrigin is set, want one of them", o.Topic)
 	case o.ToOrigin:
+	case o.Topic != "" && publishing.WantTopic(o.Topic) != "":
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, publishing.WantTopic(o.Topic))
+	case strings.HasPrefix(o.Topic, "non-persistent://"): // it stores nothing: what its consumers have no room for would be lost
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = admin.FullName(o.Topic)
 	case !ok:

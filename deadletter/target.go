@@ -46,7 +46,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 			return "", topicGone, nil
 		case isNoName(err) && o.ToOrigin:
 			return "", "came from what is no topic's name", nil
-		case errors.Is(err, ErrNoTopic):
+		case errors.Is(err, ErrNoTopic) && strings.HasSuffix(topic, pulsar.RetryTopicSuffix):
 			return "", "", fmt.Errorf("%w: %s", err, noRetryTopic)
 		case err != nil:
 			return "", "", err
