@@ -52,7 +52,7 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	case r.sent > 0 || r.report.Resumed:
 	case err != nil:
 		err = errors.Join(err, r.undo(ctx, creates != ""))
-	case creates != "" && r.report.Seen > 0: // none was to be published
+	case creates != "": // there was none to publish
 		err = t.unsubscribe(ctx)
 	}
 	return r.report, err

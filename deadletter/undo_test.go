@@ -62,6 +62,9 @@ func TestReplayOfNothing(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
+	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(t, err)
+	require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription of an empty topic stays")
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(4)...)
 	d := b.open(tp.dlq)
 	none := deadletter.ReplayOptions{Filter: deadletter.Filter{IDs: []string{"9:9:9"}}}
