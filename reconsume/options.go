@@ -47,8 +47,9 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
-	// Empty messages and those of more than 1 MiB, properties included, have producers of their own, with chunking and without batching and
-	// compression, unless ProducerAccessMode allows only one producer. Default: LZ4 compression.
+	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
+	// batching and compression, unless ProducerAccessMode allows only one producer. With Encryption an empty payload
+	// needs a batch, or pulsar-client-go reads its ciphertext: so with DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
@@ -139,7 +140,8 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 // outlet has the producers of a topic.
 type outlet struct {
 	usual  *producer
-	single *producer // of messages that are empty or large
+	single *producer // of messages that are large, or empty and not encrypted
+	sealed bool      // they are encrypted: upstream reads what is empty as it was encrypted, unless it is in a batch, as usual
 }
 
 // bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own too.
@@ -152,7 +154,7 @@ func bytesOf(msg *pulsar.ProducerMessage) int {
 }
 
 func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
-	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil {
+	if bytesOf(msg) > publishing.Large || len(msg.Payload) == 0 && msg.Payload != nil && !t.sealed {
 		return t.single
 	}
 	return t.usual

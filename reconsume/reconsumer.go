@@ -80,18 +80,19 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 			}}
 	}
 	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
+	sealed := o.ProducerOptions.Encryption != nil
 	asking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
-		t := outlet{create(unnamed(options)), create(single(options))}
+		t := outlet{create(unnamed(options)), create(single(options)), sealed}
 		for _, p := range []*producer{t.usual, t.single} {
 			p.asks, p.alone = true, alone
 		}
 		return t
 	}
-	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer))}
+	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer)), sealed}
 	r.untried, r.alone = asking(o.retryProducer, false), asking(o.retryProducer, true)
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := &letterTopic{outlet: outlet{create(options), create(single(options))}, alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		t := &letterTopic{outlet: outlet{create(options), create(single(options)), sealed}, alone: asking(options, true), sizes: newSizes(), order: newOrder()}
 		if !shared { // there can be but one
 			t.single = t.usual
 			t.alone = t.outlet

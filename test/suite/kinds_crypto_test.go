@@ -260,3 +260,30 @@ func TestUndecryptedIsNoDeadLetter(t *testing.T) {
 	require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 1 }, 10*time.Second, 10*time.Millisecond, "it is still there")
 	require.NotZero(t, c.Stats().Failed)
 }
+
+// An empty message comes out of the dead letter topic empty, and not as its ciphertext.
+func TestEmptyDeadLettersThatAreEncrypted(t *testing.T) {
+	t.Parallel()
+	b, k := newBroker(t), reader()
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	opts.Decryption = k.decryption()
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
+	c := b.subscribe(opts)
+	deadOpts := b.options(deadLetterTopic(topic), pulsar.Exclusive)
+	deadOpts.Decryption = k.decryption()
+	dead, err := b.client.Subscribe(deadOpts)
+	require.NoError(t, err)
+	defer dead.Close()
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, Encryption: k.encryption(keyName)})
+	require.NoError(t, err)
+	defer p.Close()
+	_, err = p.Send(bg, &pulsar.ProducerMessage{Payload: []byte{}})
+	require.NoError(t, err)
+	msg := next(t, c, patience)
+	require.NoError(t, c.DeadLetter(bg, msg, nil))
+	for _, msg := range []pulsar.Message{msg, next(t, dead, patience)} {
+		require.Empty(t, msg.Payload())
+		require.False(t, msg.IsNullValue())
+	}
+}
