@@ -171,3 +171,40 @@ func TestABatchIsAcknowledgedBesideATransaction(t *testing.T) {
 		})
 	}
 }
+
+// The id of a batch, and of none of its messages, stands for all of them.
+func TestTheIDOfABatch(t *testing.T) {
+	batch := ledger.Name{ID: pulsar.NewMessageID(1, 1, -1, 0)}
+	settledAll := func(x *x) {
+		for i := range int32(3) {
+			require.Equal(x, ledger.Settled, x.Settle(ledger.Name{ID: ofThree(1, i)}, &ledger.Settling{}), "%d", i)
+		}
+		all, _ := x.HadOf(batch)
+		require.Empty(x, all)
+	}
+	for test, settle := range map[string]func(x *x){
+		"acknowledged": func(x *x) { x.SettleWhole(batch) },
+		"acknowledged cumulatively": func(x *x) {
+			again, _ := x.SettleTo(batch, batch.ID)
+			require.Nil(x, again)
+		},
+	} {
+		t.Run(test, func(t *testing.T) {
+			run(t, nil, func(x *x) {
+				for i := range int32(3) {
+					x.deliver(message{id: ofThree(1, i)})
+				}
+				x.settle(ofThree(1, 1))
+				consumer, before, id := x.Newest(batch)
+				require.Equal(t, []any{x.child, nil, batch.ID}, []any{consumer, before, id})
+				all, whole := x.HadOf(batch)
+				require.True(t, whole)
+				require.Equal(t, []ledger.Name{{ID: ofThree(1, 0), Topic: "t"}, {ID: ofThree(1, 2), Topic: "t"}}, all)
+				_, whole = x.HadOf(ledger.Name{ID: ofThree(1, 0)})
+				require.False(t, whole)
+				settle(x)
+				settledAll(x)
+			})
+		})
+	}
+}
