@@ -28,9 +28,13 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// take takes a frame that was read.
+// take takes a frame that was read. A reader that begins anew gets the last one again, which is no sign that the log works.
 func (l *Log) take(r read) {
 	l.mu.Lock()
+	if r.at == l.state.last && r.at != (position{}) {
+		l.mu.Unlock()
+		return
+	}
 	own := r.session == l.id
 	if own && r.has(begins) && r.number >= l.begun {
 		l.caughtUp = true

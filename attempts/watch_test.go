@@ -105,6 +105,27 @@ func TestALogThatIsAwayHasLostNobody(t *testing.T) {
 	})
 }
 
+// A reader that begins anew gets the last frame again, which is no sign that the log works: while it can be reached but not written nobody is lost.
+func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.hear(frame{session: 2, flags: leases, lease: minLease.Milliseconds(), changes: []change{{Key: one, session: 2, begun: 2}}})
+		l.liveFor(10*time.Second, l.id, 2)
+		l.renew(l.id)
+		last := read{frame: frame{session: l.id, flags: leases, lease: minLease.Milliseconds()}, at: l.state.last, time: now()}
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			l.fail(errShort)
+			last.now = now()
+			l.take(last)
+			require.Zero(t, l.Crashes(one))
+			require.Error(t, l.failure)
+			l.IsCareful(two)
+			require.Zero(t, l.Stats().Lost)
+		}
+	})
+}
+
 // A session whose clock is wrong, and that was not heard since the log was opened, is known to be lost as soon as any other.
 func TestALostSessionOfAWrongClock(t *testing.T) {
 	for _, off := range []time.Duration{-time.Minute, time.Minute, time.Hour} {
