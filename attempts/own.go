@@ -1,6 +1,7 @@
 package attempts
 
 import (
+	"maps"
 	"slices"
 	"time"
 )
@@ -80,6 +81,9 @@ func (c *changes) next(p place) *ownChange {
 	x.number, x.since = 0, now()
 	return x
 }
+
+// vainTime is for how long what was settled is written again if it is not read back.
+const vainTime = time.Minute
 
 func (c *changes) send(p place, x *ownChange) {
 	if !x.queued {
@@ -162,8 +166,14 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again has everything sent again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags.
-func (c *changes) again() {
+// again has everything sent again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags. What
+// was settled long ago it forgets, unless the log is known to have its record: else this would grow for as long as frames are written in vain.
+func (c *changes) again(known map[place]record) {
+	long := now() - vainTime.Milliseconds()
+	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {
+		_, has := known[p]
+		return x.removed && x.done == nil && x.since < long && !has
+	})
 	if len(c.sent) > 0 {
 		c.sent = []sent{{number: c.sent[0].number, since: c.sent[0].since}}
 	}

@@ -2,6 +2,8 @@ package attempts
 
 import (
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -18,7 +20,7 @@ func TestFramesThatAreWrittenInVain(t *testing.T) {
 		number++
 		places, _ := c.gather(number, began, maxChanges, false)
 		require.Len(t, places, many)
-		c.again()
+		c.again(nil)
 	}
 	kept := 0
 	for _, frame := range c.sent {
@@ -32,4 +34,27 @@ func TestFramesThatAreWrittenInVain(t *testing.T) {
 	require.Empty(t, c.of)
 	require.Empty(t, c.sent)
 	require.Zero(t, c.lag(began+5000))
+}
+
+// Nor do messages that are settled meanwhile, though the log may have their records. Those that it is known to have stay settled.
+func TestSettledWhileFramesAreWrittenInVain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const many = 100
+		c, read := changes{of: map[place]*ownChange{}}, place{entry: 7}
+		known := map[place]record{read: {}}
+		for n := range int64(100) {
+			for i := range int64(many) {
+				c.put(place{entry: n*many + i}, record{})
+			}
+			_, _ = c.gather(uint64(n)+1, now(), 100*maxChanges, false)
+			for i := range int64(many) {
+				c.remove(place{entry: n*many + i}, record{}, now()+settleDelay.Milliseconds())
+			}
+			time.Sleep(10 * time.Second)
+			c.again(known)
+		}
+		require.LessOrEqual(t, len(c.of), 8*many)
+		require.LessOrEqual(t, len(c.unsent)+len(c.later), 16*many)
+		require.True(t, c.of[read].removed)
+	})
 }
