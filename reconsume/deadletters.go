@@ -94,6 +94,9 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	if err != nil {
 		return failed(err)
 	}
+	if publishing.BaseTopic(publishing.FullTopic(topic)) == publishing.BaseTopic(publishing.FullTopic(cm.Topic())) {
+		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", topic))
+	}
 	publishing.Of(ctx).DeadLetter(topic, reason)
 	return r.publish(ctx, t.start, cm, props, 0)
 }

@@ -223,6 +223,7 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 }
 
 // DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
+// If that is the topic of the message itself, DeadLetter returns an error.
 func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
 	return r.deadLetter(ctx, cm, reason)()
 }

@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -50,4 +51,24 @@ func TestReconsumerWithRetriesThatTheConsumerReads(t *testing.T) {
 	opts := b.options("", pulsar.Shared)
 	opts.Topics = []string{"orders", r.RetryTopic()}
 	b.subscribe(opts, redelivery.WithReconsumer(r))
+}
+
+// Wrap does not know what its consumer reads. With a Reconsumer whose dead letters would come there again, none is published, and that is told.
+func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	for _, name := range []string{"bills", "persistent://public/default/bills", "bills-partition-0"} {
+		r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub, DeadLetterTopic: name})
+		require.NoError(t, err)
+		plain, err := b.client.Subscribe(b.options("bills", pulsar.Shared))
+		require.NoError(t, err)
+		c, err := redelivery.Wrap(plain, redelivery.WithReconsumer(r), logTo(t.Output()))
+		require.NoError(t, err)
+		b.publish(pulsar.ProducerOptions{Topic: "bills"}, &pulsar.ProducerMessage{Payload: []byte(name)})
+		msg, err := c.Receive(t.Context())
+		require.NoError(t, err)
+		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")), "the dead letter topic is "+name)
+		require.NoError(t, c.Ack(msg))
+		c.Close()
+		r.Close()
+	}
 }
