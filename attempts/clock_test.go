@@ -1,7 +1,9 @@
 package attempts
 
 import (
+	"math"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -58,4 +60,21 @@ func TestClockThatIsSet(t *testing.T) {
 		s.apply(read{frame: frame{session: 7}, at: position{1, 30}, time: behind.now + 40_000, now: behind.now + 49_000, live: true, broker: behind.broker})
 		require.Equal(t, early+10_050, due(), name)
 	}
+}
+
+// A machine whose clock is set keeps its delays: it counts by one that goes on evenly, as its times say.
+func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
+	l := openReady(t, testClient(t), testTopic(t), "a")
+	l.Failed(one, 1, time.Hour, "no coffee")
+	await(t, func() bool { return l.Stats().Lag == 0 })
+	r, ok := l.Find(one)
+	require.True(t, ok)
+	require.Contains(t, r.Due.String(), " m=+", "the reading of the clock that is not set")
+	require.InDelta(t, time.Hour.Seconds(), time.Until(r.Due).Seconds(), 3)
+	require.InDelta(t, time.Hour.Seconds(), r.Due.Sub(r.Written).Seconds(), 3)
+	for _, s := range l.Sessions() {
+		require.Contains(t, s.Heard.String(), " m=+")
+	}
+	require.Greater(t, time.Until(moment(math.MaxInt64/4)), 99*365*24*time.Hour)
+	require.Less(t, time.Until(moment(math.MinInt64/4)), -99*365*24*time.Hour)
 }

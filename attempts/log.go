@@ -166,7 +166,7 @@ func (l *Log) find(k Key) (record, bool) {
 }
 
 func (r record) public(k Key) Record {
-	return Record{k, r.count, r.crashes, time.UnixMilli(r.due), time.UnixMilli(r.written), r.cause, r.session, r.begun}
+	return Record{k, r.count, r.crashes, moment(r.due), moment(r.written), r.cause, r.session, r.begun}
 }
 
 // Records returns all records of the log, in no order.
@@ -224,4 +224,15 @@ func (l *Log) notify() {
 	}
 }
 
-func now() int64 { return time.Now().UnixMilli() }
+// began is a moment of the clock as it was when the process began.
+var began = time.Now()
+
+// now is the time by that clock, in milliseconds. It goes on evenly when the machine's is set, which would silence this session, or make the
+// others seem lost.
+func now() int64 { return began.UnixMilli() + time.Since(began).Milliseconds() }
+
+// moment is a time of now: how long it is until then does not change either when the clock is set.
+func moment(at int64) time.Time {
+	most := maxDelay.Milliseconds()
+	return began.Add(time.Duration(max(-most, min(at-began.UnixMilli(), most))) * time.Millisecond)
+}

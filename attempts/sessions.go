@@ -258,7 +258,7 @@ func (l *Log) Sessions() []Session {
 		if begun == 0 { // that is not in the log any more
 			begun = x.heard
 		}
-		s := Session{id, x.name, time.UnixMilli(begun), time.UnixMilli(x.heard), time.Duration(x.lease) * time.Millisecond, Live}
+		s := Session{id, x.name, moment(begun), moment(x.heard), time.Duration(x.lease) * time.Millisecond, Live}
 		if lost, _ := l.standing(id, at); lost {
 			s.State = Lost
 		} else if x.ended {
