@@ -67,5 +67,6 @@ func (p *preparation) ledgerOptions(o *ledger.Options) {
 			grouped, o.AckGroup.BySize = defaultAckTime, true
 		}
 	}
+	o.DropsCovered = !o.NonDurable && !p.opts.AckWithResponse && o.AckGroup.Size > 1
 	o.SendDelay, o.AskDelay, o.ReconnectEvents = sendSlack+grouped, time.Second+p.hooks.tick, true
 }

@@ -84,7 +84,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		l.outcome(false)
 		l.settled(m.ref, m.e, m.r)
 	}
-	if !l.o.NonDurable {
+	if l.o.DropsCovered {
 		l.covers(s, to, id)
 	}
 	return again, settled

@@ -36,6 +36,9 @@ type Options struct {
 	// WholeBatches tells that upstream sends nothing of a batch before its last message is acknowledged, and tells nobody: it does not
 	// acknowledge by index, nor wait for responses, and there are no interceptors.
 	WholeBatches bool
+	// DropsCovered tells that upstream drops what it has acknowledged cumulatively when it comes again, and does not know whether the broker
+	// has that acknowledgement.
+	DropsCovered bool
 	// MemoryLimit is how many bytes of messages are kept here.
 	MemoryLimit int64
 	// Queue is how many deliveries may be prefetched for each partition.

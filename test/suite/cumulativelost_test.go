@@ -167,6 +167,38 @@ func TestSeekAfterACumulativeAcknowledgement(t *testing.T) {
 	}
 }
 
+// Another consumer of the subscription may seek too, which breaks this one's connection. What this one acknowledged is not acknowledged again
+// where upstream does not drop what comes again: where the broker has answered, and where acknowledgements are not grouped.
+func TestAnotherConsumerSeeksAfterACumulativeAcknowledgement(t *testing.T) {
+	t.Parallel()
+	const n = 10
+	each(t, map[string]func(*pulsar.ConsumerOptions){
+		"responses":   func(o *pulsar.ConsumerOptions) { o.AckWithResponse = true },
+		"not grouped": func(o *pulsar.ConsumerOptions) { o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: 1} },
+	}, func(t *testing.T, set func(*pulsar.ConsumerOptions)) {
+		b := newBroker(t)
+		topic := b.topic(1)
+		o := b.options(topic, pulsar.Failover)
+		set(&o)
+		o.Name = "a" // the first name has the first partition
+		c := b.subscribe(o)
+		o.Name = "b"
+		other := b.subscribe(o)
+		b.send(topic, n, false)
+		var last pulsar.Message
+		for range n {
+			last = receive(t, c)
+		}
+		require.NoError(t, c.AckCumulative(last))
+		b.settles(topic, 1)
+		time.Sleep(2 * time.Second) // what was acknowledged just now is not handed out again
+		require.NoError(t, other.SeekByTime(time.Unix(0, 0)))
+		require.Eventually(t, func() bool { return c.Stats().Reconnecting+other.Stats().Reconnecting == 0 }, patience, ms(10))
+		time.Sleep(time.Second)
+		require.Equal(t, n, b.stats(topic, 1).Backlog, "what the other one moved back to is still to come")
+	})
+}
+
 // seeker is connected again before its Seek returns.
 type seeker struct {
 	*fake
