@@ -193,21 +193,36 @@ func (c *Consumer) ackCumulative(n ledger.Name) error {
 	return nil
 }
 
-// ackTo makes a cumulative acknowledgement once more that may have been lost with a connection. Nobody waits for it. A Seek, which breaks the
-// connection too, is not to be undone.
-func (c *Consumer) ackTo(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
-	c.start(&c.swallows, func(context.Context) {
-		if c.seeking.Load() {
-			return
-		}
-		c.safely(func() {
-			if len(c.hooks.of) > 0 { // interceptors were told of what it is
-				c.hooks.later.begin(id)
-				defer c.hooks.later.end(id)
-			}
-			if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil && c.life.ended.Err() == nil {
-				c.fail("ack", "acknowledging again what a lost connection may have lost", err, "topic", topic, "message", id)
-			}
+// ackAllAgain makes the cumulative acknowledgements once more that may have been lost with a connection. Of several topics upstream does not say
+// which is connected again: what is made for one is made for all, and so for all that are connected within a while. Nobody waits for it. A Seek,
+// which breaks the connection too, is not to be undone.
+func (c *Consumer) ackAllAgain() {
+	if c.seeking.Load() || !c.covering.CompareAndSwap(false, true) {
+		return
+	}
+	time.AfterFunc(coverPause, func() {
+		c.covering.Store(false)
+		c.start(&c.swallows, func(session context.Context) {
+			c.ledger.AckAgain(func(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
+				if !c.seeking.Load() && session.Err() == nil {
+					c.ackTo(consumer, topic, id)
+				}
+			})
 		})
+	})
+}
+
+const coverPause = 50 * time.Millisecond
+
+// ackTo makes a cumulative acknowledgement once more.
+func (c *Consumer) ackTo(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
+	c.safely(func() {
+		if len(c.hooks.of) > 0 { // interceptors were told of what it is
+			c.hooks.later.begin(id)
+			defer c.hooks.later.end(id)
+		}
+		if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil && c.life.ended.Err() == nil {
+			c.fail("ack", "acknowledging again what a lost connection may have lost", err, "topic", topic, "message", id)
+		}
 	})
 }

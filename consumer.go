@@ -43,6 +43,7 @@ type Consumer struct {
 	tally      tally
 	blocked    blocked
 	seeking    atomic.Bool // or it unsubscribes
+	covering   atomic.Bool // cumulative acknowledgements are about to be made once more
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages

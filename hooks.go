@@ -210,6 +210,7 @@ func (r *reconnection) Reset() {
 		outer := r.hooks.outer.Load()
 		outer.intake.Connected()
 		outer.ledger.Connected()
+		outer.ackAllAgain()
 	})
 	r.hooks.mu.Lock()
 	delete(r.hooks.reconnecting, r)

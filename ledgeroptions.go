@@ -23,7 +23,6 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		Timed:         c.observer.timed,
 		Calls: ledger.Calls{
 			Ask:      c.ask,
-			AckTo:    c.ackTo,
 			Wake:     func() { c.intake.Wake() },
 			GiveUp:   func(d ledger.Delivery) { c.giveUpAside(d, ledger.Leaving) },
 			TimedOut: c.timedOut(),

@@ -47,19 +47,12 @@ func (l *Ledger) Disconnected() {
 // Connected tells that there is a connection again. It may have brought a message before.
 func (l *Ledger) Connected() {
 	l.mu.Lock()
-	var lost []ask
+	defer l.mu.Unlock()
 	l.table.away = false
 	for _, s := range l.table.streams {
 		if s.run.own && s.lost && s.run.early != nil && !s.inactive {
 			s.lost, s.run.heard = false, time.Now()
 		}
-		if id := s.cover.again(); id != nil && s.consumer != nil {
-			lost = append(lost, ask{s.consumer, s.topic, id})
-		}
-	}
-	l.mu.Unlock()
-	for _, a := range lost {
-		l.o.Calls.AckTo(a.consumer, a.topic, a.id)
 	}
 }
 

@@ -124,6 +124,21 @@ func (c *cover) again() pulsar.MessageID {
 	return c.id
 }
 
+// AckAgain has the last cumulative acknowledgements made once more, those that may have been lost with a connection.
+func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pulsar.MessageID)) {
+	l.mu.Lock()
+	var lost []ask
+	for _, s := range l.table.streams {
+		if id := s.cover.again(); id != nil && s.consumer != nil {
+			lost = append(lost, ask{s.consumer, s.topic, id})
+		}
+	}
+	l.mu.Unlock()
+	for _, a := range lost {
+		ack(a.consumer, a.topic, a.id)
+	}
+}
+
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.
 func (l *Ledger) ackedTo(e *entry, index int32) int32 {
 	n := e.batch.settledForUpstream()

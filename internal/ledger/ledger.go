@@ -67,7 +67,6 @@ type AckGroup struct {
 // Calls are what a Ledger calls, with no lock held.
 type Calls struct {
 	Ask      func(pulsar.Consumer, string, pulsar.MessageID) // requests a message of a topic
-	AckTo    func(pulsar.Consumer, string, pulsar.MessageID) // acknowledges cumulatively what may not have reached the broker
 	Wake     func()                                          // Next has one
 	GiveUp   func(Delivery)                                  // the ack timeout of a last delivery is over: settle it
 	TimedOut func(Settling)                                  // that of any other; nil if nobody wants to know

@@ -148,7 +148,9 @@ func TestSeekAfterACumulativeAcknowledgement(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			topic := b.topic(0)
-			c := b.subscribe(b.options(topic, kind))
+			o := b.options(topic, kind)
+			o.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: n, MaxTime: time.Hour} // upstream drops it all if it has sent the acknowledgement
+			c := b.subscribe(o)
 			b.send(topic, n, false)
 			for range 3 {
 				var last pulsar.Message
@@ -250,5 +252,28 @@ func TestConnectedAgainBeforeSeekReturns(t *testing.T) {
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, 4, s.reconnect(), "the broker has it")
 		require.Zero(t, c.Stats().Failed)
+	})
+}
+
+// Upstream does not say which of many partitions is connected again. Where they all are at once, each acknowledgement is made again once, and
+// not once for each of them.
+func TestManyThatAreConnectedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &seeker{fake: newFake()}
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			s.opts = o
+			s.prefetch(t, o.MessageChannel)
+			return s, nil
+		}, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+		require.NoError(t, err)
+		t.Cleanup(c.Close)
+		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
+		require.NoError(t, c.AckCumulative(receive(t, c)))
+		for n := range 3 {
+			for range 100 {
+				s.opts.BackOffPolicyFunc().Reset()
+			}
+			require.Equal(t, n+2, s.reconnect())
+		}
 	})
 }
