@@ -28,7 +28,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 	}
 }
 
-// take takes a frame that was read. A reader that begins anew gets the last one again, which is no sign that the log works.
+// take takes a frame that was read. A reader that starts again gets the last one again, which is no sign that the log works.
 func (l *Log) take(r read) {
 	l.mu.Lock()
 	if r.at == l.state.last && r.at != (position{}) {

@@ -105,7 +105,7 @@ func TestALogThatIsAwayHasLostNobody(t *testing.T) {
 	})
 }
 
-// A reader that begins anew gets the last frame again, which is no sign that the log works: while it can be reached but not written nobody is lost.
+// A reader that starts again gets the last frame again, which is no sign that the log works: while it can be reached but not written nobody is lost.
 func TestAFrameThatIsReadAgainSaysNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := bare(t)
