@@ -72,7 +72,7 @@ var faults = []fault{
 		types: allTypes, work: mixed, make: repeat(5, 3*time.Second, func(_ context.Context, t *trial) error {
 			t.proxy.halfOpen()
 			return nil
-		})},
+		}), also: [][]string{{"cumulative"}}},
 	{name: "slow link", what: "20 ms more for all that is sent, and 100 kB/s, all the time",
 		types: allTypes, work: mixed, make: func(_ context.Context, t *trial) error {
 			t.proxy.slow(20*time.Millisecond, 100_000)
