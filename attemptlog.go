@@ -102,7 +102,7 @@ func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {
 		name := publishing.FullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
-		if err := cmp.Or(checkPattern(p.opts.TopicsPattern, name, "log of attempts"), checkTopics(p.opts, name, "WithAttemptLog's topic")); err != nil {
+		if err := checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic"); err != nil {
 			return nil, err
 		}
 		dead := ""

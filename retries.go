@@ -138,7 +138,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 		case policy.RetryTopic != "" && topic == publishing.FullTopic(policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
-		case policy.Topic != "" && topic == publishing.BaseTopic(publishing.FullTopic(policy.Topic)): // it would come again and never end
+		case policy.Topic != "" && publishing.SameTopic(topic, policy.Topic): // it would come again and never end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
@@ -160,8 +160,7 @@ func (p *preparation) publishRetries() error {
 	policy, ok := s.limits(*opts)
 	p.publisher = newPublisher(s, policy)
 	if s.reconsumer != nil { // which may publish retries where the consumer reads them
-		dead := publishing.FullTopic(s.reconsumer.DeadLetterTopic())
-		return cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic"))
+		return checkUnread(*opts, publishing.FullTopic(s.reconsumer.DeadLetterTopic()), "dead letter topic", "the dead letter topic")
 	} else if !ok {
 		return nil
 	}
@@ -190,8 +189,7 @@ func (p *preparation) publishRetries() error {
 		return err
 	}
 	dead := publishing.FullTopic(x.own.DeadLetterTopic())
-	if err := cmp.Or(checkPattern(opts.TopicsPattern, dead, "dead letter topic"), checkTopics(*opts, dead, "the dead letter topic"),
-		checkTopics(*opts, policy.RetryTopic, "the retry topic")); err != nil {
+	if err := cmp.Or(checkUnread(*opts, dead, "dead letter topic", "the dead letter topic"), checkTopics(*opts, policy.RetryTopic, "the retry topic")); err != nil {
 		return err
 	}
 	if dead == x.retryTopic {
@@ -237,22 +235,21 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	return persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
-// checkPattern refuses a pattern that takes in its own dead letters, which would come again and never end, or its log of attempts.
-func checkPattern(pattern, topic, what string) error {
-	if pattern == "" {
-		return nil
+// checkUnread is checkTopics, and refuses a pattern that takes the topic in.
+func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
+	if pattern := opts.TopicsPattern; pattern != "" {
+		matches, err := regexp.Compile(strings.TrimPrefix(publishing.FullTopic(pattern), persistent)) // as upstream, which matches a part too
+		if err == nil && matches.MatchString(topic) {
+			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
+		}
 	}
-	matches, err := regexp.Compile(strings.TrimPrefix(publishing.FullTopic(pattern), persistent)) // as upstream, which matches a part too
-	if err == nil && matches.MatchString(topic) {
-		return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+what+" "+topic)
-	}
-	return nil
+	return checkTopics(opts, topic, what)
 }
 
 // checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
-		if publishing.BaseTopic(publishing.FullTopic(of)) == publishing.BaseTopic(publishing.FullTopic(topic)) {
+		if publishing.SameTopic(of, topic) {
 			return invalid(what, topic, "another one than ConsumerOptions.Topic")
 		}
 	}

@@ -94,7 +94,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	if err != nil {
 		return failed(err)
 	}
-	if publishing.BaseTopic(publishing.FullTopic(topic)) == publishing.BaseTopic(publishing.FullTopic(cm.Topic())) {
+	if publishing.SameTopic(topic, cm.Topic()) {
 		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", topic))
 	}
 	publishing.Of(ctx).DeadLetter(topic, reason)

@@ -36,6 +36,9 @@ func FullTopic(topic string) string {
 	return "persistent://public/default/" + topic
 }
 
+// SameTopic reports whether two names, in whatever form, are of one topic or its partitions.
+func SameTopic(a, b string) bool { return BaseTopic(FullTopic(a)) == BaseTopic(FullTopic(b)) }
+
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
 func IsRetry(props map[string]string) bool {
 	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""
