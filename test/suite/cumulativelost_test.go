@@ -2,6 +2,8 @@ package suite
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,6 +15,24 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
+
+// losesAcks acknowledges to each of some messages, twice, and loses that with the connection, with what is made again of the first time. Then
+// the link works.
+func (b *broker) losesAcks(c *redelivery.Consumer, upTo ...pulsar.Message) {
+	b.t.Helper()
+	for range 2 {
+		b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
+		for _, msg := range upTo {
+			require.NoError(b.t, c.AckCumulative(msg))
+		}
+		time.Sleep(ms(300)) // upstream sends it within 100 ms
+		b.inProcess.DropConnections()
+		require.Eventually(b.t, func() bool { return c.Stats().Reconnecting == 0 }, patience, ms(1))
+		time.Sleep(ms(300))
+	}
+	b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
+	b.inProcess.DropConnections()
+}
 
 // A cumulative acknowledgement that got lost on a dead link is made again by the next connection. Upstream has dropped the copies that the
 // broker sends again, so that nothing would come that could be acknowledged, and it refuses to make the same one twice.
@@ -57,16 +77,7 @@ func TestACumulativeAcknowledgementThatGotLost(t *testing.T) {
 					for range n {
 						msgs = append(msgs, receive(t, consumer))
 					}
-					for range 2 { // the second is lost too, and made again as well
-						b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
-						require.NoError(t, consumer.AckCumulative(msgs[c.upTo]))
-						time.Sleep(ms(300)) // upstream sends it within 100 ms
-						b.inProcess.DropConnections()
-						require.Eventually(t, func() bool { return consumer.Stats().Reconnecting == 0 }, patience, ms(1))
-						time.Sleep(ms(300))
-					}
-					b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
-					b.inProcess.DropConnections()
+					b.losesAcks(consumer, msgs[c.upTo])
 					require.Eventually(t, func() bool { return b.stats(topic, partitions).Backlog == c.left }, patience, ms(50),
 						"%+v", b.stats(topic, partitions))
 					for _, id := range told.all() {
@@ -99,18 +110,7 @@ func TestCumulativeAcknowledgementsOfSeveralTopicsThatGotLost(t *testing.T) {
 				last[m.Topic()] = m
 			}
 			require.Len(t, last, 4)
-			for range 2 {
-				b.inProcess.Inject("ACK", "", 100, pulsartest.Drop)
-				for _, m := range last {
-					require.NoError(t, c.AckCumulative(m))
-				}
-				time.Sleep(ms(300))
-				b.inProcess.DropConnections()
-				require.Eventually(t, func() bool { return c.Stats().Reconnecting == 0 }, patience, ms(1))
-				time.Sleep(ms(300))
-			}
-			b.inProcess.Inject("ACK", "", 0, pulsartest.Pass)
-			b.inProcess.DropConnections()
+			b.losesAcks(c, slices.Collect(maps.Values(last))...)
 			b.settles(a, 0)
 			b.settles(p, 3)
 			require.Zero(t, c.Stats().Failed)
@@ -208,6 +208,24 @@ type seeker struct {
 	to   []pulsar.MessageID
 }
 
+func newSeeker(t *testing.T) (*redelivery.Consumer, *seeker) {
+	s := &seeker{fake: newFake()}
+	c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		s.opts = o
+		s.prefetch(t, o.MessageChannel)
+		return s, nil
+	}, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c, s
+}
+
+// acknowledge has a message delivered and acknowledged.
+func (s *seeker) acknowledge(t *testing.T, c *redelivery.Consumer) {
+	s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
+	require.NoError(t, c.AckCumulative(receive(t, c)))
+}
+
 func (s *seeker) AckIDCumulative(id pulsar.MessageID) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,16 +248,8 @@ func (s *seeker) SeekByTime(time.Time) error {
 
 func TestConnectedAgainBeforeSeekReturns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &seeker{fake: newFake()}
-		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			s.opts = o
-			s.prefetch(t, o.MessageChannel)
-			return s, nil
-		}, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
-		require.NoError(t, c.AckCumulative(receive(t, c)))
+		c, s := newSeeker(t)
+		s.acknowledge(t, c)
 		require.Equal(t, 2, s.reconnect(), "acknowledged again")
 		time.Sleep(time.Minute)
 		require.Equal(t, 3, s.reconnect())
@@ -247,8 +257,7 @@ func TestConnectedAgainBeforeSeekReturns(t *testing.T) {
 		require.Equal(t, 3, s.reconnect())
 		time.Sleep(time.Hour)
 
-		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
-		require.NoError(t, c.AckCumulative(receive(t, c)))
+		s.acknowledge(t, c)
 		time.Sleep(3 * time.Minute)
 		require.Equal(t, 4, s.reconnect(), "the broker has it")
 		require.Zero(t, c.Stats().Failed)
@@ -259,16 +268,8 @@ func TestConnectedAgainBeforeSeekReturns(t *testing.T) {
 // not once for each of them.
 func TestManyThatAreConnectedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := &seeker{fake: newFake()}
-		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			s.opts = o
-			s.prefetch(t, o.MessageChannel)
-			return s, nil
-		}, pulsar.ConsumerOptions{Type: pulsar.Exclusive})
-		require.NoError(t, err)
-		t.Cleanup(c.Close)
-		s.queue <- pulsar.ConsumerMessage{Consumer: s, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
-		require.NoError(t, c.AckCumulative(receive(t, c)))
+		c, s := newSeeker(t)
+		s.acknowledge(t, c)
 		for n := range 3 {
 			for range 100 {
 				s.opts.BackOffPolicyFunc().Reset()

@@ -88,20 +88,27 @@ func TestUndecryptableComesBackByPolicy(t *testing.T) {
 	})
 }
 
+// encryptedDeadLetters subscribes to a topic whose messages are encrypted, as their dead letters are after two deliveries, and to these.
+func (b *broker) encryptedDeadLetters(k keyReader, topic string, options ...redelivery.Option) (c *redelivery.Consumer, dead pulsar.Consumer) {
+	b.t.Helper()
+	opts := b.options(topic, pulsar.Shared)
+	opts.Decryption = k.decryption()
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
+	c = b.subscribe(opts, options...)
+	deadOpts := b.options(deadLetterTopic(topic), pulsar.Exclusive)
+	deadOpts.Decryption = k.decryption()
+	dead, err := b.client.Subscribe(deadOpts)
+	require.NoError(b.t, err)
+	b.t.Cleanup(dead.Close)
+	return c, dead
+}
+
 // It counts as delivered, but no copy goes to the dead letters that could be read by whoever has no key.
 func TestUndecryptableIsADeadLetterOnceItIsDecrypted(t *testing.T) {
 	t.Parallel()
 	b, k := newBroker(t), reader()
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption = k.decryption()
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
-	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(200)))
-	deadOpts := b.options(deadLetterTopic(topic), pulsar.Exclusive)
-	deadOpts.Decryption = k.decryption()
-	dead, err := b.client.Subscribe(deadOpts)
-	require.NoError(t, err)
-	defer dead.Close()
+	c, dead := b.encryptedDeadLetters(k, topic, redelivery.WithNackRedeliveryDelay(ms(200)))
 	b.sendAmong(k, topic)
 	good(t, c)
 	for k.asked.Load() < 4 {
@@ -266,15 +273,7 @@ func TestEmptyDeadLettersThatAreEncrypted(t *testing.T) {
 	t.Parallel()
 	b, k := newBroker(t), reader()
 	topic := b.topic(0)
-	opts := b.options(topic, pulsar.Shared)
-	opts.Decryption = k.decryption()
-	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 2, ProducerOptions: pulsar.ProducerOptions{Encryption: k.encryption(keyName)}}
-	c := b.subscribe(opts)
-	deadOpts := b.options(deadLetterTopic(topic), pulsar.Exclusive)
-	deadOpts.Decryption = k.decryption()
-	dead, err := b.client.Subscribe(deadOpts)
-	require.NoError(t, err)
-	defer dead.Close()
+	c, dead := b.encryptedDeadLetters(k, topic)
 	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, Encryption: k.encryption(keyName)})
 	require.NoError(t, err)
 	defer p.Close()
