@@ -185,10 +185,15 @@ func (a *attemptLog) count(topic string, d *ledger.Delivery) {
 	}
 }
 
-// fails notes that the application failed on a message.
+// fails notes that the application failed on a message. It may have acknowledged it since.
 func (c *Consumer) fails(s *ledger.Settling, delay time.Duration, reason error) {
-	if c.attempts != nil {
-		c.attempts.Failed(attempts.KeyFor(s.Topic, s.ID), s.Attempts, delay, c.causeOf(reason))
+	if c.attempts == nil {
+		return
+	}
+	key := attempts.KeyFor(s.Topic, s.ID)
+	c.attempts.Failed(key, s.Attempts, delay, c.causeOf(reason))
+	if c.ledger.IsSettled(ledger.Name{ID: s.ID, Topic: s.Topic}) {
+		c.attempts.Settled(key)
 	}
 }
 

@@ -297,3 +297,30 @@ func TestAMessageThatTheApplicationChanges(t *testing.T) {
 	require.Equal(t, map[string]string{"a": "c"}, msg.Properties())
 	require.NoError(t, c.Ack(msg))
 }
+
+// errorThat is an error whose text takes a call to make.
+type errorThat func()
+
+func (e errorThat) Error() string { e(); return "no coffee" }
+
+// What is acknowledged while its failure is being recorded leaves no record.
+func TestNoRecordOfWhatIsAckedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, batched := range []bool{false, true} {
+		t.Run(fmt.Sprintf("batched %t", batched), func(t *testing.T) {
+			t.Parallel()
+			const n = 4
+			b := newBroker(t)
+			topic := b.topic(0)
+			c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+			b.send(topic, n, batched)
+			for range n {
+				msg := receive(t, c)
+				var err error
+				require.NoError(t, c.NackWithReason(msg, errorThat(func() { err = c.Ack(msg) })))
+				require.NoError(t, err)
+			}
+			require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, ms(20))
+		})
+	}
+}
