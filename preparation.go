@@ -22,6 +22,7 @@ type preparation struct {
 	// Set by open:
 	unpartitioned bool // as far as is known, so that a lost connection is that of all messages
 	publisher     *publisher
+	ackTime       time.Duration // what is not acknowledged at the broker when a partition or a key changes its owner is handled twice
 
 	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 }
@@ -106,6 +107,9 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	opts.BackOffPolicyFunc = p.hooks.backoffPolicy(opts.BackOffPolicyFunc)
 	if opts.Type == pulsar.Failover {
 		opts.EventListener = listener{opts.EventListener, p.hooks}
+	}
+	if opts.AckGroupingOptions == nil && (opts.Type == pulsar.Failover || opts.Type == pulsar.KeyShared) {
+		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: defaultAckGroup, MaxTime: p.ackTime}
 	}
 	p.hooks.tick, p.hooks.children = tick(p.settings.resolution), p.children()
 	if opts.Topics != nil {
@@ -192,12 +196,14 @@ func (p *preparation) partitions(client pulsar.Client) (all []string, err error)
 // all that comes back by policy waits in memory.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
+	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
+	p.ackTime = min(defaultAckTime, fast)
 	switch {
 	case s.resolution != 0:
 	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):
 		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
 	default:
-		s.resolution = min(maxResolution, max(fastResolution, n*time.Millisecond/2))
+		s.resolution = fast
 	}
 }
 

@@ -235,3 +235,31 @@ func TestBufferOfTheInnerConsumer(t *testing.T) {
 		require.ErrorIs(t, err, refused)
 	}
 }
+
+// What is not acknowledged at the broker when a partition or a key changes its owner is handled twice, so that acknowledgements are sent
+// sooner than pulsar-client-go does where owners change.
+func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	own := &pulsar.AckGroupingOptions{MaxSize: 7, MaxTime: time.Minute}
+	grouping := func(kind pulsar.SubscriptionType, partitions int, given *pulsar.AckGroupingOptions) (got *pulsar.AckGroupingOptions) {
+		opts := b.options(b.topic(partitions), kind)
+		opts.AckGroupingOptions = given
+		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+			got = o.AckGroupingOptions
+			return b.client.Subscribe(o)
+		}, opts, redelivery.WithClient(b.client))
+		require.NoError(t, err)
+		c.Close()
+		return got
+	}
+	for name, kind := range kinds {
+		require.Same(t, own, grouping(kind, 0, own), name)
+		if kind == pulsar.Exclusive || kind == pulsar.Shared {
+			require.Nil(t, grouping(kind, 0, nil), name)
+			continue
+		}
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(10)}, grouping(kind, 0, nil), name)
+		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(20)}, grouping(kind, 40, nil), name)
+	}
+}
