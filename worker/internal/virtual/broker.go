@@ -127,7 +127,9 @@ func (b *Broker) Reconnect() {
 	b.mu.Unlock()
 	b.reconnections++
 	for _, c := range all {
-		if c.opts.BackOffPolicyFunc == nil {
+		c.connecting <- struct{}{}
+		defer func() { <-c.connecting }()
+		if c.opts.BackOffPolicyFunc == nil || c.isClosed() {
 			continue
 		}
 		if p := c.opts.BackOffPolicyFunc(); b.reconnections%2 == 1 {
@@ -167,7 +169,7 @@ func (b *Broker) GiveUp(err error) bool {
 // Subscribe adds a consumer. All are to have the same topics and type. On Exclusive and Failover the first that is there gets all.
 func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 	c := &consumer{broker: b, opts: opts, out: opts.MessageChannel, wake: make(chan struct{}, 1), closed: make(chan struct{}),
-		ended: make(chan struct{})}
+		ended: make(chan struct{}), connecting: make(chan struct{}, 1)}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.topics = nil

@@ -18,6 +18,7 @@ type consumer struct {
 	wake            chan struct{}
 	closing         sync.Once
 	closed, ended   chan struct{}
+	connecting      chan struct{} // has one while it loses a connection and has the next: like upstream's it is closed before that or after it
 
 	// Guarded by the broker's lock:
 	queue        []pulsar.ConsumerMessage
@@ -92,6 +93,8 @@ func (c *consumer) Chan() <-chan pulsar.ConsumerMessage { return c.out }
 
 func (c *consumer) Close() {
 	c.closing.Do(func() {
+		c.connecting <- struct{}{}
+		defer func() { <-c.connecting }()
 		close(c.closed)
 		c.broker.mu.Lock()
 		defer c.broker.mu.Unlock()
@@ -105,11 +108,18 @@ func (c *consumer) Close() {
 	<-c.ended
 }
 
-func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+func (c *consumer) isClosed() bool {
 	select {
 	case <-c.closed:
-		return nil, errClosed
+		return true
 	default:
+		return false
+	}
+}
+
+func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
+	if c.isClosed() {
+		return nil, errClosed
 	}
 	select {
 	case <-c.closed:
@@ -122,10 +132,8 @@ func (c *consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 func (c *consumer) Ack(msg pulsar.Message) error { return c.AckID(msg.ID()) }
 
 func (c *consumer) AckID(id pulsar.MessageID) error {
-	select {
-	case <-c.closed:
+	if c.isClosed() {
 		return errClosed
-	default:
 	}
 	if c.broker.Ack != nil {
 		if err := c.broker.Ack(id); err != nil {
