@@ -1,10 +1,12 @@
 package doctor
 
+import "errors"
+
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
 	Asks:   "Does the topic exist, or may the broker create it?",
 	Why:    "without its topic no consumer can subscribe",
-	Remedy: "`pulsar-admin topics create {topic}`",
+	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
 	look:   func(v *visit) verdict { return v.made(v.Topic) },
 }
 
@@ -25,6 +27,9 @@ func (v *visit) made(topic string) verdict {
 		return ok("%s exists", local(topic))
 	}
 	may, err := autoTopics.ofTopic(v, topic)
+	if errors.Is(err, errNoNamespace) {
+		return problem("%v", err)
+	}
 	if err != nil {
 		return unknown(err)
 	}

@@ -34,6 +34,8 @@ func look(t *testing.T, name string, s Setup, answers map[string]string) Finding
 			http.NotFound(w, r)
 		case answer == "403":
 			w.WriteHeader(http.StatusForbidden)
+		case answer == "404":
+			http.Error(w, `{"reason":"Namespace does not exist"}`, http.StatusNotFound)
 		case answer == "405":
 			w.WriteHeader(http.StatusMethodNotAllowed)
 		case answer == "204":
@@ -134,6 +136,16 @@ func TestUnknown(t *testing.T) {
 	assert.Equal(t, "no right to read brokers/configuration/runtime (403)", f.Found)
 	f = look(t, "ttl", Setup{}, nil)
 	assert.Equal(t, "this broker does not tell namespaces/public/default", f.Found)
+}
+
+// A namespace that is not there, as one whose name is mistyped, is a problem: no consumer can subscribe.
+func TestNoNamespace(t *testing.T) {
+	none := map[string]string{namespaces: "404"}
+	f := look(t, "topic", Setup{}, none)
+	assert.Equal(t, Problem, f.Status, "%+v", f)
+	assert.Equal(t, "there is no namespace public/default", f.Found)
+	f = look(t, "expiration", Setup{}, none)
+	assert.Equal(t, Finding{Check: "expiration", Status: Unknown, Found: "there is no namespace public/default"}, f)
 }
 
 // A subscription that had no consumer yet has no type to tell.

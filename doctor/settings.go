@@ -1,6 +1,8 @@
 package doctor
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -49,8 +51,16 @@ type inactive struct {
 	Deletes bool   `json:"deleteWhileInactive"`
 }
 
+// errNoNamespace says that there is no such namespace, or no such tenant.
+var errNoNamespace = errors.New("there is no namespace")
+
 func (v *visit) namespace(topic string) (n namespace, err error) {
-	return n, v.get("namespaces/"+namespaceOf(topic), &n)
+	err = v.get("namespaces/"+namespaceOf(topic), &n)
+	var refused *admin.Error
+	if errors.As(err, &refused) && refused.Status == http.StatusNotFound && refused.Reasoned() { // else by what is in between
+		err = fmt.Errorf("%w %s", errNoNamespace, namespaceOf(topic))
+	}
+	return n, err
 }
 
 // broker returns the broker's configuration, which only a super user may read.
