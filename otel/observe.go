@@ -159,14 +159,15 @@ func (t *Telemetry) Middleware() worker.Middleware {
 			began := time.Now()
 			err = fmt.Errorf("panicked")
 			defer func() {
-				if err != nil {
+				switch {
+				case err == nil:
+					t.attempts.forget(msg, subscription)
+				case !worker.IsSnooze(err): // which is no failure
 					t.attempts.keep(msg, subscription, span.SpanContext())
 					text, kind := describe(err)
 					span.SetStatus(codes.Error, text)
 					span.SetAttributes(kind)
 					attrs = append(attrs, kind)
-				} else {
-					t.attempts.forget(msg, subscription)
 				}
 				t.process.Record(ctx, time.Since(began).Seconds(), "process", system, attrs...)
 				span.End()

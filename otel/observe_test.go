@@ -3,18 +3,23 @@ package otelredelivery_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"testing"
+	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
+	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 
 	otelredelivery "github.com/pulsar-redelivery/redelivery/otel"
+	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
 type message struct{ pulsar.Message }
@@ -48,4 +53,40 @@ func TestErrorThatIsNotText(t *testing.T) {
 	assert.Equal(t, quoted, err)
 	require.Len(t, exporter.GetSpans(), 1)
 	assert.Equal(t, sdktrace.Status{Code: codes.Error, Description: "no order: \uFFFD"}, exporter.GetSpans()[0].Status)
+}
+
+// A Snooze is no failure: its span and its duration have no error, and the next attempt is linked to the one before that failed.
+func TestSnoozeIsNoError(t *testing.T) {
+	exporter, reader := tracetest.NewInMemoryExporter(), sdkmetric.NewManualReader()
+	telemetry, err := otelredelivery.New(otelredelivery.WithTracerProvider(sdktrace.NewTracerProvider(sdktrace.WithSyncer(exporter))),
+		otelredelivery.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))))
+	require.NoError(t, err)
+	for _, result := range []error{errors.New("failed"), fmt.Errorf("not yet: %w", worker.Snooze(time.Second)), nil} {
+		err := telemetry.Middleware()(func(context.Context, pulsar.Message) error { return result })(context.Background(), message{})
+		assert.Equal(t, result, err)
+	}
+	spans := exporter.GetSpans()
+	require.Len(t, spans, 3)
+	assert.Equal(t, codes.Error, spans[0].Status.Code)
+	for _, span := range spans[1:] {
+		assert.Equal(t, codes.Unset, span.Status.Code, span.Status.Description)
+		for _, a := range span.Attributes {
+			assert.NotEqual(t, attribute.Key("error.type"), a.Key)
+		}
+		require.Len(t, span.Links, 1)
+		assert.Equal(t, spans[0].SpanContext.SpanID(), span.Links[0].SpanContext.SpanID())
+	}
+
+	var rm metricdata.ResourceMetrics
+	require.NoError(t, reader.Collect(context.Background(), &rm))
+	calls := map[string]uint64{} // by type of error
+	for _, m := range rm.ScopeMetrics[0].Metrics {
+		if durations, ok := m.Data.(metricdata.Histogram[float64]); ok && m.Name == "messaging.process.duration" {
+			for _, p := range durations.DataPoints {
+				kind, _ := p.Attributes.Value("error.type")
+				calls[kind.AsString()] += p.Count
+			}
+		}
+	}
+	assert.Equal(t, map[string]uint64{"*errors.errorString": 1, "": 2}, calls)
 }

@@ -28,6 +28,9 @@ func RetryAfter(delay time.Duration, err error) error {
 // too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure it is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
+// IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can tell it from a failure.
+func IsSnooze(err error) bool { return snoozeIn(err) != nil }
+
 var errUnknown = errors.New("no reason given")
 
 func orUnknown(err error) error {

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"runtime"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -166,5 +168,16 @@ func TestGoexitWhileSettling(t *testing.T) {
 				require.Equal(t, c.stats, w.Stats())
 			})
 		})
+	}
+}
+
+func TestIsSnooze(t *testing.T) {
+	snooze := worker.Snooze(time.Second)
+	for _, err := range []error{snooze, fmt.Errorf("not yet: %w", snooze), worker.Permanent(snooze)} {
+		assert.True(t, worker.IsSnooze(err), err)
+	}
+	var path *fs.PathError // whose methods panic
+	for _, err := range []error{nil, errors.New("failed"), worker.RetryAfter(time.Second, nil), worker.Permanent(nil), path} {
+		assert.False(t, worker.IsSnooze(err))
 	}
 }
