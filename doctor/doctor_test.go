@@ -178,6 +178,32 @@ func TestNoFalseAlarm(t *testing.T) {
 	assert.Empty(t, alarms(Examine(t.Context(), setup)))
 }
 
+// On Exclusive and Failover the broker does not count what a consumer has: it is no backlog that nobody gets, as long as all is sent.
+func TestWhatAnExclusiveConsumerHas(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover} {
+		server := pulsartest.NewServer(t)
+		client := server.Client(t)
+		setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing", Patience: time.Millisecond}
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: kind, ReceiverQueueSize: 4})
+		require.NoError(t, err)
+		producer, err := client.CreateProducer(pulsar.ProducerOptions{Topic: "orders", DisableBatching: true})
+		require.NoError(t, err)
+		publish := func(n int) {
+			for range n {
+				_, err := producer.Send(t.Context(), &pulsar.ProducerMessage{Payload: []byte("order")})
+				require.NoError(t, err)
+			}
+		}
+		publish(1)
+		_, err = consumer.Receive(t.Context()) // which is not acknowledged
+		require.NoError(t, err)
+		assert.Empty(t, alarms(Examine(t.Context(), setup)))
+		publish(100) // of which most are not sent, since nobody receives
+		assert.Contains(t, alarms(Examine(t.Context(), setup)), "idle-consumer")
+		consumer.Close()
+	}
+}
+
 // An address with a server that is not Pulsar's admin API, as one with a path, is no admin API.
 func TestAnotherServerIsNoAdminAPI(t *testing.T) {
 	for answer, want := range map[string]Status{"404 page not found": Problem, `{"reason": "HTTP 404 Not Found"}`: OK} {
