@@ -256,3 +256,16 @@ func TestWhatFollowsASeek(t *testing.T) {
 		})
 	}
 }
+
+// What was acknowledged just before a connection was lost is not sure as long as its copy may come, however long nothing is received: it is not
+// handed out again.
+func TestAnAcknowledgementThatWasLost(t *testing.T) {
+	run(t, nil, func(x *x) {
+		x.verdict(ledger.Deliver, 1)
+		x.ack(1)
+		x.Disconnected()
+		time.Sleep(time.Minute)
+		_, v := x.comes(1)
+		require.Equal(x, ledger.AckDuplicate, v)
+	})
+}

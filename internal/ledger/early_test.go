@@ -60,3 +60,41 @@ func TestReceivedBeforeTheConnectionIsTold(t *testing.T) {
 		require.False(x, again.Doubtful)
 	})
 }
+
+// The connection is lost once more before anything of the last one was taken: what comes by the next is delivered, and what was in the queue is not.
+func TestAConnectionIsLostBeforeAnythingOfItWasTaken(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, true }, func(x *x) {
+		queued := message{id: id(1)}
+		x.Received("t", queued.id)
+		x.Disconnected()
+		_, v := x.deliver(queued)
+		require.Equal(x, ledger.Drop, v)
+		x.Received("t", id(1)) // and cleared
+		x.Disconnected()
+		for i := range int64(3) {
+			d, v := x.comes(1 + i)
+			require.Equal(x, ledger.Deliver, v, "%d", i)
+			require.False(x, d.Doubtful, "%d", i)
+		}
+	})
+}
+
+// Of what is received by the next connection only the first tells what came before: later ones are received while others are in the queue.
+func TestMoreIsReceivedThanIsTaken(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = false, true }, func(x *x) {
+		x.verdict(ledger.Deliver, 0)
+		x.Disconnected()
+		var queue []message
+		for i := range int64(8) {
+			m := message{id: id(1 + i)}
+			x.Received("t", m.id)
+			if queue = append(queue, m); len(queue) < 3 {
+				continue
+			}
+			d, v := x.deliver(queue[0])
+			require.Equal(x, ledger.Deliver, v, "%d", i)
+			require.False(x, d.Doubtful, "%d", i)
+			queue = queue[1:]
+		}
+	})
+}

@@ -1,7 +1,9 @@
 package ledger_test
 
 import (
+	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -44,4 +46,42 @@ func TestIdleAsSomethingComes(t *testing.T) {
 		require.Empty(x, x.requests())
 		x.verdict(ledger.Deliver, 1)
 	})
+}
+
+// What a feeder offers once more is not the application's when a connection is lost: the broker sends it again, or it is asked for. Nor is what
+// the application had when all was given back.
+func TestWhatTheBrokerIsToSendAgain(t *testing.T) {
+	lost := map[string]func(x *x, d ledger.Delivery){
+		"offered": func(x *x, d ledger.Delivery) {
+			withdrawn, ok := x.Offer(d)
+			require.True(x, ok)
+			go func() {
+				<-withdrawn
+				x.Offered(d, false)
+			}()
+			x.Disconnected()
+		},
+		"given back": func(x *x, _ ledger.Delivery) { x.GaveBack() },
+	}
+	for name, lose := range lost {
+		for _, comes := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, comes: %t", name, comes), func(t *testing.T) {
+				run(t, shared, func(x *x) {
+					d, _ := x.arrive(1)
+					x.Nack(d, 0, d.Message, ledger.Failed)
+					synctest.Wait()
+					require.True(x, x.Next(&d))
+					lose(x, d)
+					require.False(x, x.Next(&ledger.Delivery{}))
+					if comes {
+						again, v := x.comes(1)
+						require.Equal(x, ledger.Deliver, v)
+						require.EqualValues(x, 1, again.Count)
+					}
+					time.Sleep(10 * time.Second)
+					require.Equal(x, !comes, len(x.requests()) > 0)
+				})
+			})
+		}
+	}
 }

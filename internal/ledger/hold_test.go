@@ -66,6 +66,9 @@ func TestHold(t *testing.T) {
 				held, last = held+1, name
 			}
 			require.LessOrEqual(x, x.Stats().BufferedBytes, int64(10*one*9/8))
+			if held == 4 {
+				require.EqualValues(x, 9*one, x.Stats().BufferedBytes, "no more is dropped than makes a little room")
+			}
 		}
 		require.Equal(x, 11, held)
 		require.Equal(x, 8, x.Stats().Waiting)

@@ -198,3 +198,56 @@ func TestTheBrokerKeepsNoBatchIndexAcks(t *testing.T) {
 		require.EqualValues(t, 1, d.Count)
 	})
 }
+
+// Deliveries that begin again with what came before are the answer to what was asked for. What is still to come of them is not asked for, and what
+// they have passed is, at once.
+func TestDeliveriesThatBeginAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		asks  bool  // for the first one; else the broker begins again of itself
+		comes int64 // so many
+		more  int   // requests, after the third one is nacked
+	}{
+		"asked for, and it is past":    {true, 4, 1},
+		"asked for, and it is to come": {true, 2, 0},
+		"of itself, and it is past":    {false, 4, 1},
+		"of itself, and it is to come": {false, 2, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, atBroker, func(x *x) {
+				var had []ledger.Delivery
+				for e := range int64(4) {
+					d, _ := x.arrive(1 + e)
+					had = append(had, d)
+				}
+				want := c.more
+				if c.asks {
+					x.Nack(had[0], 0, nil, ledger.Failed)
+					require.Len(x, x.requests(), 1)
+					want++
+				}
+				for e := range c.comes {
+					x.arrive(1 + e)
+				}
+				x.Nack(had[2], 0, nil, ledger.Failed)
+				require.Len(x, x.requests(), want)
+			})
+		})
+	}
+}
+
+// A copy that comes before its message is due is kept, and handed out from here then, also where others wait at the broker.
+func TestACopyOfWhatWaits(t *testing.T) {
+	run(t, atBroker, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, 10*time.Second, nil, ledger.Failed)
+		require.Zero(x, x.Stats().BufferedBytes)
+		early := id(1)
+		_, v := x.deliver(message{id: early})
+		require.Equal(x, ledger.Keep, v)
+		require.Positive(x, x.Stats().BufferedBytes)
+		time.Sleep(11 * time.Second)
+		require.Empty(x, x.requests())
+		require.True(x, x.Next(&d))
+		require.Same(x, early, d.ID)
+	})
+}
