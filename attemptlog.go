@@ -13,6 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
@@ -78,7 +79,7 @@ func openLog(s *settings, topic, subscription, name string) (*attemptLog, error)
 	}
 	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
-		Topic:     publishing.FullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(publishing.FullTopic(topic), subscription))),
+		Topic:     topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription))),
 		Name:      name,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
@@ -101,15 +102,15 @@ func openLog(s *settings, topic, subscription, name string) (*attemptLog, error)
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {
-		name := publishing.FullTopic(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
+		name := topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
 		if err := checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic"); err != nil {
 			return nil, err
 		}
 		dead := ""
 		if p.publisher.own != nil {
-			dead = publishing.FullTopic(p.publisher.own.DeadLetterTopic())
+			dead = topicname.Full(p.publisher.own.DeadLetterTopic())
 		}
-		if base := publishing.BaseTopic(name); base == p.publisher.retryTopic || base == dead { // consumers would take records for messages
+		if base := topicname.Base(name); base == p.publisher.retryTopic || base == dead { // consumers would take records for messages
 			return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
 		}
 	}
@@ -128,7 +129,7 @@ func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 			return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
 		}
 		for _, id := range ids {
-			base := publishing.BaseTopic(publishing.FullTopic(id.Topic()))
+			base := topicname.Base(topicname.Full(id.Topic()))
 			switch {
 			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
 			case topic != "" && topic != base:

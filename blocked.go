@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // blocked is what is known of a broker that may have stopped sending, since too much is unacknowledged.
@@ -77,7 +78,7 @@ func (c *Consumer) isBehind() bool {
 		all = append(all, last...)
 	}
 	return slices.ContainsFunc(all, func(id pulsar.TopicMessageID) bool {
-		return publishing.BaseTopic(id.Topic()) != c.publisher.retryTopic && c.ledger.IsBehind(id.Topic(), id)
+		return topicname.Base(id.Topic()) != c.publisher.retryTopic && c.ledger.IsBehind(id.Topic(), id)
 	})
 }
 

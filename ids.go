@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // identified is a message under the id of its newest delivery and with the Consumer's count.
@@ -130,7 +130,7 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n ledger.Name, err error) {
 	if err := checkID(n.ID); err != nil {
 		return n, err
 	}
-	if n.Own || strings.HasPrefix(topicOf(msg), nonPersistent) { // else the topic may be the application's own
+	if n.Own || !topicname.IsPersistent(topicOf(msg)) { // else the topic may be the application's own
 		n.Topic = topicOf(msg)
 	}
 	return n, nil

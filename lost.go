@@ -2,11 +2,12 @@ package redelivery
 
 import (
 	"fmt"
-	"strings"
 	"sync"
 	"sync/atomic"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether a message is one
@@ -92,7 +93,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 		return false, err
 	case c.life.ended.Err() != nil:
 		return false, ErrClosed
-	case !c.losses.any.Load() || strings.HasPrefix(n.Topic, nonPersistent):
+	case !c.losses.any.Load() || !topicname.IsPersistent(n.Topic):
 		return true, nil
 	}
 	ours, had := c.ledger.Reclaim(n, countOf(msg))

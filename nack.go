@@ -3,13 +3,13 @@ package redelivery
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
@@ -96,7 +96,7 @@ func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration,
 
 // nackAs is nack for a message that failed, or is snoozed.
 func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error, why ledger.Why) error {
-	if strings.HasPrefix(n.Topic, nonPersistent) {
+	if !topicname.IsPersistent(n.Topic) {
 		return nil
 	}
 	d, current, known := c.ledger.Find(n)
@@ -160,7 +160,7 @@ func (c *Consumer) InProgress(msg pulsar.Message) error {
 		return err
 	}
 	switch {
-	case c.settings.ackTimeout == nil || c.ledger.Touch(n) || strings.HasPrefix(n.Topic, nonPersistent):
+	case c.settings.ackTimeout == nil || c.ledger.Touch(n) || !topicname.IsPersistent(n.Topic):
 		return nil
 	case c.life.ended.Err() != nil:
 		return ErrClosed

@@ -3,14 +3,13 @@ package redelivery
 import (
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // preparation is what is known about a consumer that is subscribed for a Consumer.
@@ -71,11 +70,9 @@ func (p *preparation) queue() int {
 	return defaultQueue
 }
 
-const persistent, nonPersistent = "persistent://", "non-persistent://"
-
 // checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.
 func checkPersistent(topic string) error {
-	if strings.HasPrefix(topic, nonPersistent) {
+	if !topicname.IsPersistent(topic) {
 		return invalid("the topic", topic, "a persistent one with dead letters and retries")
 	}
 	return nil
@@ -83,7 +80,7 @@ func checkPersistent(topic string) error {
 
 // checkName refuses a name that no topic has, "" apart: else only what is published to it would fail.
 func checkName(what, topic string) error {
-	if want := publishing.WantTopic(topic); topic != "" && want != "" {
+	if want := topicname.Want(topic); topic != "" && want != "" {
 		return invalid(what, topic, want)
 	}
 	return nil
@@ -158,7 +155,7 @@ func (p *preparation) children() int {
 		distinct[retryTopic] = true
 	}
 	for _, topic := range topics {
-		distinct[publishing.FullTopic(topic)] = true
+		distinct[topicname.Full(topic)] = true
 	}
 	return len(distinct)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -27,7 +28,7 @@ type publisher struct {
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), publishing.FullTopic(s.reconsumer.RetryTopic())
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), topicname.Full(s.reconsumer.RetryTopic())
 	}
 	return p
 }
@@ -59,7 +60,7 @@ func (p *publisher) noDeadLetterTopic() error {
 // isRetry reports whether a message came from the retry topic.
 func (p *publisher) isRetry(msg pulsar.Message) bool {
 	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) &&
-		(msg.Topic() == p.retryTopic || publishing.BaseTopic(msg.Topic()) == p.retryTopic)
+		(msg.Topic() == p.retryTopic || topicname.Base(msg.Topic()) == p.retryTopic)
 }
 
 // givesUp reports whether a message was delivered too often to be delivered again. At its first delivery here a message of a batch is

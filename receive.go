@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/intake"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
@@ -170,7 +170,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
 }
 
 // isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
-func isTracked(msg pulsar.Message) bool { return !strings.HasPrefix(msg.Topic(), nonPersistent) }
+func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
 
 // startTimeout starts the ack timeout of a message that the application has now.
 func (c *Consumer) startTimeout(d *ledger.Delivery) {

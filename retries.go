@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -54,7 +55,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		for field, topics := range map[string][2]string{
 			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()}, "retry": {policy.RetryTopic, s.reconsumer.RetryTopic()},
 		} {
-			if topics[0] != "" && publishing.FullTopic(topics[0]) != publishing.FullTopic(topics[1]) {
+			if topics[0] != "" && topicname.Full(topics[0]) != topicname.Full(topics[1]) {
 				return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 			}
 		}
@@ -96,7 +97,7 @@ func (p *preparation) warnOfOrder() {
 	if !s.retries(opts) || policy.RetryTopic != "" || len(topics) < 2 {
 		return
 	}
-	base := func(topic string) string { return publishing.BaseTopic(publishing.FullTopic(topic)) }
+	base := func(topic string) string { return topicname.Base(topicname.Full(topic)) }
 	first := slices.MinFunc(topics, func(a, b string) int { return cmp.Compare(base(a), base(b)) })
 	if base(first) != base(topics[0]) {
 		s.warn("the retry topic is named after the first topic in the list; a Java consumer names it after "+first+
@@ -133,12 +134,12 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	o := reconsume.Options{Subscription: consumer.Subscription()}
 	retryTopic := "" // that it is subscribed to
 	for _, id := range ids {
-		topic := publishing.BaseTopic(publishing.FullTopic(id.Topic()))
+		topic := topicname.Base(topicname.Full(id.Topic()))
 		switch {
-		case policy.RetryTopic != "" && topic == publishing.FullTopic(policy.RetryTopic),
+		case policy.RetryTopic != "" && topic == topicname.Full(policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
-		case policy.Topic != "" && publishing.SameTopic(topic, policy.Topic): // it would come again and never end
+		case policy.Topic != "" && topicname.Same(topic, policy.Topic): // it would come again and never end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
@@ -160,7 +161,7 @@ func (p *preparation) publishRetries() error {
 	policy, ok := s.limits(*opts)
 	p.publisher = newPublisher(s, policy)
 	if s.reconsumer != nil { // which may publish retries where the consumer reads them
-		return checkUnread(*opts, publishing.FullTopic(s.reconsumer.DeadLetterTopic()), "dead letter topic", "the dead letter topic")
+		return checkUnread(*opts, topicname.Full(s.reconsumer.DeadLetterTopic()), "dead letter topic", "the dead letter topic")
 	} else if !ok {
 		return nil
 	}
@@ -188,7 +189,7 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	dead := publishing.FullTopic(x.own.DeadLetterTopic())
+	dead := topicname.Full(x.own.DeadLetterTopic())
 	if err := cmp.Or(checkUnread(*opts, dead, "dead letter topic", "the dead letter topic"), checkTopics(*opts, policy.RetryTopic, "the retry topic")); err != nil {
 		return err
 	}
@@ -204,7 +205,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
 		return nil, err
 	}
-	prefix := publishing.FullTopic(publishing.BaseTopic(o.Topic)) + "-" + o.Subscription
+	prefix := topicname.Full(topicname.Base(o.Topic)) + "-" + o.Subscription
 	o.RetryLetterTopic = cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix)
 	o.DeadLetterTopic = cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix)
 	o.MaxDeliveries = policy.MaxReconsumes
@@ -220,7 +221,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	x := newPublisher(s, policy)
 	x.Publisher, x.own = publishing.PublisherOf(r), r
 	if retries {
-		x.retryTopic = publishing.FullTopic(o.RetryLetterTopic)
+		x.retryTopic = topicname.Full(o.RetryLetterTopic)
 	}
 	return x, nil
 }
@@ -231,14 +232,14 @@ func originOf(opts pulsar.ConsumerOptions) string {
 	if opts.TopicsPattern == "" {
 		return append(topicsOf(opts), "")[0]
 	}
-	namespace := strings.SplitAfterN(strings.TrimPrefix(publishing.FullTopic(opts.TopicsPattern), persistent), "/", 3)
-	return persistent + strings.Join(namespace[:len(namespace)-1], "")
+	namespace := strings.SplitAfterN(strings.TrimPrefix(topicname.Full(opts.TopicsPattern), topicname.Persistent), "/", 3)
+	return topicname.Persistent + strings.Join(namespace[:len(namespace)-1], "")
 }
 
 // checkUnread is checkTopics, and refuses a pattern that takes the topic in.
 func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	if pattern := opts.TopicsPattern; pattern != "" {
-		matches, err := regexp.Compile(strings.TrimPrefix(publishing.FullTopic(pattern), persistent)) // as upstream, which matches a part too
+		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent)) // as upstream, which matches a part too
 		if err == nil && matches.MatchString(topic) {
 			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
 		}
@@ -249,7 +250,7 @@ func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 // checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
-		if publishing.SameTopic(of, topic) {
+		if topicname.Same(of, topic) {
 			return invalid(what, topic, "another one than ConsumerOptions.Topic")
 		}
 	}
@@ -259,7 +260,7 @@ func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 // legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
 // exist and are partitioned, as upstream does.
 func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
-	base := publishing.FullTopic(publishing.BaseTopic(o.Topic))
+	base := topicname.Full(topicname.Base(o.Topic))
 	namespace := base[:strings.LastIndex(base, "/")+1]
 	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
 		if *topic != "" {

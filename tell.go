@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // tell tells from a goroutine that has nothing else to do.
@@ -133,7 +133,7 @@ func (c *Consumer) acked(began time.Duration, n ledger.Name, msg pulsar.Message,
 		return
 	}
 	if s.Consumer == nil {
-		if !strings.HasPrefix(n.Topic, nonPersistent) {
+		if topicname.IsPersistent(n.Topic) {
 			return
 		}
 		s.Topic, s.ID, s.Since, s.Attempts = n.Topic, n.ID, ledger.NotHad, 1
@@ -162,7 +162,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 	return ctx, func(err error) {
 		e := c.settledEvent(&s, msg, Reconsumed, began)
 		if e.Delay, e.Err, e.Took = note.Delay, err, c.ledger.Now()-began; note.Topic != "" {
-			e.To = publishing.FullTopic(note.Topic)
+			e.To = topicname.Full(note.Topic)
 		}
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why

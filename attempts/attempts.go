@@ -18,12 +18,12 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Topic returns the topic of a subscription's log: <topic>-<subscription>-ATTEMPTS, without the partition.
 func Topic(topic, subscription string) string {
-	return publishing.BaseTopic(topic) + "-" + subscription + publishing.AttemptsSuffix
+	return topicname.Base(topic) + "-" + subscription + topicname.AttemptsSuffix
 }
 
 // Key identifies a message on every connection.

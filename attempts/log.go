@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/logs"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic cannot be
@@ -50,8 +50,6 @@ type Log struct {
 	toldSlow int64 // when it was told that the log lags
 }
 
-const nonPersistent = "non-persistent://"
-
 // Stats are the state of a Log, and its counters since Open.
 type Stats struct {
 	Records  int           // messages that failed and are not settled
@@ -69,7 +67,7 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 		return nil, errors.New("attempts: client is nil, want a pulsar.Client")
 	case o.Topic == "":
 		return nil, errors.New("attempts: Topic is empty, want the topic of the log")
-	case strings.HasPrefix(o.Topic, nonPersistent):
+	case !topicname.IsPersistent(o.Topic):
 		return nil, fmt.Errorf("attempts: Topic is %q, want a persistent one", o.Topic)
 	case o.Retention < 0:
 		return nil, fmt.Errorf("attempts: Retention is %v, want 0 for the default, or more", o.Retention)

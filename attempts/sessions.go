@@ -2,8 +2,9 @@ package attempts
 
 import (
 	"maps"
-	"strings"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // watch is what a Log knows of sessions, and says of its own.
@@ -194,7 +195,7 @@ func (l *Log) Arrive(k Key) (Record, bool) {
 // Crashes returns how many sessions a message has crashed: lost sessions that had it in a handler. It is 0 for those of a non-persistent topic,
 // which all have the same id.
 func (l *Log) Crashes(k Key) uint32 {
-	if l.known.Load() == 0 || strings.HasPrefix(k.Topic, nonPersistent) {
+	if l.known.Load() == 0 || !topicname.IsPersistent(k.Topic) {
 		return 0
 	}
 	l.mu.Lock()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Consumer is what a file says about one consumer. Each key stands for an option of package redelivery, whose documentation says more. A
@@ -140,9 +140,9 @@ func (d *decoder) java(v map[string]*node, c *Consumer) {
 // topic reads a topic of dead letters, retries or a log.
 func (d *decoder) topic(n *node) string {
 	topic := d.text(n)
-	switch want := publishing.WantTopic(topic); {
+	switch want := topicname.Want(topic); {
 	case topic == "":
-	case strings.HasPrefix(topic, "non-persistent://"):
+	case !topicname.IsPersistent(topic):
 		d.fail(n, "a persistent topic")
 	case want != "":
 		d.fail(n, "%s", want)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // canary is the first letters of a replay, and what became of them. A consumer that fails on one publishes a copy to the retry topic or
@@ -118,7 +118,7 @@ func (r *replay) listen(ctx context.Context) error {
 			return err
 		}
 		for partition, tail := range c.tails {
-			dead := publishing.BaseTopic(partition) == r.t.o.Topic
+			dead := topicname.Base(partition) == r.t.o.Topic
 			err := tail.drain(ctx, func(msg pulsar.Message) error {
 				l := newLetter(r.t.o.Topic, 0, msg)
 				switch {
@@ -171,7 +171,7 @@ func (r *replay) listen(ctx context.Context) error {
 
 // whom says who has to acknowledge what was published to a partition.
 func (t *Topic) whom(ctx context.Context, partition, subscription string) string {
-	topic := publishing.BaseTopic(partition)
+	topic := topicname.Base(partition)
 	who := fmt.Sprintf("subscription %s of %s", subscription, topic)
 	if subscription == "" {
 		who = "a subscription of " + topic

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // ImportOptions configures an Import.
@@ -146,7 +147,7 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 		left = unreadableLine
 	case l.Decrypted && i.o.Encryption == nil:
 		left = wasEncrypted
-	case l.Schema != "" && l.Topic != "" && publishing.BaseTopic(l.Topic) != i.t.o.Topic: // a version is of a topic
+	case l.Schema != "" && l.Topic != "" && topicname.Base(l.Topic) != i.t.o.Topic: // a version is of a topic
 		left = otherSchema
 	default:
 		left, schema, err = i.t.schemaOf(ctx, l)

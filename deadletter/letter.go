@@ -13,8 +13,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -75,7 +75,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		Topic: msg.Topic(), Published: msg.PublishTime(),
 		Died: msg.PublishTime(),
 		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyExceptionMessage]),
-		Origin:       publishing.BaseTopic(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
+		Origin:       topicname.Base(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
 		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
 		Subscription: props[reconsume.PropertyRealSubscription],
 		Key:          msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
@@ -99,7 +99,7 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		l.Replays = max(n, 0)
 	}
 	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
-		if rest, ok := strings.CutPrefix(dlq, admin.FullName(l.Origin)+"-"); ok {
+		if rest, ok := strings.CutPrefix(dlq, topicname.Full(l.Origin)+"-"); ok {
 			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
 		}
 	}

@@ -12,8 +12,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 const (
@@ -66,12 +65,12 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.ToOrigin && o.Topic != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q and ToOrigin is set, want one of them", o.Topic)
 	case o.ToOrigin:
-	case o.Topic != "" && publishing.WantTopic(o.Topic) != "":
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, publishing.WantTopic(o.Topic))
-	case strings.HasPrefix(o.Topic, "non-persistent://"): // it stores nothing: what its consumers have no room for would be lost
+	case o.Topic != "" && topicname.Want(o.Topic) != "":
+		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, topicname.Want(o.Topic))
+	case !topicname.IsPersistent(o.Topic): // it stores nothing: what its consumers have no room for would be lost
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
-		o.Topic = admin.FullName(o.Topic)
+		o.Topic = topicname.Full(o.Topic)
 	case !ok:
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want a topic or ToOrigin: the name of %s does not end in -DLQ, so its retry topic is unknown", t.o.Topic)
 	default:

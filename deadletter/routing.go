@@ -10,8 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/spaolacci/murmur3"
 
-	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -41,7 +40,7 @@ func (r Routing) check() error {
 
 // partition is the one of n that l goes to in a topic.
 func (r Routing) partition(l *Letter, topic string, n int) int {
-	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == admin.FullName(l.Origin) {
+	if p := l.cameFrom(); r == SamePartition && p >= 0 && p < n && topic == topicname.Full(l.Origin) {
 		return p
 	}
 	key := l.OrderingKey
@@ -74,7 +73,7 @@ func (r Routing) partition(l *Letter, topic string, n int) int {
 func (l *Letter) cameFrom() int {
 	for _, property := range []string{pulsar.SysPropertyRealTopic, reconsume.PropertyOriginTopic} {
 		name := l.Properties[property]
-		if base := publishing.BaseTopic(name); base != name && base == l.Origin {
+		if base := topicname.Base(name); base != name && base == l.Origin {
 			return number(name[strings.LastIndex(name, "-")+1:])
 		}
 	}

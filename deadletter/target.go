@@ -11,7 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // maxTargets bounds the producers, and what letters whose properties are made up can do.
@@ -25,7 +25,7 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		if l.Origin == "" {
 			return "", "does not say where it came from", nil
 		}
-		if topic = admin.FullName(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, "persistent://") {
+		if topic = topicname.Full(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, topicname.Persistent) {
 			return "", "came from another namespace", nil
 		}
 		if t.reserved(topic) {
@@ -71,14 +71,14 @@ func isNoName(err error) bool {
 
 // reserved are the dead letter topic and journals: nothing is replayed there.
 func (t *Topic) reserved(topic string) bool {
-	topic = publishing.BaseTopic(topic)
+	topic = topicname.Base(topic)
 	return topic == t.o.Topic || topic == t.journalTopic() || strings.HasSuffix(topic, pulsar.DlqTopicSuffix+"-"+defaultSubscription)
 }
 
 // isInternal reports whether a topic is Pulsar's own, as those are whose names begin with two underscores, or has a log of attempts: what
 // others publish there may be taken for a record.
 func isInternal(topic string) bool {
-	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(publishing.BaseTopic(topic), publishing.AttemptsSuffix)
+	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
 // keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the

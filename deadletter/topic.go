@@ -26,7 +26,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 const defaultSubscription = "redelivery"
@@ -103,18 +103,18 @@ func Open(client pulsar.Client, o Options) (*Topic, error) {
 	if o.Topic == "" {
 		return nil, errors.New(`deadletter: Options.Topic is "", want the dead letter topic's name`)
 	}
-	if want := publishing.WantTopic(o.Topic); want != "" {
+	if want := topicname.Want(o.Topic); want != "" {
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want %s", o.Topic, want)
 	}
 	if want := admin.WantURL(o.Admin.URL); want != "" && o.Admin.URL != "" {
 		return nil, fmt.Errorf("deadletter: Options.Admin.URL is %q, want %s", o.Admin.URL, want)
 	}
-	o.Topic = admin.FullName(o.Topic)
+	o.Topic = topicname.Full(o.Topic)
 	switch domain, _, _ := strings.Cut(o.Topic, "://"); {
 	case domain != "persistent":
 		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want a persistent topic", o.Topic)
-	case publishing.BaseTopic(o.Topic) != o.Topic:
-		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, publishing.BaseTopic(o.Topic))
+	case topicname.Base(o.Topic) != o.Topic:
+		return nil, fmt.Errorf("deadletter: Options.Topic is %q, want all partitions: %s", o.Topic, topicname.Base(o.Topic))
 	}
 	if strings.Contains(o.Topic, "-partition-") {
 		return nil, fmt.Errorf(`%w: it takes what follows "-partition-" within a name, as in %s, for a number; set deadLetterTopic in the Java consumer's DeadLetterPolicy for letters to come, and read these with Java`, ErrUnopenable, o.Topic)

@@ -1,6 +1,6 @@
 package doctor
 
-import "strings"
+import "github.com/pulsar-redelivery/redelivery/internal/topicname"
 
 var nonPersistent = Check{
 	Name: "non-persistent", About: "Topic and subscription", Needs: Options,
@@ -8,7 +8,7 @@ var nonPersistent = Check{
 	Why:    "the broker keeps no message of a non-persistent topic: none is redelivered",
 	Remedy: "use a topic `persistent://{namespace}/NAME`",
 	look: func(v *visit) verdict {
-		if !strings.HasPrefix(v.Topic, "non-persistent://") {
+		if topicname.IsPersistent(v.Topic) {
 			return verdict{}
 		}
 		return problem("messages of %s are not redelivered: the broker keeps none of a non-persistent topic", v.Topic)

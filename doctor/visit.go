@@ -12,7 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
@@ -32,10 +32,10 @@ type answer struct {
 }
 
 func newVisit(ctx context.Context, s Setup) *visit {
-	s.Topic = publishing.BaseTopic(admin.FullName(s.Topic))
+	s.Topic = topicname.Base(topicname.Full(s.Topic))
 	for _, topic := range []*string{&s.RetryTopic, &s.DeadLetterTopic} {
 		if *topic != "" {
-			*topic = admin.FullName(*topic)
+			*topic = topicname.Full(*topic)
 		}
 	}
 	if s.Policy.Nack == nil {

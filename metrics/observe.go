@@ -9,7 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -225,7 +225,7 @@ func (m *Metrics) newSeries(values ...string) *series {
 func valid(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
 // topicLabel returns the label of a topic: the partition is not part of it.
-func topicLabel(topic string) string { return valid(publishing.BaseTopic(topic)) }
+func topicLabel(topic string) string { return valid(topicname.Base(topic)) }
 
 // labels returns the values of all labels.
 func (s *series) labels(more string) []string {

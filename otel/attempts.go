@@ -6,7 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -35,9 +35,9 @@ type message struct{ topic, subscription, id string }
 func originOf(msg pulsar.Message, subscription string) message {
 	props := msg.Properties()
 	if id := props[pulsar.SysPropertyOriginMessageID]; id != "" {
-		return message{publishing.BaseTopic(props[pulsar.SysPropertyRealTopic]), subscription, id}
+		return message{topicname.Base(props[pulsar.SysPropertyRealTopic]), subscription, id}
 	}
-	return message{publishing.BaseTopic(msg.Topic()), subscription, msg.ID().String()}
+	return message{topicname.Base(msg.Topic()), subscription, msg.ID().String()}
 }
 
 func (a *attempts) keep(msg pulsar.Message, subscription string, span trace.SpanContext) {

@@ -16,7 +16,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -142,7 +142,7 @@ func (t *Telemetry) Middleware() worker.Middleware {
 	return func(next worker.Handler) worker.Handler {
 		return func(ctx context.Context, msg pulsar.Message) (err error) {
 			subscription := worker.Subscription(ctx)
-			topic, attrs := valid(publishing.BaseTopic(msg.Topic())), destination(msg.Topic())
+			topic, attrs := valid(topicname.Base(msg.Topic())), destination(msg.Topic())
 			options := []trace.SpanStartOption{
 				trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(attrs...),
 				trace.WithAttributes(semconv.MessagingSystemPulsar, semconv.MessagingOperationTypeProcess,
@@ -185,5 +185,5 @@ func where(e redelivery.Event) []attribute.KeyValue {
 
 // destination returns the attributes of a topic: the partition is not one of them, since metrics have them too.
 func destination(topic string) []attribute.KeyValue {
-	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(publishing.BaseTopic(topic)))}
+	return []attribute.KeyValue{semconv.MessagingDestinationName(valid(topicname.Base(topic)))}
 }

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic; "" means the
@@ -65,11 +65,11 @@ func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (a
 // of returns the topic of a dead letter with a reason, and what publishes to it.
 func (d *deadLetters) of(reason error, usual string) (topic string, t *letterTopic, err error) {
 	topic = publishing.TopicOf(reason, usual)
-	full := publishing.FullTopic(topic)
-	if full == publishing.FullTopic(usual) {
+	full := topicname.Full(topic)
+	if full == topicname.Full(usual) {
 		return usual, d.usual, nil
 	}
-	if strings.HasPrefix(topic, "non-persistent://") {
+	if !topicname.IsPersistent(topic) {
 		return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want a persistent topic", topic)
 	}
 	d.mu.Lock()
@@ -94,7 +94,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	if err != nil {
 		return failed(err)
 	}
-	if publishing.SameTopic(topic, cm.Topic()) {
+	if topicname.Same(topic, cm.Topic()) {
 		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", topic))
 	}
 	publishing.Of(ctx).DeadLetter(topic, reason)

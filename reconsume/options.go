@@ -14,6 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 const (
@@ -80,11 +81,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with a key: what is " +
 			"published would be plain text")
 	}
-	prefix := publishing.BaseTopic(o.Topic) + "-" + o.Subscription
+	prefix := topicname.Base(o.Topic) + "-" + o.Subscription
 	o.RetryLetterTopic = cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix)
 	o.DeadLetterTopic = cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix)
 	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
-		if strings.HasPrefix(topic, "non-persistent://") {
+		if !topicname.IsPersistent(topic) {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)
 		}
 	}

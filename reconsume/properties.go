@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Properties of retries and dead letters, in addition to those that pulsar-client-go names. The Java client also writes
@@ -73,7 +74,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	}
 	id := originID(msg)
 	for name, value := range map[string]string{
-		pulsar.SysPropertyRealTopic:       publishing.BaseTopic(msg.Topic()),
+		pulsar.SysPropertyRealTopic:       topicname.Base(msg.Topic()),
 		PropertyRealSubscription:          o.Subscription,
 		pulsar.SysPropertyOriginMessageID: id,
 		pulsar.PropertyOriginMessageID:    id,
@@ -88,7 +89,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 // originID is the id of a message with the partition that its topic says: upstream's ids have 0 where somebody subscribed to one partition.
 func originID(msg pulsar.Message) string {
 	id := msg.ID()
-	base := publishing.BaseTopic(msg.Topic())
+	base := topicname.Base(msg.Topic())
 	partition, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(msg.Topic(), base), "-partition-"), 10, 32)
 	if err == nil && int32(partition) != id.PartitionIdx() {
 		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), int32(partition))

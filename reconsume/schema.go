@@ -11,6 +11,7 @@ import (
 	"github.com/hamba/avro/v2"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // schemas are those that messages were written with, by topic and version.
@@ -38,7 +39,7 @@ func (s *schemas) of(ctx context.Context, msg pulsar.Message) (pulsar.Schema, er
 	if s.own == nil || len(msg.SchemaVersion()) == 0 {
 		return nil, nil
 	}
-	key := publishing.BaseTopic(msg.Topic()) + " " + hex.EncodeToString(msg.SchemaVersion())
+	key := topicname.Base(msg.Topic()) + " " + hex.EncodeToString(msg.SchemaVersion())
 	s.mu.Lock()
 	k := s.known[key]
 	if k == nil {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
@@ -148,7 +148,7 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 
 // enter puts a message into its lane, and reports whether it is the first there. The caller holds mu.
 func (l *lanes) enter(t *task) bool {
-	key := laneKey{publishing.BaseTopic(t.msg.Topic()), keyOf(t.msg)}
+	key := laneKey{topicname.Base(t.msg.Topic()), keyOf(t.msg)}
 	if key.key == "" {
 		return true
 	}

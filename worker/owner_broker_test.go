@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -84,11 +85,11 @@ func (s *site) publishKeyed(keys []string, each int) {
 }
 
 func (s *site) partitions(n int) {
-	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(admin.FullName(s.topic))+"/partitions", n, nil))
+	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(topicname.Full(s.topic))+"/partitions", n, nil))
 }
 
 func (s *site) unload(topic string) {
-	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(admin.FullName(topic))+"/unload", nil, nil))
+	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(topicname.Full(topic))+"/unload", nil, nil))
 }
 
 // employ subscribes and runs a Worker, until the end of the test.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 const attemptsUsage = `Usage: redelivery attempts [flags] topic
@@ -99,7 +100,7 @@ func (f *attemptsFlags) parse(args []string) error {
 	if err := persistent("-log", f.log); f.log != "" && err != nil {
 		return errUsage{err}
 	}
-	f.topic = admin.FullName(topics[0])
+	f.topic = topicname.Full(topics[0])
 	if f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription)); f.forget != "" {
 		if _, _, _, err := attempts.ParseID(f.forget); err != nil {
 			return errUsage{fmt.Errorf("-forget is %q, want an id such as 12:3 or 12:3:0", f.forget)}

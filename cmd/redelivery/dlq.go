@@ -18,6 +18,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // dlq is one command line.
@@ -164,7 +165,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if err := d.reach(ctx); err != nil {
 		return err
 	}
-	d.topic = admin.FullName(name)
+	d.topic = topicname.Full(name)
 	_, decryption := d.encryption()
 	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic,
 		Admin: deadletter.Admin(d.api), Decryption: decryption})

@@ -11,8 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
-	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // check finds what is wrong without asking a broker.
@@ -44,7 +43,7 @@ func (d *dlq) check(verb, topic string) error {
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
 		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
 	case verb == "list":
-		if topic != "" && (strings.Count(topic, "/") != 1 || publishing.WantTopic(topic+"/any") != "") {
+		if topic != "" && (strings.Count(topic, "/") != 1 || topicname.Want(topic+"/any") != "") {
 			return fmt.Errorf("namespace is %q, want tenant/namespace", topic)
 		}
 		return nil
@@ -52,12 +51,12 @@ func (d *dlq) check(verb, topic string) error {
 	if err := wholeTopic("topic", topic); err != nil || verb != "replay" {
 		return err
 	}
-	return d.checkTarget(admin.FullName(topic))
+	return d.checkTarget(topicname.Full(topic))
 }
 
 // checkTarget looks at where a replay of the letters of a topic goes.
 func (d *dlq) checkTarget(topic string) error {
-	target := publishing.BaseTopic(admin.FullName(d.target))
+	target := topicname.Base(topicname.Full(d.target))
 	switch {
 	case d.target == "" && d.to == toRetry && !strings.HasSuffix(topic, pulsar.DlqTopicSuffix):
 		return fmt.Errorf("the name of %s does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name", short(topic))
@@ -76,22 +75,22 @@ func wholeTopic(what, name string) error {
 	if err := persistent(what, name); err != nil {
 		return err
 	}
-	if full := admin.FullName(name); publishing.BaseTopic(full) != full {
-		return fmt.Errorf("%s is %q, want all partitions: %s", what, name, short(publishing.BaseTopic(full)))
+	if full := topicname.Full(name); topicname.Base(full) != full {
+		return fmt.Errorf("%s is %q, want all partitions: %s", what, name, short(topicname.Base(full)))
 	}
 	return nil
 }
 
 // topicName returns an error if a name is that of no topic.
 func topicName(what, name string) error {
-	if want := publishing.WantTopic(name); want != "" {
+	if want := topicname.Want(name); want != "" {
 		return fmt.Errorf("%s is %q, want %s", what, name, want)
 	}
 	return nil
 }
 
 func persistent(what, name string) error {
-	if strings.HasPrefix(name, "non-persistent://") {
+	if !topicname.IsPersistent(name) {
 		return fmt.Errorf("%s is %q, want a persistent topic", what, name)
 	}
 	return topicName(what, name)

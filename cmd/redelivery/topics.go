@@ -15,7 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // topicInfo is what the broker's statistics say about a dead letter or retry topic.
@@ -48,7 +48,7 @@ func topicsOf(ctx context.Context, api admin.API, namespace string, also func(to
 	}
 	partitions := map[string]int{}
 	for _, name := range names {
-		base := publishing.BaseTopic(name)
+		base := topicname.Base(name)
 		partitions[base] += 0
 		if base != name {
 			partitions[base]++

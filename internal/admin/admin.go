@@ -139,17 +139,6 @@ func WantURL(address string) string {
 	return "http://host:8080 or https://host:8443"
 }
 
-// FullName is a topic's full name: persistent://public/default/orders for orders.
-func FullName(topic string) string {
-	switch {
-	case strings.Contains(topic, "://"):
-		return topic
-	case strings.Count(topic, "/") >= 2:
-		return "persistent://" + topic
-	}
-	return "persistent://public/default/" + topic
-}
-
 // Topic is the path of a topic, by its full name, which may have any character.
 func Topic(name string) string {
 	domain, rest, _ := strings.Cut(name, "://")

@@ -13,14 +13,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 )
 
-// A topic without its domain is persistent, also one of long ago whose namespace names a cluster.
-func TestFullName(t *testing.T) {
-	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x", "a/us/b/x": "persistent://a/us/b/x",
-		"non-persistent://a/b/x": "non-persistent://a/b/x"} {
-		require.Equal(t, want, FullName(name))
-	}
-}
-
 // A topic's path has each character as Pulsar reads it: there a plus is a blank, as in a query.
 func TestTopic(t *testing.T) {
 	for name, want := range map[string]string{"persistent://a/b/x": "persistent/a/b/x", "persistent://a/b/x+y": "persistent/a/b/x%2By",

@@ -6,7 +6,6 @@ import (
 	"go/token"
 	"math"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -16,28 +15,6 @@ import (
 
 // NackCount is a property of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message.
 const NackCount = "NACK_COUNT"
-
-var partition = regexp.MustCompile(`-partition-\d+$`)
-
-// AttemptsSuffix ends the names of topics that have logs of attempts.
-const AttemptsSuffix = "-ATTEMPTS"
-
-// BaseTopic returns the name of the partitioned topic that topic is a partition of, or else topic.
-func BaseTopic(topic string) string { return partition.ReplaceAllString(topic, "") }
-
-// FullTopic returns the whole name of a topic.
-func FullTopic(topic string) string {
-	switch {
-	case strings.Contains(topic, "://"):
-		return topic
-	case strings.Contains(topic, "/"):
-		return "persistent://" + topic
-	}
-	return "persistent://public/default/" + topic
-}
-
-// SameTopic reports whether two names, in whatever form, are of one topic or its partitions.
-func SameTopic(a, b string) bool { return BaseTopic(FullTopic(a)) == BaseTopic(FullTopic(b)) }
 
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
 func IsRetry(props map[string]string) bool {

@@ -1,9 +1,6 @@
 package publishing
 
-import (
-	"errors"
-	"regexp"
-)
+import "errors"
 
 // Addressed is a reason whose dead letter goes to a topic of its own.
 type Addressed struct {
@@ -29,13 +26,3 @@ func TopicOf(reason error, usual string) (topic string) {
 	}
 	return usual
 }
-
-// WantTopic is what is wanted instead of a name that brokers give to no topic; "" if one can have it. A topic of long ago has a cluster too.
-func WantTopic(name string) string {
-	if topicName.MatchString(name) {
-		return ""
-	}
-	return "topic, tenant/namespace/topic or persistent://tenant/namespace/topic"
-}
-
-var topicName = regexp.MustCompile(`^([^/]+|([-=:.\w]+/){2,3}[^/]+|(non-)?persistent://([-=:.\w]+/){2}([^/]+|[-=:.\w]+/.+))$`)

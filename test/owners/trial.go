@@ -15,6 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -55,7 +56,7 @@ type member struct {
 func (t *trial) run(during time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), during+3*time.Minute)
 	defer cancel()
-	t.topic = admin.FullName(fmt.Sprintf("owners-%08x", rand.Uint32()))
+	t.topic = topicname.Full(fmt.Sprintf("owners-%08x", rand.Uint32()))
 	t.journal = newJournal()
 	if t.traced {
 		t.journal.trace = &trace{of: map[string][]event{}}

@@ -1,0 +1,45 @@
+// Package topicname knows the forms that names of topics have.
+package topicname
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Persistent and NonPersistent begin whole names.
+const Persistent, NonPersistent = "persistent://", "non-persistent://"
+
+// AttemptsSuffix ends the names of topics that have logs of attempts.
+const AttemptsSuffix = "-ATTEMPTS"
+
+// Full returns the whole name of a topic.
+func Full(name string) string {
+	switch {
+	case strings.Contains(name, "://"):
+		return name
+	case strings.Contains(name, "/"):
+		return Persistent + name
+	}
+	return Persistent + "public/default/" + name
+}
+
+// IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.
+func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
+
+// Base returns the name of the partitioned topic that a topic is a partition of, or else its own.
+func Base(name string) string { return partition.ReplaceAllString(name, "") }
+
+var partition = regexp.MustCompile(`-partition-\d+$`)
+
+// Same reports whether two names, in whatever form, are of one topic or its partitions.
+func Same(a, b string) bool { return Base(Full(a)) == Base(Full(b)) }
+
+// Want is what is wanted instead of a name that brokers give to no topic; "" if one can have it. A topic of long ago has a cluster too.
+func Want(name string) string {
+	if valid.MatchString(name) {
+		return ""
+	}
+	return "topic, tenant/namespace/topic or persistent://tenant/namespace/topic"
+}
+
+var valid = regexp.MustCompile(`^([^/]+|([-=:.\w]+/){2,3}[^/]+|(non-)?persistent://([-=:.\w]+/){2}([^/]+|[-=:.\w]+/.+))$`)
