@@ -324,3 +324,16 @@ func TestWhatArrivedLastHidesNoOther(t *testing.T) {
 		x.NotSettled(&s)
 	})
 }
+
+// The topic that is left when the one of the last arrival is gone is the one that an id is of, also an id of nothing that is known.
+func TestAnIDOfTheOnlyTopicLeft(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		other := &consumer{}
+		require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: other, Message: topicMessage{message{id: pulsar.NewMessageID(7, 1, 0, 0)}, "u"}},
+			ledger.Retry{}, &ledger.Delivery{}))
+		x.Gone(other)
+		x.SettleTo(ledger.Name{ID: id(2)}, id(2))
+		require.True(t, x.IsSettled(ledger.Name{ID: d.ID}))
+	})
+}

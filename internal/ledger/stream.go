@@ -17,6 +17,7 @@ type stream struct {
 	current   uint32  // the batch whose messages are arriving, or none
 	single    batch   // what entries have that are no batch
 	ledger    int64   // of its last new entry
+	partition int32   // that its ids name; 0 for none
 	newest    entryID // no later one was added
 	unsettled int     // messages
 	acks      int     // under way: requests may be in line behind them

@@ -93,13 +93,11 @@ func (t *table) streamOf(n Name) *stream {
 		return e.stream()
 	case n.Topic != "" || t.shared:
 		return t.streams[n.Topic]
-	case len(t.streams) == 1:
-		return t.latest
 	case s != nil:
 		return s
 	}
 	for _, s := range t.streams {
-		if s.stage(entryOf(n.ID)) > unacked {
+		if s.stage(entryOf(n.ID)) > unacked || len(t.streams) == 1 && s.partition == max(0, n.ID.PartitionIdx()) {
 			return s
 		}
 	}
@@ -126,6 +124,7 @@ func (t *table) add(id pulsar.MessageID, key entryID, s *stream) (Ref, *entry) {
 	}
 	if !ok {
 		if s.ledger != key.ledger {
+			s.partition = max(0, id.PartitionIdx())
 			t.share(s, key.ledger)
 		}
 		slot = t.entries.Add(key)

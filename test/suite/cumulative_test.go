@@ -71,3 +71,32 @@ func TestAckCumulativeAfterARefusedOne(t *testing.T) {
 	require.NoError(t, c.AckCumulative(receive(t, c)))
 	require.Zero(t, server.Subscription("t", "s").Backlog)
 }
+
+// An id that was stored may be of a partition of which nothing was received yet: no message of another partition is settled by it.
+func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(2)
+	partitions := partitionsOf(topic, 2)
+	for _, partition := range partitions {
+		b.publish(pulsar.ProducerOptions{Topic: partition}, &pulsar.ProducerMessage{Payload: []byte(partition)})
+	}
+	stored := map[string][]byte{}
+	c := b.subscribe(b.options(topic, pulsar.Exclusive))
+	for range partitions {
+		msg := receive(t, c)
+		stored[msg.Topic()] = msg.ID().Serialize()
+		if msg.Topic() == partitions[1] {
+			require.NoError(t, c.AckCumulative(msg))
+		}
+	}
+	c.Close()
+	c = b.subscribe(b.options(topic, pulsar.Exclusive), redelivery.WithNackRedeliveryDelay(ms(200)))
+	msg := receive(t, c)
+	require.Equal(t, partitions[0], msg.Topic())
+	c.Nack(msg)
+	id, err := pulsar.DeserializeMessageID(stored[partitions[1]])
+	require.NoError(t, err)
+	require.NoError(t, c.AckIDCumulative(id))
+	require.Equal(t, partitions[0], receive(t, c).Topic())
+}
