@@ -17,7 +17,7 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.aside = true
+		t.aside, t.here = true, 0 // a batch of what was put aside has its local retries together
 		o.aside = append(o.aside, t)
 	}
 	o.valve.interrupt() // whoever waits for a message to try has one now

@@ -3,6 +3,7 @@ package worker_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -70,5 +71,35 @@ func TestPauseDuringALocalRetry(t *testing.T) {
 		assert.Equal(t, []string{"a", "a", "a", "a"}, calls.what)
 		assert.Zero(t, t.broker.Consumers())
 		require.NoError(t, stop())
+	})
+}
+
+// An outage puts two messages aside, of which one waited for its last local retry. If a batch of both fails with one error, it is handled again,
+// and halved, so that the good one does not become a dead letter by the error of the bad one.
+func TestLocalRetriesOfABatchThatWasPutAside(t *testing.T) {
+	virtually(t, exclusive(1), func(t *rig) {
+		began := time.Now()
+		w, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: time.Second}, func(_ context.Context, msgs []pulsar.Message) error {
+			switch got := text(msgs); {
+			case got == "good" && time.Since(began) < 5*time.Second: // it waits for its local retry until 11 s
+				return errTest
+			case got == "bad" && time.Since(began) < 10*time.Second: // the outage begins at 6 s
+				return worker.RetryAfter(0, errTest)
+			case strings.Contains(got, "bad"):
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(2), worker.WithLocalRetries(1, backoff.Fixed(10*time.Second)), worker.WithPauseOnFailure(1, 1, backoff.Fixed(20*time.Second)))
+		t.publish("good")
+		t.sleep(5 * time.Second)
+		t.publish("bad")
+		t.sleep(13 * time.Second)
+		require.True(t, w.Stats().Outage)
+		t.publish("fresh") // which is tried at 26 s, and ends the outage
+		t.sleep(time.Hour)
+		require.NoError(t, stop())
+		require.Equal(t, []string{"bad: no luck"}, t.letters())
+		require.EqualValues(t, 2, w.Stats().Succeeded)
+		require.Empty(t, t.broker.Unacked())
 	})
 }
