@@ -95,23 +95,25 @@ func (s *slot) waitForRate(tasks []task) error {
 }
 
 // pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a time would always be
-// first. It looks again each second, since the limit may be raised. If it fails it returns how many are missing.
+// first. It keeps its place among those that wait, or Workers that happen to look in time would. It looks each second whether the limit was
+// changed. If it fails it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
-		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
+		limit, burst := s.limiter.Limit(), s.limiter.Burst()
+		some := min(n, max(1, burst), max(1, int(min(float64(n), float64(limit)))))
 		r := s.limiter.ReserveN(time.Now(), some)
-		wait := r.Delay()
-		if wait > time.Second {
+		for err == nil && r.Delay() > 0 && s.limiter.Limit() == limit && s.limiter.Burst() == burst {
+			err = sleep(ctx, min(r.Delay(), time.Second))
+		}
+		switch {
+		case err != nil:
 			r.Cancel()
-			some, wait = 0, time.Second
-		}
-		if err := sleep(ctx, wait); err != nil {
-			if some > 0 {
-				r.Cancel()
-			}
 			return n, err
+		case r.Delay() > 0: // the limit was changed
+			r.Cancel()
+		default:
+			n -= some
 		}
-		n -= some
 	}
 	return 0, nil
 }

@@ -245,6 +245,32 @@ func TestSharedRateLimitOfBatches(t *testing.T) {
 	})
 }
 
+// Workers that share a limiter, all of which have more than they may handle, get equal parts, also if there are more of them than messages in a second.
+func TestSharedRateLimitOfManyWorkers(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		const n = 8
+		limiter := rate.NewLimiter(5, 1)
+		var handled [n]atomic.Int32
+		for i := range handled {
+			other := &rig{T: t.T, log: t.log, logger: quiet}
+			setup(other, orders, redelivery.WithLogger(quiet))
+			defer other.consumer.Close()
+			for range 1000 {
+				other.publish("a")
+			}
+			_, stop := other.start(func(context.Context, pulsar.Message) error {
+				handled[i].Add(1)
+				return nil
+			}, worker.WithRateLimit(limiter))
+			defer func() { require.NoError(t, stop()) }()
+		}
+		t.sleep(16 * time.Minute) // for 4,800 messages
+		for i := range handled {
+			require.InDelta(t, 600, handled[i].Load(), 30)
+		}
+	})
+}
+
 // What waits for the rate limit as a drain begins is of a batch that was begun, so it is finished, unless there is no time for all of the batch.
 func TestDrainFinishesWhatWaitsForTheRateLimit(t *testing.T) {
 	for _, c := range []struct {
