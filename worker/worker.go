@@ -124,7 +124,7 @@ type Stats struct {
 	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
 
 	Succeeded uint64 // messages acknowledged, and those that became dead letters by an ack timeout while their handler succeeded
-	Failed    uint64 // errors, each time, except those under Permanent, those of an outage that count as no attempt (WithPauseOnFailure), and those of a batch that is halved
+	Failed    uint64 // errors, each time, except those under Permanent, those of an outage that count as no attempt (WithPauseOnFailure), those of a batch that is halved, and those that a local retry follows
 	Snoozed   uint64 // Snoozes, each time
 	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed instead
 	Expired   uint64 // those of Permanent that are past WithMaxAge
