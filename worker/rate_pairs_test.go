@@ -100,6 +100,31 @@ func TestRateLimitAfterTheConsumerGaveUp(t *testing.T) {
 	})
 }
 
+// A Worker whose limit lets it handle nothing finds out that the Consumer is lost.
+func TestLostConsumerWithARateLimitOfNothing(t *testing.T) {
+	for _, batches := range []bool{false, true} {
+		t.Run(fmt.Sprint("batches ", batches), func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				var running atomic.Bool
+				options := []worker.Option{worker.WithRateLimit(rate.NewLimiter(0, 1)),
+					worker.WithObserver(worker.Observer{Running: func(r worker.Running) { running.Store(r.Running) }})}
+				var stop func() error
+				if batches {
+					_, stop = t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil }, options...)
+				} else {
+					_, stop = t.start(succeed, options...)
+				}
+				t.publish("a", "b", "c", "d")
+				t.sleep(5 * time.Second)
+				t.broker.GiveUp(errTest)
+				t.sleep(time.Hour)
+				require.False(t, running.Load())
+				require.ErrorIs(t, stop(), redelivery.ErrClosed)
+			})
+		})
+	}
+}
+
 // An outage that ends while another slot waits for messages, and others for the rate limit, keeps none of what was put aside.
 func TestRateLimitAndTheEndOfAnOutage(t *testing.T) {
 	for range 20 { // the slots come in any order
