@@ -167,8 +167,13 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	return err
 }
 
-// errorOf returns what a handler returned for message i of n.
-func errorOf(err error, i, n int) error {
+// errorOf returns what a handler returned for message i of n. Methods of the error may panic, as those of a nil pointer do.
+func errorOf(err error, i, n int) (its error) {
+	defer func() {
+		if recover() != nil {
+			its = err
+		}
+	}()
 	if of, ok := partOf(err, i, n); ok {
 		return of
 	}

@@ -3,6 +3,7 @@ package workertest_test
 import (
 	"context"
 	"errors"
+	"io/fs"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -172,4 +173,21 @@ func TestRunWithMiddlewareThatPanics(t *testing.T) {
 	var panicked *worker.PanicError
 	require.ErrorAs(t, got[0][0].Err, &panicked)
 	require.Contains(t, string(panicked.Stack), "TestRunWithMiddlewareThatPanics")
+}
+
+// An error whose methods panic, as those of a nil pointer do, is an attempt like any other.
+func TestRunOfAnErrorWhoseMethodsPanic(t *testing.T) {
+	handle := func(context.Context, pulsar.Message) error {
+		var err *fs.PathError
+		return err
+	}
+	got := dead3.Run(t, handle, message("down"))[0]
+	require.Len(t, got, 3)
+	for _, attempt := range got {
+		require.False(t, attempt.Open)
+		require.IsType(t, &fs.PathError{}, attempt.Err)
+	}
+	require.Equal(t, []time.Duration{time.Second, 2 * time.Second, 0}, []time.Duration{got[0].Back, got[1].Back, got[2].Back})
+	require.True(t, got[2].Dead)
+	require.Contains(t, got[2].Reason, "an error of type *fs.PathError")
 }
