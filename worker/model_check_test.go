@@ -65,8 +65,13 @@ func (m *watched) check(w *worker.Worker, broker *virtual.Broker, returned time.
 		case e.what == "pause" && paused < 0:
 			paused = e.at
 		case e.what == "resume" && paused >= 0:
+			waited := 0 // the call that waited for the rate limit
 			for _, a := range m.seen {
 				if a.began > paused && a.began < e.at && !m.isRest(a) {
+					if m.limited && (waited == 0 || waited == a.call) {
+						waited = a.call
+						continue
+					}
 					m.errorf("message %d was handled at %v, paused from %v to %v", a.msg, a.began, paused, e.at)
 				}
 			}

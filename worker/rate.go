@@ -10,8 +10,8 @@ import (
 // WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token of limiter for
 // each of its messages, retries included. Several Workers may share a limiter, and its limit may be changed at any time. One message or
 // batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A message that waits when a
-// drain begins is left to the broker, unless the drain finishes its batch (WithFinishBatches), and one that waits during a Pause goes on
-// after Resume. The limiter's burst must be at least 1.
+// drain begins is left to the broker, unless the drain finishes its batch (WithFinishBatches). One that waits when a Pause begins is handled,
+// like all that was taken before. The limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -81,9 +81,6 @@ func (s *slot) waitForRate(tasks []task) error {
 		ctx = s.working
 	}
 	n, err := s.pay(ctx, n)
-	if err == nil && !s.finishes {
-		_, err = s.valve.wait(ctx)
-	}
 	if err != nil && !s.finishes && s.mayFinish(tasks) {
 		s.finishes = true
 		_, err = s.pay(s.working, n)

@@ -171,6 +171,29 @@ func TestPauseWithARateLimit(t *testing.T) {
 	}
 }
 
+// A Worker that is paused while it has more than it may handle, so that a message waits for the rate limit, handles that and gives the others back.
+func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
+	for _, concurrency := range []int{1, 2} {
+		t.Run(fmt.Sprint("concurrency ", concurrency), func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				w, stop := t.start(succeed, worker.WithConcurrency(concurrency), worker.WithRateLimit(rate.NewLimiter(1, 1)))
+				for n := range 50 {
+					t.publish(fmt.Sprint(n))
+				}
+				t.sleep(5500 * time.Millisecond)
+				w.Pause()
+				t.sleep(time.Minute)
+				assert.Zero(t, t.broker.Consumers())
+				require.EqualValues(t, 7, w.Stats().Succeeded)
+				w.Resume()
+				t.sleep(time.Hour)
+				require.NoError(t, stop())
+				require.EqualValues(t, 50, w.Stats().Succeeded)
+			})
+		})
+	}
+}
+
 // With a rate limit too, a drain finishes the batches of producers that it has begun.
 func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
 	const each = 100
