@@ -1,6 +1,7 @@
 package ledger_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -249,5 +250,25 @@ func TestACopyOfWhatWaits(t *testing.T) {
 		require.Empty(x, x.requests())
 		require.True(x, x.Next(&d))
 		require.Same(x, early, d.ID)
+	})
+}
+
+// Of several topics one was connected again, and what comes of another is the answer to a request, so that it seems to be sent again. What it had
+// before is asked for in time, though its messages fail all the time and nobody ever waits for one.
+func TestRequestsOfATopicThatIsNotSentAgain(t *testing.T) {
+	run(t, func(o *ledger.Options) { atBroker(o); o.RedeliversAll = false }, func(x *x) {
+		asked, _ := x.arrive(1)
+		x.Nack(asked, 0, nil, ledger.Failed)
+		had, _ := x.arrive(2)
+		x.Disconnected()
+		x.comes(1)
+		x.Nack(had, time.Second, nil, ledger.Failed)
+		began := time.Now()
+		for entry := int64(3); !slices.Contains(x.requests(), had.ID); entry++ {
+			time.Sleep(100 * time.Millisecond)
+			d, _ := x.arrive(entry)
+			x.Nack(d, 0, nil, ledger.Failed)
+			require.Less(x, time.Since(began), 20*time.Second)
+		}
 	})
 }

@@ -167,6 +167,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		l.nacks.TrackFor(uint64(ref), lostTime-time.Since(s.run.lostAt))
 		return a
 	case r.flags.has(doubtful) && l.isResending(s): // and its copy may be in the queue
+		if l.mayCome(s, &last) { // beside it
+			t.asked[ref.slot()] = last
+		}
 		l.nacks.TrackFor(uint64(ref), resendTime)
 		return a
 	case l.mayCome(s, &last):
@@ -186,7 +189,7 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		if !l.o.RedeliversAll {
 			l.letGo(ref, e, r)
 		}
-		if s.taken < s.run.resent { // the answer comes beside what is sent again
+		if s.taken < s.run.resent && s.run.resent < s.again { // the answer comes beside what is sent again
 			s.run.resent += uint64(e.size())
 		}
 		now := time.Now()
@@ -231,9 +234,11 @@ const lostTime = 5 * time.Second
 const awayTime = time.Hour
 
 // isResending reports whether what the last connection had may be on its way. Of a topic whose connection was not lost nothing is: what is
-// received of it first was not seen before. Nor is anything if nothing came since although somebody waited. The caller holds mu.
+// received of it first was not seen before. Nor is anything if nothing came since although somebody waited, or if the queue was empty long after
+// that. The caller holds mu.
 func (l *Ledger) isResending(s *stream) bool {
-	return !s.lost && (s.taken < s.run.resent || s.awaitsFirst()) && l.at.idle.Sub(s.run.heard) <= resendTime
+	return !s.lost && (s.taken < s.run.resent || s.awaitsFirst()) && l.at.idle.Sub(s.run.heard) <= resendTime &&
+		l.at.empty.Sub(s.run.heard) <= l.o.AskDelay+answerTime
 }
 
 // isIdleSince reports whether nothing was on its way after a request was answered. Requests wait behind the acknowledgements under way. The caller
