@@ -90,11 +90,12 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	return again, settled
 }
 
-// cover is the last cumulative acknowledgement of a stream that goes to the end of an entry. If it got lost with a connection nothing makes up for
+// cover is the last cumulative acknowledgement of a stream. If it got lost with a connection nothing makes up for
 // that but another: of what it covers upstream drops all copies.
 type cover struct {
-	id pulsar.MessageID // what upstream has acknowledged to; nil if there is none, or the broker has it
-	at time.Time        // when
+	id   pulsar.MessageID // what upstream has acknowledged to; nil if there is none, or the broker has it
+	at   time.Time        // when
+	part bool             // id is in the middle of a batch, by index: it is not made once more before all of the batch is settled
 }
 
 // coverTime is for how long an acknowledgement may be lost though the connection seems to be there: upstream notices that a link is dead after
@@ -103,15 +104,16 @@ const coverTime = 2 * time.Minute
 
 // covers notes that upstream has acknowledged to an entry, by id. In the middle of a batch it sends that of the entry before. The caller holds mu.
 func (l *Ledger) covers(s *stream, to entryID, id pulsar.MessageID) {
-	if s.stage(to) == unacked {
-		if l.o.IndexAcks { // it is made up for by that of the rest
-			return
-		}
-		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, 0, id.PartitionIdx())
+	part := s.stage(to) == unacked
+	switch {
+	case part && l.o.IndexAcks:
+		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchSize(), id.PartitionIdx())
+	case part:
+		id, part = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, 0, id.PartitionIdx()), false
 	}
 	c := &s.cover
 	if c.id == nil || entryOf(c.id).before(entryOf(id)) {
-		c.id = id
+		c.id, c.part = id, part
 	}
 	c.at = time.Now()
 }
@@ -129,6 +131,9 @@ func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pu
 	l.mu.Lock()
 	var lost []ask
 	for _, s := range l.table.streams {
+		if s.cover.part && s.stage(entryOf(s.cover.id)) == unacked {
+			continue
+		}
 		if id := s.cover.again(); id != nil && s.consumer != nil {
 			lost = append(lost, ask{s.consumer, s.topic, id})
 		}
