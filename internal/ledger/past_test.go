@@ -327,7 +327,7 @@ func TestWhatArrivedLastHidesNoOther(t *testing.T) {
 
 // The topic that is left when the one of the last arrival is gone is the one that an id is of, also an id of nothing that is known.
 func TestAnIDOfTheOnlyTopicLeft(t *testing.T) {
-	run(t, nil, func(x *x) {
+	run(t, func(o *ledger.Options) { o.OneTopic = true }, func(x *x) {
 		d, _ := x.arrive(1)
 		other := &consumer{}
 		require.Equal(t, ledger.Deliver, x.Arrive(pulsar.ConsumerMessage{Consumer: other, Message: topicMessage{message{id: pulsar.NewMessageID(7, 1, 0, 0)}, "u"}},
@@ -335,5 +335,16 @@ func TestAnIDOfTheOnlyTopicLeft(t *testing.T) {
 		x.Gone(other)
 		x.SettleTo(ledger.Name{ID: id(2)}, id(2))
 		require.True(t, x.IsSettled(ledger.Name{ID: d.ID}))
+	})
+}
+
+// An id of nothing that is known may be of a topic of which nothing came yet: no message of the one that is known is settled by it.
+func TestAnIDOfAnotherTopic(t *testing.T) {
+	run(t, nil, func(x *x) {
+		d, _ := x.arrive(1)
+		x.Nack(d, time.Second, d.Message, ledger.Failed)
+		stored := pulsar.NewMessageID(20, 5, 0, 0)
+		x.SettleTo(ledger.Name{ID: stored}, stored)
+		require.False(t, x.IsSettled(ledger.Name{ID: d.ID}))
 	})
 }

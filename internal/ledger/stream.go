@@ -17,7 +17,7 @@ type stream struct {
 	current   uint32  // the batch whose messages are arriving, or none
 	single    batch   // what entries have that are no batch
 	ledger    int64   // of its last new entry
-	partition int32   // that its ids name; 0 for none
+	partition int32   // that its ids name, 0 also if the topic has none; -1 if nothing came yet
 	newest    entryID // no later one was added
 	unsettled int     // messages
 	acks      int     // under way: requests may be in line behind them
@@ -86,7 +86,7 @@ func (t *table) streamNamed(topic string) *stream {
 	s := t.streams[topic]
 	if s == nil {
 		t.numbers++
-		s = &stream{topic: topic, number: t.numbers, current: none, ledger: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
+		s = &stream{topic: topic, number: t.numbers, current: none, ledger: -1, partition: -1, newest: entryID{-1, -1}, list: list{head: none, tail: none},
 			past: past{pages: map[entryID]*page{}}}
 		s.single.stream = s
 		t.streams[topic] = s

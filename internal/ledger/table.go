@@ -97,7 +97,7 @@ func (t *table) streamOf(n Name) *stream {
 		return s
 	}
 	for _, s := range t.streams {
-		if s.stage(entryOf(n.ID)) > unacked || len(t.streams) == 1 && s.partition == max(0, n.ID.PartitionIdx()) {
+		if s.stage(entryOf(n.ID)) > unacked || t.o.OneTopic && len(t.streams) == 1 && s.partition == max(0, n.ID.PartitionIdx()) {
 			return s
 		}
 	}
