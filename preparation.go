@@ -21,7 +21,7 @@ type preparation struct {
 	// Set by open:
 	unpartitioned bool // as far as is known, so that a lost connection is that of all messages
 	publisher     *publisher
-	ackTime       time.Duration // what is not acknowledged at the broker when a partition or a key changes its owner is handled twice
+	ackTime       time.Duration // of acknowledgements where owners change: what is not sent by then is handled twice; 0 for upstream's
 
 	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 }
@@ -105,7 +105,7 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	if opts.Type == pulsar.Failover {
 		opts.EventListener = listener{opts.EventListener, p.hooks}
 	}
-	if opts.AckGroupingOptions == nil && (opts.Type == pulsar.Failover || opts.Type == pulsar.KeyShared) {
+	if opts.AckGroupingOptions == nil && p.ackTime > 0 && (opts.Type == pulsar.Failover || opts.Type == pulsar.KeyShared) {
 		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: defaultAckGroup, MaxTime: p.ackTime}
 	}
 	p.hooks.tick, p.hooks.children = tick(p.settings.resolution), p.children()
@@ -163,8 +163,8 @@ func (p *preparation) children() int {
 // open chooses what takes a client to know: the default resolution, whether one topic has partitions, and the topics of retries and dead
 // letters.
 func (p *preparation) open() error {
-	n := 1
-	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || len(topicsOf(p.opts)) == 1) {
+	n := 0 // it is not known
+	if client := p.settings.client; client != nil {
 		partitions, err := p.partitions(client)
 		if err != nil {
 			return err
@@ -194,7 +194,9 @@ func (p *preparation) partitions(client pulsar.Client) (all []string, err error)
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
 	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
-	p.ackTime = min(defaultAckTime, fast)
+	if partitions > 0 {
+		p.ackTime = min(defaultAckTime, fast)
+	}
 	switch {
 	case s.resolution != 0:
 	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !delays(p.opts.Type)):

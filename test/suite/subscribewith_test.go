@@ -242,16 +242,19 @@ func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
 	own := &pulsar.AckGroupingOptions{MaxSize: 7, MaxTime: time.Minute}
-	grouping := func(kind pulsar.SubscriptionType, partitions int, given *pulsar.AckGroupingOptions) (got *pulsar.AckGroupingOptions) {
-		opts := b.options(b.topic(partitions), kind)
-		opts.AckGroupingOptions = given
+	subscribed := func(opts pulsar.ConsumerOptions, options ...redelivery.Option) (got *pulsar.AckGroupingOptions) {
 		c, err := redelivery.SubscribeWith(func(o pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 			got = o.AckGroupingOptions
 			return b.client.Subscribe(o)
-		}, opts, redelivery.WithClient(b.client))
+		}, opts, options...)
 		require.NoError(t, err)
 		c.Close()
 		return got
+	}
+	grouping := func(kind pulsar.SubscriptionType, partitions int, given *pulsar.AckGroupingOptions) *pulsar.AckGroupingOptions {
+		opts := b.options(b.topic(partitions), kind)
+		opts.AckGroupingOptions = given
+		return subscribed(opts, redelivery.WithClient(b.client))
 	}
 	for name, kind := range kinds {
 		require.Same(t, own, grouping(kind, 0, own), name)
@@ -262,4 +265,12 @@ func TestAcksAreSentSoonWhereOwnersChange(t *testing.T) {
 		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(10)}, grouping(kind, 0, nil), name)
 		require.Equal(t, &pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: ms(20)}, grouping(kind, 40, nil), name)
 	}
+
+	opts := b.options("", pulsar.Failover)
+	opts.Topics = []string{b.topic(30), b.topic(30)}
+	require.Equal(t, ms(30), subscribed(opts, redelivery.WithClient(b.client), redelivery.WithRedeliveryResolution(time.Second)).MaxTime)
+	require.Nil(t, subscribed(b.options(b.topic(0), pulsar.Failover)), "without a client nobody knows how many partitions there are")
+	opts = b.options("", pulsar.Failover)
+	opts.TopicsPattern = b.topic(0) + ".*"
+	require.Nil(t, subscribed(opts, redelivery.WithClient(b.client)), "nor how many topics match")
 }
