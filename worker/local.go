@@ -10,7 +10,8 @@ import (
 
 // WithLocalRetries (default: none) calls the handler again up to n times, after a pause of pause.Next(0), Next(1) and so on, before a
 // failure counts: only if all of these calls fail, the message is nacked or becomes a dead letter. Use it for short errors, such as a
-// conflict or a lost connection, which need no redelivery. Each delivery has n such calls.
+// conflict or a lost connection, which need no redelivery. Each delivery has n such calls, and
+// n more after an outage that it waited for (WithPauseOnFailure).
 //
 // The message keeps its place (WithConcurrency) meanwhile, so the pauses should be short. Its ack timeout is renewed. Each call has the
 // whole WithTimeout, and the same redelivery count. Of a batch only the failed messages are handled again, together. There are no such

@@ -93,26 +93,30 @@ func (s *slot) waitForRate(tasks []task) error {
 
 // pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a time would always be
 // first. It keeps its place among those that wait, or Workers that happen to look in time would. It looks each second whether the limit was
-// changed, or the Consumer is closed. If it fails it returns how many are missing.
+// changed so that another place would be better, or the Consumer is closed. If it fails it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		limit, burst := s.limiter.Limit(), s.limiter.Burst()
 		some := min(n, max(1, burst), max(1, int(min(float64(n), float64(limit)))))
 		r := s.limiter.ReserveN(time.Now(), some)
-		for err == nil && r.Delay() > 0 && s.limiter.Limit() == limit && s.limiter.Burst() == burst {
+		for r.Delay() > 0 {
 			if err = sleep(ctx, min(r.Delay(), time.Second)); err == nil {
 				err = s.ifClosed(s.tasks[0])
 			}
+			if err != nil {
+				r.Cancel()
+				return n, err
+			}
+			if l, b := s.limiter.Limit(), s.limiter.Burst(); l != limit || b != burst {
+				limit, burst = l, b
+				other := s.limiter.ReserveN(time.Now(), some)
+				if other.Delay() < r.Delay() {
+					r, other = other, r
+				}
+				other.Cancel()
+			}
 		}
-		switch {
-		case err != nil:
-			r.Cancel()
-			return n, err
-		case r.Delay() > 0: // the limit was changed
-			r.Cancel()
-		default:
-			n -= some
-		}
+		n -= some
 	}
 	return 0, nil
 }

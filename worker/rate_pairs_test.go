@@ -293,30 +293,55 @@ func TestSharedRateLimitOfBatches(t *testing.T) {
 	})
 }
 
-// Workers that share a limiter, all of which have more than they may handle, get equal parts, also if there are more of them than messages in a second.
+// Workers that share a limiter, all of which have more than they may handle, get equal parts, also if there are more of them than messages in a second,
+// and together what the limit is at the time, also if it changes all the time.
 func TestSharedRateLimitOfManyWorkers(t *testing.T) {
-	virtually(t, orders, func(t *rig) {
-		const n = 8
-		limiter := rate.NewLimiter(5, 1)
-		var handled [n]atomic.Int32
-		for i := range handled {
-			other := &rig{T: t.T, log: t.log, logger: quiet}
-			setup(other, orders, redelivery.WithLogger(quiet))
-			defer other.consumer.Close()
-			for range 1000 {
-				other.publish("a")
-			}
-			_, stop := other.start(func(context.Context, pulsar.Message) error {
-				handled[i].Add(1)
-				return nil
-			}, worker.WithRateLimit(limiter))
-			defer func() { require.NoError(t, stop()) }()
-		}
-		t.sleep(16 * time.Minute) // for 4,800 messages
-		for i := range handled {
-			require.InDelta(t, 600, handled[i].Load(), 30)
-		}
-	})
+	for name, c := range map[string]struct {
+		limiter     *rate.Limiter
+		batches     bool                               // of a hundred
+		change      func(*rate.Limiter, time.Duration) // twice a second
+		least, most int32                              // messages of each in 16 minutes
+	}{
+		"a limit":                      {rate.NewLimiter(5, 1), false, func(*rate.Limiter, time.Duration) {}, 540, 660},
+		"a limit that changes":         {rate.NewLimiter(5, 1), false, func(l *rate.Limiter, d time.Duration) { l.SetLimit(5 + rate.Limit(d)/1e15) }, 540, 660},
+		"a limit that is lowered soon": {rate.NewLimiter(100, 100), true, func(l *rate.Limiter, _ time.Duration) { l.SetLimit(1) }, 100, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				const n = 8
+				var handled [n]atomic.Int32
+				for i := range handled {
+					other := &rig{T: t.T, log: t.log, logger: quiet}
+					setup(other, orders, redelivery.WithLogger(quiet))
+					defer other.consumer.Close()
+					for range 2000 {
+						other.publish("a")
+					}
+					var stop func() error
+					if c.batches {
+						_, stop = other.startBatch(worker.Batch{MaxMessages: 100}, func(_ context.Context, msgs []pulsar.Message) error {
+							handled[i].Add(int32(len(msgs)))
+							return nil
+						}, worker.WithRateLimit(c.limiter))
+					} else {
+						_, stop = other.start(func(context.Context, pulsar.Message) error {
+							handled[i].Add(1)
+							return nil
+						}, worker.WithRateLimit(c.limiter))
+					}
+					defer func() { require.NoError(t, stop()) }()
+				}
+				for began := time.Now(); time.Since(began) < 16*time.Minute; {
+					t.sleep(time.Second / 2)
+					c.change(c.limiter, time.Since(began))
+				}
+				for i := range handled {
+					require.GreaterOrEqual(t, handled[i].Load(), c.least)
+					require.LessOrEqual(t, handled[i].Load(), c.most)
+				}
+			})
+		})
+	}
 }
 
 // What waits for the rate limit as a drain begins is of a batch that was begun, so it is finished, unless there is no time for all of the batch.
