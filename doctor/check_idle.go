@@ -54,8 +54,13 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 			sub := part.Subscriptions[v.Subscription]
 			for _, c := range sub.Consumers {
 				before, suspect := suspects[name+" "+c.ConsumerName]
-				if suspect && c.MsgOutCounter == before.MsgOutCounter && sub.left() > 0 && suspicious(sub, c) && !v.allSent(name) {
-					found = worse(found, verdict{status, fmt.Sprintf(format, c.ConsumerName, local(name), c.AvailablePermits, c.UnackedMessages, sub.MsgBacklog)})
+				if suspect && c.MsgOutCounter == before.MsgOutCounter && sub.left() > 0 && suspicious(sub, c) {
+					switch sent, err := v.allSent(name); {
+					case err != nil:
+						found = worse(found, unknown(err))
+					case !sent:
+						found = worse(found, verdict{status, fmt.Sprintf(format, c.ConsumerName, local(name), c.AvailablePermits, c.UnackedMessages, sub.MsgBacklog)})
+					}
 				}
 			}
 		}
@@ -65,20 +70,20 @@ func (v *visit) stalled(suspicious func(subscription, consumer) bool, status Sta
 
 // allSent reports whether the broker has sent all messages of a topic or a partition at least once. Of Exclusive and Failover it does not count
 // what is sent and unacknowledged: only how far it has read tells that.
-func (v *visit) allSent(topic string) bool {
+func (v *visit) allSent(topic string) (bool, error) {
 	if v.delays() {
-		return false // what is left was not sent
+		return false, nil // what is left was not sent
 	}
 	var inside struct {
 		LastConfirmedEntry string
 		Cursors            map[string]struct{ ReadPosition string }
 	}
 	if err := v.get(admin.Topic(topic)+"/internalStats", &inside); err != nil {
-		return true // nobody knows
+		return false, err
 	}
 	var last, next [2]int64 // ledger and entry
 	_, err := fmt.Sscanf(inside.LastConfirmedEntry+" "+inside.Cursors[admin.CursorName(v.Subscription)].ReadPosition, "%d:%d %d:%d", &last[0], &last[1], &next[0], &next[1])
-	return err != nil || slices.Compare(next[:], last[:]) > 0
+	return slices.Compare(next[:], last[:]) > 0, err
 }
 
 // left is what could be sent now.
