@@ -12,6 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 func (d *dlq) list(ctx context.Context, namespace string) error {
@@ -212,7 +213,7 @@ func orDash(s string) string { return cmp.Or(s, "-") }
 
 // short is a topic's name without what is the same for all of them.
 func short(topic string) string {
-	return clean(strings.TrimPrefix(strings.TrimPrefix(topic, "persistent://"), "public/default/"))
+	return clean(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
 }
 
 func ago(t time.Time) string {

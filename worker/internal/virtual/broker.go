@@ -7,11 +7,12 @@ import (
 	"errors"
 	"hash/fnv"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the
@@ -44,7 +45,7 @@ type entry struct {
 
 // Publish sends a message to a topic. DeliverAfter and DeliverAt are exact.
 func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.MessageID {
-	topic = full(topic)
+	topic = topicname.Full(topic)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.published == nil {
@@ -73,7 +74,7 @@ func (b *Broker) Publish(topic string, msg *pulsar.ProducerMessage) pulsar.Messa
 func (b *Broker) Published(topic string) []*pulsar.ProducerMessage {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.Clone(b.published[full(topic)])
+	return slices.Clone(b.published[topicname.Full(topic)])
 }
 
 // Unacked are the messages of the consumer's topics that are not acknowledged.
@@ -93,7 +94,7 @@ func (b *Broker) Acked(topic string) (payloads []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, e := range b.entries {
-		if e.topic == full(topic) && e.acked {
+		if e.topic == topicname.Full(topic) && e.acked {
 			payloads = append(payloads, string(e.msg.Payload))
 		}
 	}
@@ -175,7 +176,7 @@ func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error)
 	b.topics = nil
 	for _, topic := range append(opts.Topics, opts.Topic) {
 		if topic != "" {
-			b.topics = append(b.topics, full(topic))
+			b.topics = append(b.topics, topicname.Full(topic))
 		}
 	}
 	b.consumers = append(b.consumers, c)
@@ -286,13 +287,5 @@ func (b *Broker) CreateReader(pulsar.ReaderOptions) (pulsar.Reader, error) {
 
 // Close does nothing.
 func (b *Broker) Close() {}
-
-// full returns the whole name of a topic.
-func full(topic string) string {
-	if strings.Contains(topic, "://") {
-		return topic
-	}
-	return "persistent://public/default/" + topic
-}
 
 func idOf(n int) pulsar.MessageID { return pulsar.NewMessageID(1, int64(n), 0, 0) }
