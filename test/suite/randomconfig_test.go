@@ -122,8 +122,9 @@ func (c *randomConfig) Exact() bool {
 // batch, or is on its way while a sibling is asked for, and another consumer does not know; since an answer is behind more messages than the
 // queue has room for; or since the application acknowledges a copy out of its channel after another one was published.
 func (c *randomConfig) MayFork() bool {
-	return c.Retry && (c.MayTimeOutUnseen() || c.Multiple() &&
-		(c.Unloads > 0 || c.Leaves || c.Queue > 0 && c.Queue < 10 || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
+	small := c.Queue > 0 && c.Queue < 10
+	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&
+		(c.Unloads > 0 || c.Leaves || small || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
 }
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
