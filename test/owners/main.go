@@ -35,7 +35,7 @@ import (
 func main() {
 	during := flag.Duration("for", 30*time.Second, "for how long messages are published and owners change")
 	seed := flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the choice of what happens")
-	atOnce := flag.Bool("at-once", false, "send each acknowledgement at once: else an unload loses those of the last 100 ms, which pulsar-client-go groups")
+	atOnce := flag.Bool("at-once", false, "send each acknowledgement at once: else an unload loses those of the last 10 ms, which are sent together")
 	traced := flag.String("trace", "", "a file to write what happened to each message that was repeated or, with key order, went back to")
 	flag.Parse()
 	var grouping *pulsar.AckGroupingOptions
