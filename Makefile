@@ -78,7 +78,7 @@ lint: lint-prose $(GOLANGCI) $(ACTIONLINT) ## check code (.golangci.yml), prose 
 
 .PHONY: lint-prose
 lint-prose: $(VALE) ## check spelling and wording of documents and comments (.vale.ini)
-	$(VALE) --minAlertLevel=error .
+	$(VALE) --minAlertLevel=error --glob='!.prometheus/**' .
 
 .PHONY: fuzz
 fuzz: ## fuzz all that reads what others wrote, for a minute each

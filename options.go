@@ -189,7 +189,8 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 //     and 50 ms more for each further one;
 //   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
-// Each partition has a ticker with a little less than this period. The tickers are what an idle Consumer costs.
+// Each partition has a ticker with a little less than this period. The tickers are what an idle Consumer costs;
+// on Failover and Key_Shared there are as many for acknowledgements, of 10 ms up to 20 partitions, unless AckGroupingOptions is set.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < minResolution || d > maxResolution {

@@ -338,7 +338,7 @@ func TestAnIDOfTheOnlyTopicLeft(t *testing.T) {
 	})
 }
 
-// An id of nothing that is known may be of a topic of which nothing came yet: no message of the one that is known is settled by it.
+// An id of nothing that is known may be of a topic that sent nothing yet: no message of the one that is known is settled by it.
 func TestAnIDOfAnotherTopic(t *testing.T) {
 	run(t, nil, func(x *x) {
 		d, _ := x.arrive(1)

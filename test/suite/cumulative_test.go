@@ -72,7 +72,7 @@ func TestAckCumulativeAfterARefusedOne(t *testing.T) {
 	require.Zero(t, server.Subscription("t", "s").Backlog)
 }
 
-// An id that was stored may be of a partition of which nothing was received yet: no message of another partition is settled by it.
+// An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by it.
 func TestCumulativeAckOfAStoredIDOfAnotherPartition(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
