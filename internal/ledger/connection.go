@@ -17,7 +17,7 @@ func (l *Ledger) Disconnected() {
 	now, first := time.Now(), false // or something came since the last one
 	for _, s := range l.table.streams {
 		if now.Sub(s.cover.at) > coverTime {
-			s.cover.id = nil
+			s.cover = cover{}
 		}
 		if s.lost && s.taken == s.doubted {
 			s.run.early = nil
@@ -116,7 +116,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	switch {
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
-		s.cover.id = nil                // its consumer may move the cursor back
+		s.cover = cover{}               // its consumer may move the cursor back
 		l.doubt(s)
 		if l.offersUpTo(s, s.newest, math.MaxInt32) {
 			l.withdraw() // what the feeder offers next is none of these

@@ -85,7 +85,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		l.settled(m.ref, m.e, m.r)
 	}
 	if l.o.DropsCovered {
-		l.covers(s, to, id)
+		l.cover(s, to, id)
 	}
 	return again, settled
 }
@@ -102,8 +102,8 @@ type cover struct {
 // three keep-alive intervals.
 const coverTime = 2 * time.Minute
 
-// covers notes that upstream has acknowledged to an entry, by id. In the middle of a batch it sends that of the entry before. The caller holds mu.
-func (l *Ledger) covers(s *stream, to entryID, id pulsar.MessageID) {
+// cover notes that upstream has acknowledged to an entry, by id. In the middle of a batch it sends that of the entry before. The caller holds mu.
+func (l *Ledger) cover(s *stream, to entryID, id pulsar.MessageID) {
 	part := s.stage(to) == unacked
 	switch {
 	case part && l.o.IndexAcks:
@@ -118,30 +118,33 @@ func (l *Ledger) covers(s *stream, to entryID, id pulsar.MessageID) {
 	c.at = time.Now()
 }
 
-// again returns what makes the acknowledgement once more: upstream refuses an id that is not after the last one, and the broker is told of no index.
-func (c *cover) again() pulsar.MessageID {
-	if c.id != nil {
-		c.id = pulsar.NewMessageID(c.id.LedgerID(), c.id.EntryID(), max(0, c.id.BatchIdx())+1, c.id.PartitionIdx())
+// coverAgain returns what makes the last cumulative acknowledgement of a stream once more, or nil: upstream refuses an id that is not after the last
+// one, and the broker is told of no index. The caller holds mu.
+func (s *stream) coverAgain() pulsar.MessageID {
+	c := &s.cover
+	if c.id == nil || c.part && s.stage(entryOf(c.id)) == unacked {
+		return nil
 	}
+	c.id = pulsar.NewMessageID(c.id.LedgerID(), c.id.EntryID(), max(0, c.id.BatchIdx())+1, c.id.PartitionIdx())
 	return c.id
 }
 
 // AckAgain has the last cumulative acknowledgements made once more, those that may have been lost with a connection.
 func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pulsar.MessageID)) {
+	for _, a := range l.covers() {
+		ack(a.consumer, a.topic, a.id)
+	}
+}
+
+func (l *Ledger) covers() (lost []ask) {
 	l.mu.Lock()
-	var lost []ask
+	defer l.mu.Unlock()
 	for _, s := range l.table.streams {
-		if s.cover.part && s.stage(entryOf(s.cover.id)) == unacked {
-			continue
-		}
-		if id := s.cover.again(); id != nil && s.consumer != nil {
+		if id := s.coverAgain(); id != nil && s.consumer != nil {
 			lost = append(lost, ask{s.consumer, s.topic, id})
 		}
 	}
-	l.mu.Unlock()
-	for _, a := range lost {
-		ack(a.consumer, a.topic, a.id)
-	}
+	return lost
 }
 
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.

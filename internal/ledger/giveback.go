@@ -100,7 +100,7 @@ func (l *Ledger) GaveBack() {
 		l.table.asked[slot] = r
 	}
 	for _, s := range l.table.streams {
-		s.cover.id = nil // closing has sent it
+		s.cover = cover{} // closing has sent it
 		for m := range l.table.messages(s) {
 			if m.r.state == inFlight && !m.r.flags.has(busy) {
 				m.r.flags |= uncounted

@@ -130,3 +130,24 @@ func TestWhereNearlyAllMessagesFail(t *testing.T) {
 		})
 	}
 }
+
+// A cumulative acknowledgement into a batch, by index, that may have been lost is made again once the batch is settled, to its end.
+func TestACumulativeAcknowledgementIntoABatch(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.IndexAcks, o.DropsCovered = true, true }, func(x *x) {
+		again := func() (ids []pulsar.MessageID) {
+			x.AckAgain(func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { ids = append(ids, id) })
+			return ids
+		}
+		for i := range int32(3) {
+			x.deliver(message{id: ofThree(5, i)})
+		}
+		x.SettleTo(ledger.Name{ID: ofThree(5, 1)}, ofThree(5, 1))
+		require.Empty(x, again(), "that would acknowledge all of the batch")
+		x.settle(ofThree(5, 2))
+		require.Len(x, again(), 1)
+		x.deliver(message{id: ofThree(6, 0)})
+		x.SettleTo(ledger.Name{ID: ofThree(6, 0)}, ofThree(6, 0))
+		x.Activate("t", false)
+		require.Empty(x, again(), "another consumer may move the cursor")
+	})
+}
