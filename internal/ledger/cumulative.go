@@ -131,12 +131,12 @@ func (s *stream) coverAgain() pulsar.MessageID {
 
 // AckAgain has the last cumulative acknowledgements made once more, those that may have been lost with a connection.
 func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pulsar.MessageID)) {
-	for _, a := range l.covers() {
+	for _, a := range l.coverAgain() {
 		ack(a.consumer, a.topic, a.id)
 	}
 }
 
-func (l *Ledger) covers() (lost []ask) {
+func (l *Ledger) coverAgain() (lost []ask) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, s := range l.table.streams {
