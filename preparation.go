@@ -105,7 +105,7 @@ func (p *preparation) consumerOptions() pulsar.ConsumerOptions {
 	if opts.Type == pulsar.Failover {
 		opts.EventListener = listener{opts.EventListener, p.hooks}
 	}
-	if opts.AckGroupingOptions == nil && p.ackTime > 0 && (opts.Type == pulsar.Failover || opts.Type == pulsar.KeyShared) {
+	if p.acksSoon() && p.ackTime > 0 {
 		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: defaultAckGroup, MaxTime: p.ackTime}
 	}
 	p.hooks.tick, p.hooks.children = tick(p.settings.resolution), p.children()
@@ -164,7 +164,7 @@ func (p *preparation) children() int {
 // letters.
 func (p *preparation) open() error {
 	n := 0 // it is not known
-	if client := p.settings.client; client != nil {
+	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || len(topicsOf(p.opts)) == 1 || p.acksSoon()) {
 		partitions, err := p.partitions(client)
 		if err != nil {
 			return err
@@ -173,6 +173,11 @@ func (p *preparation) open() error {
 	}
 	p.setResolution(n)
 	return p.publishRetries()
+}
+
+// acksSoon reports whether acknowledgements are sent sooner than upstream's, which takes the number of partitions to know.
+func (p *preparation) acksSoon() bool {
+	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
 }
 
 // partitions returns the partitions of the topics. Those of a pattern are not known.
@@ -189,7 +194,7 @@ func (p *preparation) partitions(client pulsar.Client) (all []string, err error)
 	return all, nil
 }
 
-// setResolution sets the default resolution, unless one is set: each partition costs a ticker, and requests are rare where
+// setResolution sets the time of acknowledgements and the default resolution, unless one is set: each partition costs a ticker, and requests are rare where
 // all that comes back by policy waits in memory.
 func (p *preparation) setResolution(partitions int) {
 	s, n := p.settings, time.Duration(partitions)
