@@ -107,12 +107,12 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	} else {
 		r.b = newBroker(g, indexAcks)
 	}
-	if c.Response {
-		r.b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second}) // for which upstream waits for an answer that an unload lost, and does not connect again
-	}
-	if c.Scene == sceneVanishes {
+	switch {
+	case c.Scene == sceneVanishes:
 		r.b.connect(pulsar.ClientOptions{OperationTimeout: 2 * time.Second}) // for which upstream looks for the topic, Close or not
 		g.Cleanup(func() { time.Sleep(3 * time.Second) })
+	case c.Response:
+		r.b.connect(pulsar.ClientOptions{OperationTimeout: 5 * time.Second}) // for which upstream waits for an answer that an unload lost, and does not connect again
 	}
 	for range c.Topics {
 		if c.Scene == sceneVanishes && len(r.topics) == 1 {
