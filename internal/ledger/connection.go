@@ -116,6 +116,7 @@ func (l *Ledger) Activate(topic string, active bool) (lost bool) {
 	switch {
 	case !active:
 		s.inactive, s.lost = true, true // batches that were settled in part come again
+		l.table.follow(s, none)         // and the rest of one comes with another delivery of it
 		s.cover = cover{}               // its consumer may move the cursor back
 		l.doubt(s)
 		if l.offersUpTo(s, s.newest, math.MaxInt32) {

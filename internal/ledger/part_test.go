@@ -226,3 +226,25 @@ func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
 		})
 	}
 }
+
+// The partition was away while a batch arrived. The rest of it comes by another delivery, of which upstream filters out what is being acknowledged:
+// neither of the two can have the batch acknowledged, if the broker keeps no index.
+func TestTheRestOfABatchAfterThePartitionWasAway(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.WholeBatches = true }, func(x *x) {
+		for index := range int32(2) {
+			x.deliver(message{id: ofThree(1, index)})
+		}
+		x.Activate("t", false)
+		x.Activate("t", true)
+		for index := range int32(2) {
+			x.settle(ofThree(1, index))
+		}
+		rest := message{id: ofThree(1, 2)}
+		x.Received("t", rest.id)
+		_, v := x.deliver(rest)
+		require.Equal(t, ledger.Deliver, v)
+		var s ledger.Settling
+		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: rest.id}, &s))
+		require.EqualValues(t, -1, s.ToAck.BatchIdx(), "the whole of it")
+	})
+}
