@@ -4,7 +4,6 @@ import (
 	"slices"
 
 	"github.com/RoaringBitmap/roaring/v2"
-	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // past has the settled entries of a stream, of which copies may come: out of the inner consumer's queue, with the broker's answer to a
@@ -14,6 +13,7 @@ type past struct {
 	rounds uint64 // how often SendDelay was over, but for when acknowledgements may have been lost
 	since  int    // entries that were acknowledged since the last time
 	parts  []part // entries that are settled as far as they came
+	doubts int    // rounds to come of what was acknowledged before a connection was lost
 }
 
 // page has the settled entries among 65,536 of a broker's ledger.
@@ -28,14 +28,14 @@ type stage uint8
 
 const (
 	unacked stage = iota
-	open          // the broker may wait for another acknowledgement, which has not succeeded yet
+	open          // the broker may wait for another acknowledgement, which has not succeeded yet, or which a connection was lost with
 	recent        // acknowledged since the last round
 	older         // since the one before
 	sure          // the broker has it
 	stages
 )
 
-// maxPast is how many bytes there are room for, beyond what is not sure.
+// maxPast is how many bytes there are room for, beyond what was acknowledged of late.
 const maxPast = 1 << 20
 
 func pageOf(id entryID) (page entryID, low uint32) {
@@ -88,16 +88,16 @@ func (t *table) restage(s *stream, id entryID, to stage) {
 	t.remember(s, id, to)
 }
 
-// trim forgets what is sure, the oldest first, until the rest has room.
+// trim forgets what is sure or open, the oldest first, until the rest has room.
 func (t *table) trim() {
 	size := 0
 	for _, p := range t.pages {
-		size += bytesOf(p.in[sure])
+		size += bytesOf(p.in[sure]) + bytesOf(p.in[open])
 	}
 	t.pages = slices.DeleteFunc(t.pages, func(p *page) bool {
 		if size > maxPast {
-			size -= bytesOf(p.in[sure])
-			p.in[sure] = nil
+			size -= bytesOf(p.in[sure]) + bytesOf(p.in[open])
+			p.in[sure], p.in[open] = nil, nil
 		}
 		if p.in != [stages]*roaring.Bitmap{} && !p.stream.gone {
 			return false
@@ -134,7 +134,7 @@ func (t *table) isSettled(n Name) bool {
 // unsure returns of how many settled entries copies come if a connection was lost.
 func (s *stream) unsure() (n int) {
 	for _, p := range s.past.pages {
-		for _, b := range p.in[:sure] {
+		for _, b := range p.in[recent:sure] {
 			if b != nil {
 				n += int(b.GetCardinality())
 			}
@@ -143,10 +143,12 @@ func (s *stream) unsure() (n int) {
 	return n
 }
 
-// forgetSure forgets what is surely acknowledged, since an operator may have moved the cursor back.
-func (s *stream) forgetSure() {
+// forget forgets entries that were settled, since an operator may have moved the cursor back.
+func (s *stream) forget(stages ...stage) {
 	for _, p := range s.past.pages {
-		p.in[sure] = nil
+		for _, at := range stages {
+			p.in[at] = nil
+		}
 	}
 }
 
@@ -193,16 +195,21 @@ func (t *table) goFurther(s *stream) bool {
 	s.past.rounds++
 	s.past.since = 0
 	if !t.o.ReconnectEvents { // nobody tells of a connection that was lost, nor of an operator: by now all copies have come
-		s.forgetSure()
+		s.forget(sure)
 		t.comesAgain(s)
+	}
+	to := sure
+	if s.past.doubts > 0 {
+		s.past.doubts--
+		to = open
 	}
 	for _, p := range s.past.pages {
 		if p.in[older] != nil {
-			if p.in[sure] != nil {
-				p.in[older].Or(p.in[sure])
+			if p.in[to] != nil {
+				p.in[older].Or(p.in[to])
 			}
 			p.in[older].RunOptimize()
-			p.in[sure] = p.in[older]
+			p.in[to] = p.in[older]
 		}
 		p.in[older], p.in[recent] = p.in[recent], nil
 	}
@@ -233,63 +240,4 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 		t.remember(s, t.entries.At(slot).Key, recent)
 	}
 	t.release(slot, e)
-}
-
-// part is an entry of which what is here is settled, and the broker may have more.
-type part struct {
-	slot   uint32
-	rounds uint64 // that had passed then
-	asked  bool   // finishParts has asked for it
-}
-
-// finishParts returns requests for the batches of which other consumers have settled the rest. By index acknowledgements a broker may not notice
-// that it has them all (Pulsar 4.0, 4.2), and sends no other consumer what has the same key as long as this one is there. When it is asked, it
-// lets go of the batch; there is nothing left to send. The caller holds mu.
-func (l *Ledger) finishParts(s *stream) (asks []ask) {
-	if !l.o.IndexAcks || l.o.RedeliversAll {
-		return nil
-	}
-	for i := range s.past.parts {
-		switch p := &s.past.parts[i]; {
-		case p.asked:
-		case !s.isSure(p.rounds):
-			l.roundsLeft = max(l.roundsLeft, 2)
-		default:
-			p.asked = true
-			asks = append(asks, ask{s.consumer, s.topic, l.table.entries.At(p.slot).Value.someID()})
-		}
-	}
-	return asks
-}
-
-// someID returns the id of a message of a batch.
-func (e *entry) someID() (id pulsar.MessageID) {
-	for i := range e.batch.records {
-		if r := &e.batch.records[i]; r.state != unseen {
-			id = r.id()
-		}
-	}
-	return id
-}
-
-// maxParts is how many parts of a stream are remembered though they are sure. There is one for each connection that was lost, and for each
-// batch whose rest another consumer had.
-const maxParts = 16
-
-// releaseParts lets go of parts that are sure, those that are there for longest, until so many are left. What was acknowledged of a batch may
-// not have reached the broker, which waits for the rest; it comes again then, with the next connection at the latest, which has to be told.
-func (t *table) releaseParts(s *stream, left int) {
-	if !t.o.ReconnectEvents {
-		left = 0
-	}
-	for len(s.past.parts) > left && (s.gone || s.isSure(s.past.parts[0].rounds)) {
-		slot := s.past.parts[0].slot
-		s.past.parts = s.past.parts[1:]
-		t.release(slot, &t.entries.At(slot).Value)
-	}
-}
-
-// notPart notes that more of a part comes.
-func (p *past) notPart(slot uint32) {
-	p.parts = slices.DeleteFunc(p.parts, func(part part) bool { return part.slot == slot })
 }
