@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"testing"
@@ -59,6 +60,23 @@ func TestLeft(t *testing.T) {
 			assert.Equal(t, 1, b.backlog(tp.dlq, own))
 		})
 	}
+}
+
+// An encrypted letter of chunks is replayed in chunks too where it would just fit into one message, but not with what encryption adds.
+func TestLargeEncryptedLetters(t *testing.T) {
+	t.Parallel()
+	b := newInProcess(t)
+	tp := b.topics(0)
+	e, decryption := keys(makeKeys(t))
+	sizes := []int{20_980, 20_880, 20_780} // below the limit: compressing adds 20,480
+	for i, l := range tp.letters(len(sizes)) {
+		l.Payload = make([]byte, 5<<20-sizes[i])
+		_, _ = rand.NewChaCha8([32]byte{}).Read(l.Payload) // which does not compress
+		b.publish(pulsar.ProducerOptions{Topic: tp.dlq, Encryption: e, EnableChunking: true, ChunkMaxMessageSize: 1 << 20}, 1, l)
+	}
+	report, err := b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(bg, deadletter.ReplayOptions{Encryption: e})
+	require.NoError(t, err)
+	require.Equal(t, len(sizes), report.Done)
 }
 
 func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {

@@ -89,6 +89,7 @@ func (t *Topic) newProducer(ctx context.Context, o pulsar.ProducerOptions, encry
 	if encrypt != nil {
 		encryption := *encrypt // upstream writes to it
 		o.Encryption = &encryption
+		o.ChunkMaxMessageSize = publishing.SealedChunk
 	}
 	producer, err := insist(ctx, ackPatience, func() (pulsar.Producer, error) { return t.client.CreateProducer(o) }, pulsar.Producer.Close)
 	if err != nil {

@@ -145,6 +145,11 @@ type outlet struct {
 	sealed bool      // they are encrypted: upstream reads what is empty as it was encrypted, unless it is in a batch, as usual
 }
 
+func newOutlet(usual, single *producer, sealed bool) outlet {
+	usual.chunks = single
+	return outlet{usual, single, sealed}
+}
+
 // bytesOf is how much a message carries. Upstream has the properties of the first message of a batch in the batch's own too.
 func bytesOf(msg *pulsar.ProducerMessage) int {
 	n := len(msg.Payload)
@@ -167,6 +172,9 @@ func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions
 	return unnamed(func() pulsar.ProducerOptions {
 		p := options()
 		p.DisableBatching, p.EnableChunking, p.CompressionType = true, true, pulsar.NoCompression
+		if p.Encryption != nil && p.ChunkMaxMessageSize == 0 {
+			p.ChunkMaxMessageSize = publishing.SealedChunk
+		}
 		return p
 	})
 }

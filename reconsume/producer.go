@@ -19,6 +19,7 @@ type producer struct {
 	topic   string
 	pending int // messages without an answer, at most
 	create  func(*verdict) (pulsar.Producer, error)
+	chunks  *producer     // publishes what is too large for this one; nil if there is none
 	asks    bool          // whether the broker refused what has no answer
 	alone   bool          // one message at a time
 	timeout time.Duration // of create

@@ -82,26 +82,26 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
 	sealed := o.ProducerOptions.Encryption != nil
 	asking := func(options func() pulsar.ProducerOptions, alone bool) outlet {
-		t := outlet{create(unnamed(options)), create(single(options)), sealed}
+		t := newOutlet(create(unnamed(options)), create(single(options)), sealed)
 		for _, p := range []*producer{t.usual, t.single} {
 			p.asks, p.alone = true, alone
 		}
 		return t
 	}
-	r.retries = outlet{create(o.retryProducer), create(single(o.retryProducer)), sealed}
+	r.retries = newOutlet(create(o.retryProducer), create(single(o.retryProducer)), sealed)
 	r.untried, r.alone = asking(o.retryProducer, false), asking(o.retryProducer, true)
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
-		t := &letterTopic{outlet: outlet{create(options), create(single(options)), sealed}, alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), sealed), alone: asking(options, true), sizes: newSizes(), order: newOrder()}
 		if !shared { // there can be but one
-			t.single = t.usual
+			t.single, t.usual.chunks = t.usual, nil
 			t.alone = t.outlet
 		}
 		return t
 	}
 	r.deadLetters.usual = r.deadLetters.open(o.DeadLetterTopic)
 	if !shared { // there can be but one
-		r.retries.single = r.retries.usual
+		r.retries.single, r.retries.usual.chunks = r.retries.usual, nil
 		r.untried, r.alone = r.retries, r.retries
 	}
 	return r, nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -16,8 +17,24 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
 // start hands msg to the producer and returns what waits for the broker's answer. Messages of calls that are made one after the
-// other are published in that order.
+// other are published in that order, but for those that are too large for this producer where the broker allows little: they follow in chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	answered := p.begin(ctx, msg)
+	return func() error {
+		err := answered()
+		if p.chunks == nil || msg.Schema != nil || !isTooLarge(err) { // chunks do not say which version of a schema they have
+			return err
+		}
+		return p.chunks.start(ctx, msg)()
+	}
+}
+
+// isTooLarge reports whether upstream refused a message, or the batch that it was in, for its size. One of its errors has no public name.
+func isTooLarge(err error) bool {
+	return errors.Is(err, pulsar.ErrMessageTooLarge) || err != nil && strings.Contains(err.Error(), "encryptedPayload exceeds MaxMessageSize")
+}
+
+func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	m, err := p.get(ctx)
 	if err != nil {
 		return failed(err)
