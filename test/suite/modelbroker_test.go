@@ -28,6 +28,10 @@ type modelSub struct {
 	top       int         // the last entry that left the consumer's queue of what was sent since then
 	requests  int
 	acked     func(*modelEntry, int) // told of each message that was acknowledged
+
+	// unrepeated is what was acknowledged cumulatively when the partition became another consumer's, which may move the cursor back: if
+	// that got lost, it is not made again.
+	unrepeated *modelPlace
 }
 
 // modelOwner has an entry and has not acknowledged it.

@@ -175,6 +175,7 @@ func (p *modelPart) became(active bool) {
 		default:
 			listener.BecameInactive(p, p.sub.name, 0)
 			p.inDoubt()
+			p.sub.unrepeated = p.acks.last
 		}
 	})
 }

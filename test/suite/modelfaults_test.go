@@ -183,7 +183,7 @@ func (r *modelRun) end() {
 		defer r.w.mu.Unlock()
 		for _, p := range r.cons.parts {
 			for _, e := range p.sub.entries[p.sub.low:] {
-				if !e.done {
+				if last := p.sub.unrepeated; !e.done && (last == nil || last.pos < e.pos) {
 					open = append(open, fmt.Sprintf("%v %v", e, e.acked))
 				}
 			}
