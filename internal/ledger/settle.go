@@ -29,6 +29,7 @@ type Settling struct {
 
 	entry  entryID
 	stream *stream
+	second bool // it began while another settled the message
 }
 
 // Standing says how a message stands with those who want to settle it.
@@ -77,7 +78,7 @@ func (l *Ledger) settleLocked(n Name, s *Settling) Standing {
 		return Settled
 	}
 	l.describe(ref, e, r, s)
-	l.begin(ref, r, s)
+	l.begin(r, s)
 	return standing
 }
 
@@ -90,15 +91,13 @@ func (l *Ledger) SettleWaiting(d Delivery, s *Settling) (ok bool) {
 		return false
 	}
 	l.describe(d.Ref, e, r, s)
-	l.begin(d.Ref, r, s)
+	l.begin(r, s)
 	return true
 }
 
 // begin notes that a message is being settled. The caller holds mu.
-func (l *Ledger) begin(ref Ref, r *record, s *Settling) {
-	if r.flags.has(busy) {
-		l.table.others[ref]++
-	}
+func (l *Ledger) begin(r *record, s *Settling) {
+	s.second = r.flags.has(busy)
 	if r.flags |= busy; !s.Leaves {
 		s.stream.acks++
 	}
@@ -179,7 +178,9 @@ func (l *Ledger) NotSettled(s *Settling) {
 		l.untrack(s.Ref, r)
 		l.table.forget(s.Ref, e, r)
 	default:
-		l.unsettle(s.Ref, e, r)
+		if e.flags |= ackWhole; !s.second {
+			l.unsettle(s.Ref, r)
+		}
 	}
 	l.unlockAndNotify()
 }
@@ -250,14 +251,9 @@ func (l *Ledger) isAcking(n Name) bool {
 	return l.table.isSettled(n)
 }
 
-// unsettle notes that one of those that settled a message failed. After the last one the message is where it was before, or further if its
-// time is over: then the tracker tells that once more. The caller holds mu.
-func (l *Ledger) unsettle(ref Ref, e *entry, r *record) {
-	e.flags |= ackWhole
-	if l.table.others[ref] > 0 {
-		l.table.others[ref]--
-		return
-	}
+// unsettle notes that the first of those that settle a message failed, though another may settle it still. The message is where it was
+// before, or further if its time is over: then the tracker tells that once more. The caller holds mu.
+func (l *Ledger) unsettle(ref Ref, r *record) {
 	r.flags &^= busy
 	switch key := uint64(ref); {
 	case r.state == ready, r.state == due && r.isKept(): // what was asked for has come meanwhile

@@ -30,7 +30,6 @@ type table struct {
 	newer  map[Ref]pulsar.MessageID   // the newest delivery, where that is not what the record has
 	older  map[Ref][]pulsar.MessageID // earlier deliveries, where topics share ledgers
 	asked  map[uint32]request         // the last request for an entry, as long as its answer may come
-	others map[Ref]int                // calls that settle a message beside the first
 	failed map[Ref]time.Duration      // when the application failed on it first, by Ledger.Now; where keys wait for that
 
 	times []timing // by slot, where somebody observes; those of batches are theirs
@@ -46,7 +45,6 @@ func newTable(o *Options) table {
 		newer:   map[Ref]pulsar.MessageID{},
 		older:   map[Ref][]pulsar.MessageID{},
 		asked:   map[uint32]request{},
-		others:  map[Ref]int{},
 		failed:  map[Ref]time.Duration{},
 	}
 }
@@ -270,9 +268,6 @@ func (t *table) leave(ref Ref, e *entry, r *record) {
 	}
 	if len(t.failed) > 0 {
 		delete(t.failed, ref)
-	}
-	if len(t.others) > 0 {
-		delete(t.others, ref)
 	}
 }
 
