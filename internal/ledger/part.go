@@ -33,10 +33,10 @@ func (l *Ledger) finishParts(s *stream) (asks []ask) {
 	return asks
 }
 
-// someID returns the id of a message of a batch.
+// someID returns the id of a message of an entry.
 func (e *entry) someID() (id pulsar.MessageID) {
-	for i := range e.batch.records {
-		if r := &e.batch.records[i]; r.state != unseen {
+	for i := range e.size() {
+		if r := e.seen(i); r != nil {
 			id = r.id()
 		}
 	}

@@ -227,6 +227,17 @@ func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
 	}
 }
 
+// An entry was nacked and acknowledged by an id of numbers alone, which does not tell whether it is a batch.
+func TestAnEntryOfUnknownSizeIsAskedForByItsID(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, true }, func(x *x) {
+		id := pulsar.NewMessageID(1, 9, -1, 0)
+		x.Adopt(ledger.Name{ID: id}, "t", x.child, 0)
+		x.settle(id)
+		x.pass()
+		require.Equal(t, []pulsar.MessageID{id}, x.requests())
+	})
+}
+
 // The partition was away while a batch arrived. The rest of it comes by another delivery, of which upstream filters out what is being acknowledged:
 // neither of the two can have the batch acknowledged, if the broker keeps no index.
 func TestTheRestOfABatchAfterThePartitionWasAway(t *testing.T) {
