@@ -228,7 +228,7 @@ func (t *table) settleEntry(slot uint32, e *entry) {
 	switch {
 	case !e.isSettled():
 		return
-	case e.isBatch() && s.current == slot && e.batch.seen < e.size(): // more of it is about to arrive
+	case s.current == slot && e.batch.seen < e.size(): // more of it is about to arrive
 		return
 	case s.gone:
 	case !e.isWhole():

@@ -191,19 +191,11 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 	if !s.Leaves {
 		s.stream.acks--
 	}
-	if e, r := l.messageOf(s); r != nil && r.state != acked {
-		return e, r
-	}
-	return nil, nil
-}
-
-// messageOf returns the message of a settling, or nil if it was forgotten meanwhile, so that its place may be another's. The caller holds mu.
-func (l *Ledger) messageOf(s *Settling) (*entry, *record) {
-	item := l.table.entries.At(s.Ref.slot())
-	if item == nil || item.Key != s.entry || item.Value.stream() != s.stream {
+	e, r := l.table.at(s.Ref)
+	if r == nil || r.state == acked || e.stream() != s.stream || l.table.entries.At(s.Ref.slot()).Key != s.entry {
 		return nil, nil
 	}
-	return &item.Value, item.Value.seen(s.Ref.index())
+	return e, r
 }
 
 // AckedAgain notes that a settled message was acknowledged once more, or could not be. Its entry is remembered as if it were settled now: many

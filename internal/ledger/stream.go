@@ -111,11 +111,8 @@ func (t *table) disconnected(s *stream, now time.Time) {
 		s.first = s.run.fresh
 	}
 	s.run = run{last: s.run.last, index: s.run.index, lostAt: now, resent: s.run.resent,
-		own: t.isOnly(s)}
+		own: t.o.OneTopic && !IsPartition(s.topic)}
 }
-
-// isOnly reports whether a connection that was lost is certainly the stream's.
-func (t *table) isOnly(s *stream) bool { return t.o.OneTopic && !IsPartition(s.topic) }
 
 // IsPartition reports whether a topic is a partition of another.
 func IsPartition(topic string) bool { return strings.Contains(topic, "-partition-") }
@@ -157,13 +154,6 @@ func (t *table) resends(s *stream, first pulsar.MessageID) {
 	}
 }
 
-// leave notes that no more of an entry is about to arrive.
-func (s *stream) leave(slot uint32) {
-	if s.current == slot {
-		s.current = none
-	}
-}
-
 // follow notes which batch's messages are arriving now. Batch-index acks may have filtered the tail of the last one out.
 func (t *table) follow(s *stream, slot uint32) {
 	last := s.current
@@ -188,7 +178,7 @@ func (r *run) arrive(id entryID, index int32) {
 // isComing reports whether what is arriving will deliver a message without a request.
 func (t *table) isComing(ref Ref, e *entry) bool {
 	s := e.stream()
-	if e.isBatch() && s.current == ref.slot() {
+	if s.current == ref.slot() {
 		return ref.index() > e.batch.last
 	}
 	return t.o.RedeliversAll && s.run.again && s.run.last.before(t.entries.At(ref.slot()).Key)

@@ -289,6 +289,8 @@ func (t *table) release(slot uint32, e *entry) {
 			delete(t.older, refOf(slot, i))
 		}
 	}
-	s.leave(slot)
+	if s.current == slot {
+		s.current = none
+	}
 	t.entries.Remove(slot)
 }
