@@ -74,8 +74,8 @@ func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bo
 			}
 			return true, nil // somebody may want the turn meanwhile
 		}
-		newsTurn := c.cameAgain && !c.ledger.OffersAgain() && c.intake.IsReady() // or messages that always fail would keep what is new waiting
-		if c.cameAgain = !newsTurn && c.ledger.Next(d); !c.cameAgain {
+		newsTurn := c.cameAgain && c.intake.IsReady() // or messages that always fail would keep what is new waiting
+		if c.cameAgain = c.ledger.Next(d, newsTurn); !c.cameAgain {
 			cm, event, err := c.intake.Take(ctx)
 			switch {
 			case err == nil:

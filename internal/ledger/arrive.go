@@ -234,14 +234,18 @@ func (l *Ledger) buffered(kept bool) Verdict {
 	return Drop
 }
 
-// Next fills d with the next message that is due and here; the application has it from now on.
-func (l *Ledger) Next(d *Delivery) (ok bool) {
+// Next fills d with the next message that is due and here; the application has it from now on. Where it is the turn of what is new, that is only
+// what was offered before, and not taken.
+func (l *Ledger) Next(d *Delivery, newsTurn bool) (ok bool) {
 	if !l.hasNext.Load() {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t := &l.table
+	if newsTurn && !t.offered {
+		return false
+	}
 	for len(t.ready) > 0 {
 		ref := t.ready[0]
 		t.ready = t.ready[1:]
@@ -259,7 +263,7 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		t.hand(r)
 		r.flags |= was
 		l.hasNext.Store(len(t.ready) > 0)
-		l.offersAgain.Store(false)
+		t.offered = false
 		*d = deliveryOf(ref, e, r)
 		d.Unasked = true
 		if t.memory.bytes > t.memory.limit { // it was kept though there was no room, since it had been on offer
@@ -267,8 +271,7 @@ func (l *Ledger) Next(d *Delivery) (ok bool) {
 		}
 		return true
 	}
-	t.ready = nil
+	t.ready, t.offered = nil, false
 	l.hasNext.Store(false)
-	l.offersAgain.Store(false)
 	return false
 }

@@ -70,9 +70,9 @@ func TestWhatTheBrokerIsToSendAgain(t *testing.T) {
 					d, _ := x.arrive(1)
 					x.Nack(d, 0, d.Message, ledger.Failed)
 					synctest.Wait()
-					require.True(x, x.Next(&d))
+					require.True(x, x.Next(&d, false))
 					lose(x, d)
-					require.False(x, x.Next(&ledger.Delivery{}))
+					require.False(x, x.Next(&ledger.Delivery{}, false))
 					if comes {
 						again, v := x.comes(1)
 						require.Equal(x, ledger.Deliver, v)

@@ -99,7 +99,7 @@ func TestMemoryOfWhatIsOffered(t *testing.T) {
 					x.Offered(d, false)
 					require.Greater(t, x.Stats().BufferedBytes, int64(one+512))
 					require.Less(t, x.Stats().BufferedBytes, int64(2*one))
-					require.True(t, x.Next(&d))
+					require.True(t, x.Next(&d, false))
 					require.NotNil(t, d.Message)
 				}
 				_, ok := x.Offer(d)

@@ -84,8 +84,6 @@ type Ledger struct {
 	timeouts *acktimeout.Tracker[uint64] // of messages that the application has
 	hasNext  atomic.Bool
 
-	offersAgain atomic.Bool
-
 	mu         sync.Mutex // guards what follows; a tracker's own lock is taken after it
 	table      table
 	offer      *offer
@@ -170,7 +168,6 @@ func (l *Ledger) Clear() {
 	}
 	l.table.lost, l.table.away = before.lost, before.away
 	l.hasNext.Store(false)
-	l.offersAgain.Store(false)
 }
 
 // Stats returns what the Ledger did until now and has.

@@ -252,7 +252,7 @@ func TestMemoryLimit(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		var d ledger.Delivery
-		ok := x.Next(&d)
+		ok := x.Next(&d, false)
 		require.True(t, ok)
 		require.Equal(t, id(1), d.Message.ID())
 		require.Equal(t, []pulsar.MessageID{id(2)}, x.requests())
@@ -271,11 +271,11 @@ func TestALateNack(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		var second ledger.Delivery
-		require.True(t, x.Next(&second))
+		require.True(t, x.Next(&second, false))
 		require.EqualValues(t, 1, second.Count)
 		_, had, kept = x.Nack(first, 0, first.Message, ledger.Failed)
 		require.False(t, had || kept)
-		require.False(t, x.Next(&ledger.Delivery{}))
+		require.False(t, x.Next(&ledger.Delivery{}, false))
 		_, had, kept = x.Nack(second, 0, second.Message, ledger.Failed)
 		require.True(t, had && kept)
 	})

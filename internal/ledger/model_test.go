@@ -103,7 +103,7 @@ func TestModel(t *testing.T) {
 				},
 				"next": func(*rapid.T) {
 					var d Delivery
-					if m.Next(&d) {
+					if m.Next(&d, false) {
 						m.had = append(m.had, d)
 					}
 				},

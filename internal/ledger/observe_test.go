@@ -21,7 +21,7 @@ func TestWhatObserversAreTold(t *testing.T) {
 	run(t, observed, func(x *x) {
 		next := func() (d ledger.Delivery) {
 			synctest.Wait()
-			require.True(x, x.Next(&d))
+			require.True(x, x.Next(&d, false))
 			return d
 		}
 		time.Sleep(time.Second)

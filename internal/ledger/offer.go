@@ -111,11 +111,8 @@ func (l *Ledger) offerAgain(ref Ref, r *record) {
 	ready := l.table.ready
 	copy(ready[1:], ready)
 	ready[0] = ref
-	l.offersAgain.Store(true)
+	l.table.offered = true
 }
-
-// OffersAgain reports whether Next has something that was offered before, and not taken.
-func (l *Ledger) OffersAgain() bool { return l.offersAgain.Load() }
 
 // offersUpTo reports whether a message of a stream is on offer that is not after an index of an entry. The caller holds mu.
 func (l *Ledger) offersUpTo(s *stream, to entryID, index int32) bool {

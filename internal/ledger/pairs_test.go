@@ -31,7 +31,7 @@ func TestABatchIsNotGivenBackWhileASiblingIsAtWork(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			synctest.Wait()
 			var d ledger.Delivery
-			require.True(t, x.Next(&d))
+			require.True(t, x.Next(&d, false))
 			if ack {
 				var s ledger.Settling
 				x.Settle(ledger.Name{ID: d.ID}, &s)
@@ -55,14 +55,14 @@ func TestAnOldCopyOfWhatWaits(t *testing.T) {
 		require.Equal(t, ledger.Unsettled, x.Settle(ledger.Name{ID: d.ID}, &s))
 		x.NotSettled(&s)
 		var d2 ledger.Delivery
-		require.True(t, x.Next(&d2))
+		require.True(t, x.Next(&d2, false))
 		require.True(t, d2.Doubtful)
 		_, _, kept := x.Nack(d2, time.Second, d2.Message, ledger.Failed)
 		require.False(t, kept)
 		x.verdict(ledger.Drop, 1) // out of the buffer
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.False(t, x.Next(&d2))
+		require.False(t, x.Next(&d2, false))
 	})
 }
 
@@ -123,7 +123,7 @@ func TestAMessageIsPublishedOnceAtATime(t *testing.T) {
 		x.NotSettled(&ack)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.False(t, x.Next(&ledger.Delivery{}))
+		require.False(t, x.Next(&ledger.Delivery{}, false))
 	})
 }
 
@@ -184,7 +184,7 @@ func TestABatchOfWhichOneMessageIsAskedFor(t *testing.T) {
 			x.Idle()
 		}
 		require.NotEmpty(t, x.requests())
-		require.False(t, x.Next(&ledger.Delivery{}))
+		require.False(t, x.Next(&ledger.Delivery{}, false))
 		for i := range int32(2) { // the answer comes here
 			_, v := x.deliver(message{id: halfOf(i), payload: make([]byte, 10)})
 			require.Equal(t, ledger.Deliver, v)
@@ -202,9 +202,9 @@ func TestALastNackWithoutADelay(t *testing.T) {
 		synctest.Wait()
 		var s ledger.Settling
 		require.True(t, x.SettleWaiting(d, &s))
-		require.False(t, x.Next(&ledger.Delivery{}), "it is being published")
+		require.False(t, x.Next(&ledger.Delivery{}, false), "it is being published")
 		x.NotSettled(&s)
-		require.True(t, x.Next(&ledger.Delivery{}), "that failed")
+		require.True(t, x.Next(&ledger.Delivery{}, false), "that failed")
 	})
 }
 
@@ -218,9 +218,8 @@ func TestANewMessageKeepsItsTurnWhenAConnectionIsLost(t *testing.T) {
 		require.True(t, ok)
 		x.Offered(first, false)
 		x.Disconnected()
-		require.True(t, x.OffersAgain())
 		var d ledger.Delivery
-		require.True(t, x.Next(&d))
+		require.True(t, x.Next(&d, true))
 		require.Equal(t, first.ID, d.ID)
 		require.NotNil(t, d.Message)
 		require.True(t, d.Doubtful)
@@ -241,8 +240,7 @@ func TestANewMessageKeepsItsTurnWhenItIsWithdrawn(t *testing.T) {
 			go x.Find(ledger.Name{ID: d.ID})
 			<-withdrawn
 			x.Offered(d, false)
-			require.True(t, x.OffersAgain())
-			require.True(t, x.Next(&d))
+			require.True(t, x.Next(&d, true))
 		}
 	})
 }
@@ -256,7 +254,7 @@ func TestANewMessageLosesItsTurnWithItsPartition(t *testing.T) {
 		x.Offered(first, false)
 		x.Activate("t", false)
 		var d ledger.Delivery
-		require.False(t, x.Next(&d))
+		require.False(t, x.Next(&d, false))
 	})
 }
 
@@ -276,7 +274,7 @@ func TestAnotherConsumerFailedOnWhatWasToBeOffered(t *testing.T) {
 		_, v := arrive(ledger.Retry{Attempts: 4, Wait: time.Second})
 		require.Equal(t, ledger.Drop, v)
 		time.Sleep(time.Minute)
-		require.False(t, x.Next(&d))
+		require.False(t, x.Next(&d, false))
 		require.NotEmpty(t, x.requests())
 	})
 }
@@ -336,7 +334,7 @@ func TestAckTimeoutOfASourceWhileItsShadowIsOffered(t *testing.T) {
 		require.True(t, ok)
 		time.Sleep(time.Minute)
 		x.Offered(d, true)
-		require.False(t, x.Next(&d))
+		require.False(t, x.Next(&d, false))
 		_, current, _ := x.Find(ledger.Name{ID: d.ID, Topic: "shadow of t"})
 		require.True(t, current)
 	})

@@ -184,7 +184,7 @@ func TestACopyOfAReadyMessage(t *testing.T) {
 		x.verdict(ledger.Skip, 1)
 		x.NotSettled(&s)
 		var again ledger.Delivery
-		require.True(t, x.Next(&again))
+		require.True(t, x.Next(&again, false))
 		require.NotNil(t, again.Message)
 	})
 }

@@ -117,7 +117,7 @@ func TestTheLastDeliveryInDoubtIsNotKept(t *testing.T) {
 				_, _, kept := x.Nack(d, 10*time.Second, d.Message, ledger.Leaving)
 				require.False(t, kept, "another consumer may have it")
 				time.Sleep(20 * time.Second)
-				require.False(t, x.Next(&d))
+				require.False(t, x.Next(&d, false))
 				require.Len(t, x.requests(), 1)
 			})
 		})
@@ -248,7 +248,7 @@ func TestACopyOfWhatWaits(t *testing.T) {
 		require.Positive(x, x.Stats().BufferedBytes)
 		time.Sleep(11 * time.Second)
 		require.Empty(x, x.requests())
-		require.True(x, x.Next(&d))
+		require.True(x, x.Next(&d, false))
 		require.Same(x, early, d.ID)
 	})
 }

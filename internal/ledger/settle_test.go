@@ -29,7 +29,7 @@ func TestTheMessageAfterOneThatTwoSettle(t *testing.T) {
 		x.Nack(next, time.Second, next.Message, ledger.Failed)
 		time.Sleep(2 * time.Second)
 		synctest.Wait()
-		require.True(x, x.Next(&next))
+		require.True(x, x.Next(&next, false))
 	})
 }
 
@@ -59,7 +59,7 @@ func TestAnEarlierHandOver(t *testing.T) {
 		x.Nack(d, 0, d.Message, ledger.Failed)
 		time.Sleep(time.Second)
 		synctest.Wait()
-		require.True(x, x.Next(&d))
+		require.True(x, x.Next(&d, false))
 		require.Equal(x, []any{uint8(1), uint32(1)}, []any{d.Hand, d.Count})
 		for _, c := range []struct {
 			name    ledger.Name
@@ -125,7 +125,7 @@ func TestWhereNearlyAllMessagesFail(t *testing.T) {
 				}
 				time.Sleep(11 * time.Second)
 				require.Equal(x, c.asks, len(x.requests()) > 0)
-				require.Equal(x, !c.asks, x.Next(&ledger.Delivery{}))
+				require.Equal(x, !c.asks, x.Next(&ledger.Delivery{}, false))
 			})
 		})
 	}

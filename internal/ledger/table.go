@@ -21,6 +21,7 @@ type table struct {
 	ledgers map[int64]*stream
 	shared  bool // several topics have a ledger, as a shadow topic and its source have
 	ready   []Ref
+	offered bool           // the first of these was, and not taken
 	states  [acked + 1]int // how many messages are in each
 	memory  memory
 	pages   []*page // of all streams, the oldest first
