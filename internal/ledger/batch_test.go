@@ -208,3 +208,22 @@ func TestTheIDOfABatch(t *testing.T) {
 		})
 	}
 }
+
+// A whole batch is acknowledged while one of its messages is on offer, and a Seek comes first.
+func TestAWholeBatchIsSettledDuringASeek(t *testing.T) {
+	run(t, nil, func(x *x) {
+		var d ledger.Delivery
+		for index := range int32(3) {
+			d, _ = x.deliver(message{id: ofThree(1, index)})
+		}
+		_, ok := x.Offer(d)
+		require.True(t, ok)
+		go x.Clear()
+		synctest.Wait()
+		go x.SettleWhole(ledger.Name{ID: pulsar.NewMessageID(1, 1, -1, 0)})
+		synctest.Wait()
+		x.Offered(d, false)
+		synctest.Wait()
+		require.Zero(t, x.Len())
+	})
+}

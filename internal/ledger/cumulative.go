@@ -21,12 +21,7 @@ func (l *Ledger) SettleWhole(n Name) {
 	for l.offersUpTo(s, of, math.MaxInt32) {
 		l.withdraw()
 	}
-	for m := range l.table.messages(s) {
-		if l.table.entries.At(m.ref.slot()).Key == of {
-			l.outcome(false)
-			l.settled(m.ref, m.e, m.r)
-		}
-	}
+	l.settleAll(s, of, of, math.MaxInt32)
 }
 
 // HadOf returns the messages of a batch that the application has; whole is false if n is not the id of a batch that is known.
@@ -54,11 +49,11 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	if s == nil {
 		return nil, nil
 	}
-	t, to, index := &l.table, entryOf(n.ID), indexOf(n.ID)
+	to, index := entryOf(n.ID), indexOf(n.ID)
 	for l.offersUpTo(s, to, index) { // one after them would be handed out after its successor, whose cumulative acknowledgement covers it
 		l.withdraw()
 	}
-	if s.gone { // with all its messages, by a seek meanwhile
+	if s.gone {
 		return nil, nil
 	}
 	if ref, e, r := l.table.find(n); e != nil && isWhole(e, n.ID) {
@@ -69,12 +64,24 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 			again = next
 		}
 	}
-	for m := range t.messages(s) {
-		key := t.entries.At(m.ref.slot()).Key
-		if to.before(key) && !s.list.unordered {
-			break
-		}
-		if to.before(key) || key == to && m.ref.index() > index {
+	settled = l.settleAll(s, entryID{}, to, index)
+	if l.o.DropsCovered {
+		l.cover(s, to, id)
+	}
+	return again, settled
+}
+
+// settleAll settles the messages of a stream from one entry on up to an index of another, and returns them where somebody observes. The caller
+// holds mu.
+func (l *Ledger) settleAll(s *stream, from, to entryID, index int32) (settled []Settling) {
+	if s.gone { // with all its messages, by a seek meanwhile
+		return nil
+	}
+	for m := range l.table.messages(s) {
+		switch key := l.table.entries.At(m.ref.slot()).Key; {
+		case to.before(key) && !s.list.unordered:
+			return settled
+		case to.before(key) || key == to && m.ref.index() > index || key.before(from):
 			continue
 		}
 		if l.o.Observed {
@@ -84,10 +91,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 		l.outcome(false)
 		l.settled(m.ref, m.e, m.r)
 	}
-	if l.o.DropsCovered {
-		l.cover(s, to, id)
-	}
-	return again, settled
+	return settled
 }
 
 // cover is the last cumulative acknowledgement of a stream. If it got lost with a connection nothing makes up for
