@@ -14,7 +14,6 @@ type turn struct {
 	mu      sync.Mutex
 	taken   bool
 	waiting []*waiter
-	spare   []*waiter // that wait no longer
 }
 
 // waiter is one who waits for the turn.
@@ -34,14 +33,9 @@ func (t *turn) take(interrupts bool) *waiter {
 		t.taken = true
 		return nil
 	}
-	if len(t.spare) == 0 {
-		t.spare = append(t.spare, &waiter{wake: make(chan struct{}, 1)})
-	}
-	n := len(t.spare) - 1
-	w := t.spare[n]
-	t.spare = t.spare[:n]
+	w := &waiter{wake: make(chan struct{}, 1), interrupts: interrupts}
 	t.waiting = append(t.waiting, w)
-	if w.interrupts = interrupts; interrupts {
+	if interrupts {
 		t.interrupters.Add(1)
 	}
 	return w
@@ -59,7 +53,6 @@ func (t *turn) look(w *waiter) bool {
 		t.taken = true
 		t.leave(w)
 	}
-	t.forget(w)
 	return true
 }
 
@@ -67,10 +60,6 @@ func (t *turn) look(w *waiter) bool {
 func (t *turn) giveUp(w *waiter) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	select {
-	case <-w.wake:
-	default:
-	}
 	switch {
 	case w.has:
 		t.pass()
@@ -80,7 +69,6 @@ func (t *turn) giveUp(w *waiter) {
 		t.leave(w)
 		t.pass()
 	}
-	t.forget(w)
 }
 
 // isWanted reports whether somebody waits to interrupt.
@@ -115,10 +103,4 @@ func (t *turn) leave(w *waiter) {
 	if w.interrupts {
 		t.interrupters.Add(-1)
 	}
-}
-
-// forget keeps a waiter for the next who waits. The caller holds mu.
-func (t *turn) forget(w *waiter) {
-	*w = waiter{wake: w.wake}
-	t.spare = append(t.spare, w)
 }
