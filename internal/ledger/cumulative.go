@@ -135,17 +135,20 @@ func (s *stream) coverAgain() pulsar.MessageID {
 
 // AckAgain has the last cumulative acknowledgements made once more, those that may have been lost with a connection.
 func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pulsar.MessageID)) {
-	var lost []ask
+	for _, a := range l.coverAgain() {
+		ack(a.consumer, a.topic, a.id)
+	}
+}
+
+func (l *Ledger) coverAgain() (lost []ask) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, s := range l.table.streams {
 		if id := s.coverAgain(); id != nil && s.consumer != nil {
 			lost = append(lost, ask{s.consumer, s.topic, id})
 		}
 	}
-	l.mu.Unlock()
-	for _, a := range lost {
-		ack(a.consumer, a.topic, a.id)
-	}
+	return lost
 }
 
 // ackedTo returns how many messages of a batch are acknowledged when all up to index are. The caller holds mu.
