@@ -59,8 +59,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	if ref, e, r := l.table.find(n); e != nil && isWhole(e, n.ID) {
 		index = math.MaxInt32
 	} else if r != nil {
-		whole := isWhole(e, id)
-		if next := toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !whole {
+		if next := toAck(e, l.table.newest(ref, r), l.ackedTo(e, ref.index())); next != id && !isWhole(e, id) {
 			again = next
 		}
 	}
