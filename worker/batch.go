@@ -208,7 +208,8 @@ func (s *slot) nextAtOnce(ctx context.Context) (task, error) {
 	return s.next(ctx)
 }
 
-// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself.
+// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself, all of it within
+// the time of one.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	var acks []int
 	var ids []pulsar.MessageID
@@ -222,10 +223,12 @@ func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	}
 	err := r.protect(func() error { return r.consumer.AckIDList(ids) })
 	var failed pulsar.AckError
-	some := errors.As(err, &failed)
+	some, began := errors.As(err, &failed), time.Now()
 	for n, i := range acks {
 		if err == nil || some && failed[ids[n]] == nil {
 			outcomes[i].verb = acked
+		} else {
+			outcomes[i].began = began
 		}
 	}
 }

@@ -12,6 +12,7 @@ type outcome struct {
 	away    bool          // the delay is longer than the pause of an outage
 	expired bool          // dead because the message is past WithMaxAge
 	delay   time.Duration // of again and snooze
+	began   time.Time     // of ack: when it failed with others of its batch; zero if it did not
 	err     error         // the handler's; nil for ack
 }
 

@@ -85,7 +85,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 	}
 	switch o.verb {
 	case ack:
-		if !r.ack(&t) {
+		if !r.ack(&t, o.began) {
 			break
 		}
 		fallthrough
@@ -144,9 +144,9 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends.
-func (r *run) ack(t *task) bool {
-	var began time.Time // when it failed first
+// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. began is when it failed with others of its
+// batch, which have that time together; else zero.
+func (r *run) ack(t *task, began time.Time) bool {
 	for n := uint32(0); ; n++ {
 		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
 		if err == nil {
@@ -154,7 +154,9 @@ func (r *run) ack(t *task) bool {
 		}
 		r.unsettled(*t, "acknowledging", err)
 		if n == 0 {
-			began = time.Now()
+			if began.IsZero() {
+				began = time.Now()
+			}
 			_ = r.renew(t) // or it would come again meanwhile; if it is not held any more, the next try tells
 		}
 		if time.Since(began) >= ackTimeout || !r.mayRetry(*t, ackPause.Next(n)) {
@@ -200,7 +202,7 @@ func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	switch {
 	case err == nil, errors.Is(err, redelivery.ErrNotInFlight):
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
-		r.ack(t)
+		r.ack(t, time.Time{})
 	case errors.Is(err, redelivery.ErrClosed), r.ending():
 		r.leave(*t, "the dead letter could not be published", err)
 		return done

@@ -39,6 +39,29 @@ func TestRefusedAckIsGivenUp(t *testing.T) {
 	}
 }
 
+// Refused acknowledgements of a batch do not keep its slot for a minute each.
+func TestRefusedAcksOfABatchAreGivenUpTogether(t *testing.T) {
+	virtually(t, orders, func(t *rig) {
+		t.broker.Ack = func(id pulsar.MessageID) error {
+			if id.EntryID() < 20 {
+				return errTest
+			}
+			return nil
+		}
+		w, err := worker.NewBatch(t.consumer, func(context.Context, []pulsar.Message) error { return nil },
+			worker.Batch{MaxMessages: 25}, worker.WithConcurrency(1), worker.WithLogger(t.logger))
+		require.NoError(t, err)
+		stop := t.run(w)
+		t.publish(make([]string, 50)...)
+		t.sleep(2 * time.Minute)
+		require.EqualValues(t, 30, w.Stats().Succeeded)
+		require.EqualValues(t, 20, w.Stats().Left)
+		require.Zero(t, w.Stats().InFlight)
+		require.NoError(t, stop())
+		require.Len(t, t.broker.Unacked(), 20)
+	})
+}
+
 // A message that was handled does not come again while its acknowledgement is tried again.
 func TestRefusedAckAndTheAckTimeout(t *testing.T) {
 	for name, option := range map[string]worker.Option{
