@@ -52,7 +52,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	for first := true; ; first = false {
 		l.mu.Lock()
 		l.room.look = l.room.look || first // the caller's last message may have made room
-		pulls := l.pulling == nil && l.room.over == nil
+		pulls := l.pulling == nil && len(l.room.over) == 0
 		newsTurn := pulls && l.cameAgain // or keys that always fail would keep the others waiting
 		switch {
 		case ctx.Err() != nil:
@@ -72,7 +72,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			case mine: // it was settled by a handler that took too long, and so had it come again
 				l.forget(t)
 			}
-		case l.pulling == nil && l.room.over != nil && l.room.look:
+		case l.pulling == nil && len(l.room.over) > 0 && l.room.look:
 			l.mu.Unlock()
 			l.lookForRoom()
 		case pulls:
@@ -178,8 +178,7 @@ func (l *lanes) keep(t task, o outcome) {
 	if t.here = 0; o.verb != snooze {
 		t.more++
 	}
-	_ = l.fits(t.msg) // it waits in any case
-	if !l.wait(t, o.delay) {
+	if !l.wait(t, o.delay, l.fits(t.msg)) {
 		t.beat.stop()
 		l.leave(t, "it failed after Run returned", o.err)
 	}
@@ -187,13 +186,15 @@ func (l *lanes) keep(t task, o outcome) {
 
 // wait puts a message that has its turn back, and has its key wait: if an earlier one comes meanwhile, that is the next. It reports false if the
 // Run is over.
-func (l *lanes) wait(t task, d time.Duration) bool {
+func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
+	defer l.tellRoom()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
 		return false
 	}
 	l.count++
+	l.fill(t, fits)
 	t.lane.putBack(t)
 	t.lane.again = time.AfterFunc(d, func() { l.due(t.lane) })
 	return true
@@ -238,7 +239,7 @@ func (l *lanes) takeTurn() task {
 	t := of.queue[0]
 	of.queue[0] = task{}
 	of.queue = of.queue[1:]
-	l.leaves(t)
+	l.leaves()
 	return t
 }
 
@@ -258,7 +259,7 @@ func (l *lanes) isEmpty() bool {
 func (l *lanes) waiting() (messages int, full bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count, l.room.over != nil
+	return l.count, len(l.room.over) > 0
 }
 
 // readyNow is how many messages of batches wait only for a slot.

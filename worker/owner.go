@@ -39,8 +39,7 @@ func (l *lanes) looksAgain(t task) {
 	l.mu.Lock()
 	l.room.over = nil // what comes again tells, and has to be taken
 	l.mu.Unlock()
-	l.tellRoom()
-	if !l.wait(t, lookAgain) {
+	if !l.wait(t, lookAgain, true) {
 		t.beat.stop()
 		l.counts.left.Add(1)
 	}
@@ -68,7 +67,8 @@ func (l *lanes) dropLost(of *lane) {
 			return isLost
 		})
 		for _, t := range lost {
-			l.leaves(t)
+			l.leaves()
+			l.ends(t.msg)
 		}
 		l.counts.lost.Add(uint64(len(lost)))
 		l.wakeOne() // there may be room, and the caller is not the one who takes what comes

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -9,9 +10,9 @@ import (
 // room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer counts them, beside those
 // that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards it.
 type room struct {
-	over   pulsar.Message // the last one that was taken, if it does not fit: until it does no more are taken
-	look   bool           // something ended since, and it may fit by now
-	full   notice         // that there is none
+	over   []pulsar.Message // those that wait, or have their turn, and do not fit: until all of them do, or are done, no more are taken
+	look   bool             // something ended since, and they may fit by now
+	full   notice           // that there is none
 	logged time.Time
 }
 
@@ -21,42 +22,53 @@ func (l *lanes) fits(msg pulsar.Message) bool {
 	return fits || err != nil // settling it will tell
 }
 
-// fill notes whether a message that was taken and waits fits. The caller holds mu.
+// fill notes whether a message that waits fits. The caller holds mu.
 func (l *lanes) fill(t task, fits bool) {
+	l.ends(t.msg) // or an earlier delivery of it would stay
 	if !fits && !l.over && l.count > l.concurrency {
-		l.room.over, l.room.look = t.msg, false
+		l.room.over, l.room.look = append(l.room.over, t.msg), false
 	}
 }
 
 // leaves notes that a message waits no longer. The caller holds mu.
-func (l *lanes) leaves(t task) {
+func (l *lanes) leaves() {
 	l.count--
 	l.room.look = true
-	if over := l.room.over; over != nil && (nameOf(over) == nameOf(t.msg) || l.count <= l.concurrency) {
+	if l.count <= l.concurrency {
 		l.room.over = nil
 	}
 }
 
-// lookForRoom takes messages again if the one that did not fit does so by now.
+// ends notes that a message needs no room any more. The caller holds mu.
+func (l *lanes) ends(msg pulsar.Message) {
+	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
+}
+
+// done notes that a message, which had its turn, needs no room any more.
+func (l *lanes) done(msg pulsar.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends(msg)
+}
+
+// lookForRoom takes messages again if those that did not fit do so by now.
 func (l *lanes) lookForRoom() {
 	l.mu.Lock()
-	over := l.room.over
+	over := slices.Clone(l.room.over)
 	l.room.look = false
 	l.mu.Unlock()
-	if over == nil || !l.fits(over) {
-		return
+	for _, msg := range over {
+		if !l.fits(msg) {
+			break
+		}
+		l.done(msg)
 	}
-	l.mu.Lock()
-	if now := l.room.over; now != nil && nameOf(now) == nameOf(over) {
-		l.room.over = nil
-	}
-	l.mu.Unlock()
 	l.tellRoom()
 }
 
 // tellRoom tells whether there is room, if that changed. It logs that there is none, once a minute at most.
 func (l *lanes) tellRoom() {
-	l.room.full.tell(&l.mu, func() bool { return l.room.over != nil }, func(full bool) func() {
+	l.room.full.tell(&l.mu, func() bool { return len(l.room.over) > 0 }, func(full bool) func() {
 		waiting, log := l.count, full && time.Since(l.room.logged) >= time.Minute
 		if log {
 			l.room.logged = time.Now()

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -137,4 +138,43 @@ func TestWhatIsLostMakesRoom(t *testing.T) {
 		require.Empty(t, t.broker.Unacked())
 		require.NoError(t, stop())
 	}, redelivery.WithMemoryLimit(1500))
+}
+
+// Messages of many keys that fail, as all do when what handlers need is down, count toward the memory limit like those that wait behind them.
+func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
+	for name, maxDeliveries := range map[string]uint32{"without dead letters": 0, "with dead letters": 3} {
+		t.Run(name, func(t *testing.T) {
+			opts := exclusive(maxDeliveries)
+			if maxDeliveries == 0 {
+				opts.DLQ = nil
+			}
+			virtually(t, opts, func(t *rig) {
+				var down atomic.Bool
+				down.Store(true)
+				w, stop := t.start(func(context.Context, pulsar.Message) error {
+					time.Sleep(10 * time.Millisecond)
+					if down.Load() {
+						return errTest
+					}
+					return nil
+				}, worker.WithKeyOrder(), worker.WithConcurrency(4))
+				for n := range 500 {
+					t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: make([]byte, 10_000), Key: strconv.Itoa(n)})
+				}
+				most := 0
+				for range 600 {
+					t.sleep(100 * time.Millisecond)
+					most = max(most, w.Stats().Waiting)
+				}
+				require.LessOrEqual(t, most, 9+2*4, "nine fit")
+				require.Greater(t, most, 4)
+				require.True(t, w.Stats().Full)
+				down.Store(false)
+				t.sleep(time.Minute)
+				require.NoError(t, stop())
+				require.Empty(t, t.broker.Unacked())
+				require.Zero(t, w.Stats().Left)
+			}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(time.Second))
+		})
+	}
 }

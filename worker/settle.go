@@ -133,6 +133,7 @@ func (r *run) countPermanent(o outcome) {
 func (r *run) forget(t task) {
 	t.beat.stop()
 	if t.lane != nil && !r.ending() {
+		r.lanes.done(t.msg)
 		r.lanes.free(t.lane)
 	}
 }
@@ -236,6 +237,9 @@ func (r *run) nack(t task, o outcome) {
 // delivery that would make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
+	if t.lane != nil {
+		r.lanes.done(t.msg)
+	}
 	if r.finishBatches {
 		r.mu.Lock()
 		r.finishing.setAside(t)
