@@ -83,9 +83,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return r.run()
 }
 
-// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual. When none is left, prefetched
-// messages go back to the broker if the Consumer can return them (redelivery.Consumer.GiveBack) and no message waits for its key. Pause
-// may be called before Run. A second Pause does nothing. When Run returns, the pause ends, and Pause no longer has an effect.
+// Pause stops the Worker from taking messages until Resume. Messages taken before are handled as usual, except that with WithKeyOrder those
+// that wait for their keys wait until Resume. When none is left, prefetched messages go back to the broker if the Consumer can return them
+// (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may be called before Run. A second Pause does nothing. When Run
+// returns, the pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
 	w.valve.shut()
 	w.tellAsked()
