@@ -100,7 +100,7 @@ func (o *outage) lookAhead() error {
 // there to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
-	if n := o.kept(); n >= outages.Most {
+	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() {
 		return false, false, nil
 	} else if n > 0 {
 		var cancel context.CancelFunc
@@ -123,8 +123,19 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 		o.valve.interrupt()
 	}
 	o.mu.Unlock()
-	fits, err := o.consumer.Keep(t.msg)
-	return fresh, fits || err != nil || !fresh, nil // those that failed are not to keep others from being reached
+	o.large = t.msg
+	return fresh, o.hasRoom(), nil
+}
+
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is settled. Until then no more are:
+// those that failed too often as probes make room for others. The caller is the one whose turn it is.
+func (o *outage) hasRoom() bool {
+	if o.large != nil {
+		if fits, err := o.consumer.Keep(o.large); fits || err != nil {
+			o.large = nil
+		}
+	}
+	return o.large == nil
 }
 
 // probed is how often a message failed when it was tried, or -1 if it did not fail before. The caller holds mu.

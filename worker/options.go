@@ -204,7 +204,7 @@ func WithKeyOrder() Option {
 //
 // On Shared and Key_Shared the Worker gives everything back to the broker, uncounted, before a pause of a second or longer, so that other
 // consumers get it (redelivery.Consumer.GiveBack), unless messages wait for their keys. Elsewhere, and if the Consumer cannot give back, it
-// keeps up to 1,000 messages and renews their ack timeouts. A drain leaves them to the broker.
+// keeps up to 1,000 messages, as far as redelivery.WithMemoryLimit has room, and renews their ack timeouts. A drain leaves them to the broker.
 //
 // If some messages fail and others succeed, there is no outage: plain nacks are better then, since they do not delay messages that can
 // succeed. A few failures in a row may still be chance. So after each outage the next one needs four times as many failures in a row,

@@ -29,7 +29,8 @@ const probeLimit = 30 * time.Second
 // outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are put aside.
 type outage struct {
 	*run
-	probing chan struct{} // held by the slot that tries its messages
+	probing chan struct{}  // held by the slot that tries its messages
+	large   pulsar.Message // the one that was looked at last, if there was no room for it; whose turn it is guards it
 
 	mu       sync.Mutex    // guards what follows
 	failures outages.Row   // before the outage

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -177,4 +178,44 @@ func TestFailuresOfManyKeysReachTheMemoryLimit(t *testing.T) {
 			}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(time.Second))
 		})
 	}
+}
+
+// In an outage messages that failed before are looked at beyond the limit by one, however many there are.
+func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
+	opts := exclusive(0)
+	opts.DLQ = nil
+	virtually(t, opts, func(t *rig) {
+		var down atomic.Bool
+		var n atomic.Int64
+		w, stop := t.start(func(context.Context, pulsar.Message) error {
+			if down.Load() || n.Add(1)%2 == 0 {
+				return errTest
+			}
+			return nil
+		}, worker.WithConcurrency(4), worker.WithPauseOnFailure(20, 0.9, backoff.Fixed(time.Second)))
+		publish := func(many int) {
+			for range many {
+				t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: make([]byte, 10_000)})
+			}
+		}
+		publish(300) // of which half come again in the outage
+		t.sleep(time.Second)
+		down.Store(true)
+		publish(100)
+		most := 0
+		for range 600 {
+			t.sleep(100 * time.Millisecond)
+			most = max(most, w.Stats().InFlight)
+		}
+		require.True(t, w.Stats().Outage)
+		require.LessOrEqual(t, most, 9+2*4, "nine fit")
+		down.Store(false)
+		n.Store(0)
+		for len(t.broker.Unacked()) > 0 { // half of them fail each time
+			t.sleep(time.Second)
+		}
+		require.False(t, w.Stats().Outage)
+		require.NoError(t, stop())
+		require.Zero(t, w.Stats().Left)
+	}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(5*time.Second))
 }
