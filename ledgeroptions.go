@@ -24,6 +24,7 @@ func (c *Consumer) ledgerOptions(p *preparation, buffer int, hasQueue bool) ledg
 		Calls: ledger.Calls{
 			Ask:      c.ask,
 			Wake:     func() { c.intake.Wake() },
+			AckAgain: c.ackAllAgain,
 			GiveUp:   func(d ledger.Delivery) { c.giveUpAside(d, ledger.Leaving) },
 			TimedOut: c.timedOut(),
 			Settled:  c.settledIn(),

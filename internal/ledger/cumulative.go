@@ -99,6 +99,7 @@ type cover struct {
 	id   pulsar.MessageID // what upstream has acknowledged to; nil if there is none, or the broker has it
 	at   time.Time        // when
 	part bool             // id is in the middle of a batch, by index: it is not made once more before all of the batch is settled
+	due  bool             // and is to be made once more then
 }
 
 // coverTime is for how long an acknowledgement may be lost though the connection seems to be there: upstream notices that a link is dead after
@@ -116,7 +117,7 @@ func (l *Ledger) cover(s *stream, to entryID, id pulsar.MessageID) {
 	}
 	c := &s.cover
 	if c.id == nil || entryOf(c.id).before(entryOf(id)) {
-		c.id, c.part = id, part
+		c.id, c.part, c.due = id, part, false
 	}
 	c.at = time.Now()
 }
@@ -125,12 +126,15 @@ func (l *Ledger) cover(s *stream, to entryID, id pulsar.MessageID) {
 // one, and the broker is told of no index. The caller holds mu.
 func (s *stream) coverAgain() pulsar.MessageID {
 	c := &s.cover
-	if c.id == nil || c.part && s.stage(entryOf(c.id)) == unacked {
+	if c.due = c.id != nil && !s.isCoverWhole(); c.id == nil || c.due {
 		return nil
 	}
 	c.id = pulsar.NewMessageID(c.id.LedgerID(), c.id.EntryID(), max(0, c.id.BatchIdx())+1, c.id.PartitionIdx())
 	return c.id
 }
+
+// isCoverWhole reports whether the last cumulative acknowledgement of a stream covers nothing less than whole entries.
+func (s *stream) isCoverWhole() bool { return !s.cover.part || s.stage(entryOf(s.cover.id)) > unacked }
 
 // AckAgain has the last cumulative acknowledgements made once more, those that may have been lost with a connection.
 func (l *Ledger) AckAgain(ack func(consumer pulsar.Consumer, topic string, id pulsar.MessageID)) {

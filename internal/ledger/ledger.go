@@ -68,6 +68,7 @@ type AckGroup struct {
 type Calls struct {
 	Ask      func(pulsar.Consumer, string, pulsar.MessageID) // requests a message of a topic
 	Wake     func()                                          // Next has one
+	AckAgain func()                                          // Ledger.AckAgain is to be called
 	GiveUp   func(Delivery)                                  // the ack timeout of a last delivery is over: settle it
 	TimedOut func(Settling)                                  // that of any other; nil if nobody wants to know
 

@@ -37,8 +37,9 @@ type x struct {
 	*ledger.Ledger
 	child *consumer
 
-	mu    sync.Mutex
-	asked []pulsar.MessageID
+	mu     sync.Mutex
+	asked  []pulsar.MessageID
+	covers int // calls for AckAgain
 }
 
 // requests returns what was asked for by now.
@@ -60,8 +61,9 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 					defer y.mu.Unlock()
 					y.asked = append(y.asked, id)
 				},
-				Wake:   func() {},
-				GiveUp: func(ledger.Delivery) {},
+				Wake:     func() {},
+				AckAgain: func() { y.covers++ },
+				GiveUp:   func(ledger.Delivery) {},
 			}}
 		if change != nil {
 			change(&o)

@@ -158,7 +158,9 @@ func (l *Ledger) round() {
 		return
 	}
 	var asks []ask
+	covers := false
 	for _, s := range l.table.streams {
+		covers = covers || s.cover.due && s.isCoverWhole()
 		if l.table.goFurther(s) {
 			asks = append(asks, l.finishParts(s)...)
 			l.table.releaseParts(s, maxParts)
@@ -173,6 +175,9 @@ func (l *Ledger) round() {
 		l.rounds.Reset(l.o.SendDelay)
 	}
 	l.unlockAndNotify(asks...)
+	if covers {
+		l.o.Calls.AckAgain()
+	}
 }
 
 // goFurther makes surer what was acknowledged before the last rounds. It reports false if nothing becomes surer: while acknowledgements may have
