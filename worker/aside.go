@@ -84,7 +84,8 @@ func (o *outage) lookAhead() error {
 	o.mu.Lock()
 	n := o.failures.Looks(o.tries)
 	o.mu.Unlock()
-	for fresh, more := false, true; more && n > 0; {
+	fresh, more := false, true
+	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
 		if fresh, more, err = o.look(open); err != nil {
 			o.lose(err)
 			return err
@@ -100,7 +101,7 @@ func (o *outage) lookAhead() error {
 // there to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
-	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() {
+	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {
 		return false, false, nil
 	} else if n > 0 {
 		var cancel context.CancelFunc
@@ -124,18 +125,59 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	}
 	o.mu.Unlock()
 	o.large = t.msg
-	return fresh, o.hasRoom(), nil
+	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil // those that failed are not to keep others from being reached
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is settled. Until then no more are:
-// those that failed too often as probes make room for others. The caller is the one whose turn it is.
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is settled. The caller is the one
+// whose turn it is.
 func (o *outage) hasRoom() bool {
-	if o.large != nil {
+	for shed := false; o.large != nil; shed = true {
 		if fits, err := o.consumer.Keep(o.large); fits || err != nil {
 			o.large = nil
+		} else if shed || !o.shed() {
+			return false
 		}
 	}
-	return o.large == nil
+	return true
+}
+
+// shed leaves messages that failed to the Consumer until the next try, all but one if there are no others, and reports whether there is
+// something to gain by that. Where they could be given back, the broker would count it, and where they wait for their keys they have to stay:
+// then those that fail too often as probes make room.
+func (o *outage) shed() bool {
+	if o.lanes != nil || !o.keepsAll() {
+		return false
+	}
+	o.mu.Lock()
+	var shed []task
+	o.aside = slices.DeleteFunc(o.aside, func(t task) bool {
+		if o.probed(t) < 0 {
+			return false
+		}
+		shed = append(shed, t)
+		return true
+	})
+	if n := len(shed) - 1; len(o.aside) == 0 && n >= 0 {
+		o.aside, shed = append(o.aside, shed[n]), shed[:n]
+	}
+	if o.probed(task{msg: o.large}) >= 0 {
+		o.large = nil
+	}
+	pause := max(o.paused, outages.ShortPause)
+	o.mu.Unlock()
+	for _, t := range shed {
+		o.forget(t)
+		_ = o.protect(func() error { return o.consumer.Snooze(t.msg, pause) }) // if it is not held any more, it comes again
+	}
+	return true
+}
+
+// givesBack reports whether what is set aside goes back to the broker before the next try, as far as is known.
+func (o *outage) givesBack() bool {
+	o.mu.Lock()
+	long := o.paused >= outages.ShortPause
+	o.mu.Unlock()
+	return long && o.lanes == nil && !o.keepsAll()
 }
 
 // probed is how often a message failed when it was tried, or -1 if it did not fail before. The caller holds mu.

@@ -41,6 +41,7 @@ type outage struct {
 	aside    []task        // messages that are set aside: not tried at present
 	asked    time.Duration // by the RetryAfter of the last try
 	pausing  time.Duration // until the next try; 0 while none is waited for
+	paused   time.Duration // before this try
 
 	abandoned bool   // since Run ended
 	notice    notice // that there is one
@@ -124,7 +125,9 @@ func (o *outage) nextPause() (pause time.Duration) {
 func (o *outage) setPausing(pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.pausing = pause
+	if o.pausing = pause; pause > 0 {
+		o.paused = pause
+	}
 }
 
 // report notes how the handler did. It reports whether what failed is to be tried again

@@ -35,6 +35,13 @@ func (r *run) giveBackAtRest() (after func()) {
 	return func() {}
 }
 
+// keepsAll reports whether the Consumer is known to give nothing back.
+func (r *run) keepsAll() bool {
+	r.rest.turn <- struct{}{}
+	defer func() { <-r.rest.turn }()
+	return r.rest.never
+}
+
 // giveBack gives back what the Consumer has, if all slots rest. What a handler has that is stuck would come again while it is at work. Messages
 // that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller holds rest.turn.
 func (r *run) giveBack() {

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -218,4 +219,36 @@ func TestFailuresOfAnOutageReachTheMemoryLimit(t *testing.T) {
 		require.NoError(t, stop())
 		require.Zero(t, w.Stats().Left)
 	}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(5*time.Second))
+}
+
+// A bunch of large messages that always fail, more than the limit has room for, does not keep the others from being reached in an outage.
+func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
+	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Shared} {
+		for _, pause := range []time.Duration{10 * time.Millisecond, 10 * time.Second} {
+			t.Run(fmt.Sprint(kind, pause), func(t *testing.T) {
+				opts := exclusive(0)
+				opts.DLQ, opts.Type = nil, kind
+				virtually(t, opts, func(t *rig) {
+					var good atomic.Int64
+					w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+						if msg.Key() == "bad" {
+							return errTest
+						}
+						good.Add(1)
+						return nil
+					}, worker.WithConcurrency(4), worker.WithPauseOnFailure(20, 0.9, backoff.Fixed(pause)))
+					for range 60 {
+						t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: make([]byte, 10_000), Key: "bad"})
+					}
+					for range 100 {
+						t.broker.Publish("orders", &pulsar.ProducerMessage{Payload: make([]byte, 10_000)})
+					}
+					t.sleep(15 * time.Minute)
+					require.EqualValues(t, 100, good.Load())
+					require.False(t, w.Stats().Outage)
+					require.NoError(t, stop())
+				}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(time.Hour))
+			})
+		}
+	}
 }
