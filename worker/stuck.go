@@ -18,9 +18,10 @@ var ErrStuck = errors.New("worker: too many handlers are stuck")
 // errHangs is why a message becomes a dead letter whose handler does not return.
 var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
 
-// Healthy returns nil as long as the Worker can handle messages; use it for a /healthz endpoint. It also returns nil before Run, while
-// the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, an
-// error that wraps redelivery.ErrClosed if the Consumer was closed or gave up, and an error after Run has returned.
+// Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also returns nil before Run,
+// while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, though
+// others may handle messages in their places; an error that wraps redelivery.ErrClosed if the Consumer was closed or gave up; and an error
+// after Run has returned.
 func (w *Worker) Healthy() error {
 	select {
 	case <-w.consumer.Done():

@@ -119,7 +119,7 @@ type Stats struct {
 	Paused bool // between Pause and Resume, or the end of Run
 	Outage bool // WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that comes
 
-	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, in an outage 1,000 more
+	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside those of stuck handlers, and in an outage 1,000 more
 	Stuck    int  // handlers that did not return within five seconds after their context ended
 	Waiting  int  // with WithKeyOrder: messages that wait for earlier ones of their keys, or for another try
 	Full     bool // the waiting messages reached the Consumer's memory limit: the Worker takes none until one of them is done
