@@ -124,7 +124,7 @@ func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name
 				n.ID = again
 				time.AfterFunc(pause, func() {
 					c.start(&c.swallows, func(context.Context) {
-						if c.ledger.IsSettled(n) { // else the broker sends it again
+						if c.ledger.IsAcking(n) { // else the broker sends it again
 							c.ackAgain(what, consumer, n, 2*pause, c.ackID)
 						}
 					})

@@ -115,6 +115,16 @@ func bytesOf(b *roaring.Bitmap) int {
 	return 512 + int(b.GetSizeInBytes())
 }
 
+// IsSettled reports whether a message was acknowledged.
+func (l *Ledger) IsSettled(n Name) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, _, r := l.table.find(n); r != nil {
+		return r.state == acked
+	}
+	return l.table.isSettled(n)
+}
+
 // isSettled reports whether a message is of an entry that is settled.
 func (t *table) isSettled(n Name) bool {
 	s := t.streamOf(n)

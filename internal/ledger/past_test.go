@@ -65,7 +65,7 @@ func TestWhatIsAcknowledgedOnceMoreIsNotSure(t *testing.T) {
 				require.Equal(t, ledger.AckDuplicate, v)
 				time.Sleep(c.wait)
 				if n := (ledger.Name{ID: d.ID, Topic: "t"}); c.then >= 0 {
-					require.True(t, x.IsSettled(n))
+					require.True(t, x.IsAcking(n))
 					require.Nil(t, x.AckedAgain(n, c.err, false))
 					time.Sleep(c.then)
 				}
@@ -126,9 +126,9 @@ func TestAnAcknowledgementOnceMoreAfterACursorReset(t *testing.T) {
 		require.Nil(t, x.AckedAgain(n, nil, false))
 		x.pass()
 		require.Equal(t, ledger.Deliver, x.reset(2))
-		require.False(t, x.IsSettled(ledger.Name{ID: id(2), Topic: "t"}))
+		require.False(t, x.IsAcking(ledger.Name{ID: id(2), Topic: "t"}))
 		x.verdict(ledger.Deliver, 1)
-		require.False(t, x.IsSettled(n))
+		require.False(t, x.IsAcking(n))
 		require.Nil(t, x.AckedAgain(n, errors.New("refused"), true))
 		x.ack(1)
 	})
@@ -152,7 +152,7 @@ func TestAnAcknowledgementOnceMoreOfABatchAfterASeek(t *testing.T) {
 		require.Equal(t, d.ID, x.AckedAgain(n, errors.New("refused"), true))
 		x.Clear()
 		x.settle(batch()[0])
-		require.False(t, x.IsSettled(n))
+		require.False(t, x.IsAcking(n))
 	})
 }
 

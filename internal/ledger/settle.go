@@ -204,7 +204,7 @@ func (l *Ledger) ends(s *Settling) (*entry, *record) {
 func (l *Ledger) AckedAgain(n Name, err error, try bool) (again pulsar.MessageID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.isSettled(n) {
+	if !l.isAcking(n) {
 		return nil // it was forgotten meanwhile
 	}
 	t, s, id := &l.table, l.table.streams[n.Topic], entryOf(n.ID)
@@ -228,15 +228,15 @@ func (l *Ledger) AckedAgain(n Name, err error, try bool) (again pulsar.MessageID
 	return n.ID
 }
 
-// IsSettled reports whether a message was acknowledged and, if it is of a batch of which not all is settled, by this delivery: after everything
-// was forgotten, or an operator has moved the cursor, an earlier one would acknowledge what was settled of the batch before that.
-func (l *Ledger) IsSettled(n Name) bool {
+// IsAcking reports whether AckedAgain has to follow still: not after everything was forgotten, or an operator has moved the cursor. An
+// earlier delivery of a batch would acknowledge what was settled of it before that.
+func (l *Ledger) IsAcking(n Name) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.isSettled(n)
+	return l.isAcking(n)
 }
 
-func (l *Ledger) isSettled(n Name) bool {
+func (l *Ledger) isAcking(n Name) bool {
 	if _, e, r := l.table.find(n); r != nil {
 		return r.state == acked && (r.id() == n.ID || !e.isBatch())
 	}
