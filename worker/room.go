@@ -44,11 +44,23 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message, which had its turn, needs no room any more.
+// done notes that a message, which had its turn, needs no room any more. Others may fit by now, and its slot may not be the one to look.
 func (l *lanes) done(msg pulsar.Message) {
+	if l.makesRoom(msg) {
+		l.tellRoom()
+	}
+}
+
+func (l *lanes) makesRoom(msg pulsar.Message) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if len(l.room.over) == 0 {
+		return false
+	}
 	l.ends(msg)
+	l.room.look = true
+	l.wakeOne()
+	return true
 }
 
 // lookForRoom takes messages again if those that did not fit do so by now.
@@ -61,9 +73,15 @@ func (l *lanes) lookForRoom() {
 		if !l.fits(msg) {
 			break
 		}
-		l.done(msg)
+		l.fitsNow(msg)
 	}
 	l.tellRoom()
+}
+
+func (l *lanes) fitsNow(msg pulsar.Message) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ends(msg)
 }
 
 // tellRoom tells whether there is room, if that changed. It logs that there is none, once a minute at most.

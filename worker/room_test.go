@@ -11,6 +11,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -250,5 +251,73 @@ func TestMessagesBehindLargeFailuresAreReached(t *testing.T) {
 				}, redelivery.WithMemoryLimit(100_000), redelivery.WithNackRedeliveryDelay(time.Hour))
 			})
 		}
+	}
+}
+
+// Messages are taken again when the one that had no room is done, though its slot is not the one to take them: it has lost its place, or waits for its
+// turn to take a batch or to spend a token of the rate limit, which the slot has that waits for a message.
+func TestWhoHadNoRoomIsDone(t *testing.T) {
+	last := func(stuck time.Duration) worker.Handler {
+		failed := false
+		return func(_ context.Context, msg pulsar.Message) error {
+			switch key := msg.Key(); {
+			case key == "s":
+				time.Sleep(stuck)
+			case key < "d":
+				return worker.RetryAfter(2*time.Hour, errTest)
+			case key == "l" && !failed:
+				failed = true
+				return worker.RetryAfter(time.Second, errTest)
+			case key == "l":
+				time.Sleep(5 * time.Minute)
+			}
+			return nil
+		}
+	}
+	for name, begin := range map[string]func(*rig, worker.Handler, ...worker.Option) (*worker.Worker, func() error){
+		"plain": func(t *rig, h worker.Handler, o ...worker.Option) (*worker.Worker, func() error) {
+			return t.start(h, o...)
+		},
+		"rate limit": func(t *rig, h worker.Handler, o ...worker.Option) (*worker.Worker, func() error) {
+			return t.start(h, append(o, worker.WithRateLimit(rate.NewLimiter(1000, 10)))...)
+		},
+		"batch": func(t *rig, h worker.Handler, o ...worker.Option) (*worker.Worker, func() error) {
+			w, err := worker.NewBatch(t.consumer, func(ctx context.Context, msgs []pulsar.Message) error {
+				errs := worker.BatchError{}
+				for i, msg := range msgs {
+					errs[i] = h(ctx, msg)
+				}
+				return errs
+			}, worker.Batch{MaxMessages: 10}, append(o, worker.WithLogger(t.logger))...)
+			require.NoError(t, err)
+			return w, t.run(w)
+		},
+		"stuck": func(t *rig, h worker.Handler, o ...worker.Option) (*worker.Worker, func() error) {
+			t.publishKeyed("s0", "s1", "s2", "s3")
+			return t.start(h, append(o, worker.WithTimeout(10*time.Second), worker.WithStuckLimit(5*time.Second))...)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			virtually(t, orders, func(t *rig) {
+				var paused atomic.Bool
+				w, stop := begin(t, last(20*time.Minute), worker.WithKeyOrder(), worker.WithConcurrency(2),
+					worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) { paused.Store(p.Paused) }}))
+				if name != "stuck" {
+					t.publishKeyed("a0", "b0", "c0", "c1")
+				}
+				t.sleep(time.Second)
+				t.publishKeyed("l0")
+				t.sleep(2 * time.Second)
+				require.True(t, w.Stats().Full)
+				require.True(t, paused.Load())
+				t.publishKeyed("d0", "e0")
+				t.sleep(10 * time.Minute)
+				require.EqualValues(t, 3, w.Stats().Succeeded)
+				require.False(t, w.Stats().Full)
+				require.False(t, paused.Load())
+				t.sleep(5 * time.Hour) // until no handler is stuck
+				_ = stop()
+			}, redelivery.WithMemoryLimit(4*short))
+		})
 	}
 }
