@@ -81,7 +81,7 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	defer l.mu.Unlock()
 	s := l.table.streamNamed(topic)
 	if s.stage(entryOf(id)) == sure { // an operator has moved the cursor back, over a new connection, which the queue does not outlive: what comes is new
-		defer s.forget(sure, open)
+		defer s.forgetSure()
 	}
 	switch {
 	case s.inactive, !s.lost && (s.run.early == nil || s.run.fresh != nil):
@@ -175,7 +175,7 @@ func (l *Ledger) Idle() (unacknowledged int) {
 				l.startRounds()
 			}
 			if !l.o.ReconnectEvents {
-				s.forget(sure)
+				s.forgetSure()
 			}
 		}
 	}

@@ -13,7 +13,6 @@ type past struct {
 	rounds uint64 // how often SendDelay was over, but for when acknowledgements may have been lost
 	since  int    // entries that were acknowledged since the last time
 	parts  []part // entries that are settled as far as they came
-	doubts int    // rounds to come of what was acknowledged before a connection was lost
 }
 
 // page has the settled entries among 65,536 of a broker's ledger.
@@ -28,14 +27,14 @@ type stage uint8
 
 const (
 	unacked stage = iota
-	open          // the broker may wait for another acknowledgement, which has not succeeded yet, or which a connection was lost with
+	open          // the broker may wait for another acknowledgement, which has not succeeded yet
 	recent        // acknowledged since the last round
 	older         // since the one before
 	sure          // the broker has it
 	stages
 )
 
-// maxPast is how many bytes there are room for, beyond what was acknowledged of late.
+// maxPast is how many bytes there are room for, beyond what is not sure.
 const maxPast = 1 << 20
 
 func pageOf(id entryID) (page entryID, low uint32) {
@@ -88,16 +87,16 @@ func (t *table) restage(s *stream, id entryID, to stage) {
 	t.remember(s, id, to)
 }
 
-// trim forgets what is sure or open, the oldest first, until the rest has room.
+// trim forgets what is sure, the oldest first, until the rest has room.
 func (t *table) trim() {
 	size := 0
 	for _, p := range t.pages {
-		size += bytesOf(p.in[sure]) + bytesOf(p.in[open])
+		size += bytesOf(p.in[sure])
 	}
 	t.pages = slices.DeleteFunc(t.pages, func(p *page) bool {
 		if size > maxPast {
-			size -= bytesOf(p.in[sure]) + bytesOf(p.in[open])
-			p.in[sure], p.in[open] = nil, nil
+			size -= bytesOf(p.in[sure])
+			p.in[sure] = nil
 		}
 		if p.in != [stages]*roaring.Bitmap{} && !p.stream.gone {
 			return false
@@ -134,7 +133,7 @@ func (t *table) isSettled(n Name) bool {
 // unsure returns of how many settled entries copies come if a connection was lost.
 func (s *stream) unsure() (n int) {
 	for _, p := range s.past.pages {
-		for _, b := range p.in[recent:sure] {
+		for _, b := range p.in[:sure] {
 			if b != nil {
 				n += int(b.GetCardinality())
 			}
@@ -143,12 +142,10 @@ func (s *stream) unsure() (n int) {
 	return n
 }
 
-// forget forgets entries that were settled, since an operator may have moved the cursor back.
-func (s *stream) forget(stages ...stage) {
+// forgetSure forgets what is surely acknowledged, since an operator may have moved the cursor back.
+func (s *stream) forgetSure() {
 	for _, p := range s.past.pages {
-		for _, at := range stages {
-			p.in[at] = nil
-		}
+		p.in[sure] = nil
 	}
 }
 
@@ -200,21 +197,16 @@ func (t *table) goFurther(s *stream) bool {
 	s.past.rounds++
 	s.past.since = 0
 	if !t.o.ReconnectEvents { // nobody tells of a connection that was lost, nor of an operator: by now all copies have come
-		s.forget(sure)
+		s.forgetSure()
 		t.comesAgain(s)
-	}
-	to := sure
-	if s.past.doubts > 0 {
-		s.past.doubts--
-		to = open
 	}
 	for _, p := range s.past.pages {
 		if p.in[older] != nil {
-			if p.in[to] != nil {
-				p.in[older].Or(p.in[to])
+			if p.in[sure] != nil {
+				p.in[older].Or(p.in[sure])
 			}
 			p.in[older].RunOptimize()
-			p.in[to] = p.in[older]
+			p.in[sure] = p.in[older]
 		}
 		p.in[older], p.in[recent] = p.in[recent], nil
 	}

@@ -88,29 +88,6 @@ func TestALateCopyOfWhatIsSure(t *testing.T) {
 	})
 }
 
-// A connection is lost with an acknowledgement. Another consumer gets the message, keeps it for long, and fails on it.
-func TestAnAcknowledgementThatWasLostWithAConnection(t *testing.T) {
-	run(t, shared, func(x *x) {
-		for entry := int64(1); entry <= 2; entry++ {
-			x.verdict(ledger.Deliver, entry)
-			x.ack(entry)
-			x.pass()
-		}
-		x.verdict(ledger.Deliver, 3)
-		x.ack(3)
-		x.Disconnected()
-		x.comes(4)
-		x.ack(4)
-		x.pass()
-		_, v := x.comes(3)
-		require.Equal(t, ledger.AckDuplicate, v)
-		require.Equal(t, ledger.Deliver, x.reset(1), "an operator has moved the cursor back")
-		for entry := int64(2); entry <= 4; entry++ {
-			x.verdict(ledger.Deliver, entry)
-		}
-	})
-}
-
 // After an operator has moved the cursor back nothing is acknowledged once more that the application has again.
 func TestAnAcknowledgementOnceMoreAfterACursorReset(t *testing.T) {
 	run(t, nil, func(x *x) {

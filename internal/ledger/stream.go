@@ -106,7 +106,7 @@ func (t *table) disconnected(s *stream, now time.Time) {
 	t.follow(s, none)
 	t.releaseParts(s, 0) // an operator may have moved the cursor back
 	t.comesAgain(s)
-	s.lost, s.past.doubts = true, 2
+	s.lost = true
 	if s.begins && s.run.fresh != nil && s.first == nil { // it may be another's that was lost
 		s.first = s.run.fresh
 	}

@@ -178,7 +178,9 @@ func (r *modelRun) handed(msg pulsar.Message, loose bool) {
 		return // a callback took its time before Receive returned
 	}
 	inPart := c.entry.batch && (m.stand == modelSettled && m.copy.epoch < c.epoch || !r.cfg.BrokerIndexAcks)
-	if m.either || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
+	// A connection was lost with the acknowledgement, and another consumer had the message since; the broker has had time for it.
+	lost := m.stand == modelSettled && o.shared && m.copy.epoch < c.epoch && c.sent.Sub(m.settled) > 4*time.Second
+	if m.either || lost || m.stand == modelSettled && o.givenUp && (c.sent.Before(m.settled) || inPart) {
 		r.forget(m)
 		m = r.of(c.entry, c.index)
 	}
