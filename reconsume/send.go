@@ -17,12 +17,12 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
 // start hands msg to the producer and returns what waits for the broker's answer. Messages of calls that are made one after the
-// other are published in that order, but for those that are too large for this producer where the broker allows little: they follow in chunks.
+// other are published in that order, but for those that the broker finds too large, with the batch that they were in: they follow in chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := p.begin(ctx, msg)
 	return func() error {
 		err := answered()
-		if p.chunks == nil || msg.Schema != nil || !isTooLarge(err) { // chunks do not say which version of a schema they have
+		if p.chunks == nil || len(msg.Payload) == 0 || msg.Schema != nil || !isTooLarge(err) { // chunks do not say which version of a schema they have
 			return err
 		}
 		return p.chunks.start(ctx, msg)()
