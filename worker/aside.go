@@ -141,7 +141,7 @@ func (o *outage) hasRoom() bool {
 	return true
 }
 
-// shed leaves messages that failed to the Consumer until the next try, all but one if there are no others, and reports whether there is
+// shed leaves messages that failed to the Consumer until the next try, all but the one to try if there are no others, and reports whether there is
 // something to gain by that. Where they could be given back, the broker would count it, and where they wait for their keys they have to stay:
 // then those that fail too often as probes make room.
 func (o *outage) shed() bool {
@@ -157,8 +157,8 @@ func (o *outage) shed() bool {
 		shed = append(shed, t)
 		return true
 	})
-	if n := len(shed) - 1; len(o.aside) == 0 && n >= 0 {
-		o.aside, shed = append(o.aside, shed[n]), shed[:n]
+	if next := outages.Next(shed, o.probed); len(o.aside) == 0 && next >= 0 {
+		o.aside, shed = append(o.aside, shed[next]), slices.Delete(shed, next, next+1)
 	}
 	if o.probed(task{msg: o.large}) >= 0 {
 		o.large = nil
