@@ -124,7 +124,7 @@ func (c *randomConfig) Exact() bool {
 func (c *randomConfig) MayFork() bool {
 	small := c.Queue > 0 && c.Queue < 10
 	return c.Retry && (c.MayTimeOutUnseen() || small && c.From == redelivery.FromBroker || c.Multiple() &&
-		(c.Unloads > 0 || c.Leaves || small || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker)))
+		(c.Unloads > 0 || c.Leaves || small || c.Scene == sceneAway || c.Batches && (!c.IndexAcks || c.From == redelivery.FromBroker || c.MemoryLimit >= 0)))
 }
 
 func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
