@@ -145,6 +145,7 @@ type outlet struct {
 	sealed bool      // they are encrypted: upstream reads what is empty as it was encrypted, unless it is in a batch, as usual
 }
 
+// newOutlet returns an outlet of which the usual producer passes on what the broker finds too large.
 func newOutlet(usual, single *producer, sealed bool) outlet {
 	usual.chunks = single
 	return outlet{usual, single, sealed}
