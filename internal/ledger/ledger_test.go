@@ -2,6 +2,7 @@ package ledger_test
 
 import (
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -39,7 +40,7 @@ type x struct {
 
 	mu     sync.Mutex
 	asked  []pulsar.MessageID
-	covers int // calls for AckAgain
+	covers atomic.Int32 // calls for AckAgain
 }
 
 // requests returns what was asked for by now.
@@ -62,7 +63,7 @@ func run(t *testing.T, change func(*ledger.Options), test func(x *x)) {
 					y.asked = append(y.asked, id)
 				},
 				Wake:     func() {},
-				AckAgain: func() { y.covers++ },
+				AckAgain: func() { y.covers.Add(1) },
 				GiveUp:   func(ledger.Delivery) {},
 			}}
 		if change != nil {
