@@ -171,6 +171,7 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 			return pulsartest.Pass
 		})
 		b.unload(partitionsOf(topic, partitions)[0])
+		require.Eventually(t, func() bool { return first.Stats().Reconnecting > 0 }, time.Second, ms(1), "the first one knows")
 		for range n {
 			msg := receive(t, second)
 			handled[name(msg)] = true
