@@ -21,7 +21,9 @@ func (l *Ledger) SettleWhole(n Name) {
 	for l.offersUpTo(s, of, math.MaxInt32) {
 		l.withdraw()
 	}
-	l.settleAll(s, of, of, math.MaxInt32)
+	if !s.gone { // with all its messages, by a seek meanwhile
+		l.settleAll(s, of, of, math.MaxInt32)
+	}
 }
 
 // HadOf returns the messages of a batch that the application has; whole is false if n is not the id of a batch that is known.
@@ -53,7 +55,7 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 	for l.offersUpTo(s, to, index) { // one after them would be handed out after its successor, whose cumulative acknowledgement covers it
 		l.withdraw()
 	}
-	if s.gone {
+	if s.gone { // likewise
 		return nil, nil
 	}
 	if ref, e, r := l.table.find(n); e != nil && isWhole(e, n.ID) {
@@ -73,9 +75,6 @@ func (l *Ledger) SettleTo(n Name, id pulsar.MessageID) (again pulsar.MessageID, 
 // settleAll settles the messages of a stream from one entry on up to an index of another, and returns them where somebody observes. The caller
 // holds mu.
 func (l *Ledger) settleAll(s *stream, from, to entryID, index int32) (settled []Settling) {
-	if s.gone { // with all its messages, by a seek meanwhile
-		return nil
-	}
 	for m := range l.table.messages(s) {
 		switch key := l.table.entries.At(m.ref.slot()).Key; {
 		case to.before(key) && !s.list.unordered:
