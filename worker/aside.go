@@ -3,6 +3,7 @@ package worker
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
@@ -148,28 +149,32 @@ func (o *outage) shed() bool {
 	if o.lanes != nil || !o.keepsAll() {
 		return false
 	}
-	o.mu.Lock()
-	var shed []task
-	o.aside = slices.DeleteFunc(o.aside, func(t task) bool {
-		if o.probed(t) < 0 {
-			return false
-		}
-		shed = append(shed, t)
-		return true
-	})
-	if next := outages.Next(shed, o.probed); len(o.aside) == 0 && next >= 0 {
-		o.aside, shed = append(o.aside, shed[next]), slices.Delete(shed, next, next+1)
-	}
-	if o.probed(task{msg: o.large}) >= 0 {
-		o.large = nil
-	}
-	pause := max(o.paused, outages.ShortPause)
-	o.mu.Unlock()
-	for _, t := range shed {
+	tasks, pause := o.takeFailed()
+	for _, t := range tasks {
 		o.forget(t)
 		_ = o.protect(func() error { return o.consumer.Snooze(t.msg, pause) }) // if it is not held any more, it comes again
 	}
 	return true
+}
+
+// takeFailed takes out what shed leaves to the Consumer, and says for how long.
+func (o *outage) takeFailed() (failed []task, pause time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.aside = slices.DeleteFunc(o.aside, func(t task) bool {
+		if o.probed(t) < 0 {
+			return false
+		}
+		failed = append(failed, t)
+		return true
+	})
+	if next := outages.Next(failed, o.probed); len(o.aside) == 0 && next >= 0 {
+		o.aside, failed = append(o.aside, failed[next]), slices.Delete(failed, next, next+1)
+	}
+	if o.probed(task{msg: o.large}) >= 0 {
+		o.large = nil
+	}
+	return failed, max(o.paused, outages.ShortPause)
 }
 
 // givesBack reports whether what is set aside goes back to the broker before the next try, as far as is known.
