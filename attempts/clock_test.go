@@ -78,3 +78,18 @@ func TestAClockThatIsSetChangesNoDelayHere(t *testing.T) {
 	require.Greater(t, time.Until(moment(math.MaxInt64/4)), 99*365*24*time.Hour)
 	require.Less(t, time.Until(moment(math.MinInt64/4)), -99*365*24*time.Hour)
 }
+
+// The moments of a copy are told by the clock of the session that copied it.
+func TestTheClockOfACopy(t *testing.T) {
+	for _, off := range []int64{-60_000, 60_000} {
+		s := newState()
+		f := frame{session: 8, flags: copies, asOf: position{1, 1}, changes: []change{{Key: one, count: 1, delay: 5_000, session: 7}}}
+		s.apply(read{frame: f, at: position{1, 2}, time: 100_000 + off, now: 200_000})
+		s.apply(read{frame: frame{session: 8}, at: position{1, 3}, time: 200_000 + off, now: 200_003, live: true})
+		r, _ := s.find(one)
+		require.EqualValues(t, 105_003, r.due)
+		s.apply(read{frame: frame{session: 7}, at: position{1, 4}, time: 200_000, now: 200_010, live: true})
+		r, _ = s.find(one)
+		require.EqualValues(t, 105_003, r.due, "not by that of the one that wrote the record")
+	}
+}

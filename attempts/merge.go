@@ -15,6 +15,7 @@ type record struct {
 	due     int64
 	written int64
 	session SessionID
+	clock   SessionID // of the session that told these moments: of a copy, not the one that wrote the record
 	begun   SessionID
 	cause   string
 	count   uint32

@@ -145,7 +145,7 @@ func (s *state) apply(f read) {
 			s.remove(p, f.at)
 			continue
 		}
-		s.put(p, record{at: at, due: written + c.delay, written: written - c.age, session: c.session, begun: c.begun, cause: c.cause,
+		s.put(p, record{at: at, due: written + c.delay, written: written - c.age, session: c.session, clock: f.session, begun: c.begun, cause: c.cause,
 			count: c.count, crashes: c.crashes})
 	}
 	s.last = f.at
@@ -206,7 +206,7 @@ func (c *clock) learn(difference int64) (by int64) {
 
 // adjust returns what to add to the time of a frame.
 func (s *state) adjust(f read, x *session) int64 {
-	c, of := &x.clock, func(r record) bool { return r.session == f.session }
+	c, of := &x.clock, func(r record) bool { return r.clock == f.session }
 	if f.broker {
 		c, of = &s.broker, func(record) bool { return true }
 	}
