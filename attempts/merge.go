@@ -31,7 +31,9 @@ func join(a, b record) record {
 		a, b = b, a
 	}
 	if a.count == b.count {
-		a.due = max(a.due, b.due)
+		if a.due < b.due {
+			a.due, a.clock = b.due, b.clock
+		}
 		if a.cause == "" {
 			a.cause = b.cause
 		}
