@@ -23,7 +23,11 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 		}
 	}
 	if !c.calls.Enter() {
-		return notAcked(ids)
+		return notAcked(ids, ErrClosed, ackOnClosed{})
+	}
+	if c.inner.closing.Load() {
+		c.calls.Leave()
+		return notAcked(ids, errGivingBack, errGivingBack)
 	}
 	lists := map[pulsar.Consumer]*ackList{}
 	began := c.now()
@@ -68,14 +72,14 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	return failed
 }
 
-// notAcked is the error of AckIDList after Close.
-func notAcked(ids []pulsar.MessageID) error {
+// notAcked is the error of AckIDList if nothing can be acknowledged: none if there are no ids, else that of each.
+func notAcked(ids []pulsar.MessageID, none, each error) error {
 	if len(ids) == 0 {
-		return ErrClosed
+		return none
 	}
 	failed := pulsar.AckError{}
 	for _, id := range ids {
-		failed[id] = ackOnClosed{}
+		failed[id] = each
 	}
 	return failed
 }

@@ -25,6 +25,8 @@ type inner struct {
 	tries uint32       // such attempts in vain; likewise
 
 	deleted bool // the subscription was; for whoever has the turn
+
+	closing atomic.Bool // by GiveBack: upstream may never answer an acknowledgement that comes meanwhile, so there is none
 }
 
 // current returns the inner consumer; after GiveBack it is closed.
@@ -60,6 +62,8 @@ func (c *Consumer) GiveBack() error {
 	case c.inner.away:
 		return nil
 	}
+	c.inner.closing.Store(true)
+	defer c.inner.closing.Store(false)
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
 	for end := time.Now().Add(patience); c.isSettling() && time.Now().Before(end); { // as Close

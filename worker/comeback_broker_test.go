@@ -169,6 +169,39 @@ func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
 	require.NoError(t, other.Ack(msg))
 }
 
+// Acknowledgements that wait for the broker's answer return, even if the consumer is closed at that moment: upstream's would wait for ever.
+func TestAcksDuringGiveBack(t *testing.T) {
+	s := newSite(t)
+	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, AckWithResponse: true})
+	s.publish(false, numbers(0, 2000)...)
+	for range 20 {
+		var msgs []pulsar.Message
+		for range 40 {
+			msg, err := c.Receive(soon(t))
+			require.NoError(t, err)
+			msgs = append(msgs, msg)
+		}
+		var acks sync.WaitGroup
+		for i, msg := range msgs {
+			acks.Go(func() {
+				time.Sleep(time.Duration(i) * 100 * time.Microsecond) // some before, some meanwhile
+				_ = c.Ack(msg)
+			})
+		}
+		require.NoError(t, c.GiveBack())
+		returned := make(chan struct{})
+		go func() {
+			acks.Wait()
+			close(returned)
+		}()
+		select {
+		case <-returned:
+		case <-time.After(20 * time.Second):
+			require.Fail(t, "an acknowledgement does not return")
+		}
+	}
+}
+
 // With the log of attempts, a delay holds at the consumer that gets what was given back, and so does the count.
 func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 	s := newSite(t)
