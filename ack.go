@@ -75,13 +75,10 @@ func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
 
 // acknowledge is settle for those who tell of it.
 func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
-	if !c.calls.Enter() {
-		return ErrClosed
+	if err := c.enter(); err != nil {
+		return err
 	}
 	defer c.calls.Leave()
-	if c.inner.closing.Load() {
-		return errGivingBack
-	}
 	switch c.ledger.Settle(n, s) {
 	case ledger.Settled:
 		return nil
@@ -100,9 +97,6 @@ func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsa
 	err = ack(s.Consumer, s.ToAck)
 	return err
 }
-
-// errGivingBack is the error of an acknowledgement while GiveBack closes the inner consumer.
-var errGivingBack = fmt.Errorf("%w: the messages are being given back", ErrNotInFlight)
 
 // errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
 var errPanicked = errors.New("panicked")

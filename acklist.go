@@ -22,12 +22,8 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
 		}
 	}
-	if !c.calls.Enter() {
-		return notAcked(ids, ErrClosed, ackOnClosed{})
-	}
-	if c.inner.closing.Load() {
-		c.calls.Leave()
-		return notAcked(ids, errGivingBack, errGivingBack)
+	if err := c.enter(); err != nil {
+		return notAcked(ids, err)
 	}
 	lists := map[pulsar.Consumer]*ackList{}
 	began := c.now()
@@ -72,14 +68,17 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	return failed
 }
 
-// notAcked is the error of AckIDList if nothing can be acknowledged: none if there are no ids, else that of each.
-func notAcked(ids []pulsar.MessageID, none, each error) error {
+// notAcked is the error of AckIDList if nothing can be acknowledged.
+func notAcked(ids []pulsar.MessageID, err error) error {
 	if len(ids) == 0 {
-		return none
+		return err
+	}
+	if errors.Is(err, ErrClosed) {
+		err = ackOnClosed{}
 	}
 	failed := pulsar.AckError{}
 	for _, id := range ids {
-		failed[id] = each
+		failed[id] = err
 	}
 	return failed
 }

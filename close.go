@@ -69,10 +69,25 @@ func (c *Consumer) awaitClosed(ctx context.Context) {
 	}
 }
 
-// call calls the inner consumer, unless it is being closed.
-func (c *Consumer) call(f func() error) error {
+// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack: upstream may never answer an acknowledgement
+// that comes meanwhile. Without an error, calls.Leave must follow.
+func (c *Consumer) enter() error {
 	if !c.calls.Enter() {
 		return ErrClosed
+	}
+	if c.inner.closing.Load() {
+		c.calls.Leave()
+		return errGivingBack
+	}
+	return nil
+}
+
+var errGivingBack = fmt.Errorf("%w: the messages are being given back", ErrNotInFlight)
+
+// call calls the inner consumer, unless it is being closed.
+func (c *Consumer) call(f func() error) error {
+	if err := c.enter(); err != nil {
+		return err
 	}
 	defer c.calls.Leave()
 	return f()

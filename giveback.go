@@ -26,7 +26,7 @@ type inner struct {
 
 	deleted bool // the subscription was; for whoever has the turn
 
-	closing atomic.Bool // by GiveBack: upstream may never answer an acknowledgement that comes meanwhile, so there is none
+	closing atomic.Bool // by GiveBack
 }
 
 // current returns the inner consumer; after GiveBack it is closed.
@@ -35,8 +35,8 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery, and those that the
 // application has. The broker sends them to other consumers of the subscription at once, and does not count that as a redelivery. To do
 // so, GiveBack closes the consumer at the broker. The next Receive, or the goroutine behind Chan, subscribes again; a paused Consumer
-// does so after Resume. Until then this Consumer takes no messages, and settling one returns an error. Subscribing again takes up to the
-// client's OperationTimeout; a context that is done, and Close, do not wait for that.
+// does so after Resume. From the moment that GiveBack closes the consumer until then this Consumer takes no messages, and settling one returns
+// an error. Subscribing again takes up to the client's OperationTimeout; a context that is done, and Close, do not wait for that.
 //
 // Call it when the application has no messages: those that it has may be handled twice. GiveBack waits half a second at most for messages
 // that are being published to the retry or dead letter topic; those that have no answer by then may come twice. The Consumer remembers the
@@ -62,10 +62,10 @@ func (c *Consumer) GiveBack() error {
 	case c.inner.away:
 		return nil
 	}
-	c.inner.closing.Store(true)
-	defer c.inner.closing.Store(false)
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
+	c.inner.closing.Store(true)
+	defer c.inner.closing.Store(false)
 	for end := time.Now().Add(patience); c.isSettling() && time.Now().Before(end); { // as Close
 		time.Sleep(time.Millisecond)
 	}

@@ -211,9 +211,9 @@ type publication func(context.Context, pulsar.ConsumerMessage) (wait func() erro
 
 // publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
 func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
-	if !c.calls.Enter() {
-		c.finishSettling(&s, ErrClosed, pulsar.Consumer.AckID)
-		return func() error { return ErrClosed }
+	if err := c.enter(); err != nil {
+		c.finishSettling(&s, err, pulsar.Consumer.AckID)
+		return func() error { return err }
 	}
 	ctx, told := c.publishes(ctx, s, msg)
 	tell := c.hooks.postpone(s.ID)

@@ -236,18 +236,16 @@ func (r *run) endOnLoss() {
 // endIfLost ends the context of the handler if all its messages are lost.
 func (s *slot) endIfLost() {
 	s.mu.Lock()
+	if s.stage != handling || s.endCall == nil { // and the slot may be changing what it has
+		s.mu.Unlock()
+		return
+	}
 	var msgs []pulsar.Message
 	for i := range s.tasks {
 		msgs = append(msgs, s.tasks[i].msg)
 	}
 	since, end := s.since, s.endCall
-	if s.stage != handling {
-		end = nil
-	}
 	s.mu.Unlock()
-	if end == nil {
-		return
-	}
 	for _, msg := range msgs {
 		if d, err := s.consumer.Delivery(msg); err == nil && !d.Lost {
 			return
