@@ -153,6 +153,8 @@ func TestBadInput(t *testing.T) {
 		consumer + "{reconsumeBackoff: a, retryTopic: 'persistent://a//c'}":      `line 3: consumers.c.retryTopic is "persistent://a//c", want topic, tenant`,
 		consumer + "{attemptLog: true, attemptLogTopic: a b/../c}":               `line 3: consumers.c.attemptLogTopic is "a b/../c", want topic, tenant`,
 		consumer + "{attemptLogOptional: true}":                                  `line 3: consumers.c.attemptLogOptional is true, want attemptLog: true too`,
+		consumer + "{attemptLogOpenTimeout: 5s}":                                 `line 3: consumers.c.attemptLogOpenTimeout is "5s", want attemptLog: true too`,
+		consumer + "{attemptLog: true, attemptLogOpenTimeout: 0s}":               `line 3: consumers.c.attemptLogOpenTimeout is "0s", want more than 0`,
 		consumer + "{omitCause: true}":                                           `line 3: consumers.c.omitCause is true, want maxDeliveries or`,
 		consumer + "{omitCause: maybe, maxDeliveries: 1}":                        `line 3: consumers.c.omitCause is "maybe", want true or false`,
 		consumer + "{maxRedeliverCount: 0}":                                      "line 3: consumers.c.maxRedeliverCount is 0, want a whole number from 1 to 2147483647",

@@ -21,6 +21,7 @@
 //	    attemptLog: true                    # counts and delays outlive the process
 //	    attemptLogTopic: orders-attempts
 //	    attemptLogOptional: true
+//	    attemptLogOpenTimeout: 10s          # how long subscribing may take to read the log
 //	    attemptLogRetention: 2d
 //	    memoryLimit: 64MiB
 //	    redeliveryFrom: memory              # or broker, or auto

@@ -53,8 +53,10 @@ type Consumer struct {
 	AttemptLogTopic string
 	// AttemptLogOptional lets the consumer subscribe although the log cannot be read. Default: false.
 	AttemptLogOptional bool
-	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic, AttemptLogOptional and
-	// AttemptLogRetention need AttemptLog. Default: one day.
+	// AttemptLogOpenTimeout is how long subscribing may take to read the log. Default: 30 s.
+	AttemptLogOpenTimeout time.Duration
+	// AttemptLogRetention is how long after its due time a record stays in the log. AttemptLogTopic, AttemptLogOptional,
+	// AttemptLogOpenTimeout and AttemptLogRetention need AttemptLog. Default: one day.
 	AttemptLogRetention time.Duration
 
 	// MemoryLimit is how many bytes of messages are kept in memory; 0 in the file means none. Default: redelivery.DefaultMemoryLimit.
@@ -70,7 +72,7 @@ type Consumer struct {
 
 var consumerKeys = []string{"nackRedeliveryBackoff", "nackRedeliveryDelay", "nackRetryTopic", "ackTimeout", "ackTimeoutRedeliveryBackoff",
 	"reconsumeBackoff", "maxDeliveries", "maxReconsumes", "deadLetterTopic", "initialSubscriptionName", "omitCause", "retryTopic",
-	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogRetention",
+	"attemptLog", "attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention",
 	"memoryLimit", "redeliveryFrom", "resolution", "withoutChecks", "maxRedeliverCount", "retryLetterTopic"}
 
 // consumer reads what is said about a consumer.
@@ -91,6 +93,7 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 		AttemptLog:                  d.boolean(v["attemptLog"]),
 		AttemptLogTopic:             d.topic(v["attemptLogTopic"]),
 		AttemptLogOptional:          d.boolean(v["attemptLogOptional"]),
+		AttemptLogOpenTimeout:       d.duration(v["attemptLogOpenTimeout"], 1),
 		AttemptLogRetention:         d.duration(v["attemptLogRetention"], 1),
 		RedeliveryFrom:              d.source(v["redeliveryFrom"]),
 		Resolution:                  d.resolution(v["resolution"]),
@@ -113,7 +116,7 @@ func (d *decoder) consumer(n *node, policies map[string]backoff.RedeliveryBackof
 	for _, key := range []string{"deadLetterTopic", "initialSubscriptionName", "omitCause"} {
 		d.need(v, key, "maxDeliveries", "maxRedeliverCount", "reconsumeBackoff")
 	}
-	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogRetention"} {
+	for _, key := range []string{"attemptLogTopic", "attemptLogOptional", "attemptLogOpenTimeout", "attemptLogRetention"} {
 		if n := v[key]; n != nil && !c.AttemptLog {
 			d.fail(n, "attemptLog: true too")
 		}

@@ -86,8 +86,7 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 		options = append(options, redelivery.WithDeadLetterPolicy(c.deadLetters(dlq)))
 	}
 	if c.AttemptLog {
-		options = append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: c.AttemptLogTopic, Optional: c.AttemptLogOptional,
-			Retention: c.AttemptLogRetention}))
+		options = append(options, redelivery.WithAttemptLog(c.attemptLog()))
 	}
 	if c.MemoryLimit != nil {
 		options = append(options, redelivery.WithMemoryLimit(*c.MemoryLimit))
@@ -102,6 +101,11 @@ func (c Consumer) options(dlq *pulsar.DLQPolicy) []redelivery.Option {
 		options = append(options, redelivery.WithoutChecks())
 	}
 	return options
+}
+
+func (c Consumer) attemptLog() redelivery.AttemptLog {
+	return redelivery.AttemptLog{Topic: c.AttemptLogTopic, OpenTimeout: c.AttemptLogOpenTimeout, Optional: c.AttemptLogOptional,
+		Retention: c.AttemptLogRetention}
 }
 
 // saysDeadLetters reports whether the file says something that belongs into a redelivery.DeadLetterPolicy.
