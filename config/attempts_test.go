@@ -11,7 +11,7 @@ import (
 )
 
 func TestAttemptLog(t *testing.T) {
-	c, err := Parse([]byte("consumers: {a: {attemptLog: true, attemptLogTopic: t, attemptLogOptional: true, attemptLogOpenTimeout: 5s, attemptLogRetention: 2d}, "+
+	c, err := Parse([]byte("consumers: {a: {attemptLog: true, attemptLogTopic: t, attemptLogOptional: true, attemptLogOpenTimeout: 5s, attemptLogRetention: 2d}, " +
 		"b: {attemptLog: false}}\n" +
 		"workers: {a: {crashLimit: 3}, b: {crashLimit: 3, begunAfter: 0s}}"))
 	require.NoError(t, err)

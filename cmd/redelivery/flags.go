@@ -5,16 +5,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
@@ -37,7 +34,7 @@ A policy, for nacks or added to -ack-timeout:
   -max-deliveries 5                 then the message is a dead letter
 Or a file, overridden by environment variables:
   -config file                      all its consumers and workers
-  -consumer name                    the consumer and worker of this name
+  -consumer name                    only the consumer and worker of this name
 Output:
   -redeliveries 8                   how many to show
   -json                             as JSON, in seconds
@@ -165,6 +162,8 @@ func (f *planFlags) check(rest []string) error {
 		return fmt.Errorf("%s are both given, want one policy", strings.Join(policies[:2], " and "))
 	case f.given["config"] && f.config == "":
 		return errors.New(`-config is "", want a file`)
+	case f.given["consumer"] && f.consumer == "":
+		return errors.New(`-consumer is "", want a name`)
 	case f.given["config"]:
 		for _, name := range append(policyFlags, "jitter", "ack-timeout", "max-deliveries") {
 			if f.given[name] {
@@ -260,31 +259,6 @@ func parseExponential(s string) (backoff.RedeliveryBackoff, error) {
 		return nil, fmt.Errorf("-exponential is %q, want min,max,multiplier, such as 1s,10m,2", s)
 	}
 	return e, nil
-}
-
-// fromFile is what a file says about one consumer and the worker of its name, or about all of them; if it names neither, about its
-// policies.
-func fromFile(path, consumer string) ([]failure, []workerPlan, error) {
-	c, err := config.Load(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	if _, found := c.Consumers[consumer]; consumer != "" && !found {
-		_, err := c.Options(consumer) // knows what there is
-		return nil, nil, err
-	}
-	var cases []failure
-	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
-		if consumer == "" || name == consumer {
-			cases = append(cases, ofConsumer(name, c.Consumers[name])...)
-		}
-	}
-	if len(c.Consumers)+len(c.Workers) == 0 {
-		for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
-			cases = append(cases, failure{name: name, of: nacked, policy: c.Policies[name]})
-		}
-	}
-	return cases, ofWorkers(c, consumer), nil
 }
 
 func together(plans []plan, workers []workerPlan) []any {

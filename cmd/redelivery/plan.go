@@ -2,7 +2,11 @@ package main
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -29,6 +33,33 @@ type failure struct {
 	policy  backoff.RedeliveryBackoff
 	limit   uint64 // of deliveries or, if it is reconsumed, of retries; 0 for none
 	unread  bool   // the file names no subscription for dead letters
+}
+
+// fromFile is what a file says about the consumer and the worker of a name, or about all of them; if it has neither, about its policies.
+func fromFile(path, only string) ([]failure, []workerPlan, error) {
+	c, err := config.Load(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	var cases []failure
+	for _, name := range slices.Sorted(maps.Keys(c.Consumers)) {
+		if only == "" || name == only {
+			cases = append(cases, ofConsumer(name, c.Consumers[name])...)
+		}
+	}
+	workers := ofWorkers(c, only)
+	if only != "" && len(cases)+len(workers) == 0 {
+		names := slices.Concat(slices.Collect(maps.Keys(c.Consumers)), slices.Collect(maps.Keys(c.Workers)))
+		slices.Sort(names)
+		there := cmp.Or(strings.Join(slices.Compact(names), ", "), "it has none")
+		return nil, nil, fmt.Errorf("-consumer is %q, want one of the file's (%s)", only, there)
+	}
+	if len(c.Consumers)+len(c.Workers) == 0 {
+		for _, name := range slices.Sorted(maps.Keys(c.Policies)) {
+			cases = append(cases, failure{name: name, of: nacked, policy: c.Policies[name]})
+		}
+	}
+	return cases, workers, nil
 }
 
 // ofConsumer has a failure for each way that the file says something about, and the default for nacks unless the consumer has an

@@ -138,6 +138,7 @@ func TestBadCommandLine(t *testing.T) {
 		`"1e309" for flag -jitter: want a number from 0 to 1`:             {"plan", "-fixed", "1s", "-jitter", "1e309"},
 		"flag provided but not defined: -fix":                             {"plan", "-fix", "1s"},
 		`-config is "", want a file`:                                      {"plan", "-config", ""},
+		`-consumer is "", want a name`:                                    {"plan", "-config", "x", "-consumer", ""},
 	} {
 		code, stdout, stderr := command(args...)
 		assert.Equal(t, 2, code, "%q", args)
@@ -163,13 +164,26 @@ func TestBadPolicy(t *testing.T) {
 		"jitter fraction is 2":                                 {[]string{"-fixed", "1s", "-jitter", "2"}, 2},
 		"jitter fraction is NaN":                               {[]string{"-fixed", "1s", "-jitter", "NaN"}, 2},
 		"no such file":                                         {[]string{"-config", "testdata/missing.yaml"}, 1},
-		`consumer is "biling", want one of the file's`:         {[]string{"-config", "testdata/dead.yaml", "-consumer", "biling"}, 1},
+		`-consumer is "biling", want one of the file's (`:      {[]string{"-config", "testdata/dead.yaml", "-consumer", "biling"}, 1},
+		`want one of the file's (billing, ordered, plain)`:     {[]string{"-config", "testdata/workers.yaml", "-consumer", "biling"}, 1},
 	} {
 		code, stdout, stderr := command(append([]string{"plan"}, c.args...)...)
 		assert.Equal(t, c.code, code, "%q", c.args)
 		assert.Empty(t, stdout)
 		assert.Contains(t, stderr, want)
 	}
+}
+
+// A name of -consumer may be that of a worker alone.
+func TestWorkerAlone(t *testing.T) {
+	got := planOf(t, "-config", "testdata/workers.yaml", "-consumer", "ordered")
+	assert.Contains(t, got, "ordered: worker\n")
+	assert.Contains(t, got, "a key           is handled in order, over retries\n")
+	assert.NotContains(t, got, "billing")
+
+	file := filepath.Join(t.TempDir(), "workers.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("workers: {w: {batchMaxMessages: 7}}"), 0o600))
+	assert.Contains(t, planOf(t, "-config", file, "-consumer", "w"), "a batch         ends after 7 messages or 1048576 bytes or 100ms\n", "with defaults")
 }
 
 type full struct{}

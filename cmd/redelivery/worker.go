@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -116,17 +117,8 @@ func (p workerPlan) write(b *strings.Builder) {
 		row("at a time", "as many %s as processors (GOMAXPROCS)", what)
 	}
 	if p.Batch != nil {
-		var limits []string
-		if p.Batch.MaxMessages > 0 {
-			limits = append(limits, fmt.Sprintf("%d messages", p.Batch.MaxMessages))
-		}
-		if p.Batch.MaxBytes > 0 {
-			limits = append(limits, fmt.Sprintf("%d bytes", p.Batch.MaxBytes))
-		}
-		if p.Batch.MaxWait > 0 {
-			limits = append(limits, formatDelay(p.Batch.MaxWait))
-		}
-		row("a batch", "ends after %s", strings.Join(limits, " or "))
+		row("a batch", "ends after %d messages or %d bytes or %s", cmp.Or(p.Batch.MaxMessages, 100), cmp.Or(p.Batch.MaxBytes, 1<<20),
+			formatDelay(cmp.Or(p.Batch.MaxWait, seconds(100*time.Millisecond))))
 	}
 	if p.Timeout > 0 {
 		row("a handler", "has %s; its ack timeout is renewed until then", formatDelay(p.Timeout))
