@@ -35,7 +35,7 @@ type ImportOptions struct {
 // topic, since schema versions differ between topics. If the topic has no subscription, Import creates Options.Subscription, since the
 // broker would delete the letters.
 //
-// Import stops at the first error. The error says how many lines were stored, for ImportOptions.Skip; the Report does not.
+// Import stops at the first error. Without DryRun the error says how many lines were stored, for ImportOptions.Skip; the Report does not.
 func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Report, error) {
 	if r == nil || o.Skip < 0 {
 		return Report{}, fmt.Errorf("deadletter: reader is %v and ImportOptions.Skip is %d, want a reader, and 0 or more", r, o.Skip)
@@ -79,7 +79,9 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		for i.pending > 0 && finish.Err() == nil {
 			_ = i.settle(finish, 0)
 		}
-		err = fmt.Errorf("%w; %w", err, fmt.Errorf("the lines before line %d are done", i.undone()))
+		if !o.DryRun {
+			err = fmt.Errorf("%w; %w", err, fmt.Errorf("the lines before line %d are done", i.undone()))
+		}
 	}
 	return i.report, err
 }

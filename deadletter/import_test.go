@@ -138,7 +138,7 @@ func TestImportGoesOn(t *testing.T) {
 	lines := strings.SplitAfter(file.String(), "\n")
 	broken := strings.Join(lines[:300], "") + "{\"id\":\"1:" + "\n" + strings.Join(lines[300:], "")
 	report, err := d.Import(bg, strings.NewReader(broken), deadletter.ImportOptions{DryRun: true})
-	require.EqualError(t, err, "deadletter: line 301 is not a letter; the lines before line 301 are done")
+	require.EqualError(t, err, "deadletter: line 301 is not a letter", "nothing is done that Skip could leave out")
 	require.Equal(t, 300, report.Done)
 	require.Empty(t, peek(t, d))
 	ctx, cancel := context.WithCancel(bg)

@@ -47,9 +47,9 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 	for want, args := range map[string][]string{
 		"not subscribed: persistent://public/default/orders-refunds-DLQ has no subscription redelivery": {"unsubscribe", topic, "-yes"},
 		"subscription audit of orders-refunds-DLQ has 1 consumer":                                       {"unsubscribe", topic, "-subscription", "audit"},
-		"no such file": {"import", topic, "-i", path + "x"},
-		"line 1 is not a letter; the lines before line 1 are done": {"import", topic, "-i", os.Args[0]},
-		"not a dead letter topic":                                  {"unsubscribe", "orders", "-subscription", "billing", "-yes"},
+		"no such file":            {"import", topic, "-i", path + "x"},
+		"line 1 is not a letter":  {"import", topic, "-i", os.Args[0], "-yes"},
+		"not a dead letter topic": {"unsubscribe", "orders", "-subscription", "billing", "-yes"},
 	} {
 		code, _, stderr := dlqRun("", args...)
 		require.Equal(t, 1, code, "%q", args)
@@ -58,6 +58,10 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		require.Equal(t, 1, code, "the plan of %q", args)
 		require.Contains(t, stderr, want)
 	}
+	_, _, stderr := dlqRun("", "import", topic, "-i", os.Args[0], "-yes")
+	require.Equal(t, "redelivery dlq: line 1 is not a letter; the lines before line 1 are done (-skip)\n", stderr)
+	_, _, stderr = dlqRun("", "import", topic, "-i", os.Args[0])
+	require.Equal(t, "redelivery dlq: line 1 is not a letter\n", stderr, "a plan does nothing, so there is nothing to skip")
 	code, _, stderr := dlqRun("", "import", topic)
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "import needs -i file")

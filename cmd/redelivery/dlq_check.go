@@ -28,8 +28,6 @@ func (d *dlq) check(verb, topic string) error {
 	case !d.filter.Before.IsZero() && !d.filter.After.Before(d.filter.Before):
 		return fmt.Errorf("-after is %s, want a time before that of -before, which is %s", d.filter.After.Format(time.RFC3339),
 			d.filter.Before.Format(time.RFC3339))
-	case d.to == toOrigin && d.target != "":
-		return errors.New("-to origin and -topic are both given")
 	case d.max > 0 && d.canary > d.max:
 		return fmt.Errorf("-canary is %d, want at most -max, which is %d", d.canary, d.max)
 	case d.out != "" && d.noExport:

@@ -70,6 +70,9 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 		topic = topics[0]
 	}
 	set.Visit(func(f *flag.Flag) {
+		if f.Name == "to" && d.target != "" {
+			err = errors.New("-to and -topic are both given, want one of them")
+		}
 		if of, ok := flagsOf[f.Name]; ok && !slices.Contains(strings.Fields(of), verb) {
 			err = fmt.Errorf("-%s is a flag of %s, not of %s", f.Name, strings.ReplaceAll(of, " ", " and "), verb)
 		}
@@ -111,6 +114,9 @@ const (
 func moment(t *time.Time) func(string) error {
 	return func(s string) (err error) {
 		if ago, err := time.ParseDuration(s); err == nil {
+			if ago < 0 { // the future, before which all letters died
+				return errors.New("want a time ago, 0 or more")
+			}
 			*t = time.Now().Add(-ago).Truncate(time.Minute)
 			return nil
 		}
