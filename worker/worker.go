@@ -8,7 +8,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New makes a Worker. It
+// Worker takes messages from a Consumer, calls a handler for each, and settles the message by the handler's error. New and NewBatch make a Worker. It
 // is safe for concurrent use.
 type Worker struct {
 	settings
