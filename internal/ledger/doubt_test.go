@@ -135,6 +135,32 @@ func TestWhatComesWithThePartitionIsNotForgotten(t *testing.T) {
 	})
 }
 
+// What was asked for while the connection was lost is answered beside what the broker sends again of itself, with all of it once more. The
+// application is slow.
+func TestWhatIsSentAgainTwiceIsNotForgotten(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.Keeps, o.OneTopic = false, true }, func(x *x) {
+		for e := range int64(4) { // which the application has
+			x.verdict(ledger.Deliver, 1+e)
+		}
+		d, _ := x.arrive(5)
+		x.Ledger.Disconnected()
+		x.Nack(d, time.Second, nil, ledger.Failed)
+		time.Sleep(12 * time.Second)
+		require.Len(t, x.requests(), 1)
+		x.Idle()
+		x.Connected()
+		x.comes(1)
+		for _, e := range []int64{2, 3, 4, 1, 2, 3, 4} {
+			time.Sleep(5 * time.Second)
+			x.arrive(e)
+		}
+		time.Sleep(5 * time.Second)
+		d, v := x.arrive(5)
+		require.Equal(t, ledger.Deliver, v)
+		require.EqualValues(t, 1, d.Count)
+	})
+}
+
 // After a Seek what is due is asked for, and what another consumer has is forgotten, though nothing was acknowledged since.
 func TestNothingIsAcknowledgedAfterASeek(t *testing.T) {
 	shared := func(o *ledger.Options) { o.Keeps, o.RedeliversAll = false, false }
