@@ -115,8 +115,11 @@ func (l *Ledger) cover(s *stream, to entryID, id pulsar.MessageID) {
 		id, part = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, 0, id.PartitionIdx()), false
 	}
 	c := &s.cover
-	if c.id == nil || entryOf(c.id).before(entryOf(id)) {
+	switch {
+	case c.id == nil || entryOf(c.id).before(entryOf(id)):
 		c.id, c.part, c.due = id, part, false
+	case entryOf(c.id) == entryOf(id) && c.id.BatchIdx() < id.BatchIdx(): // by then upstream refuses what is before this one
+		c.id = id
 	}
 	c.at = time.Now()
 }

@@ -160,3 +160,23 @@ func TestACumulativeAcknowledgementIntoABatch(t *testing.T) {
 		require.Empty(x, again(), "another consumer may move the cursor")
 	})
 }
+
+// One into a batch has upstream acknowledge to the entry before. If that is a batch too, of which a later one acknowledges a message, only what is
+// after that is not refused when it is made again.
+func TestACumulativeAcknowledgementBeforeTheLast(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.DropsCovered = true }, func(x *x) {
+		for _, e := range []int64{5, 6} {
+			for i := range int32(3) {
+				x.deliver(message{id: ofThree(e, i)})
+			}
+		}
+		for _, id := range []pulsar.MessageID{ofThree(6, 1), ofThree(5, 2), ofThree(5, 0)} {
+			x.SettleTo(ledger.Name{ID: id}, id)
+		}
+		for n := range int32(2) {
+			x.AckAgain(func(_ pulsar.Consumer, _ string, id pulsar.MessageID) {
+				require.EqualValues(x, []any{int64(5), 3 + n}, []any{id.EntryID(), id.BatchIdx()})
+			})
+		}
+	})
+}

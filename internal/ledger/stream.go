@@ -150,7 +150,7 @@ func (s *stream) awaitsFirst() bool { return s.run.fresh != nil || s.run.early !
 func (t *table) resends(s *stream, first pulsar.MessageID) {
 	id := entryOf(first)
 	if _, ok := t.entryAt(id, s); s.run.own || (ok || s.stage(id) > unacked) && !s.run.answers {
-		n := uint64(t.begun(s) + s.unsure()) // a broker may keep no batch-index acknowledgements
+		n := uint64(t.begun(s) + s.unsure())    // a broker may keep no batch-index acknowledgements
 		if s.run.answers && t.o.RedeliversAll { // and all of it once more, for what was asked for meanwhile
 			n *= 2
 		}
