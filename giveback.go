@@ -64,9 +64,13 @@ func (c *Consumer) GiveBack() error {
 	}
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
+	end := time.Now().Add(patience) // as Close
+	for c.isSettling() && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
 	c.inner.closing.Store(true)
 	defer c.inner.closing.Store(false)
-	for end := time.Now().Add(patience); c.isSettling() && time.Now().Before(end); { // as Close
+	for !c.calls.IsQuiet() && time.Now().Before(end) { // those that came meanwhile
 		time.Sleep(time.Millisecond)
 	}
 	c.hooks.leaves(true)
