@@ -65,14 +65,10 @@ func (c *Consumer) GiveBack() error {
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
 	end := time.Now().Add(patience) // as Close
-	for c.isSettling() && time.Now().Before(end) {
-		time.Sleep(time.Millisecond)
-	}
+	waitWhile(c.isSettling, end)
 	c.inner.closing.Store(true)
 	defer c.inner.closing.Store(false)
-	for !c.calls.IsQuiet() && time.Now().Before(end) { // those that came meanwhile
-		time.Sleep(time.Millisecond)
-	}
+	waitWhile(func() bool { return !c.calls.IsQuiet() }, end) // for those that came meanwhile
 	c.hooks.leaves(true)
 	c.inner.away = true
 	c.current().Close()
@@ -84,6 +80,13 @@ func (c *Consumer) GiveBack() error {
 	c.ledger.GaveBack()
 	c.emptyOutlet()
 	return nil
+}
+
+// waitWhile waits as long as busy says so, until end at most.
+func waitWhile(busy func() bool, end time.Time) {
+	for busy() && time.Now().Before(end) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 // isSettling reports whether messages are being settled, by the application or by what is published elsewhere. These steps follow one another.
