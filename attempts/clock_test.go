@@ -5,7 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
 )
 
 // A machine whose clock is a minute behind, or ahead, does not make messages early or late: what its clock is off by shows when something of it is
@@ -21,6 +23,41 @@ func TestClocksOfMachines(t *testing.T) {
 		r, _ = s.find(one)
 		require.EqualValues(t, 105_003, r.due, "early by nothing, and late by the way of the message")
 	}
+}
+
+// Whatever part of a millisecond a machine's clock, the broker's and this one are at, and however fast a frame is read, no message is early.
+func TestMillisecondsMakeNothingEarly(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		off := time.Duration(rapid.Int64Range(-1e9, 1e9).Draw(t, "off"))
+		s := newState()
+		apply := func(entry int64, published time.Time, changes ...change) {
+			way := time.Duration(rapid.Int64Range(0, 1e5).Draw(t, "way"))
+			r := readAt(published.Add(way), frame{session: 7, changes: changes}, publishedAt{at: published.Add(off), broker: rapid.Bool().Draw(t, "broker")})
+			r.at, r.live = position{1, entry}, true
+			s.apply(r)
+		}
+		at := time.Now().Add(time.Duration(rapid.Int64Range(0, 1e9).Draw(t, "at")))
+		apply(1, at)
+		at = at.Add(time.Duration(rapid.Int64Range(0, 1e7).Draw(t, "later")))
+		apply(2, at, change{Key: one, count: 1, delay: 5_000, session: 7})
+		r, _ := s.find(one)
+		require.False(t, moment(r.due).Before(at.Add(5*time.Second)), "early by %v", at.Add(5*time.Second).Sub(moment(r.due)))
+	})
+}
+
+type publishedAt struct {
+	pulsar.Message
+	at     time.Time
+	broker bool
+}
+
+func (m publishedAt) ID() pulsar.MessageID   { return pulsar.EarliestMessageID() }
+func (m publishedAt) PublishTime() time.Time { return m.at }
+func (m publishedAt) BrokerPublishTime() *time.Time {
+	if m.broker {
+		return &m.at
+	}
+	return nil
 }
 
 // Where the broker tells when it got a message, its clock is the only one.

@@ -3,6 +3,9 @@ package attempts
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // follow reads the topic.
@@ -20,12 +23,18 @@ func (l *Log) follow(life context.Context, c *link) error {
 			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped", "topic", c.topic, "message", msg.ID(), "error", err)
 			continue
 		}
-		r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: now()}
-		if t := msg.BrokerPublishTime(); t != nil {
-			r.time, r.broker = t.UnixMilli(), true
-		}
-		l.take(r)
+		l.take(readAt(time.Now(), f, msg))
 	}
+}
+
+// readAt returns a frame as it was read. Milliseconds cut up to one from the time of each frame, and one from this moment: without these two,
+// what the difference says of a clock would make messages early.
+func readAt(t time.Time, f frame, msg pulsar.Message) read {
+	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
+	if t := msg.BrokerPublishTime(); t != nil {
+		r.time, r.broker = t.UnixMilli(), true
+	}
+	return r
 }
 
 // take takes a frame that was read. A reader that starts again gets the last one again, which is no sign that the log works.
