@@ -112,7 +112,7 @@ func (j *journal) handle(c *redelivery.Consumer, msg pulsar.Message) (err error)
 	case again:
 		j.repeated = append(j.repeated, repetition{message, first, s})
 	case j.succeeded[payload]:
-	case !j.healed && (down || (n*keys+k)%20 == 7 && j.calls[payload] < 3):
+	case !j.healed && (down || (n+k)%20 == 7 && j.calls[payload] < 3):
 		return errDown
 	case n < j.last[key].number:
 		later := j.last[key]

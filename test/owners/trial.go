@@ -24,7 +24,8 @@ var (
 	silent = plog.NewLoggerWithSlog(quiet)
 )
 
-// keys are how many there are. A message is handled in a millisecond or two, one in twenty fails twice, and a key fails for three seconds now and then.
+// keys are how many there are. A message is handled in a millisecond or two, one in twenty of each key fails twice, and a key fails for three
+// seconds now and then.
 const keys = 50
 
 // trial is one topic and its Workers.
