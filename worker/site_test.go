@@ -2,7 +2,6 @@ package worker_test
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -18,6 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -32,16 +33,16 @@ type site struct {
 	inProcess *pulsartest.Server // nil if the broker is a real one
 }
 
-func newSite(t testing.TB) *site {
+func newSite(t testing.TB, inProcess ...pulsartest.Option) *site {
 	url, admin := os.Getenv("PULSAR_URL"), os.Getenv("PULSAR_ADMIN_URL")
 	if url == "" || admin == "" {
-		return newSiteInProcess(t)
+		return newSiteInProcess(t, inProcess...)
 	}
 	return (&site{TB: t, admin: admin}).connect(url)
 }
 
-func newSiteInProcess(t testing.TB) *site {
-	server := pulsartest.NewServer(t)
+func newSiteInProcess(t testing.TB, options ...pulsartest.Option) *site {
+	server := pulsartest.NewServer(t, options...)
 	return (&site{TB: t, admin: server.AdminURL(), inProcess: server}).connect(server.URL())
 }
 
@@ -86,16 +87,15 @@ func (s *site) publish(batched bool, payloads ...string) {
 }
 
 // backlog returns how many entries of the subscription are not acknowledged.
-func (s *site) backlog() int {
-	answer, err := http.Get(s.admin + "/admin/v2/persistent/public/default/" + s.topic + "/stats")
-	require.NoError(s, err)
-	defer answer.Body.Close()
+func (s *site) backlog() int { return s.backlogOf(s.topic) }
+
+func (s *site) backlogOf(topic string) int {
 	var stats struct {
 		Subscriptions map[string]struct {
 			Backlog int `json:"msgBacklog"`
 		} `json:"subscriptions"`
 	}
-	require.NoError(s, json.NewDecoder(answer.Body).Decode(&stats))
+	require.NoError(s, admin.Call(context.Background(), s.admin, "GET", admin.Topic(topicname.Full(topic))+"/stats", nil, &stats))
 	return stats.Subscriptions["sub"].Backlog
 }
 

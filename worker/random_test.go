@@ -1,0 +1,181 @@
+package worker_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+var (
+	randomRuns = flag.Uint64("random.runs", 0, "how many random runs TestRandomWorkers makes in place of its own")
+	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomWorkers, or the first with -random.runs")
+)
+
+// randomFixed are runs that are made each time, none of which takes long.
+var randomFixed = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+
+// Workers with random options, of which some join and leave, handle messages at a broker that unloads their topics: each message succeeds
+// or becomes a dead letter, none is early to the Consumer that failed on it, none is handled again where nothing repeats it, keys have
+// their order, nothing stands still, and Run and Close return.
+func TestRandomWorkers(t *testing.T) {
+	t.Parallel()
+	seeds, first := randomFixed, *randomSeed
+	if *randomRuns > 0 || first > 0 {
+		seeds = nil
+		if first == 0 {
+			first = rand.Uint64N(1 << 40)
+		}
+		for i := range max(1, *randomRuns) {
+			seeds = append(seeds, first+i)
+		}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			newRandomRun(t, newRandomConfig(seed)).run()
+		})
+	}
+}
+
+// randomRun is some Workers at work.
+type randomRun struct {
+	*randomConfig
+	*site
+	rng    *rand.Rand
+	topics []string
+	log    logtest.Buffer
+
+	mu    sync.Mutex
+	all   []*employee // that were ever there
+	fates []*fate
+	last  time.Time // that a handler was called or returned
+	down  bool      // nearly all calls fail
+}
+
+func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
+	r := &randomRun{randomConfig: c, site: newSite(t, pulsartest.WithBatchIndexAcknowledgment()), // as the real one has
+		rng: rand.New(rand.NewPCG(c.Seed, 2)), last: time.Now()}
+	for i := range c.Topics {
+		r.topics = append(r.topics, fmt.Sprint(topicname.Full(r.topic), "-", i))
+		path, partitions := admin.Topic(r.topics[i]), any(nil)
+		if c.Partitions > 0 {
+			path, partitions = path+"/partitions", c.Partitions
+		}
+		require.NoError(t, admin.Call(context.Background(), r.admin, "PUT", path, partitions, nil))
+	}
+	return r
+}
+
+// elsewhere is the topic of dead letters whose error names it.
+func (r *randomRun) elsewhere() string { return r.topics[0] + "-elsewhere" }
+
+func (r *randomRun) run() {
+	var present []*employee
+	for range r.Workers {
+		present = append(present, r.subscribes())
+	}
+	r.send()
+	ctx, cancel := context.WithCancel(context.Background())
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer cancel()
+	if r.Letters() {
+		letters, err := r.client.Subscribe(pulsar.ConsumerOptions{Topics: []string{r.topics[0] + "-sub-DLQ", r.elsewhere()}, SubscriptionName: "letters",
+			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+		require.NoError(r, err)
+		defer letters.Close()
+		watchers.Go(func() { r.countLetters(ctx, letters) })
+	}
+	for _, e := range present {
+		e.starts()
+	}
+	watchers.Go(func() { r.watch(ctx) })
+	present = r.happens(present)
+	if !r.within(90*time.Second, func() bool { return r.pending() == "" }) {
+		r.breaks("messages come to no end: %v", r.pending())
+	} else if what := ""; !r.within(15*time.Second, func() bool { what = r.unrest(present); return what == "" }) {
+		r.breaks("when all is over %s", what)
+	}
+	for _, e := range present {
+		e.leaves()
+	}
+	if !r.Failed() && !r.within(5*time.Second, func() bool { return r.unacked() == 0 }) {
+		r.breaks("the broker has a backlog of %d", r.unacked())
+	}
+}
+
+// happens has happen what is to, in some order, and returns the Workers that are there then.
+func (r *randomRun) happens(present []*employee) []*employee {
+	var events []func()
+	for i := range r.Unloads {
+		events = append(events, func() { r.unload(r.topics[i%len(r.topics)]) })
+	}
+	if r.Leaves {
+		events = append(events, func() { present[0].leaves(); present = present[1:] })
+	}
+	if r.Joins {
+		events = append(events, func() {
+			e := r.subscribes()
+			e.starts()
+			present = append(present, e)
+		})
+	}
+	if r.Outage {
+		events = append(events, func() { r.setDown(true); time.Sleep(ms(500 + r.rng.IntN(1500))); r.setDown(false) })
+	}
+	for range 2 {
+		events = append(events, func() {
+			if len(present) > 0 {
+				present[r.rng.IntN(len(present))].interrupted()
+			}
+		})
+	}
+	if r.Kind != pulsar.Exclusive { // where one joins after the other left
+		r.rng.Shuffle(len(events), func(i, j int) { events[i], events[j] = events[j], events[i] })
+	}
+	for _, event := range events {
+		time.Sleep(ms(50 + r.rng.IntN(300)))
+		event()
+	}
+	return present
+}
+
+// send publishes the messages. Those of a key are published in order, to one partition.
+func (r *randomRun) send() {
+	lanes := map[string][]*fate{}
+	for _, topic := range r.topics {
+		o := pulsar.ProducerOptions{Topic: topic, DisableBatching: !r.Batched, BatchingMaxMessages: 7, BatchingMaxPublishDelay: ms(20)}
+		if r.Kind == pulsar.KeyShared {
+			o.BatcherBuilderType = pulsar.KeyBasedBatchBuilder
+		}
+		p, err := r.client.CreateProducer(o)
+		require.NoError(r, err)
+		defer p.Close()
+		for range r.Messages / r.Topics {
+			f := r.newFate()
+			lane := topic + f.key
+			f.before = lanes[lane]
+			lanes[lane] = append(f.before[:len(f.before):len(f.before)], f)
+			r.fates = append(r.fates, f)
+			msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%d %*s", len(r.fates)-1, 20+r.rng.IntN(200), ""), Key: f.key}
+			p.SendAsync(context.Background(), msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {
+				if err != nil {
+					r.breaks("send: %v", err)
+				}
+			})
+		}
+		require.NoError(r, p.FlushWithCtx(context.Background()))
+	}
+}

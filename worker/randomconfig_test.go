@@ -1,0 +1,172 @@
+package worker_test
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"golang.org/x/time/rate"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// randomConfig is what a random run is like.
+type randomConfig struct {
+	Seed                               uint64
+	Kind                               pulsar.SubscriptionType
+	Topics, Partitions, Messages, Keys int
+	Batched, IndexAcks, Response       bool
+	Queue                              int
+
+	Workers, Unloads int
+	Joins, Leaves    bool // one of the Workers
+	Interruption     string
+	Outage           bool // nearly all calls fail for a while
+
+	Concurrency, Window, Local, Rate int
+	KeyOrder, Policy, CancelLost     bool
+	Batch                            worker.Batch // zero for a Handler
+	Pause, Timeout, Drain            time.Duration
+
+	Delay, AckTimeout, RetryFrom time.Duration
+	MaxDeliveries                uint32
+	Retry, Limited               bool
+	MemoryLimit                  int64 // if it is limited
+	Log, Debug                   bool
+	From                         redelivery.Source
+}
+
+const (
+	workerPauses   = "the Worker pauses" // and has its Consumer give back, which nobody else may: New
+	consumerPauses = "the Consumer pauses"
+)
+
+// longAckTimeout is longer than any handler takes.
+const longAckTimeout = 4 * time.Second
+
+func ms(n int) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// oneOf draws one of some values.
+func oneOf[E any](rng *rand.Rand, of ...E) E { return of[rng.IntN(len(of))] }
+
+// sometimes draws one of some values, or the zero value.
+func sometimes[E any](rng *rand.Rand, percent int, of ...E) (e E) {
+	if rng.IntN(100) < percent {
+		e = oneOf(rng, of...)
+	}
+	return e
+}
+
+func newRandomConfig(seed uint64) *randomConfig {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	c := &randomConfig{
+		Seed: seed, Kind: oneOf(rng, pulsar.Exclusive, pulsar.Failover, pulsar.Shared, pulsar.Shared, pulsar.KeyShared, pulsar.KeyShared),
+		Topics: 1 + sometimes(rng, 25, 1), Partitions: sometimes(rng, 40, 1, 2, 3), Messages: 20 + rng.IntN(60), Keys: sometimes(rng, 60, 1, 5, 20),
+		Batched: sometimes(rng, 60, true), IndexAcks: sometimes(rng, 50, true), Response: sometimes(rng, 25, true),
+		Queue: sometimes(rng, 50, 5, 5, 5, 50, 50, 50, 1),
+
+		Workers: 1 + sometimes(rng, 40, 1, 2), Unloads: sometimes(rng, 40, 1, 2),
+		Joins: sometimes(rng, 30, true), Leaves: sometimes(rng, 35, true),
+		Interruption: sometimes(rng, 35, workerPauses, workerPauses, consumerPauses), Outage: sometimes(rng, 25, true),
+
+		Concurrency: oneOf(rng, 1, 2, 4, 8), Window: sometimes(rng, 35, 3, 10, 20), Local: sometimes(rng, 25, 1, 2), Rate: sometimes(rng, 20, 100, 500),
+		KeyOrder: sometimes(rng, 45, true), Policy: sometimes(rng, 30, true), CancelLost: sometimes(rng, 30, true),
+		Batch: worker.Batch{MaxMessages: sometimes(rng, 35, 1, 3, 10, 100), MaxBytes: sometimes(rng, 20, int64(200)), MaxWait: ms(oneOf(rng, 1, 20, 100))},
+		Pause: ms(oneOf(rng, 20, 200, 1000)), Timeout: sometimes(rng, 40, 10*time.Second), Drain: ms(oneOf(rng, 0, 200, 5000, 30000)),
+
+		Delay: ms(oneOf(rng, 0, 20, 100, 600)), AckTimeout: sometimes(rng, 40, ms(300), ms(1000), longAckTimeout), RetryFrom: ms(sometimes(rng, 50, 50)),
+		MaxDeliveries: sometimes[uint32](rng, 50, 2, 3, 5), Retry: sometimes(rng, 35, true),
+		Limited: sometimes(rng, 30, true), MemoryLimit: oneOf[int64](rng, 0, 3000), Log: sometimes(rng, 20, true), Debug: sometimes(rng, 50, true),
+		From: oneOf(rng, redelivery.FromAuto, redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker),
+	}
+	if c.Kind == pulsar.KeyShared && c.Keys == 0 {
+		c.Keys = 5
+	}
+	if c.Kind == pulsar.Exclusive {
+		c.Workers, c.Joins = 1, false
+	}
+	c.Joins = c.Joins || c.Leaves && c.Workers == 1
+	if c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover {
+		c.Retry = false
+	}
+	if !c.Retry {
+		c.RetryFrom = 0
+	}
+	if c.Response && c.Queue > 0 { // upstream may wait for its own queue with the answer behind it: docs/reliability.md
+		c.Queue = 1000
+	}
+	return c
+}
+
+// Letters reports whether there is a dead letter topic.
+func (c *randomConfig) Letters() bool { return c.MaxDeliveries > 0 || c.Retry }
+
+// Single reports whether one Consumer has the subscription, on connections that last.
+func (c *randomConfig) Single() bool {
+	return c.Workers == 1 && !c.Joins && !c.Leaves && c.Unloads == 0
+}
+
+// MayTimeOut reports whether a message may be delivered again while its handler is at work: WithTimeout only helps if the machine is fast.
+func (c *randomConfig) MayTimeOut() bool { return c.AckTimeout > 0 && c.AckTimeout < longAckTimeout }
+
+// Exact reports whether nothing happens that may have a message come twice.
+func (c *randomConfig) Exact() bool { return c.Single() && !c.MayTimeOut() }
+
+// MayFork reports whether a message may be in its topic and in the retry topic: its acknowledgement got lost, or waits for those of its batch.
+func (c *randomConfig) MayFork() bool { return c.RetryFrom > 0 && !c.Exact() }
+
+// Ordered reports whether a message of a key is handled only after all before it are over.
+func (c *randomConfig) Ordered() bool {
+	owned := c.Workers == 1 && !c.Joins || c.Kind == pulsar.KeyShared
+	return c.KeyOrder && owned && c.Unloads == 0 && !c.MayTimeOut()
+}
+
+// nackDelay is that of the Consumer's policy.
+func (c *randomConfig) nackDelay(count uint32) time.Duration {
+	return c.Delay + time.Duration(min(count, 3))*c.Delay/2
+}
+
+func (c *randomConfig) consumer(k int, logger *slog.Logger) (pulsar.ConsumerOptions, []redelivery.Option) {
+	o := pulsar.ConsumerOptions{
+		Name: fmt.Sprint("consumer", k), SubscriptionName: "sub", Type: c.Kind, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
+		ReceiverQueueSize: c.Queue, EnableBatchIndexAcknowledgment: c.IndexAcks, AckWithResponse: c.Response, RetryEnable: c.Retry,
+	}
+	if c.Letters() {
+		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: cmp.Or(c.MaxDeliveries, 1000)}
+	}
+	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(c.nackDelay)), redelivery.WithRedeliveryFrom(c.From),
+		redelivery.WithLogger(logger)}
+	add := adder(&options)
+	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
+	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
+	add(c.Limited, redelivery.WithMemoryLimit(c.MemoryLimit))
+	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	return o, options
+}
+
+func (c *randomConfig) worker() []worker.Option {
+	options := []worker.Option{worker.WithConcurrency(c.Concurrency), worker.WithDrainTimeout(c.Drain), worker.WithLogger(quiet)}
+	add := adder(&options)
+	add(c.KeyOrder, worker.WithKeyOrder())
+	add(c.Window > 0, worker.WithPauseOnFailure(c.Window, 0.9, backoff.Fixed(c.Pause)))
+	add(c.Local > 0, worker.WithLocalRetries(c.Local, backoff.Fixed(5*time.Millisecond)))
+	add(c.Rate > 0, worker.WithRateLimit(rate.NewLimiter(rate.Limit(c.Rate), 10)))
+	add(c.Policy, worker.WithPolicy(policyFor))
+	add(c.CancelLost, worker.WithCancelLost())
+	add(c.Timeout > 0, worker.WithTimeout(c.Timeout))
+	return options
+}
+
+// adder returns a function that adds an option if there is to be one.
+func adder[O any](options *[]O) func(is bool, option O) {
+	return func(is bool, option O) {
+		if is {
+			*options = append(*options, option)
+		}
+	}
+}

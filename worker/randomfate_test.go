@@ -1,0 +1,121 @@
+package worker_test
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Ways for a call of the handler to end, beside other errors.
+var (
+	errPanics = errors.New("panic")
+	errExits  = errors.New("goexit")
+	errWhole  = errors.New("all of the batch")
+	errPolicy = errors.New("by a policy")
+)
+
+const policyDelay = 300 * time.Millisecond
+
+func policyFor(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
+	if errors.Is(err, errPolicy) {
+		return backoff.Fixed(policyDelay)
+	}
+	return nil
+}
+
+// fate is what is to become of a message, and what has.
+type fate struct {
+	ends      []error // of the first calls; then it succeeds
+	poison    bool    // or fails for ever
+	slow      time.Duration
+	after     time.Duration // of a Snooze and the next
+	retry     error         // after that
+	permanent error
+	key       string
+	before    []*fate // of its key, in order
+
+	calls     int
+	worker    int          // that had it last
+	busy      map[int]bool // the Workers whose handlers have it
+	due       time.Time    // not before; at that Worker
+	early     int          // local retries since the last delay
+	succeeded bool
+	dead      bool // the last call made a dead letter of it
+	mayBeDead bool // or may have
+	letters   int
+	history   []string
+}
+
+func (f *fate) isOver() bool { return f.succeeded || f.letters > 0 }
+
+func (f *fate) String() string {
+	return fmt.Sprintf("%q, poison %t, slow %v, key %q, succeeded %t, dead %t, letters %d:\n    %s", f.ends, f.poison, f.slow, f.key, f.succeeded,
+		f.dead, f.letters, strings.Join(f.history, "\n    "))
+}
+
+func (r *randomRun) newFate() *fate {
+	f := &fate{worker: -1, busy: map[int]bool{}, after: ms(r.rng.IntN(700)), slow: ms(sometimes(r.rng, 10, 100, 200, 500)),
+		poison: r.MaxDeliveries > 0 && r.rng.IntN(12) == 0}
+	if r.Keys > 0 && (r.Kind == pulsar.KeyShared || r.rng.IntN(10) > 0) {
+		f.key = fmt.Sprint("key", r.rng.IntN(r.Keys))
+	}
+	f.retry = worker.RetryAfter(f.after, errTest)
+	f.permanent = oneOf(r.rng, fmt.Errorf("wrapped: %w", worker.Permanent(errTest)), worker.Permanent(redelivery.DeadLetterTo(r.elsewhere(), errTest)))
+	for range r.rng.IntN(6) - 2 {
+		f.ends = append(f.ends, oneOf(r.rng, errTest, errTest, fmt.Errorf("wrapped: %w", errTest), errPolicy, f.retry, f.retry, worker.Snooze(f.after),
+			errPanics, errExits, errWhole))
+	}
+	if r.Letters() && r.rng.IntN(12) == 0 {
+		f.ends = append(f.ends, f.permanent)
+	}
+	return f
+}
+
+// end is how the call ends that begins now.
+func (f *fate) end(down bool) error {
+	switch n := f.calls - 1; {
+	case f.succeeded: // its acknowledgement was lost
+		return nil
+	case !down && n < len(f.ends):
+		return f.ends[n]
+	case down || f.poison:
+		return errTest
+	}
+	return nil
+}
+
+// returns returns what a handler does, unless it does not.
+func returns(end error) error {
+	switch end {
+	case errPanics:
+		panic(end)
+	case errExits:
+		runtime.Goexit()
+	}
+	return end
+}
+
+// delay is what a message is told after a call; told is false if it may be tried again at once, or is over.
+func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration, told bool) {
+	switch {
+	case end == nil, end == f.permanent:
+		return 0, false
+	case worker.IsSnooze(end):
+		return f.after, true
+	case end == f.retry:
+		return f.after, c.Window == 0 || f.after > c.Pause // else an outage keeps it, and tries it without that delay
+	case c.Window > 0: // likewise
+		return 0, false
+	case end == errPolicy && c.Policy:
+		return policyDelay, true
+	}
+	return c.nackDelay(count), true
+}
