@@ -53,9 +53,10 @@ func TestRandomWorkers(t *testing.T) {
 type randomRun struct {
 	*randomConfig
 	*site
-	rng    *rand.Rand
-	topics []string
-	log    logtest.Buffer
+	publisher pulsar.Client // with a connection of its own
+	rng       *rand.Rand
+	topics    []string
+	log       logtest.Buffer
 
 	mu    sync.Mutex
 	all   []*employee // that were ever there
@@ -67,6 +68,7 @@ type randomRun struct {
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	r := &randomRun{randomConfig: c, site: newSite(t, pulsartest.WithBatchIndexAcknowledgment()), // as the real one has
 		rng: rand.New(rand.NewPCG(c.Seed, 2)), last: time.Now()}
+	r.publisher = r.newClient()
 	for i := range c.Topics {
 		r.topics = append(r.topics, fmt.Sprint(topicname.Full(r.topic), "-", i))
 		path, partitions := admin.Topic(r.topics[i]), any(nil)

@@ -97,8 +97,8 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if !c.Retry {
 		c.RetryFrom = 0
 	}
-	if c.Response && c.Queue > 0 { // upstream may wait for its own queue with the answer behind it: docs/reliability.md
-		c.Queue = 1000
+	if c.Response { // upstream waits for each answer that an unload lost, and for its own queue with the answer behind it: docs/reliability.md
+		c.Queue, c.Unloads = 0, 0
 	}
 	return c
 }
@@ -131,7 +131,7 @@ func (c *randomConfig) nackDelay(count uint32) time.Duration {
 	return c.Delay + time.Duration(min(count, 3))*c.Delay/2
 }
 
-func (c *randomConfig) consumer(k int, logger *slog.Logger) (pulsar.ConsumerOptions, []redelivery.Option) {
+func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger) (pulsar.ConsumerOptions, []redelivery.Option) {
 	o := pulsar.ConsumerOptions{
 		Name: fmt.Sprint("consumer", k), SubscriptionName: "sub", Type: c.Kind, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		ReceiverQueueSize: c.Queue, EnableBatchIndexAcknowledgment: c.IndexAcks, AckWithResponse: c.Response, RetryEnable: c.Retry,
@@ -145,6 +145,7 @@ func (c *randomConfig) consumer(k int, logger *slog.Logger) (pulsar.ConsumerOpti
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
 	add(c.Limited, redelivery.WithMemoryLimit(c.MemoryLimit))
+	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind more messages than there is room for: docs/reliability.md
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	return o, options
 }

@@ -28,7 +28,7 @@ func (r *randomRun) subscribes() *employee {
 	if r.Debug { // it says what becomes of each message
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	opts, options := r.consumer(e.k, logger)
+	opts, options := r.consumer(e.k, r.publisher, logger)
 	if opts.Topic = r.topics[0]; r.Topics > 1 {
 		opts.Topic, opts.Topics = "", r.topics
 	}

@@ -28,6 +28,7 @@ var quiet = slog.New(slog.DiscardHandler)
 type site struct {
 	testing.TB
 	client    pulsar.Client
+	url       string
 	admin     string
 	topic     string
 	inProcess *pulsartest.Server // nil if the broker is a real one
@@ -47,14 +48,19 @@ func newSiteInProcess(t testing.TB, options ...pulsartest.Option) *site {
 }
 
 func (s *site) connect(url string) *site {
-	var err error
-	s.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: plog.NewLoggerWithSlog(quiet),
-		OperationTimeout: 3 * time.Second})
-	require.NoError(s, err)
-	s.Cleanup(s.client.Close)
+	s.url = url
+	s.client = s.newClient()
 	s.Cleanup(http.DefaultClient.CloseIdleConnections)
 	s.topic = fmt.Sprintf("worker-%08x", rand.Uint32())
 	return s
+}
+
+// newClient returns a client with connections of its own.
+func (s *site) newClient() pulsar.Client {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: plog.NewLoggerWithSlog(quiet), OperationTimeout: 3 * time.Second})
+	require.NoError(s, err)
+	s.Cleanup(client.Close)
+	return client
 }
 
 func (s *site) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
