@@ -107,7 +107,7 @@ func (r *randomRun) run() {
 	present = r.happens(present)
 	if !r.within(90*time.Second, func() bool { return r.pending() == "" }) {
 		r.breaks("messages come to no end: %v", r.pending())
-	} else if what := ""; !r.within(15*time.Second, func() bool { what = r.unrest(present); return what == "" }) {
+	} else if what := ""; !r.within(40*time.Second, func() bool { what = r.unrest(present); return what == "" }) {
 		r.breaks("when all is over %s", what)
 	}
 	for _, e := range present {

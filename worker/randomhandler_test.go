@@ -100,7 +100,7 @@ func (e *employee) over(all []*called, together bool) {
 		f.note("%d: %v", e.k, end)
 		e.lanes[m.lane]--
 		delete(f.busy, e.k)
-		if d, told := e.delay(f, end, m.count); told && !together {
+		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another has it meanwhile
 			f.due = e.last.Add(d)
 		}
 		if end == f.retry || worker.IsSnooze(end) { // without local retries

@@ -54,7 +54,7 @@ func (r *randomRun) unrest(present []*employee) string {
 		w, c := e.w.Stats(), e.c.Stats()
 		// What another consumer has got is forgotten later: docs/reliability.md, A message that another consumer had meanwhile.
 		if w.InFlight > 0 || w.Waiting > 0 || r.Single() && (c.Waiting > 0 || c.BufferedBytes > 0) {
-			return fmt.Sprintf("Worker %d has %+v, its Consumer %+v", e.k, w, c)
+			return fmt.Sprintf("Worker %d has %+v, its Consumer %+v, and the broker a backlog of %d", e.k, w, c, r.unacked())
 		}
 	}
 	if n := r.unacked(); n > 0 {
