@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
@@ -115,5 +116,25 @@ func TestWhatNobodyTakesIsNotAskedFor(t *testing.T) {
 		d, v := x.arrive(2)
 		require.Equal(t, ledger.Deliver, v)
 		require.Equal(t, uint32(7), d.Count)
+	})
+}
+
+// A message of a batch that another consumer has is let go of, although another of the batch waits here and is asked for again and again.
+func TestReclaimBesideASiblingThatWaits(t *testing.T) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll = false }, func(x *x) {
+		waits, has := ledger.Name{ID: pulsar.NewMessageID(1, 1, 0, 0)}, ledger.Name{ID: pulsar.NewMessageID(1, 1, 1, 0)}
+		d, _ := x.deliver(message{id: waits.ID})
+		x.deliver(message{id: has.ID})
+		x.Nack(d, time.Second, nil, ledger.Failed)
+		x.Disconnected()
+		time.Sleep(8 * time.Second) // it was asked for
+		for range 40 {
+			if _, had := x.Reclaim(has, 0); !had {
+				return
+			}
+			time.Sleep(time.Second)
+			x.Idle()
+		}
+		require.Fail(t, "it is not let go of", "%d requests", len(x.requests()))
 	})
 }

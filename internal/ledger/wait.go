@@ -172,6 +172,9 @@ func (l *Ledger) ask(ref Ref, e *entry, r *record) (a ask) {
 		}
 		l.nacks.TrackFor(uint64(ref), resendTime)
 		return a
+	case r.state == inFlight && missing && last.tries > tries: // others of its batch wait here, and are asked for again and again
+		l.disown(ref, e, r)
+		return a
 	case l.mayCome(s, &last):
 		t.asked[ref.slot()] = last
 		if last.tries == 0 { // the answer came once, so that nobody waits for it who would tell the end of this
