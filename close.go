@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"sync"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds that Close may take.
@@ -49,10 +52,34 @@ func (c *Consumer) shut() bool {
 	c.inner.mu.Lock()
 	inner := c.current()
 	c.inner.mu.Unlock()
-	inner.Close()
+	closeInner(inner)
 	c.attempts.close() // now that acknowledgements have surely reached the broker
 	c.goroutines.Wait(math.MaxInt64)
 	return true
+}
+
+// closeInner closes an inner consumer, and takes what is in its queue meanwhile: if that is full, upstream's reader of the connection waits for
+// room, with the broker's answer to the Close behind it, and afterwards for good, so that nobody else has the connection.
+func closeInner(consumer pulsar.Consumer) {
+	messages, closed := chanOf(consumer), make(chan struct{})
+	var taking sync.WaitGroup
+	taking.Go(func() {
+		for {
+			select {
+			case <-messages:
+			case <-closed:
+				return
+			}
+		}
+	})
+	defer func() {
+		close(closed)
+		taking.Wait()
+		for len(messages) > 0 {
+			<-messages
+		}
+	}()
+	consumer.Close()
 }
 
 // awaitClosed waits until another call of Close has ended. It may be called by an interceptor that Close waits for: then it waits for a

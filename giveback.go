@@ -71,11 +71,8 @@ func (c *Consumer) GiveBack() error {
 	waitWhile(func() bool { return !c.calls.IsQuiet() }, end) // for those that came meanwhile
 	c.hooks.leaves(true)
 	c.inner.away = true
-	c.current().Close()
+	closeInner(c.current())
 	c.intake.Forget()
-	for messages := chanOf(c.current()); len(messages) > 0; {
-		<-messages
-	}
 	c.hooks.leaves(false)
 	c.ledger.GaveBack()
 	c.emptyOutlet()

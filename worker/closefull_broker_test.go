@@ -1,0 +1,76 @@
+package worker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// A Consumer is closed while its queue is full, as the broker sent more than that has room for: upstream's reader waits, with the answer to the
+// Close behind it. The connection goes on for others.
+func TestCloseWithAFullQueue(t *testing.T) {
+	for range 5 {
+		s := newSite(t, pulsartest.WithBatchIndexAcknowledgment())
+		s.partitions(3)
+		c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, ReceiverQueueSize: 1, EnableBatchIndexAcknowledgment: true},
+			redelivery.WithNackRedeliveryDelay(0), redelivery.WithRedeliveryFrom(redelivery.FromBroker))
+		for range 8 {
+			s.publish(true, numbers(0, 7)...)
+		}
+		for i := range 60 {
+			if msg, err := c.Receive(soon(t)); err == nil && i%3 == 0 {
+				require.NoError(t, c.Ack(msg))
+			} else if err == nil {
+				c.Nack(msg)
+			}
+		}
+		time.Sleep(300 * time.Millisecond)
+		began := time.Now()
+		c.Close()
+		_, err := s.client.TopicPartitions(s.topic)
+		require.NoError(t, err)
+		require.Less(t, time.Since(began), 2*time.Second)
+	}
+}
+
+// full is a consumer that more is sent to than it has room for, so that its Close waits until that is taken.
+type full struct {
+	pulsar.Consumer
+	messages chan pulsar.ConsumerMessage
+}
+
+func (f full) Close() {
+	for range cap(f.messages) + 10 {
+		f.messages <- pulsar.ConsumerMessage{}
+	}
+	f.Consumer.Close()
+}
+
+func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
+	for name, closes := range map[string]func(*redelivery.Consumer) error{
+		"Close": func(c *redelivery.Consumer) error { c.Close(); return nil }, "GiveBack": (*redelivery.Consumer).GiveBack,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+				inner, err := s.client.Subscribe(opts)
+				return full{inner, opts.MessageChannel}, err
+			}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared}, redelivery.WithLogger(quiet))
+			require.NoError(t, err)
+			closed := make(chan error, 1)
+			go func() { closed <- closes(c) }()
+			select {
+			case err := <-closed:
+				require.NoError(t, err)
+				c.Close()
+			case <-time.After(10 * time.Second):
+				require.Fail(t, "it hangs")
+			}
+		})
+	}
+}
