@@ -75,9 +75,6 @@ func closeInner(consumer pulsar.Consumer) {
 	defer func() {
 		close(closed)
 		taking.Wait()
-		for len(messages) > 0 {
-			<-messages
-		}
 	}()
 	consumer.Close()
 }

@@ -128,7 +128,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 	case err := <-c.inner.back:
 		c.inner.back = nil
 		if err == nil {
-			c.intake.Replace(c.current())
+			c.intake.Replace(c.current(), chanOf(c.current()))
 			c.inner.away, c.inner.tries = false, 0
 		}
 		return err

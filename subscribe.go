@@ -79,6 +79,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 	if delays(opts.Type) && opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
 		prepared.Name = inner.Name()
 		p.again = func() (pulsar.Consumer, error) {
+			prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // what was closed may deliver once more
 			inner, err := with(prepared)
 			if err == nil {
 				err = isOf(inner, prepared)

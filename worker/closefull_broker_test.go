@@ -74,3 +74,40 @@ func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
 		})
 	}
 }
+
+// late is a consumer that delivers one more message when it is closed already, as upstream's may.
+type late struct {
+	pulsar.Consumer
+	messages chan pulsar.ConsumerMessage
+	last     *pulsar.Message
+}
+
+func (l late) Close() {
+	l.Consumer.Close()
+	if msg := *l.last; msg != nil {
+		time.AfterFunc(10*time.Millisecond, func() { l.messages <- pulsar.ConsumerMessage{Consumer: l.Consumer, Message: msg} })
+	}
+}
+
+// What comes from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
+func TestWhatComesAfterGiveBack(t *testing.T) {
+	s := newSite(t)
+	s.partitions(2) // with one topic it is known to have come by a lost connection
+	var last pulsar.Message
+	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		inner, err := s.client.Subscribe(opts)
+		return late{inner, opts.MessageChannel, &last}, err
+	}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared, AckWithResponse: true}, redelivery.WithLogger(quiet))
+	require.NoError(t, err)
+	defer c.Close()
+	s.publish(false, "a")
+	msg, err := c.Receive(soon(t))
+	require.NoError(t, err)
+	last = msg
+	require.NoError(t, c.GiveBack())
+	last = nil
+	time.Sleep(100 * time.Millisecond)
+	msg, err = c.Receive(soon(t))
+	require.NoError(t, err)
+	require.NoError(t, c.Ack(msg))
+}

@@ -142,8 +142,10 @@ func (x *Intake) Connected() {
 	x.receiver.again.Store(true)
 }
 
-// Replace has the messages of another consumer taken, which come by the same channel. The caller has the turn.
-func (x *Intake) Replace(consumer pulsar.Consumer) { x.receiver.consumer = consumer }
+// Replace has the messages of another consumer taken. The caller has the turn.
+func (x *Intake) Replace(consumer pulsar.Consumer, messages <-chan pulsar.ConsumerMessage) {
+	x.receiver.consumer, x.messages = consumer, messages
+}
 
 // Forget lets go of what was received before. The caller has the turn, by Interrupt.
 func (x *Intake) Forget() {
