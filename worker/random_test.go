@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ var (
 	randomSeed = flag.Uint64("random.seed", 0, "the only seed of TestRandomWorkers, or the first with -random.runs")
 )
 
-// randomFixed are runs that are made each time, none of which takes long.
-var randomFixed = []uint64{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+// randomFixed are runs that are made each time. None takes long, and they have nine in ten of the pairs of settings that can be.
+var randomFixed = []uint64{12, 19, 39, 79, 138, 145, 169, 271, 277, 280, 281, 389}
 
 // Workers with random options, of which some join and leave, handle messages at a broker that unloads their topics: each message succeeds
 // or becomes a dead letter, none is early to the Consumer that failed on it, none is handled again where nothing repeats it, keys have
@@ -61,8 +62,8 @@ type randomRun struct {
 	mu    sync.Mutex
 	all   []*employee // that were ever there
 	fates []*fate
-	last  time.Time // that a handler was called or returned
-	down  bool      // nearly all calls fail
+	last  time.Time   // that a handler was called or returned
+	down  atomic.Bool // nearly all calls fail
 }
 
 func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
@@ -135,7 +136,7 @@ func (r *randomRun) happens(present []*employee) []*employee {
 		})
 	}
 	if r.Outage {
-		events = append(events, func() { r.setDown(true); time.Sleep(ms(500 + r.rng.IntN(1500))); r.setDown(false) })
+		events = append(events, func() { r.down.Store(true); time.Sleep(ms(500 + r.rng.IntN(1500))); r.down.Store(false) })
 	}
 	for range 2 {
 		events = append(events, func() {

@@ -35,8 +35,8 @@ type randomConfig struct {
 
 	Delay, AckTimeout, RetryFrom time.Duration
 	MaxDeliveries                uint32
-	Retry, Limited               bool
-	MemoryLimit                  int64 // if it is limited
+	Retry                        bool
+	MemoryLimit                  int64
 	Log, Debug                   bool
 	From                         redelivery.Source
 }
@@ -81,7 +81,7 @@ func newRandomConfig(seed uint64) *randomConfig {
 
 		Delay: ms(oneOf(rng, 0, 20, 100, 600)), AckTimeout: sometimes(rng, 40, ms(300), ms(1000), longAckTimeout), RetryFrom: ms(sometimes(rng, 50, 50)),
 		MaxDeliveries: sometimes[uint32](rng, 50, 2, 3, 5), Retry: sometimes(rng, 35, true),
-		Limited: sometimes(rng, 30, true), MemoryLimit: oneOf[int64](rng, 0, 3000), Log: sometimes(rng, 20, true), Debug: sometimes(rng, 50, true),
+		MemoryLimit: oneOf[int64](rng, 0, 3000, redelivery.DefaultMemoryLimit, redelivery.DefaultMemoryLimit, redelivery.DefaultMemoryLimit), Log: sometimes(rng, 20, true), Debug: sometimes(rng, 50, true),
 		From: oneOf(rng, redelivery.FromAuto, redelivery.FromAuto, redelivery.FromMemory, redelivery.FromBroker),
 	}
 	if c.Kind == pulsar.KeyShared && c.Keys == 0 {
@@ -140,11 +140,10 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: cmp.Or(c.MaxDeliveries, 1000)}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(c.nackDelay)), redelivery.WithRedeliveryFrom(c.From),
-		redelivery.WithLogger(logger)}
+		redelivery.WithMemoryLimit(c.MemoryLimit), redelivery.WithLogger(logger)}
 	add := adder(&options)
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
-	add(c.Limited, redelivery.WithMemoryLimit(c.MemoryLimit))
 	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind more messages than there is room for: docs/reliability.md
 	add(c.Log, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
 	return o, options

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,6 @@ func policyFor(_ pulsar.Message, err error) backoff.RedeliveryBackoff {
 // fate is what is to become of a message, and what has.
 type fate struct {
 	ends      []error // of the first calls; then it succeeds
-	poison    bool    // or fails for ever
 	slow      time.Duration
 	after     time.Duration // of a Snooze and the next
 	retry     error         // after that
@@ -57,13 +57,16 @@ type fate struct {
 func (f *fate) isOver() bool { return f.succeeded || f.letters > 0 }
 
 func (f *fate) String() string {
-	return fmt.Sprintf("%q, poison %t, slow %v, key %q, succeeded %t, dead %t, letters %d:\n    %s", f.ends, f.poison, f.slow, f.key, f.succeeded,
+	return fmt.Sprintf("%q, slow %v, key %q, succeeded %t, dead %t, letters %d:\n    %s", f.ends[:min(5, len(f.ends))], f.slow, f.key, f.succeeded,
 		f.dead, f.letters, strings.Join(f.history, "\n    "))
 }
 
+func (f *fate) note(format string, args ...any) {
+	f.history = append(f.history, fmt.Sprint(time.Now().Format("05.000 "), fmt.Sprintf(format, args...)))
+}
+
 func (r *randomRun) newFate() *fate {
-	f := &fate{worker: -1, busy: map[int]bool{}, after: ms(r.rng.IntN(700)), slow: ms(sometimes(r.rng, 10, 100, 200, 500)),
-		poison: r.MaxDeliveries > 0 && r.rng.IntN(12) == 0}
+	f := &fate{worker: -1, busy: map[int]bool{}, after: ms(r.rng.IntN(700)), slow: ms(sometimes(r.rng, 10, 100, 200, 500))}
 	if r.Keys > 0 && (r.Kind == pulsar.KeyShared || r.rng.IntN(10) > 0) {
 		f.key = fmt.Sprint("key", r.rng.IntN(r.Keys))
 	}
@@ -76,6 +79,9 @@ func (r *randomRun) newFate() *fate {
 	if r.Letters() && r.rng.IntN(12) == 0 {
 		f.ends = append(f.ends, f.permanent)
 	}
+	if r.MaxDeliveries > 0 && r.rng.IntN(12) == 0 { // more often than it is delivered
+		f.ends = append(f.ends, slices.Repeat([]error{errTest}, 1000)...)
+	}
 	return f
 }
 
@@ -86,7 +92,7 @@ func (f *fate) end(down bool) error {
 		return nil
 	case !down && n < len(f.ends):
 		return f.ends[n]
-	case down || f.poison:
+	case down:
 		return errTest
 	}
 	return nil

@@ -8,18 +8,13 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // watch asserts that handlers are called as long as there are messages, and that figures are what they may be.
 func (r *randomRun) watch(ctx context.Context) {
-	limit := int64(redelivery.DefaultMemoryLimit)
-	if r.Limited {
+	limit := max(r.MemoryLimit, 1<<20) // for those that are to be published
+	if !r.Letters() {
 		limit = r.MemoryLimit
-	}
-	if r.Letters() { // for those that are to be published
-		limit = max(limit, 1<<20)
 	}
 	for ; ctx.Err() == nil && !r.Failed(); time.Sleep(ms(20)) {
 		r.mu.Lock()
@@ -115,12 +110,6 @@ func (r *randomRun) fateOf(msg pulsar.Message) *fate {
 		n = 0
 	}
 	return r.fates[n]
-}
-
-func (r *randomRun) setDown(down bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.down = down
 }
 
 // breaks tells what went wrong first.
