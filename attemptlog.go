@@ -73,14 +73,18 @@ type attemptLog struct {
 }
 
 // openLog opens the log of attempts of a subscription, if there is to be one, and reads it.
-func openLog(s *settings, topic, subscription, name string) (*attemptLog, error) {
+func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, error) {
 	if s.attempts == nil || topic == "" || subscription == "" { // for which client.Subscribe has an error
 		return nil, nil
 	}
+	name := topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
+	if err := checkNumber("WithAttemptLog's topic", name); err != nil {
+		return nil, err
+	}
 	a := &attemptLog{}
 	log, err := attempts.Open(s.client, attempts.Options{
-		Topic:     topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription))),
-		Name:      name,
+		Topic:     name,
+		Name:      consumer,
 		Retention: s.attempts.Retention,
 		Logger:    s.logger,
 		Failed:    a.failed,

@@ -86,6 +86,14 @@ func checkName(what, topic string) error {
 	return nil
 }
 
+// checkNumber returns an error for a name, made of those of a topic and a subscription, that pulsar-client-go refuses.
+func checkNumber(what, topic string) error {
+	if want := topicname.WantNumber(topic); want != "" {
+		return invalid(what, topic, want)
+	}
+	return nil
+}
+
 // requestsAreDueAtOnce makes every due time of the consumer's own nack tracker fall into 1970, so that each of its ticks
 // sends all requests made since the last.
 const requestsAreDueAtOnce = int64(62)

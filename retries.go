@@ -202,12 +202,13 @@ func (p *preparation) publishRetries() error {
 
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
-	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic)); err != nil {
-		return nil, err
-	}
 	prefix := topicname.Full(topicname.Base(o.Topic)) + "-" + o.Subscription
 	o.RetryLetterTopic = cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix)
 	o.DeadLetterTopic = cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix)
+	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic),
+		checkNumber("the dead letter topic", o.DeadLetterTopic)); err != nil {
+		return nil, err
+	}
 	o.MaxDeliveries = policy.MaxReconsumes
 	o.Backoff = s.reconsumeBackoff
 	o.ProducerOptions = policy.ProducerOptions

@@ -3,6 +3,7 @@ package topicname
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 )
 
@@ -40,6 +41,14 @@ func Want(name string) string {
 		return ""
 	}
 	return "topic, tenant/namespace/topic or persistent://tenant/namespace/topic"
+}
+
+// WantNumber is what pulsar-client-go wants instead of a name with -partition- that it cannot read the number of; "" if it can.
+func WantNumber(name string) string {
+	if _, err := strconv.Atoi(name[strings.LastIndex(name, "-")+1:]); err == nil || !strings.Contains(name, "-partition-") {
+		return ""
+	}
+	return "a name without -partition-, or with a number after its last dash"
 }
 
 var valid = regexp.MustCompile(`^([^/]+|([-=:.\w]+/){2,3}[^/]+|(non-)?persistent://([-=:.\w]+/){2}([^/]+|[-=:.\w]+/.+))$`)

@@ -18,6 +18,15 @@ func TestWant(t *testing.T) {
 	}
 }
 
+func TestWantNumber(t *testing.T) {
+	for _, name := range []string{"x", "x-partition", "x-partition-1", "x-partition-eu-1", "x-1-RETRY"} {
+		require.Empty(t, WantNumber(name), name)
+	}
+	for _, name := range []string{"x-partition-", "x-partition-eu", "persistent://a/b/x-partition-1-sub-DLQ"} {
+		require.Equal(t, "a name without -partition-, or with a number after its last dash", WantNumber(name), name)
+	}
+}
+
 // A topic without its domain is persistent, also one of long ago whose namespace names a cluster.
 func TestFull(t *testing.T) {
 	for name, want := range map[string]string{"x": "persistent://public/default/x", "a/b/x": "persistent://a/b/x", "a/us/b/x": "persistent://a/us/b/x",
