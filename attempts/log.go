@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"sync"
@@ -42,6 +43,7 @@ type Log struct {
 	own      changes
 	sessions watch
 	tidying  tidying
+	most     int    // that was in one of the maps since they were made
 	number   uint64 // of the last frame
 	begun    uint64 // of the frame that says that the session begins
 	caughtUp bool
@@ -212,7 +214,27 @@ func (l *Log) Stats() Stats {
 }
 
 // count says whether anything has to be looked up. The caller holds mu.
-func (l *Log) count() { l.known.Store(int64(len(l.state.records) + len(l.own.of))) }
+func (l *Log) count() {
+	l.known.Store(int64(len(l.state.records) + len(l.own.of)))
+	l.most = max(l.most, l.largest())
+}
+
+func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
+
+// fit gives back what the maps took when there was far more in them: they stay as large as they ever were. The caller holds mu.
+func (l *Log) fit() {
+	if n := l.largest(); n < l.most/4 {
+		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
+		l.most = n
+	}
+}
+
+// fitted is a copy of its own size, which that of maps.Clone is not.
+func fitted[V any](m map[place]V) map[place]V {
+	fresh := make(map[place]V, len(m))
+	maps.Copy(fresh, m)
+	return fresh
+}
 
 // notify tells the writer that there is something to do.
 func (l *Log) notify() {

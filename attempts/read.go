@@ -53,6 +53,7 @@ func (l *Log) take(r read) {
 	l.state.apply(r)
 	if r.live && before.before(l.state.checkpoint) { // a good time, whoever has tidied
 		l.sweep(r.now)
+		l.fit()
 	}
 	if own {
 		l.own.echoed(r.number)

@@ -148,3 +148,34 @@ func atBroker(t *testing.T, topic string) (said []string) {
 	}
 	return said
 }
+
+// What a burst of failures took is given back once all is settled and the log was tidied: Go's maps stay as large as they ever were.
+func TestABurstIsNotKeptInMemory(t *testing.T) {
+	a := openReady(t, testClient(t), testTopic(t), "a")
+	heap := func() uint64 {
+		runtime.GC()
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	const many = 60_000
+	for i := range int64(many) {
+		a.Failed(Key{one.Topic, 1, i, 0}, 1, time.Hour, "")
+	}
+	await(t, func() bool { return a.Stats().Lag == 0 })
+	full := heap()
+	for i := range int64(many) {
+		a.Settled(Key{one.Topic, 1, i, 0})
+	}
+	var left uint64
+	for count, end := uint32(1), time.Now().Add(45*time.Second); time.Now().Before(end); count++ { // life goes on, so that the log is tidied
+		for i := range int64(tidyMin / 5) {
+			a.Failed(Key{one.Topic, 2, i, 0}, count, time.Hour, "")
+		}
+		time.Sleep(200 * time.Millisecond)
+		if left = heap(); left < full/2 {
+			break
+		}
+	}
+	require.Less(t, left, full/2)
+}
