@@ -230,7 +230,8 @@ const (
 //
 // Messages that do not fit the memory limit always come back through the broker. After a lost connection, or when another consumer
 // becomes active on a Failover partition, messages in memory may belong to another consumer. The Consumer then drops them, and delivers
-// them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory.
+// them if the broker sends them again. Clearing or skipping a backlog at the broker does not affect messages in memory that FromAuto does not
+// return to it.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
 		if source = cmp.Or(source, FromAuto); source != FromAuto && source != FromMemory && source != FromBroker {
