@@ -91,6 +91,9 @@ func newRandomConfig(seed uint64) *randomConfig {
 		c.Workers, c.Joins = 1, false
 	}
 	c.Joins = c.Joins || c.Leaves && c.Workers == 1
+	if c.KeyOrder && c.Keys == 1 { // one after another, each with its delays
+		c.Messages /= 3
+	}
 	if c.Kind == pulsar.Exclusive || c.Kind == pulsar.Failover {
 		c.Retry = false
 	}

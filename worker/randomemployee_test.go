@@ -148,7 +148,7 @@ func (e *employee) begins(msg pulsar.Message) *called {
 	switch {
 	case (f.succeeded || f.dead) && e.Exact():
 		e.breaks("handled again: %v", f)
-	case f.busy[e.k] && !e.MayFork():
+	case f.busy[e.k] && !e.MayFork() && !(e.MayTimeOut() && e.Batch.MaxMessages > 0): // it may have timed out while its batch was collected
 		e.breaks("handled twice at once: %v", f)
 	case e.KeyOrder && lane != "" && e.lanes[lane] > 0:
 		e.breaks("handled together with another of its key: %v", f)
