@@ -76,9 +76,9 @@ func (c *Consumer) lostAll() { c.lost("", LostConsumer) }
 
 // Reclaim reports whether a message that the application has still belongs to this Consumer. After a loss (Delivery.Lost) this is unknown
 // at first: Reclaim returns false at once, and begins to find out. Call it again, for example every 100 ms. If somebody receives
-// meanwhile, the answer comes within some seconds: true, because the broker has sent the message again, or ErrNotInFlight, because
-// another consumer has it or it is settled. After ErrNotInFlight do not begin to work on it; if it belongs to this Consumer after all, it
-// will be delivered.
+// meanwhile, the answer comes within some seconds, of several topics or partitions within half a minute: true, because the broker has sent
+// the message again, or ErrNotInFlight, because another consumer has it or it is settled. After ErrNotInFlight do not begin to work on it;
+// if it belongs to this Consumer after all, it will be delivered.
 //
 // To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too. With several
 // topics or partitions pulsar-client-go does not say which one lost its connection. Then Reclaim asks the broker to send the message
