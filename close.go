@@ -66,7 +66,10 @@ func closeInner(consumer pulsar.Consumer) {
 	taking.Go(func() {
 		for {
 			select {
-			case <-messages:
+			case _, open := <-messages:
+				if !open { // by another's consumer
+					messages = nil
+				}
 			case <-closed:
 				return
 			}
