@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -170,7 +171,7 @@ func (r *randomRun) send() {
 			f := r.newFate()
 			lane := topic + f.key
 			f.before = lanes[lane]
-			lanes[lane] = append(f.before[:len(f.before):len(f.before)], f)
+			lanes[lane] = append(slices.Clip(f.before), f)
 			r.fates = append(r.fates, f)
 			msg := &pulsar.ProducerMessage{Payload: fmt.Appendf(nil, "%d %*s", len(r.fates)-1, 20+r.rng.IntN(200), ""), Key: f.key}
 			p.SendAsync(context.Background(), msg, func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) {

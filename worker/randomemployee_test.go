@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"math/rand/v2"
 	"time"
@@ -121,7 +122,7 @@ func (e *employee) handle(ctx context.Context, msgs []pulsar.Message) error {
 	}
 	each := worker.BatchError{}
 	for i, m := range all {
-		if m.end == errPanics || m.end == errExits || m.end == errWhole || len(all) == 1 {
+		if errors.Is(m.end, errPanics) || errors.Is(m.end, errExits) || errors.Is(m.end, errWhole) || len(all) == 1 {
 			e.over(all, len(all) > 1)
 			return returns(m.end)
 		}
@@ -183,12 +184,12 @@ func (e *employee) over(all []*called, together bool) {
 		if d, told := e.delay(f, end, m.count); told && !together && f.worker == e.k { // else another has it meanwhile
 			f.due = e.last.Add(d)
 		}
-		if end == f.retry || worker.IsSnooze(end) { // without local retries
+		if errors.Is(end, f.retry) || worker.IsSnooze(end) { // without local retries
 			f.early = e.Local
 		}
 		isLast := end != nil && !worker.IsSnooze(end) && e.MaxDeliveries > 0 && m.count+1 >= e.MaxDeliveries
 		f.succeeded = f.succeeded || end == nil
-		f.dead = end == f.permanent || isLast && !together && e.Local == 0 && e.Window == 0 // else it may be tried again at once
+		f.dead = errors.Is(end, f.permanent) || isLast && !together && e.Local == 0 && e.Window == 0 // else it may be tried again at once
 		f.mayBeDead = f.dead || isLast
 	}
 }

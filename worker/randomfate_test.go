@@ -100,10 +100,10 @@ func (f *fate) end(down bool) error {
 
 // returns returns what a handler does, unless it does not.
 func returns(end error) error {
-	switch end {
-	case errPanics:
+	switch {
+	case errors.Is(end, errPanics):
 		panic(end)
-	case errExits:
+	case errors.Is(end, errExits):
 		runtime.Goexit()
 	}
 	return end
@@ -112,15 +112,15 @@ func returns(end error) error {
 // delay is what a message is told after a call; told is false if it may be tried again at once, or is over.
 func (c *randomConfig) delay(f *fate, end error, count uint32) (d time.Duration, told bool) {
 	switch {
-	case end == nil, end == f.permanent:
+	case end == nil, errors.Is(end, f.permanent):
 		return 0, false
 	case worker.IsSnooze(end):
 		return f.after, true
-	case end == f.retry:
+	case errors.Is(end, f.retry):
 		return f.after, c.Window == 0 || f.after > c.Pause // else an outage keeps it, and tries it without that delay
 	case c.Window > 0: // likewise
 		return 0, false
-	case end == errPolicy && c.Policy:
+	case errors.Is(end, errPolicy) && c.Policy:
 		return policyDelay, true
 	}
 	return c.nackDelay(count), true
