@@ -50,7 +50,7 @@ func (l *Ledger) Connected() {
 	defer l.mu.Unlock()
 	l.table.away = false
 	for _, s := range l.table.streams {
-		if s.run.own && s.lost && s.run.early != nil && !s.inactive {
+		if s.run.own && s.lost && len(s.run.early) > 0 && !s.inactive {
 			s.lost, s.run.heard = false, time.Now()
 		}
 	}
@@ -86,9 +86,7 @@ func (l *Ledger) Received(topic string, id pulsar.MessageID) (more bool) {
 	switch {
 	case s.inactive, !s.lost && (s.run.early == nil || s.run.fresh != nil):
 	case l.table.away: // it may have come by the connection that was lost, and be cleared
-		if s.run.early == nil {
-			s.run.early = id
-		}
+		s.run.early = append(s.run.early, id)
 	default:
 		s.lost, s.run.heard, s.run.fresh = false, time.Now(), id
 		l.table.resends(s, id)

@@ -98,3 +98,28 @@ func TestMoreIsReceivedThanIsTaken(t *testing.T) {
 		}
 	})
 }
+
+// What the old connection had read late is received too before there is told to be another, and is cleared. What the new one brings before and
+// after that is delivered, all of it: the broker would not send it again.
+func TestReceivedBehindALateMessageBeforeTheConnectionIsTold(t *testing.T) {
+	for _, redeliversAll := range []bool{false, true} {
+		run(t, func(o *ledger.Options) { o.RedeliversAll, o.OneTopic = redeliversAll, true }, func(x *x) {
+			x.arrive(0)
+			x.Ledger.Disconnected()
+			x.Received("t", id(9)) // and cleared
+			var queue []message
+			for i := range int64(4) {
+				if i == 2 {
+					x.Connected()
+				}
+				m := message{id: id(1 + i)}
+				x.Received("t", m.id)
+				queue = append(queue, m)
+			}
+			for i, m := range queue {
+				_, v := x.deliver(m)
+				require.Equal(x, ledger.Deliver, v, "%d", i)
+			}
+		})
+	}
+}

@@ -3,6 +3,7 @@ package ledger
 import (
 	"iter"
 	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,13 +55,13 @@ type run struct {
 	to    entryID // the newest entry when it was made: a later one may have come with the answer
 
 	// On all types:
-	lostAt  time.Time        // when a connection was lost the last time: this topic's, or another's
-	heard   time.Time        // when something was received of it after that
-	fresh   pulsar.MessageID // what was received first then: all that is taken before it came by the connection that was lost
-	early   pulsar.MessageID // likewise, before there was another connection: it may have come by the one that was lost, and never be taken
-	resent  uint64           // what is sent again after that has come when so many were taken
-	answers bool             // what is received first then may be the answer to a request
-	own     bool             // it was this topic's connection, or the partition was another consumer's
+	lostAt  time.Time          // when a connection was lost the last time: this topic's, or another's
+	heard   time.Time          // when something was received of it after that
+	fresh   pulsar.MessageID   // what was received first then: all that is taken before it came by the connection that was lost
+	early   []pulsar.MessageID // all that was received before there was another connection: the first of it may have come by the lost one, and never be taken
+	resent  uint64             // what is sent again after that has come when so many were taken
+	answers bool               // what is received first then may be the answer to a request
+	own     bool               // it was this topic's connection, or the partition was another consumer's
 }
 
 // request is one for redelivery.
@@ -125,7 +126,7 @@ func (t *table) comesAgain(s *stream) {
 
 // isOld reports whether a message that arrives came by a connection that was lost.
 func (t *table) isOld(s *stream, id pulsar.MessageID) bool {
-	fresh := id != nil && (s.run.fresh == id || s.run.early == id)
+	fresh := id != nil && (s.run.fresh == id || slices.Contains(s.run.early, id))
 	if fresh || s.first == id && id != nil {
 		s.first, s.begins = nil, false
 		if s.missed != nil && !entryOf(s.missed).before(entryOf(id)) { // it follows
