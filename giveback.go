@@ -118,7 +118,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		c.inner.back = aside(func() error {
 			consumer, err := c.inner.again()
 			if err == nil && !c.replace(consumer) {
-				consumer.Close()
+				closeInner(consumer)
 				err = intake.ErrClosed
 			}
 			return err

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -73,6 +74,43 @@ func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What GiveBack subscribes again only after Close is closed likewise.
+func TestClosingWhatIsSubscribedTooLate(t *testing.T) {
+	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})
+	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		if calls++; calls == 1 {
+			return s.client.Subscribe(opts)
+		}
+		<-closing
+		inner, err := s.client.Subscribe(opts)
+		return told{full{inner, opts.MessageChannel}, closed}, err
+	}, pulsar.ConsumerOptions{Topic: s.topic, SubscriptionName: "sub", Type: pulsar.Shared}, redelivery.WithLogger(quiet))
+	require.NoError(t, err)
+	require.NoError(t, c.GiveBack())
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err = c.Receive(ctx)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	c.Close()
+	close(closing)
+	select {
+	case <-closed:
+	case <-time.After(10 * time.Second):
+		require.Fail(t, "it hangs")
+	}
+}
+
+// told tells that it is closed.
+type told struct {
+	full
+	closed chan struct{}
+}
+
+func (t told) Close() {
+	t.full.Close()
+	close(t.closed)
 }
 
 // late is a consumer that delivers one more message when it is closed already, as upstream's may.
