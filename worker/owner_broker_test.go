@@ -84,8 +84,15 @@ func (s *site) publishKeyed(keys []string, each int) {
 	require.NoError(s, producer.FlushWithCtx(context.Background()))
 }
 
-func (s *site) partitions(n int) {
-	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", admin.Topic(topicname.Full(s.topic))+"/partitions", n, nil))
+func (s *site) partitions(n int) { s.create(s.topic, n) }
+
+// create makes a topic with so many partitions; 0 for none.
+func (s *site) create(topic string, partitions int) {
+	path, body := admin.Topic(topicname.Full(topic)), any(nil)
+	if partitions > 0 {
+		path, body = path+"/partitions", partitions
+	}
+	require.NoError(s, admin.Call(context.Background(), s.admin, "PUT", path, body, nil))
 }
 
 func (s *site) unload(topic string) {

@@ -14,7 +14,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
@@ -73,11 +72,7 @@ func newRandomRun(t *testing.T, c *randomConfig) *randomRun {
 	r.publisher = r.newClient()
 	for i := range c.Topics {
 		r.topics = append(r.topics, fmt.Sprint(topicname.Full(r.topic), "-", i))
-		path, partitions := admin.Topic(r.topics[i]), any(nil)
-		if c.Partitions > 0 {
-			path, partitions = path+"/partitions", c.Partitions
-		}
-		require.NoError(t, admin.Call(context.Background(), r.admin, "PUT", path, partitions, nil))
+		r.create(r.topics[i], c.Partitions)
 	}
 	return r
 }

@@ -50,7 +50,7 @@ func (l *Ledger) Connected() {
 	defer l.mu.Unlock()
 	l.table.away = false
 	for _, s := range l.table.streams {
-		if s.run.own && s.lost && len(s.run.early) > 0 && !s.inactive {
+		if s.run.own && s.lost && s.run.early != nil && !s.inactive {
 			s.lost, s.run.heard = false, time.Now()
 		}
 	}
