@@ -23,7 +23,7 @@ import (
 func snippet(ctx context.Context, consumer *redelivery.Consumer) error {
 	type order struct{}
 	serve := func(context.Context, order) error { return nil }
-	// docs/worker.md: begin
+	// docs: begin
 	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
 		var o order
 		if err := json.Unmarshal(msg.Payload(), &o); err != nil {
@@ -35,7 +35,7 @@ func snippet(ctx context.Context, consumer *redelivery.Consumer) error {
 		return err
 	}
 	return w.Run(ctx)
-	// docs/worker.md: end
+	// docs: end
 }
 
 func snippetOfKeyOrder(consumer *redelivery.Consumer, handler worker.Handler) (*worker.Worker, error) {
@@ -58,11 +58,11 @@ func snippetOfOutages(consumer *redelivery.Consumer, handler worker.Handler) (*w
 
 func TestSnippetOfTests(t *testing.T) {
 	handler := func(context.Context, pulsar.Message) error { return errTest }
-	// docs/worker.md: begin
+	// docs: begin
 	setup := workertest.Setup{Consumer: pulsar.ConsumerOptions{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2}}}
 	got := setup.Run(t, handler, &pulsar.ProducerMessage{Payload: []byte("tea")})
 	require.Equal(t, []string{"no luck: back after 1m0s", "no luck: dead letter: no luck"}, got[0].Strings())
-	// docs/worker.md: end
+	// docs: end
 }
 
 func TestSnippetOfSubscriptions(t *testing.T) {
@@ -104,15 +104,17 @@ func TestSnippetsCompile(t *testing.T) {
 	source, err := os.ReadFile("docs_test.go")
 	require.NoError(t, err)
 	compiled := strings.ReplaceAll(string(source), "\n\t", "\n")
-	text, err := os.ReadFile("../docs/worker.md")
+	guide, err := os.ReadFile("../docs/worker.md")
 	require.NoError(t, err)
-	blocks := strings.Split(string(text), "```go\n")[1:]
+	details, err := os.ReadFile("../docs/worker-details.md")
+	require.NoError(t, err)
+	blocks := strings.Split(string(guide)+string(details), "```go\n")[1:]
 	assert.Len(t, blocks, 6)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)
 	}
-	_, file, _ := strings.Cut(string(text), "```yaml\n")
+	_, file, _ := strings.Cut(string(details), "```yaml\n")
 	file, _, _ = strings.Cut(file, "```")
 	c, err := config.Parse([]byte(file))
 	require.NoError(t, err)

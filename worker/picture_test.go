@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var picture = flag.String("picture", "", "have TestTwoMinutesDown, TestPartialOutage and TestPoisonAmongGood draw what they saw into this `folder`: ../docs/img")
+var picture = flag.String("picture", "", "have TestTwoMinutesDown and TestPoisonAmongGood draw what they saw into this `folder`: ../docs/img")
 
 // panel is a diagram of something that happens so many times a second.
 type panel struct {
