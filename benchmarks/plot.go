@@ -56,7 +56,8 @@ func (rep *report) draw(done []work, folder string) error {
 			}
 		}
 		var rows []result
-		for _, c := range []client{ours, plain, java} {
+		inReadme := []client{ours, plain, plainOf0, java, javaOf0}
+		for _, c := range inReadme {
 			for _, r := range rep.drawn("W1") {
 				if r.Setting == "mixed" && r.Client == c.name {
 					r.Setting = ""
@@ -64,7 +65,7 @@ func (rep *report) draw(done []work, folder string) error {
 				}
 			}
 		}
-		if len(rows) == 3 {
+		if len(rows) == len(inReadme) {
 			p := latenessPicture("When nacked messages come back", rows, t)
 			if err := write(folder, "precision", t, p); err != nil {
 				return err
