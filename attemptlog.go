@@ -212,7 +212,7 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 			cause = publishing.TypeName(reason)
 		}
 	}()
-	if d := c.settings.deadLetters; d != nil && d.OmitCause {
+	if c.settings.omitsCause() {
 		return publishing.TypeName(reason)
 	}
 	return reason.Error()

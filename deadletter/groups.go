@@ -5,9 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"regexp"
 	"slices"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/causes"
 )
 
 // Group is the letters of one subscription of one topic that died of the same cause: the same type of error, and the same reason except
@@ -40,7 +41,7 @@ func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 		id := l.Group()
 		g := groups[id]
 		if g == nil {
-			g = &Group{ID: id, Type: l.Type, Reason: mask(l.Reason), Origin: l.Origin, Subscription: l.Subscription, First: l.Died, Example: l.ID}
+			g = &Group{ID: id, Type: l.Type, Reason: causes.Mask(l.Reason), Origin: l.Origin, Subscription: l.Subscription, First: l.Died, Example: l.ID}
 			if len(groups) >= maxGroups {
 				if g = groups[""]; g == nil {
 					g = &Group{Reason: "more groups than can be told apart", First: l.Died, Example: l.ID}
@@ -67,19 +68,9 @@ func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 // Group returns the id of the group that l is in.
 func (l *Letter) Group() string {
 	h := sha256.New()
-	for _, part := range []string{l.Type, mask(l.Reason), l.Origin, l.Subscription} {
+	for _, part := range []string{l.Type, causes.Mask(l.Reason), l.Origin, l.Subscription} {
 		h.Write([]byte(part))
 		h.Write([]byte{0})
 	}
 	return hex.EncodeToString(h.Sum(nil)[:5])
-}
-
-var (
-	ids     = regexp.MustCompile(`(?i)\b(?:[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}|0x[0-9a-f]+|[0-9a-f]*(?:[0-9][a-f]|[a-f][0-9])[0-9a-f]{6,})\b`)
-	numbers = regexp.MustCompile(`\d+(?:[.,:]\d+)*`)
-)
-
-// mask has <id> for ids and <n> for numbers, so that the reasons of one cause are the same.
-func mask(reason string) string {
-	return numbers.ReplaceAllString(ids.ReplaceAllString(reason, "<id>"), "<n>")
 }

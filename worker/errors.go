@@ -59,7 +59,7 @@ func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.de
 // handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
 type PanicError struct {
 	Value any    // what the handler panicked with
-	Stack []byte // the stack of the panic, as debug.Stack shows it
+	Stack []byte // the stack of the panic as debug.Stack shows it, from the function that panicked on
 }
 
 func (e *PanicError) Error() string { return fmt.Sprintf("panic: %v", e.Value) }

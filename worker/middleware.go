@@ -31,18 +31,20 @@ func Subscription(ctx context.Context) string {
 	return s
 }
 
-// Logging returns a middleware that logs each message with its id, its redelivery count and how long its handler took: at Debug
-// if the handler succeeded, else at Warn with the error.
+// Logging returns a middleware that logs each message at Debug with its id, its redelivery count, how long its handler took, and its error
+// if it failed. The Worker itself logs failures, with or without this middleware: see WithLogger.
 func Logging(logger *slog.Logger) Middleware {
 	return func(next Handler) Handler {
 		return func(ctx context.Context, msg pulsar.Message) error {
 			began := time.Now()
 			err := next(ctx, msg)
+			if !logger.Enabled(ctx, slog.LevelDebug) {
+				return err
+			}
 			took := slog.Duration("duration", time.Since(began))
-			switch {
-			case err != nil:
-				logger.LogAttrs(ctx, slog.LevelWarn, "worker: message failed", append(about(msg), took, slog.Any("error", err))...)
-			case logger.Enabled(ctx, slog.LevelDebug):
+			if err != nil {
+				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message failed", append(about(msg), took, slog.Any("error", err))...)
+			} else {
 				logger.LogAttrs(ctx, slog.LevelDebug, "worker: message handled", append(about(msg), took)...)
 			}
 			return err
@@ -92,9 +94,16 @@ func (w *Worker) panicked(value any, attrs ...slog.Attr) error {
 	return w.logPanic(value, attrs...)
 }
 
+// logPanic logs a panic with its stack, the first of its kind in a minute.
 func (w *Worker) logPanic(value any, attrs ...slog.Attr) error {
-	err := &PanicError{value, debug.Stack()}
-	w.logger.LogAttrs(context.Background(), slog.LevelError, "worker: panic",
-		append(attrs, slog.Any("error", err), slog.String("stack", string(err.Stack)))...)
+	err := &PanicError{value, stackOfPanic(debug.Stack())}
+	kind, _ := w.describe(err)
+	first := w.repeats.first("panic: "+kind, func(more int) {
+		w.logger.Error("worker: more panics like that", append(w.who(), "panics", more, "error", err)...)
+	})
+	if first {
+		w.logger.LogAttrs(context.Background(), slog.LevelError, "worker: panic",
+			append(attrs, slog.Any("error", err), slog.String("stack", string(err.Stack)))...)
+	}
 	return err
 }

@@ -96,7 +96,7 @@ func TestObserversAreToldOfHandlers(t *testing.T) {
 	}, settled)
 }
 
-// All observers are told, in order, of each message of a batch. The panic of one is logged, and is nothing to the others or the message.
+// All observers are told, in order, of each message of a batch. The panic of one is logged once a minute, and is nothing to the others or the message.
 func TestObserversThatPanic(t *testing.T) {
 	virtually(t, orders, func(t *rig) {
 		t.publish("a")
@@ -122,7 +122,7 @@ func TestObserversThatPanic(t *testing.T) {
 			"1st handled a acked", "2nd handled a acked", "1st handled b acked", "2nd handled b acked",
 			"1st asked", "2nd asked", "1st asked", "2nd asked"}, told)
 		require.Equal(t, worker.Stats{Succeeded: 2}, w.Stats())
-		require.Equal(t, len(told), strings.Count(t.log.String(), `msg="worker: panic" in="an observer"`))
+		require.Equal(t, 2, strings.Count(t.log.String(), `msg="worker: panic" in="an observer"`)) // one of each kind
 		require.Zero(t, t.consumer.Stats().Failed)
 	})
 }

@@ -268,8 +268,10 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Worker logs. Payloads and properties are never logged. A handler that panics harms
-// nothing but its line.
+// WithLogger (default: slog.Default()) sets where the Worker logs. When messages fail, the first failure of a kind is logged at Warn with its
+// error, topic, message id and attempt, and then the number of the others once a minute. Errors of one type with the same text, but for
+// numbers and ids, are one kind; with redelivery.DeadLetterPolicy.OmitCause those of one type are, and no text is logged. Payloads and properties
+// are never logged. A slog.Handler that panics harms nothing but its line.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

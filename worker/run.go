@@ -245,6 +245,9 @@ func (r *run) stuck() []error {
 		s.mu.Lock()
 		switch s.stage {
 		case handling:
+			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else it was logged then
+				r.logStuck(s.name, about(s.tasks[0].counted()))
+			}
 			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
 				patience, s.names(), r.now()-s.since))
 		case settling:

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 // one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
+	name     string        // of its goroutine, as stacks have it
 	errs     []error       // what the handler returned for each task
 	outcomes []outcome     // what becomes of it
 	turns    int           // how often the handler was called
@@ -43,6 +43,9 @@ const (
 )
 
 func (s *slot) loop() {
+	s.mu.Lock()
+	s.name = goroutine()
+	s.mu.Unlock()
 	exited := true
 	defer func() {
 		if exited { // by runtime.Goexit in the handler
@@ -181,6 +184,7 @@ func (s *slot) decide() {
 	for i := range s.outcomes {
 		s.outcomes[i] = s.outcomeOf(s.errs[i])
 	}
+	s.logFailures(s.tasks, s.outcomes)
 }
 
 // settleAll settles what has an outcome, or keeps it.
@@ -294,7 +298,8 @@ func (s *slot) warn(since time.Duration) {
 		return
 	}
 	attrs := about(s.tasks[0].counted())
+	name := s.name
 	s.mu.Unlock()
-	s.logger.LogAttrs(s.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
+	s.logStuck(name, attrs)
 	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
 }

@@ -18,6 +18,7 @@ type Worker struct {
 	valve    valve
 	asked    notice // that there is a Pause; guarded by the lock of valve
 	counts   counts
+	repeats  repeats
 	run      atomic.Pointer[run] // nil until Run
 }
 
@@ -57,7 +58,11 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	if err := s.needsLog(consumer); err != nil {
 		return nil, err
 	}
-	return &Worker{settings: s, consumer: consumer}, nil
+	w := &Worker{settings: s, consumer: consumer}
+	w.repeats.other = func(more int) {
+		w.logger.Warn("worker: more failures of other kinds", append(w.who(), "failures", more)...)
+	}
+	return w, nil
 }
 
 // Run takes and handles messages until ctx is done or the Consumer is lost: closed, or given up by pulsar-client-go after
@@ -78,6 +83,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.run.CompareAndSwap(nil, r) {
 		return errors.New("worker: Run was called before, want a new Worker")
 	}
+	defer w.repeats.end()
 	defer w.tellRunning(false)
 	w.tellRunning(true)
 	return r.run()

@@ -278,7 +278,7 @@ func TestLogging(t *testing.T) {
 		require.Len(t, lines, 2)
 		require.Contains(t, lines[0], `level=DEBUG msg="worker: message handled" `+
 			`topic=persistent://public/default/orders message=1:0:0:0 redelivery=0 duration=1s`)
-		require.Contains(t, lines[1], `level=WARN msg="worker: message failed" `+
+		require.Contains(t, lines[1], `level=DEBUG msg="worker: message failed" `+
 			`topic=persistent://public/default/orders message=1:1:0:0 redelivery=0 duration=1s error="no luck"`)
 	})
 }

@@ -1,0 +1,58 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/internal/causes"
+	"github.com/pulsar-redelivery/redelivery/internal/insight"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// maxText is how many bytes of an error's text are logged.
+const maxText = 1024
+
+// logFailures logs what the handler returned for messages that failed. A panic was logged already, with its stack.
+func (s *slot) logFailures(tasks []task, outcomes []outcome) {
+	for i, o := range outcomes {
+		if o.err != nil && o.verb != snooze && !isCrash(s.errs[i]) && !isPanic(o.err) {
+			s.logFailure(tasks[i], o.err)
+		}
+	}
+}
+
+// isPanic reports whether an error is or wraps a PanicError. Methods of err may panic.
+func isPanic(err error) (is bool) {
+	defer func() {
+		if recover() != nil {
+			is = false
+		}
+	}()
+	var panicked *PanicError
+	return errors.As(err, &panicked)
+}
+
+func (w *Worker) logFailure(t task, err error) {
+	kind, attr := w.describe(err)
+	first := w.repeats.first("failed: "+kind, func(more int) {
+		w.logger.Warn("worker: more messages failed like that", append(w.who(), "messages", more, attr)...)
+	})
+	if !first {
+		return
+	}
+	attempt := uint64(t.counted().RedeliveryCount()) + 1
+	w.logger.Warn("worker: message failed", append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
+}
+
+// describe returns the kind of an error, and what the log says of it: the text, or only the type if dead letters omit the text.
+func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
+	kind = publishing.TypeName(err)
+	if insight.Of(w.consumer).OmitsCause() {
+		return kind, slog.String("error_type", kind)
+	}
+	text := fmt.Sprintf("%v", err) // also if the method Error panics
+	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
+	return kind + ": " + causes.Mask(text), slog.String("error", text)
+}

@@ -1,0 +1,85 @@
+package worker
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	repeatTime = time.Minute // between two lines about one kind
+	maxRepeats = 100         // kinds that are told apart; all others are one more
+)
+
+// repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of the others once a minute.
+type repeats struct {
+	mu    sync.Mutex
+	kinds map[string]*repeat
+	other func(more int) // logs how many events there were of kinds that are not told apart
+	over  bool           // Run has returned: nobody would log the numbers any more
+}
+
+// repeat is a kind of event that was logged in the last minute.
+type repeat struct {
+	more  int // events since the last line
+	log   func(more int)
+	timer *time.Timer
+}
+
+// first reports whether an event is the first of its kind, so that the caller logs it. log logs how many more came within a minute; log may
+// be nil.
+func (r *repeats) first(kind string, log func(more int)) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.over {
+		return true
+	}
+	if r.kinds[kind] == nil && len(r.kinds) >= maxRepeats {
+		kind, log = "", r.other
+	}
+	if k := r.kinds[kind]; k != nil {
+		k.more++
+		return false
+	}
+	if r.kinds == nil {
+		r.kinds = map[string]*repeat{}
+	}
+	r.kinds[kind] = &repeat{log: log, timer: time.AfterFunc(repeatTime, func() { r.minuteOver(kind) })}
+	return true
+}
+
+// minuteOver logs how many events of a kind came. After a minute without any, the next one is a first one again.
+func (r *repeats) minuteOver(kind string) {
+	r.mu.Lock()
+	k := r.kinds[kind]
+	if k == nil { // Run has returned
+		r.mu.Unlock()
+		return
+	}
+	more := k.more
+	k.more = 0
+	if more == 0 {
+		delete(r.kinds, kind)
+	} else {
+		k.timer.Reset(repeatTime)
+	}
+	r.mu.Unlock()
+	k.tell(more)
+}
+
+// end logs what was not logged yet, at the end of Run.
+func (r *repeats) end() {
+	r.mu.Lock()
+	kinds := r.kinds
+	r.kinds, r.over = nil, true
+	r.mu.Unlock()
+	for _, k := range kinds {
+		k.timer.Stop()
+		k.tell(k.more)
+	}
+}
+
+func (k *repeat) tell(more int) {
+	if more > 0 && k.log != nil {
+		k.log(more)
+	}
+}

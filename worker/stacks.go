@@ -1,0 +1,64 @@
+package worker
+
+import (
+	"bytes"
+	"runtime"
+)
+
+// stackOfPanic leaves out of a stack, taken where a panic was recovered, all that is above the function that panicked.
+func stackOfPanic(stack []byte) []byte {
+	header, frames, _ := bytes.Cut(stack, []byte("\n"))
+	_, own, found := cutFrame(frames, "panic(")
+	if !found {
+		return stack
+	}
+	for bytes.HasPrefix(own, []byte("runtime.")) { // of an index out of range, a nil pointer and the like
+		_, below, found := cutFrame(own, "runtime.")
+		if !found {
+			break
+		}
+		own = below
+	}
+	return append(append(header, '\n'), own...)
+}
+
+// cutFrame returns what is above and below the first frame whose function has a prefix. A frame has two lines: the function and its place.
+func cutFrame(frames []byte, prefix string) (above, below []byte, found bool) {
+	for at := 0; at < len(frames); {
+		function, rest, _ := bytes.Cut(frames[at:], []byte("\n"))
+		_, next, _ := bytes.Cut(rest, []byte("\n"))
+		if bytes.HasPrefix(function, []byte(prefix)) {
+			return frames[:at], next, true
+		}
+		at = len(frames) - len(next)
+	}
+	return nil, nil, false
+}
+
+// goroutine returns the number of the calling goroutine, as stacks name it: "goroutine 7 ".
+func goroutine() string {
+	var header [64]byte
+	n := runtime.Stack(header[:], false)
+	name, _, _ := bytes.Cut(header[:n], []byte("["))
+	return string(name)
+}
+
+// maxStacks is how many bytes of stacks are looked through.
+const maxStacks = 16 << 20
+
+// stackOf returns the stack of a goroutine that goroutine named, or "" if it has ended. It stops the program for a moment.
+func stackOf(name string) string {
+	for size := 1 << 16; ; size *= 4 {
+		stacks := make([]byte, size)
+		n := runtime.Stack(stacks, true)
+		if n == size && size < maxStacks {
+			continue
+		}
+		for stack := range bytes.SplitSeq(stacks[:n], []byte("\n\n")) {
+			if bytes.HasPrefix(stack, []byte(name)) {
+				return string(stack)
+			}
+		}
+		return ""
+	}
+}
