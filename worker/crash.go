@@ -94,6 +94,32 @@ func (c *crashes) limit(t task) error {
 	return nil
 }
 
+// warn logs that a message was in a handler when a consumer crashed, once for each crash.
+func (c *crashes) warn(t task) {
+	key := attempts.KeyOf(t.msg)
+	crashes := c.log.Crashes(key)
+	if crashes == 0 {
+		return
+	}
+	r, ok := c.log.Find(key)
+	id := t.msg.ID().String()
+	if !ok || r.Crashes == crashes || !c.repeats.first(fmt.Sprintf("crash %d: %s %s", crashes, t.msg.Topic(), id), nil) {
+		return
+	}
+	name := r.Begun.String()
+	for _, s := range c.log.Sessions() {
+		if s.ID == r.Begun && s.Name != "" {
+			name = s.Name
+		}
+	}
+	then := "it is handled alone"
+	if int(crashes) >= c.crashLimit {
+		then = "it becomes a dead letter"
+	}
+	c.logger.Warn(fmt.Sprintf("worker: message %s was in a handler when %s died, crash %d of %d: %s", id, name, crashes, c.crashLimit, then),
+		append(c.who(), "topic", t.msg.Topic(), "message", id)...)
+}
+
 func (c *crashes) isSuspect(t task) bool { return c.log.Crashes(attempts.KeyOf(t.msg)) > 0 }
 
 // share returns how many of a slot's tasks to handle together: a suspect alone.
@@ -109,6 +135,9 @@ func (c *crashes) share(tasks []task) int {
 // admit waits until tasks may be handled, and returns what to call when their handler has returned. Its error says that they are not to be
 // handled any more.
 func (c *crashes) admit(tasks []task) (handled func(), err error) {
+	for _, t := range tasks {
+		c.warn(t)
+	}
 	if c.limit(tasks[0]) != nil {
 		return func() {}, nil
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -17,6 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -106,7 +109,8 @@ func TestCrashLimitIsTold(t *testing.T) {
 	var handling, called atomic.Int32
 	handled := make(chan worker.Handled, 10)
 	handler := func(context.Context, pulsar.Message) error { called.Add(1); return nil }
-	w, err := worker.New(c, handler, worker.WithCrashLimit(1), worker.WithLogger(quiet),
+	var log logtest.Buffer
+	w, err := worker.New(c, handler, worker.WithCrashLimit(1), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))),
 		worker.WithObserver(worker.Observer{
 			Handling: func(worker.Handling) { handling.Add(1) },
 			Handled:  func(e worker.Handled) { handled <- e },
@@ -121,6 +125,12 @@ func TestCrashLimitIsTold(t *testing.T) {
 	var crashed *worker.CrashError
 	require.ErrorAs(t, e.Err, &crashed)
 	require.Equal(t, redelivery.DeadLettered, e.Outcome)
+	host, err := os.Hostname()
+	require.NoError(t, err)
+	require.Contains(t, log.String(), fmt.Sprintf(`level=WARN msg="worker: message %s was in a handler when %s/%d died, crash 1 of 1: it becomes a dead letter"`,
+		e.ID, host, os.Getpid()))
+	require.Equal(t, 1, strings.Count(log.String(), " died, crash "))
+	require.NotContains(t, log.String(), "message failed") // no handler was called
 	require.EqualValues(t, 1, handling.Load())
 	require.EqualValues(t, 1, w.Stats().Crashed)
 	require.Zero(t, called.Load())
