@@ -218,6 +218,12 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 	return reason.Error()
 }
 
+// textOf is what the log says of an error: like causeOf, but no longer than what a dead letter says.
+func (c *Consumer) textOf(reason error) string {
+	text := c.causeOf(reason)
+	return strings.ToValidUTF8(text[:min(len(text), 1024)], "")
+}
+
 // settledIn returns what the ledger tells of messages that are settled; nil without a log.
 func (c *Consumer) settledIn() func(topic string, ledger, entry int64, index int32) {
 	if c.attempts == nil {

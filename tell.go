@@ -168,7 +168,7 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
 			if err == nil {
 				c.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
-					"reason", e.Reason, "error_type", publishing.TypeName(e.Why)) // what it says may quote the payload
+					"reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))
 			}
 		}
 		if c.observer.Settled != nil {

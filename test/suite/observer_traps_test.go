@@ -163,7 +163,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 			require.NoError(t, c.Ack(receive(t, c)))
 			lines := regexp.MustCompile(`(?m)^.*level=(DEBUG|INFO) msg="redelivery: .*$`).FindAllString(log.String(), -1)
 			assert.Len(t, lines, want, log.String())
-			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString`, log.String())
+			assert.Regexp(t, `level=INFO msg="redelivery: dead letter" topic=`+topic+` message=\S+ attempts=2 to=\S+ reason=explicit error_type=\*errors.errorString error=boom`, log.String())
 		})
 	}
 }

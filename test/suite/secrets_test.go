@@ -127,7 +127,10 @@ var secretScenes = map[string]func(*talk, string){
 		k.logged("dead letter failed")
 	},
 	"dead letters": func(k *talk, topic string) {
-		c := k.subscribe(k.retrying(topic, 1), k.logger(), redelivery.WithNackRedeliveryDelay(ms(50)),
+		opts := k.retrying(topic, 1)
+		policy := redelivery.DeadLetterPolicyOf(*opts.DLQ)
+		policy.OmitCause, opts.DLQ = true, nil // the reason below quotes the payload
+		c := k.subscribe(opts, k.logger(), redelivery.WithDeadLetterPolicy(policy), redelivery.WithNackRedeliveryDelay(ms(50)),
 			redelivery.WithAckTimeout(ms(100)))
 		k.publish(topic, 3)
 		c.Nack(receive(k.t, c))
