@@ -34,7 +34,7 @@ func TestDrainLetsHandlersEnd(t *testing.T) {
 		require.Equal(t, 9*time.Second, time.Since(began))
 		require.Equal(t, worker.Stats{Succeeded: 1, Failed: 1}, w.Stats())
 		require.Contains(t, t.log.String(), "worker: draining\" consumer=virtual subscription=billing in_flight=2 timeout=30s")
-		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=2 left=0 stuck=0")
+		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=1 drained=1 left=0 waiting=1 stuck=0 unfinished=0")
 	})
 }
 
@@ -122,7 +122,7 @@ func TestDrainNamesStuckHandlers(t *testing.T) {
 		require.Equal(t, 15*time.Second, time.Since(began))
 		require.EqualError(t, err, "worker: a handler did not return within 5s of the end of its context: message 1:1:0:0, for 16s")
 		require.Equal(t, worker.Stats{InFlight: 1, Stuck: 1, Succeeded: 1}, w.Stats())
-		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=0 left=0 stuck=1")
+		require.Contains(t, t.log.String(), "worker: stopped\" consumer=virtual subscription=billing finished=1 drained=0 left=0 waiting=0 stuck=1 unfinished=0")
 
 		close(free) // what it did is done: it is acknowledged as long as the Consumer is open
 		t.sleep(time.Second)

@@ -78,7 +78,7 @@ func (r *run) run() error {
 		go r.endOnLoss()
 	}
 	<-r.taking.Done()
-	before := r.settled()
+	before := r.counts.finished.Load()
 	n, _ := r.inFlight()
 	if r.outage != nil {
 		n += r.outage.kept()
@@ -105,8 +105,7 @@ func (r *run) run() error {
 	r.valve.end()
 	r.tellAsked()
 	stuck := r.stuck()
-	r.logger.Info("worker: stopped", append(r.who(), "finished", r.settled()-before, "left", r.counts.left.Load(),
-		"stuck", len(stuck), "unfinished", r.consumer.Stats().Unfinished)...)
+	r.logStopped(r.counts.finished.Load()-before, len(stuck))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end()
@@ -212,9 +211,12 @@ func (r *run) unlessClosed(tasks []task) ([]task, error) {
 	return tasks, nil
 }
 
-// settled returns how many messages were settled until now, nacks counting too.
-func (r *run) settled() uint64 {
-	return r.counts.succeeded.Load() + r.counts.failed.Load() + r.counts.permanent.Load() + r.counts.snoozed.Load()
+// logStopped logs how many messages were finished, in all and by the drain, and what comes again: messages left to the broker, messages that
+// wait for redelivery, and finished messages of unfinished batches.
+func (r *run) logStopped(drained uint64, stuck int) {
+	stats := r.consumer.Stats()
+	r.logger.Info("worker: stopped", append(r.who(), "finished", r.counts.finished.Load(), "drained", drained,
+		"left", r.counts.left.Load(), "waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)...)
 }
 
 // inFlight counts the messages that slots have, and the slots that are stuck.

@@ -91,6 +91,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		fallthrough
 	case acked:
 		r.counts.succeeded.Add(1)
+		r.counts.finished.Add(1)
 	case nack, again, snooze:
 		switch {
 		case o.verb == snooze:
@@ -106,7 +107,9 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		r.nack(t, o)
 	case leave:
 		r.leave(t, "the handler failed after the drain timeout", o.err)
-	default: // dead or done above
+	case dead:
+		r.counts.finished.Add(1)
+	default: // done above
 	}
 	r.forget(t)
 }

@@ -144,6 +144,7 @@ type Stats struct {
 
 // counts are the figures of Stats that only grow.
 type counts struct {
+	finished                                                                               atomic.Uint64 // messages acknowledged or published as dead letters; not in Stats
 	succeeded, failed, snoozed, permanent, expired, panics, unsettled, left, lost, crashed atomic.Uint64
 }
 
