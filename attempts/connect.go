@@ -143,7 +143,7 @@ func (l *Log) connect() (c *link, err error) {
 		c.topic = partitions[0]
 	}
 	if !l.o.ReadOnly {
-		if err := l.subscribe(c.topic, func(pulsar.Consumer) error { return nil }); err != nil {
+		if err := l.subscribe(c.topic, awaitConnected); err != nil {
 			return c, fmt.Errorf("subscribing: %w", err)
 		}
 		p, err := l.client.CreateProducer(pulsar.ProducerOptions{Topic: c.topic, DisableBatching: true, SendTimeout: sendTimeout,
@@ -242,6 +242,13 @@ func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	}
 	defer c.Close()
 	return do(c)
+}
+
+// awaitConnected waits for one answer of the broker. A consumer that is closed at once logs two errors, since pulsar-client-go has not asked
+// the broker for messages yet.
+func awaitConnected(c pulsar.Consumer) error {
+	_, _ = c.GetLastMessageIDs() // what it is does not matter, nor whether it fails: what follows tells
+	return nil
 }
 
 // isBusy reports whether another session is subscribed. pulsar-client-go has no other sign of it; with the same error the broker refuses one
