@@ -232,7 +232,7 @@ func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), i
 // it does that.
 func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Exclusive,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1, AckWithResponse: true})
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, EnableZeroQueueConsumer: true, AckWithResponse: true})
 	switch {
 	case err == nil:
 	case isBusy(err):
@@ -244,8 +244,8 @@ func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	return do(c)
 }
 
-// awaitConnected waits for one answer of the broker. A consumer that is closed at once logs two errors, since pulsar-client-go has not asked
-// the broker for messages yet.
+// awaitConnected waits for one answer of the broker. pulsar-client-go logs errors if a consumer is closed while it asks for messages, which it
+// does first of all, and, but for a zero-queue consumer, with each message.
 func awaitConnected(c pulsar.Consumer) error {
 	_, _ = c.GetLastMessageIDs() // what it is does not matter, nor whether it fails: what follows tells
 	return nil
