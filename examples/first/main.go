@@ -4,9 +4,11 @@ package main
 import (
 	"context"
 	"log"
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	plog "github.com/apache/pulsar-client-go/pulsar/log"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
@@ -14,7 +16,10 @@ import (
 )
 
 func main() {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://localhost:6650"})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{
+		URL:    "pulsar://localhost:6650",
+		Logger: plog.NewLoggerWithSlog(slog.Default()), // one log
+	})
 	if err != nil {
 		log.Fatal(err)
 	}
