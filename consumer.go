@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,15 +36,17 @@ type Consumer struct {
 	observer  observer
 	attempts  *attemptLog // nil without WithAttemptLog
 
-	calls      *gate.Gate // calls of the inner consumer
-	goroutines *gate.Gate // of the Consumer
-	life       *life
-	pause      *pause // of receiving
-	losses     losses
-	tally      tally
-	blocked    blocked
-	seeking    atomic.Bool // or it unsubscribes
-	covering   atomic.Bool // cumulative acknowledgements are about to be made once more
+	calls         *gate.Gate // calls of the inner consumer
+	goroutines    *gate.Gate // of the Consumer
+	life          *life
+	pause         *pause // of receiving
+	losses        losses
+	tally         tally
+	blocked       blocked
+	seeking       atomic.Bool // or it unsubscribes
+	wrapped       bool        // by Wrap
+	limitExceeded sync.Once   // with Wrap
+	covering      atomic.Bool // cumulative acknowledgements are about to be made once more
 
 	// What goroutines that must not wait have others do:
 	swallows  chores // copies of settled messages
@@ -67,6 +70,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 		life:       newLife(),
 		pause:      newPause(),
 		attempts:   log,
+		wrapped:    p == nil,
 	}
 	c.inner.now.Store(&inner)
 	messages, ahead := chanOf(inner), 0

@@ -3,6 +3,7 @@ package redelivery
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -136,7 +137,10 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 	if msg == nil && len(c.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream
 		why = ledger.Unreadable
 	}
-	if s, had, _ := c.ledger.Nack(d, *delay, d.Message, why); had {
+	if s, had, kept := c.ledger.Nack(d, *delay, d.Message, why); had {
+		if !kept && msg != nil {
+			c.warnOfLimit(s.Topic, s.ID)
+		}
 		failed, outcome := s, Nacked
 		if why == ledger.Snoozed {
 			failed.Attempts--
@@ -146,6 +150,16 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		c.nacked(s, msg, outcome, *delay)
 	}
 	return nil
+}
+
+// warnOfLimit logs, once, that a message does not fit the memory limit where Wrap cannot say how late it comes.
+func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
+	if c.wrapped && c.settings.source != FromBroker {
+		c.limitExceeded.Do(func() {
+			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of the wrapped consumer's "+
+				"NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith", "topic", topic, "message", id)
+		})
+	}
 }
 
 // maxForeignIndex is more than a batch has messages. An entry that is not known has to have room for them.

@@ -111,7 +111,7 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 // the returned Consumer closes it.
 //
 // Wrap knows neither the options of consumer nor when it loses a connection. So nacked messages wait in memory; those that do not fit the
-// memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this. After a lost connection two consumers of
+// memory limit come late, by up to 4/3 of consumer's own NackRedeliveryDelay. Wrap logs this at Info, and the first such message at Warn. After a lost connection two consumers of
 // the subscription may both handle a message that waited. SubscribeWith has neither limit. Messages of non-persistent topics pass
 // through, since the broker cannot redeliver them.
 //
