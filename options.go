@@ -44,16 +44,16 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 }
 
 // WithAckTimeout (default: none) redelivers a message that the application does not settle within d. The timeout starts when the
-// application takes the message: when Receive returns, or when the send on Chan completes. d must be more than 0.
+// application takes the message: when Receive returns, or when the send on Chan completes. 0 means none; a negative d is an error.
 //
 // Acknowledging, nacking or reconsuming a message ends its timeout; InProgress restarts it. An acknowledgement after the timeout still
 // counts, unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return invalid("WithAckTimeout", d, "more than 0")
+		if d < 0 {
+			return invalid("WithAckTimeout", d, "0 or more")
 		}
-		s.timeout = d
+		s.timeout, s.timeoutGiven = d, true
 		return nil
 	}
 }

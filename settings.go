@@ -21,6 +21,7 @@ type settings struct {
 	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
 	nackBy           string                    // the option that set it
 	timeout          time.Duration
+	timeoutGiven     bool // by WithAckTimeout, which may be 0
 	timeoutBackoff   backoff.RedeliveryBackoff
 	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
@@ -117,7 +118,7 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	}
 	if s.timeout > 0 {
 		s.ackTimeout = acktimeout.Backoff(s.timeout, s.timeoutBackoff)
-	} else if s.timeoutBackoff != nil {
+	} else if s.timeoutBackoff != nil && !s.timeoutGiven {
 		return fmt.Errorf("%w: WithAckTimeoutRedeliveryBackoff is set, want WithAckTimeout too", ErrInvalidOption)
 	}
 	return nil

@@ -19,8 +19,7 @@ import (
 
 func TestAckTimeoutOptions(t *testing.T) {
 	for want, options := range map[string][]redelivery.Option{
-		"WithAckTimeout is 0s, want more than 0":  {redelivery.WithAckTimeout(0)},
-		"WithAckTimeout is -1s":                   {redelivery.WithAckTimeout(-time.Second)},
+		"WithAckTimeout is -1s, want 0 or more":   {redelivery.WithAckTimeout(-time.Second)},
 		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(1), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
 		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(1))},
 	} {
