@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -19,7 +18,9 @@ type Worker struct {
 	asked    notice // that there is a Pause; guarded by the lock of valve
 	counts   counts
 	repeats  repeats
-	run      atomic.Pointer[run] // nil until Run
+
+	selfSettled selfSettled
+	run         atomic.Pointer[run] // nil until Run
 }
 
 // New returns a Worker that calls handler for each message of consumer. If consumer or handler is nil or an option is not
@@ -72,7 +73,8 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 //
 // Run returns when all handlers have returned: nil if ctx is done, and an error that wraps the Consumer's error if the Consumer
 // is lost. It waits for at most five seconds after the handlers' contexts ended. Then it returns an error that names the messages
-// of the handlers that did not return. Run may be called once; a second call returns an error. A nil ctx is never done.
+// of the handlers that did not return. Run may be called once; a second call returns an error. So does Run of another Worker of the same
+// Consumer until this one has returned; that error satisfies errors.Is with redelivery.ErrInvalidOption. A nil ctx is never done.
 func (w *Worker) Run(ctx context.Context) error {
 	if ctx == nil {
 		ctx = context.Background()
@@ -80,8 +82,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	r := newRun(w, ctx)
 	defer r.end()
 	defer r.stop()
+	release, err := w.claim()
+	if err != nil {
+		return err
+	}
+	defer release()
 	if !w.run.CompareAndSwap(nil, r) {
-		return errors.New("worker: Run was called before, want a new Worker")
+		return errRanBefore
 	}
 	defer w.repeats.end()
 	defer w.tellRunning(false)

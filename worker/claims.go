@@ -1,0 +1,26 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// claims are the Consumers that Workers receive from: two Workers would take each other's messages, and each would give back the other's.
+var claims sync.Map // of *Worker by *redelivery.Consumer
+
+var errRanBefore = errors.New("worker: Run was called before, want a new Worker")
+
+// claim makes the Consumer this Worker's until release. It returns an error if it is another's.
+func (w *Worker) claim() (release func(), err error) {
+	switch other, taken := claims.LoadOrStore(w.consumer, w); {
+	case taken && other == w:
+		return nil, errRanBefore
+	case taken:
+		return nil, fmt.Errorf("%w: worker: another Worker runs with the Consumer %s of subscription %s, want one Worker for each Consumer",
+			redelivery.ErrInvalidOption, w.consumer.Name(), w.consumer.Subscription())
+	}
+	return func() { claims.Delete(w.consumer) }, nil
+}
