@@ -18,6 +18,7 @@
 //	returns Permanent(err)          publishes a dead letter, with err as the reason    no
 //	returns RetryAfter(d, err)      nacks it with delay d                              yes
 //	returns Snooze(d)               delivers it again after d                          no
+//	returns PauseFor(d, err)        the same, and takes no messages for d              no
 //	panics                          logs the stack, and nacks it with a *PanicError    yes
 //	returns an error too late       leaves the message to the broker                   no
 //

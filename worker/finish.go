@@ -38,7 +38,7 @@ const takePoll = 20 * time.Millisecond
 
 // takeToFinish takes what is left of the batches that were begun.
 func (s *slot) takeToFinish(into []task) ([]task, error) {
-	if !s.finishBatches || s.valve.isShut() || s.outage != nil && s.outage.current() != nil {
+	if !s.finishBatches || s.valve.isAsked() || s.outage != nil && s.outage.current() != nil {
 		return nil, errNothingToFinish
 	}
 	s.finishes = true

@@ -58,6 +58,7 @@ type PauseReason string
 
 const (
 	PauseAsked       PauseReason = "asked"        // Worker.Pause was called
+	PauseHandler     PauseReason = "handler"      // a handler returned PauseFor
 	PauseOutage      PauseReason = "outage"       // most messages failed, and the Worker tries one at a time: WithPauseOnFailure
 	PauseMemoryLimit PauseReason = "memory_limit" // the messages that wait for their keys reached the memory limit: WithKeyOrder
 )

@@ -48,7 +48,7 @@ func (r *run) giveBack() {
 	if r.rest.slots < r.concurrency {
 		return
 	}
-	mayGiveBack := r.valve.isShut() // else the slots wait behind a rate limit
+	mayGiveBack := r.valve.isAsked() // else the slots wait behind a rate limit
 	if r.outage != nil {
 		mayGiveBack = r.outage.mayGiveBack()
 	}
@@ -60,7 +60,7 @@ func (r *run) giveBack() {
 		r.outage.gaveBack()
 	}
 	switch {
-	case err == nil && !r.valve.isShut(): // in an outage, each time
+	case err == nil && !r.valve.isAsked(): // in an outage, each time
 	case err == nil:
 		r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
 	case errors.Is(err, errors.ErrUnsupported):

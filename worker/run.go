@@ -104,6 +104,7 @@ func (r *run) run() error {
 	}
 	r.valve.end()
 	r.tellAsked()
+	r.tellPausedFor()
 	stuck := r.stuck()
 	r.logStopped(r.counts.finished.Load()-before, len(stuck))
 	r.mu.Lock()

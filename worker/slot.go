@@ -186,6 +186,7 @@ func (s *slot) decide() {
 		s.outcomes[i] = s.outcomeOf(s.errs[i])
 	}
 	s.logFailures(s.tasks, s.outcomes)
+	s.pauseFor(s.errs)
 }
 
 // settleAll settles what has an outcome, or keeps it.

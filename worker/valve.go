@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
+	"time"
 )
 
 // valve lets messages be taken while it is open.
@@ -12,6 +13,8 @@ type valve struct {
 
 	mu     sync.Mutex         // held to change flow, and for what follows
 	opened chan struct{}      // closed when the valve opens; nil while it is open
+	asked  bool               // shut by Pause
+	until  time.Time          // shut by PauseFor until then; zero if not
 	stop   context.CancelFunc // ends flow
 	over   bool               // it cannot be shut any more
 }
@@ -54,11 +57,20 @@ func (v *valve) waitAnd(ctx context.Context, meanwhile func() (after func())) (c
 func (v *valve) shut() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.opened != nil || v.over {
-		return
+	v.asked = !v.over
+	v.turn()
+}
+
+// turn shuts or opens the valve, whichever is right now. The caller holds mu.
+func (v *valve) turn() {
+	switch shut := v.asked || !v.until.IsZero(); {
+	case shut && v.opened == nil:
+		v.opened = make(chan struct{})
+		v.endFlow()
+	case !shut && v.opened != nil:
+		close(v.opened)
+		v.opened = nil
 	}
-	v.opened = make(chan struct{})
-	v.endFlow()
 }
 
 // interrupt has those who take messages look again.
@@ -78,22 +90,28 @@ func (v *valve) endFlow() {
 func (v *valve) open() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if v.opened != nil {
-		close(v.opened)
-		v.opened = nil
-	}
+	v.asked = false
+	v.turn()
 }
 
 // end opens the valve permanently.
 func (v *valve) end() {
 	v.mu.Lock()
-	v.over = true
-	v.mu.Unlock()
-	v.open()
+	defer v.mu.Unlock()
+	v.over, v.asked, v.until = true, false, time.Time{}
+	v.turn()
 }
 
+// isShut reports whether nobody takes messages.
 func (v *valve) isShut() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.opened != nil
+}
+
+// isAsked reports whether the valve is shut by Pause.
+func (v *valve) isAsked() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.asked
 }

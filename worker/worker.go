@@ -11,13 +11,14 @@ import (
 // is safe for concurrent use.
 type Worker struct {
 	settings
-	consumer *redelivery.Consumer
-	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
-	batch    Batch                                               // zero for a Handler
-	valve    valve
-	asked    notice // that there is a Pause; guarded by the lock of valve
-	counts   counts
-	repeats  repeats
+	consumer  *redelivery.Consumer
+	handle    func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
+	batch     Batch                                               // zero for a Handler
+	valve     valve
+	asked     notice // that there is a Pause; guarded by the lock of valve
+	pausedFor notice // that there is a pause by PauseFor; likewise
+	counts    counts
+	repeats   repeats
 
 	selfSettled selfSettled
 	run         atomic.Pointer[run] // nil until Run
@@ -113,7 +114,7 @@ func (w *Worker) Resume() {
 
 // tellAsked tells whether there is a Pause, if that changed.
 func (w *Worker) tellAsked() {
-	w.asked.tell(&w.valve.mu, func() bool { return w.valve.opened != nil }, func(paused bool) func() {
+	w.asked.tell(&w.valve.mu, func() bool { return w.valve.asked }, func(paused bool) func() {
 		over := w.valve.over
 		return func() {
 			switch {
@@ -129,7 +130,7 @@ func (w *Worker) tellAsked() {
 
 // Stats are the counters of a Worker since New, and its current state.
 type Stats struct {
-	Paused bool // between Pause and Resume, or the end of Run
+	Paused bool // between Pause and Resume, or the end of Run; or after a PauseFor
 	Outage bool // WithPauseOnFailure tries one message at a time, until one succeeds: if none is left to try, the next one that comes
 
 	InFlight int  // messages being handled or settled, or held in an outage: at most WithConcurrency messages or batches, beside those of stuck handlers, and in an outage 1,000 more
