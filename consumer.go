@@ -192,6 +192,7 @@ func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
 // Stats are the counters of a Consumer since it was made, and its current state.
 type Stats struct {
 	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
+	Ready         int    // those of Waiting whose delay is over: only the broker or the next Receive is waited for
 	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
 	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
 	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
@@ -217,7 +218,7 @@ type Stats struct {
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
 	return Stats{
-		Waiting: s.Waiting, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
+		Waiting: s.Waiting, Ready: s.Ready, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
 		Swallowed: c.tally.swallowed.Load(), Late: s.Late, Failed: c.tally.failed.Load(), Blocked: c.blocked.on.Load(),
 		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, OldestWaiting: s.Oldest,
 	}

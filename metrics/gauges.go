@@ -8,7 +8,7 @@ import (
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, buffered, oldest, blocked, unfinished    float64
+	waiting, ready, buffered, oldest, blocked, unfinished    float64
 	handlers, stuck, keyWaiting, paused, outage, full float64 // of Workers
 	hasLog                                            bool
 	attempts, suspects, lag, lost                     float64 // of logs of attempts, which several Consumers may follow
@@ -26,6 +26,7 @@ func newGauges() []gauge {
 	}
 	return []gauge{
 		{desc("redelivery_waiting_messages", "Messages that wait to be handed out again."), func(s state) float64 { return s.waiting }, false},
+		{desc("redelivery_ready_messages", "Messages of those that wait whose delay is over."), func(s state) float64 { return s.ready }, false},
 		{desc("redelivery_buffered_bytes", "Size of the messages that are kept in memory."), func(s state) float64 { return s.buffered }, false},
 		{desc("redelivery_oldest_waiting_seconds", "How long the longest-waiting message has waited."), func(s state) float64 { return s.oldest }, false},
 		{desc("redelivery_handlers_active", "Messages that Workers' handlers have."), func(s state) float64 { return s.handlers }, false},
@@ -72,6 +73,7 @@ func (m *Metrics) collectGauges(ch chan<- prometheus.Metric) {
 		c := value.(*consumer)
 		stats, s := c.Stats(), states[c.subscription]
 		s.waiting += float64(stats.Waiting)
+		s.ready += float64(stats.Ready)
 		s.buffered += float64(stats.BufferedBytes)
 		s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 		s.handlers += float64(c.handlers.Load())

@@ -15,7 +15,7 @@ import (
 // state is what the gauges of a subscription are made of, over all of its Consumers here: sums, and of logs of attempts, which several
 // Consumers may follow, the largest figure. Package metrics has the same.
 type state struct {
-	waiting, buffered, blocked, unfinished            int64
+	waiting, ready, buffered, blocked, unfinished     int64
 	oldest                                            float64
 	handlers, stuck, keyWaiting, paused, outage, full int64 // of Workers
 	hasLog                                            bool
@@ -26,6 +26,7 @@ type state struct {
 func (s *state) add(c *consumer) {
 	stats := c.Stats()
 	s.waiting += int64(stats.Waiting)
+	s.ready += int64(stats.Ready)
 	s.buffered += stats.BufferedBytes
 	s.oldest = max(s.oldest, stats.OldestWaiting.Seconds())
 	s.unfinished += int64(stats.Unfinished)
@@ -88,6 +89,7 @@ func (g *gauges) register(meter metric.Meter) (err error) {
 		g.all = append(g.all, gauge{i, func(o metric.Observer, s state, a metric.ObserveOption) { o.ObserveFloat64(i, of(s), a) }, ofLog})
 	}
 	count("redelivery.waiting_messages", "{message}", "Messages that wait to be handed out again.", func(s state) int64 { return s.waiting }, false)
+	count("redelivery.ready_messages", "{message}", "Messages of those that wait whose delay is over.", func(s state) int64 { return s.ready }, false)
 	count("redelivery.buffered_bytes", "By", "Size of the messages that are kept in memory.", func(s state) int64 { return s.buffered }, false)
 	seconds("redelivery.oldest_waiting_seconds", "How long the longest-waiting message has waited.", func(s state) float64 { return s.oldest }, false)
 	count("redelivery.handlers_active", "{message}", "Messages that Workers' handlers have.", func(s state) int64 { return s.handlers }, false)

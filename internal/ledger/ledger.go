@@ -108,7 +108,7 @@ type moments struct {
 
 // Stats counts what a Ledger did, and says what it has.
 type Stats struct {
-	Waiting                              int
+	Waiting, Ready                       int // Ready are those of Waiting whose delay is over
 	BufferedBytes                        int64
 	Buffered, Dropped, Redelivered, Late uint64
 	Unfinished, Arriving                 int           // settled messages of batches that are not settled whole; and what is to come of these
@@ -176,7 +176,8 @@ func (l *Ledger) Stats() Stats {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	s := l.stats
-	s.Waiting = l.table.states[waiting] + l.table.states[due] + l.table.states[ready]
+	s.Ready = l.table.states[due] + l.table.states[ready]
+	s.Waiting = l.table.states[waiting] + s.Ready
 	s.BufferedBytes = l.table.memory.bytes
 	s.Oldest = l.oldest()
 	s.Unfinished, s.Arriving = l.unfinished()
