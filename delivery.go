@@ -1,14 +1,18 @@
 package redelivery
 
 import (
+	"math"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // Delivery is what a Consumer knows about a message that the application has. For a message that is settled or waits, the fields are what
 // they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
+	Attempt         uint32        // which attempt this is, from 1: with those before it went to the retry topic
 	RedeliveryCount uint32        // how often it was delivered before; policies get this count
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
@@ -34,6 +38,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		d.Count = max(d.Count, countOf(msg))
 	}
 	return Delivery{
+		Attempt:         c.publisher.attempt(msg, d.Count),
 		RedeliveryCount: d.Count,
 		Last:            c.ledger.IsLast(d.Count),
 		NackDelay:       max(0, c.nackDelay(d.Count)),
@@ -41,6 +46,16 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		Lost:            c.losses.any.Load() && current && d.Doubtful,
 		Begun:           c.ledger.IsBegun(d),
 	}, nil
+}
+
+// attempt is which attempt of a message a delivery with a redelivery count is. A message from the retry topic had attempts before.
+func (p *publisher) attempt(msg pulsar.Message, count uint32) uint32 {
+	before := uint32(0)
+	if p.isRetry(msg) {
+		before = publishing.Attempts(msg.Properties())
+		count -= min(count, publishing.RedeliveryCount(msg)) // which are among them
+	}
+	return uint32(min(uint64(before)+uint64(count)+1, math.MaxUint32))
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the

@@ -86,7 +86,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, delay time.Duration, why ledger.Why
 	}
 	c.moveTo(&c.publisher.dead, d, why, delay, reason, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			cm.Message = identified{cm.Message, cm.ID(), deliveries}
+			cm.Message = identified{cm.Message, cm.ID(), max(1, deliveries) - 1} // as at the last delivery
 			publishing.Of(ctx).For(publishing.MaxDeliveries)
 			return c.publisher.StartDeadLetter(ctx, cm, reason)
 		})
@@ -110,7 +110,8 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, nil, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true,
+				Attempts: c.publisher.attempt(cm.Message, cm.RedeliveryCount())})
 		})
 }
 

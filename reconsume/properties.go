@@ -34,7 +34,7 @@ const (
 // system are the names that a custom property cannot have.
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
+	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.PropertyAttempts, PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
 
 // delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
 // counts with the level's delay beside it.
@@ -104,6 +104,9 @@ func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string
 	o.setCause(props, r.Cause)
 	if r.Level > 0 {
 		props[PropertyDelayLevel] = strconv.Itoa(r.Level)
+	}
+	if r.Attempts > 0 {
+		props[publishing.PropertyAttempts] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], r.Attempts)
 	}
 	if r.Nacked {
 		props[publishing.NackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], uint64(msg.RedeliveryCount())+1)

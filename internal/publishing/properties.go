@@ -16,6 +16,24 @@ import (
 // NackCount is a property of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message.
 const NackCount = "NACK_COUNT"
 
+// PropertyAttempts is a property of a retry: RECONSUMETIMES, a colon, and how often the message was attempted before, nacks included.
+const PropertyAttempts = "ATTEMPTS"
+
+// Attempts returns how often a message was attempted before a client published it with these properties to the retry topic. A retry of
+// another client says only how often it was reconsumed.
+func Attempts(props map[string]string) uint32 {
+	if !IsRetry(props) {
+		return 0
+	}
+	reconsumed := ReconsumeTimes(props)
+	times, count, _ := strings.Cut(props[PropertyAttempts], ":")
+	n, err := strconv.ParseUint(count, 10, 32)
+	if err != nil || times != props[pulsar.SysPropertyReconsumeTimes] { // of an earlier retry, or somebody else's
+		return reconsumed
+	}
+	return max(uint32(n), reconsumed)
+}
+
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
 func IsRetry(props map[string]string) bool {
 	return ReconsumeTimes(props) > 0 && props[pulsar.SysPropertyRealTopic] != "" && props[pulsar.SysPropertyOriginMessageID] != ""

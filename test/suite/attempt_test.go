@@ -1,0 +1,96 @@
+package suite
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// attemptOf returns which attempt the Consumer takes a message for.
+func attemptOf(t *testing.T, c *redelivery.Consumer, msg pulsar.Message) uint32 {
+	d, err := c.Delivery(msg)
+	require.NoError(t, err)
+	return d.Attempt
+}
+
+func TestAttemptCountsNacksAndRetriesFromOne(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithNackRedeliveryDelay(ms(10)), redelivery.WithNackRetryTopic(time.Second),
+		redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	b.send(topic, 1, false)
+	bg := context.Background()
+	for attempt, fail := range []func(pulsar.Message) error{
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
+		func(msg pulsar.Message) error { return c.Snooze(msg, 0) },
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
+		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, 0) },
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) }, // which moves it to the retry topic
+		func(msg pulsar.Message) error { return c.NackWithDelay(msg, time.Second) },
+		func(msg pulsar.Message) error { return c.ReconsumeLaterNext(bg, msg) },
+		c.Ack,
+	} {
+		want := uint32(attempt) + 1
+		if attempt > 1 { // the snooze counted nothing
+			want--
+		}
+		msg := receive(t, c)
+		require.Equal(t, want, attemptOf(t, c, msg), "delivery %d", attempt+1)
+		require.NoError(t, fail(msg))
+	}
+}
+
+func TestAttemptOfAnotherClientsRetryIsByItsReconsumes(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	opts := b.options(topic, pulsar.Shared)
+	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0", "NACK_COUNT": "2:9", "ATTEMPTS": "2:40"}
+	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
+	b.publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
+	require.EqualValues(t, 4, attemptOf(t, c, receive(t, c)))
+	b.publish(pulsar.ProducerOptions{Topic: topic}, msg) // somebody forwarded it: it is no retry here
+	require.EqualValues(t, 1, attemptOf(t, c, receive(t, c)))
+}
+
+// A message that is delivered three times has been redelivered twice, whichever way it becomes a dead letter.
+func TestRedeliveryCountOfADeadLetterIsThatOfItsLastDelivery(t *testing.T) {
+	t.Parallel()
+	bg := context.Background()
+	nack := func(c *redelivery.Consumer, msg pulsar.Message) error { c.Nack(msg); return nil }
+	for name, last := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
+		"a nack":         nack,
+		"an ack timeout": func(*redelivery.Consumer, pulsar.Message) error { return nil },
+		"DeadLetter":     func(c *redelivery.Consumer, msg pulsar.Message) error { return c.DeadLetter(bg, msg, nil) },
+		"NackID":         func(c *redelivery.Consumer, msg pulsar.Message) error { c.NackID(msg.ID()); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newInProcess(t, pulsar.ClientOptions{})
+			topic := b.topic(0)
+			opts := b.options(topic, pulsar.Shared)
+			c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(200)),
+				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3, InitialSubscriptionName: "inspect"}))
+			b.send(topic, 1, false)
+			for range 2 {
+				c.Nack(receive(t, c))
+			}
+			require.NoError(t, last(c, receive(t, c)))
+			dead := opts
+			dead.Topic, dead.SubscriptionName = topic+"-"+opts.SubscriptionName+"-DLQ", "inspect"
+			reader, err := b.client.Subscribe(dead)
+			require.NoError(t, err)
+			defer reader.Close()
+			require.Equal(t, "2", next(t, reader, 10*time.Second).Properties()["REDELIVERY_COUNT"])
+		})
+	}
+}
