@@ -80,10 +80,10 @@ func (r *replay) watch(ctx context.Context, topic string) error {
 			begun[partition] = tail.at
 		}
 	}
-	if len(begun) == 0 {
-		return nil
+	if len(begun) > 0 {
+		r.j.later(record{Tails: begun})
 	}
-	return r.j.append(ctx, record{Tails: begun})
+	return nil
 }
 
 func (r *replay) closeCanary() {

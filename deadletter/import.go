@@ -55,13 +55,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 	i := &importer{t: t, o: o, partitions: partitions, producers: map[publisherKey]pulsar.Producer{}, users: map[string]publisherKey{},
 		open: map[int]int{}, next: 1, over: make(chan stored, window)}
 	if len(names) == 0 {
-		if i.report.Creates = creates; !o.DryRun {
-			consumer, err := t.subscribe(ctx, t.o.Topic, 1)
-			if err != nil {
-				return i.report, err
-			}
-			consumer.Close()
-		}
+		i.report.Creates, i.unkept = creates, true
 	}
 	defer func() {
 		for _, p := range i.producers {
@@ -92,6 +86,7 @@ type importer struct {
 	o          ImportOptions
 	report     Report
 	partitions []string
+	unkept     bool // the topic has no subscription, so that the broker would delete what is published
 	producers  map[publisherKey]pulsar.Producer
 	users      map[string]publisherKey // of a partition: who published last
 	line       int                     // that is read
@@ -167,6 +162,14 @@ func (i *importer) take(ctx context.Context, l *Letter) error {
 		i.report.Done++
 		i.report.target(i.t.o.Topic).Count++
 		return nil
+	}
+	if i.unkept {
+		consumer, err := i.t.subscribe(ctx, i.t.o.Topic, 1)
+		if err != nil {
+			return err
+		}
+		consumer.Close()
+		i.unkept = false
 	}
 	p, err := i.producer(ctx, l, schema)
 	if err != nil {

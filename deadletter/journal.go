@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -151,8 +152,10 @@ func merge(a, b []byte) []byte {
 // being the only consumer of it is the lock.
 type journal struct {
 	state
-	lock     pulsar.Consumer
-	producer pulsar.Producer
+	pending   record // counts in state, and is written before the next record
+	remembers bool   // what is written has a run, or batches that are done in part
+	lock      pulsar.Consumer
+	producer  pulsar.Producer
 }
 
 func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
@@ -211,9 +214,13 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		j.close()
 		return nil, fmt.Errorf("deadletter: opening %s: %w", topic, err)
 	}
+	j.remembers = j.isNeeded()
 	// The subscription keeps the letters of every partition from now on.
 	consumer, err := t.subscribe(ctx, t.o.Topic, 1)
 	if err != nil {
+		limited, cancel := unhurried(ctx)
+		defer cancel()
+		err = errors.Join(err, j.tidy(limited))
 		j.close()
 		return nil, err
 	}
@@ -221,8 +228,62 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// append returns once the record is stored. A record that the broker did not confirm may be written again.
+// unhurried returns a context for what is to be undone, also after ctx is done.
+func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+}
+
+// isNeeded reports whether there is anything to remember: a run that is not over, or a batch that is left in part.
+func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
+
+// later takes a record that is written before the next one, or by flush. Until then the journal is as it was: a call that is refused
+// changes nothing.
+func (j *journal) later(r record) {
+	j.apply(r)
+	p := &j.pending
+	p.Over, p.Run = cmp.Or(p.Over, r.Over), cmp.Or(r.Run, p.Run)
+	for topic, n := range r.Spread {
+		put(&p.Spread, topic, n)
+	}
+	for partition, position := range r.Tails {
+		put(&p.Tails, partition, position)
+	}
+	for partition, more := range r.Stay {
+		put(&p.Stay, partition, append(p.Stay[partition], more...))
+	}
+}
+
+// isPending reports whether a record waits to be written.
+func (j *journal) isPending() bool {
+	return j.pending.Over != "" || j.pending.Run != nil || len(j.pending.Spread)+len(j.pending.Tails)+len(j.pending.Stay) > 0
+}
+
+// flush returns once everything that waits is stored.
+func (j *journal) flush(ctx context.Context) error {
+	if !j.isPending() {
+		return nil
+	}
+	if err := j.write(ctx, j.pending); err != nil {
+		return err
+	}
+	j.pending, j.remembers = record{}, j.isNeeded()
+	return nil
+}
+
+// append returns once the record is stored, after those that waited. A record that the broker did not confirm may be written again.
 func (j *journal) append(ctx context.Context, r record) error {
+	if err := j.flush(ctx); err != nil {
+		return err
+	}
+	if err := j.write(ctx, r); err != nil {
+		return err
+	}
+	j.apply(r)
+	j.remembers = j.isNeeded()
+	return nil
+}
+
+func (j *journal) write(ctx context.Context, r record) error {
 	ctx, cancel := context.WithTimeout(ctx, ackPatience)
 	defer cancel()
 	data, err := json.Marshal(r)
@@ -232,13 +293,12 @@ func (j *journal) append(ctx context.Context, r record) error {
 	if _, err := j.producer.Send(ctx, &pulsar.ProducerMessage{Payload: data}); err != nil {
 		return fmt.Errorf("deadletter: writing to %s: %w", j.producer.Topic(), err)
 	}
-	j.apply(r)
 	return nil
 }
 
-// tidy forgets everything unless a run is not over or a batch is left in part.
+// tidy forgets everything unless what is written has a run that is not over, or a batch that is left in part.
 func (j *journal) tidy(ctx context.Context) error {
-	if j.run != nil || len(j.done) > 0 {
+	if j.remembers {
 		return nil
 	}
 	return j.remove(ctx)
@@ -246,6 +306,7 @@ func (j *journal) tidy(ctx context.Context) error {
 
 // remove forgets everything.
 func (j *journal) remove(ctx context.Context) error {
+	j.pending = record{}
 	if err := j.append(ctx, record{Clear: true}); err != nil {
 		return err
 	}

@@ -112,7 +112,8 @@ func (r *replay) spread(ctx context.Context, topic string) (int, error) {
 	if n == 1 && partitions[0] == topic {
 		n = 0
 	}
-	return n, r.j.append(ctx, record{Spread: map[string]int{topic: n}})
+	r.j.later(record{Spread: map[string]int{topic: n}})
+	return n, nil
 }
 
 // small is the weight up to which upstream finds out whether a message can be sent before SendAsync returns.

@@ -38,7 +38,8 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 	if err != nil {
 		return report, err
 	}
-	if _, err := t.guard(ctx); err != nil {
+	creates, err := t.guard(ctx)
+	if err != nil {
 		return report, err
 	}
 	j, err := t.openJournal(ctx)
@@ -46,6 +47,16 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 		return report, err
 	}
 	defer j.close()
+	err = t.purge(ctx, o, j, partitions, &report)
+	ctx, cancel := unhurried(ctx)
+	defer cancel()
+	if creates != "" && report.Done == 0 { // else it would keep letters for nothing
+		err = errors.Join(err, t.unsubscribe(ctx))
+	}
+	return report, errors.Join(err, j.tidy(ctx))
+}
+
+func (t *Topic) purge(ctx context.Context, o PurgeOptions, j *journal, partitions []string, report *Report) error {
 	out := bufio.NewWriter(o.Export)
 	lines := json.NewEncoder(out)
 	handle := func(_ context.Context, l *Letter, done func(error)) (string, error) {
@@ -78,14 +89,14 @@ func (t *Topic) Purge(ctx context.Context, o PurgeOptions) (Report, error) {
 			end, queue, err = t.shorten(ctx, partition, end)
 		}
 		if err != nil {
-			return report, err
+			return err
 		}
-		w := newWalk(j, &report, steps{handle: handle, sync: sync, tell: o.Progress})
+		w := newWalk(j, report, steps{handle: handle, sync: sync, tell: o.Progress})
 		if err := w.through(ctx, t.source(i, partition, end, queue)); err != nil {
-			return report, err
+			return err
 		}
 	}
-	return report, j.tidy(ctx)
+	return nil
 }
 
 // planPurge is the dry run of a purge.

@@ -73,16 +73,17 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// undo removes the run of a replay that has published nothing, and the subscription if the replay has created it, so that they do not
-// stand in the way of the next one.
+// undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one: its own run, and
+// the subscription if the replay has created it. An earlier run stays.
 func (r *replay) undo(ctx context.Context, created bool) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	if r.j.run != nil {
-		if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
+	if r.begun != nil && !r.j.isPending() {
+		if err := r.j.append(ctx, record{Over: r.begun.ID}); err != nil {
 			return err
 		}
 	}
+	r.j.pending = record{}
 	if created {
 		if err := r.t.unsubscribe(ctx); err != nil {
 			return err
@@ -127,6 +128,7 @@ type replay struct {
 	o      ReplayOptions
 	j      *journal
 	w      *walk
+	begun  *run // by this call; nil if it goes on with an earlier one
 	report Report
 
 	publishers map[publisherKey]*publisher
@@ -141,13 +143,8 @@ type replay struct {
 
 // begin goes on with the run that the journal has, or begins one.
 func (r *replay) begin(ctx context.Context, partitions []string) error {
-	if old := r.j.run; old != nil && r.o.New {
-		if err := r.j.append(ctx, record{Over: old.ID}); err != nil {
-			return err
-		}
-	}
 	same := r.o.same()
-	if old := r.j.run; old != nil {
+	if old := r.j.run; old != nil && !r.o.New {
 		if !bytes.Equal(old.Options, same) {
 			return fmt.Errorf("%w: run %s of %s has options %s", ErrUnfinished, old.ID, old.Started.Format(time.DateTime), old.Options)
 		}
@@ -168,8 +165,13 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 		}
 		begun.Ends[partitionName(i)] = end
 	}
-	r.report.Run = begun.ID
-	return r.j.append(ctx, record{Run: begun})
+	first := record{Run: begun}
+	if old := r.j.run; old != nil {
+		first.Over = old.ID
+	}
+	r.j.later(first) // nothing is changed before there is a letter to publish
+	r.begun, r.report.Run = begun, begun.ID
+	return nil
 }
 
 // nth is where the nth letter of a partition is that can be replayed, and how many are missing.
@@ -260,9 +262,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	}
 	r.leaves = false
 	if len(r.stay) > 0 {
-		if err := r.j.append(ctx, record{Stay: map[string][]stay{partitionName(l.partition): r.stay}}); err != nil {
-			return "", err
-		}
+		r.j.later(record{Stay: map[string][]stay{partitionName(l.partition): r.stay}})
 		r.stay = nil
 	}
 	l.to = topic
@@ -274,6 +274,9 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		if err := r.watch(ctx, topic); err != nil {
 			return "", err
 		}
+	}
+	if err := r.j.flush(ctx); err != nil {
+		return "", err
 	}
 	r.pacer.took()
 	r.sent++

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -23,6 +24,10 @@ func TestDlqNotDeadLetters(t *testing.T) {
 			require.Contains(t, stderr, "; -any-topic overrides this\n")
 		}
 	}
+	path := filepath.Join(t.TempDir(), "purged.jsonl")
+	code, _, stderr := dlqRun("", "purge", "orders", "-o", path, "-yes")
+	require.Equal(t, 1, code, stderr)
+	require.NoFileExists(t, path)
 	require.Equal(t, before, b.server.Topics())
 	require.Equal(t, []string{"billing", "shipping"}, b.server.Subscriptions(origin))
 	const creates = "Would create subscription redelivery, which then keeps all letters until they are acknowledged.\n"

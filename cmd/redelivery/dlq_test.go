@@ -209,7 +209,7 @@ func TestDlqPurgeGoesOn(t *testing.T) {
 			if c.code == 1 {
 				require.Empty(t, rest)
 				require.Contains(t, stderr, "does not end with a line")
-				require.Equal(t, 25, b.server.Subscription(origin+"-refunds-DLQ", "redelivery").Backlog)
+				require.Equal(t, 25, b.server.Subscription(origin+"-refunds-DLQ", "audit").Backlog)
 				return
 			}
 			require.Equal(t, 25, strings.Count(rest, "\n"))

@@ -72,7 +72,7 @@ func TestDlqPurgeDiskFull(t *testing.T) {
 		require.Contains(t, stderr, "no space left")
 		require.NotContains(t, stdout, "Purged")
 		require.NotContains(t, stdout, `"done": 1`)
-		require.Equal(t, 120, b.server.Subscription(origin+"-billing-DLQ", "redelivery").Backlog)
+		require.Equal(t, 120, b.server.Subscription(origin+"-billing-DLQ", "audit").Backlog)
 	}
 }
 
