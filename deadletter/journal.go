@@ -6,12 +6,16 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sort"
 	"strconv"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // The journal is a topic beside the dead letter topic. It has what the subscription's cursor cannot remember: the replay that is
@@ -154,8 +158,12 @@ type journal struct {
 	state
 	pending   record // counts in state, and is written before the next record
 	remembers bool   // what is written has a run, or batches that are done in part
-	lock      pulsar.Consumer
-	producer  pulsar.Producer
+	removed   bool
+
+	t        *Topic
+	topic    string // with its partition
+	lock     pulsar.Consumer
+	producer pulsar.Producer
 }
 
 func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
@@ -168,11 +176,41 @@ func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return s, t.loadJournal(ctx, s)
+	topic, err := t.firstPartition(ctx, t.journalTopic())
+	if err != nil {
+		return nil, err
+	}
+	return s, t.loadJournal(ctx, topic, s)
 }
 
-func (t *Topic) loadJournal(ctx context.Context, s *state) error {
-	tail, err := t.tail(ctx, t.journalTopic(), pulsar.EarliestMessageID(), queueSize)
+// firstPartition is the topic, or its first partition if it has any. The broker may create it.
+func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error) {
+	partitions, err := within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
+	if err != nil || len(partitions) == 0 {
+		return topic, err
+	}
+	return partitions[0], nil
+}
+
+// makeJournal creates the journal, if it is missing, and returns the topic that has its records. Only the admin API creates it
+// unpartitioned whatever the broker's policy is; where it refuses, the broker creates the topic on use, perhaps with partitions, or not.
+func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
+	topic = t.journalTopic()
+	if _, missing := t.subscriptions(ctx, topic); errors.Is(missing, ErrNoTopic) {
+		err = admin.API(t.o.Admin).Call(ctx, http.MethodPut, admin.Topic(topic), nil, nil)
+		if admin.HasStatus(err, http.StatusConflict) { // another replay was faster
+			err = nil
+		}
+	}
+	first, failed := t.firstPartition(ctx, topic)
+	if failed != nil {
+		return topic, fmt.Errorf("deadletter: %s, which keeps where a replay is, cannot be created: %w", topic, errors.Join(failed, err))
+	}
+	return first, nil
+}
+
+func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
+	tail, err := t.tail(ctx, topic, pulsar.EarliestMessageID(), queueSize)
 	if err != nil {
 		return err
 	}
@@ -189,7 +227,10 @@ func (t *Topic) loadJournal(ctx context.Context, s *state) error {
 
 // openJournal keeps others out until the journal is closed.
 func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
-	topic := t.journalTopic()
+	topic, err := t.makeJournal(ctx)
+	if err != nil {
+		return nil, err
+	}
 	lock, err := insist(ctx, lockPatience, func() (pulsar.Consumer, error) {
 		return t.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: t.o.Subscription, Type: pulsar.Exclusive,
 			SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest, ReceiverQueueSize: 1})
@@ -200,13 +241,12 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 		}
 		return nil, fmt.Errorf("deadletter: subscribing to %s, which keeps where a replay is: %w", topic, err)
 	}
-	j := &journal{lock: lock}
+	j := &journal{t: t, topic: topic, lock: lock}
 	j.producer, err = within(ctx, func() (pulsar.Producer, error) {
-		return t.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true,
-			MessageRouter: func(*pulsar.ProducerMessage, pulsar.TopicMetadata) int { return 0 }}) // one order, if topics are made partitioned
+		return t.client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true})
 	}, pulsar.Producer.Close)
 	if err == nil {
-		err = t.loadJournal(ctx, &j.state)
+		err = t.loadJournal(ctx, topic, &j.state)
 	} else {
 		j.producer = nil // upstream's is not nil with an error
 	}
@@ -291,7 +331,7 @@ func (j *journal) write(ctx context.Context, r record) error {
 		return err
 	}
 	if _, err := j.producer.Send(ctx, &pulsar.ProducerMessage{Payload: data}); err != nil {
-		return fmt.Errorf("deadletter: writing to %s: %w", j.producer.Topic(), err)
+		return fmt.Errorf("deadletter: writing to %s: %w", j.topic, err)
 	}
 	return nil
 }
@@ -311,8 +351,9 @@ func (j *journal) remove(ctx context.Context) error {
 		return err
 	}
 	if _, err := within(ctx, func() (struct{}, error) { return struct{}{}, j.lock.Unsubscribe() }, nil); err != nil {
-		return fmt.Errorf("deadletter: removing the subscription of %s: %w", j.producer.Topic(), err)
+		return fmt.Errorf("deadletter: removing the subscription of %s: %w", j.topic, err)
 	}
+	j.removed = true
 	return nil
 }
 
@@ -321,6 +362,12 @@ func (j *journal) close() {
 		j.producer.Close()
 	}
 	j.lock.Close()
+	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
+		// The broker deletes a topic that nobody uses, but only the partitions of a partitioned one. If it is in use again, this is refused.
+		ctx, cancel := unhurried(context.Background())
+		defer cancel()
+		_ = admin.API(j.t.o.Admin).Call(ctx, http.MethodDelete, admin.Topic(base)+"/partitions", nil, nil)
+	}
 }
 
 // partitionName is a partition's key in the journal.
