@@ -51,13 +51,18 @@ func (r *replay) watchAgain(ctx context.Context) error {
 }
 
 // watch begins to look where copies of the canary will be, and notes where that is.
-func (r *replay) watch(ctx context.Context, topic string) error {
+func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 	if r.canary == nil {
 		r.canary = newCanary(0)
 	}
 	c, begun := r.canary, map[string]position{}
 	base, _ := strings.CutSuffix(r.t.o.Topic, pulsar.DlqTopicSuffix)
-	for _, name := range []string{r.t.o.Topic, base + pulsar.RetryTopicSuffix, topic} {
+	names := []string{r.t.o.Topic, base + pulsar.RetryTopicSuffix, topic}
+	own := ReplayOptions{Namespaces: r.o.Namespaces}
+	if retry, left := r.t.back(&own, l, &Report{}); left == "" && !slices.Contains(names, retry) { // of letters in another namespace
+		names = append(names, retry)
+	}
+	for _, name := range names {
 		partitions, err := r.t.partitions(ctx, name)
 		if err != nil {
 			if name == topic {

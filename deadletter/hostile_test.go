@@ -72,7 +72,7 @@ func TestBadOptions(t *testing.T) {
 	require.NoError(t, err)
 	for want, o := range map[string]deadletter.ReplayOptions{
 		"want one of them":    {Topic: "x", ToOrigin: true},
-		"ReplayOptions.Topic": {},
+		"ReplayOptions.Namespaces has \"shop\", want tenant/namespace": {Topic: "x", Namespaces: []string{"shop"}},
 		"dead letter topic":   {Topic: "dead"},
 		"nor a journal":       {Topic: "dead-redelivery"},
 		"dead-partition-0":    {Topic: "dead-partition-0"},
@@ -94,7 +94,7 @@ func TestBadOptions(t *testing.T) {
 func replayForged(t *testing.T, b *broker, tp topics, origins ...string) deadletter.Report {
 	l := tp.letters(len(origins) + 1)
 	for i, topic := range origins {
-		l[i].Properties["REAL_TOPIC"] = topic
+		cameFrom(l[i], topic)
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
 	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
@@ -142,7 +142,7 @@ func TestForgedOriginsOfNoTopic(t *testing.T) {
 	here := "persistent://" + b.namespace + "/"
 	l := tp.letters(5)
 	for i, name := range []string{"", "\x00", strings.Repeat("long", 10_000), "\x1b[31m\r\n"} {
-		l[i].Properties["REAL_TOPIC"] = here + name
+		cameFrom(l[i], here+name)
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, l...)
 	d := b.open(tp.dlq)

@@ -338,7 +338,7 @@ func (j *journal) write(ctx context.Context, r record) error {
 
 // tidy forgets everything unless what is written has a run that is not over, or a batch that is left in part.
 func (j *journal) tidy(ctx context.Context) error {
-	if j.remembers {
+	if j.remembers || j.removed {
 		return nil
 	}
 	return j.remove(ctx)

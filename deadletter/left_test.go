@@ -30,10 +30,10 @@ func TestLeft(t *testing.T) {
 		"is encrypted: needs keys to decrypt and encrypt it": {send: pulsar.ProducerOptions{Encryption: encryption(t)}},
 		"does not say where it came from": {o: deadletter.ReplayOptions{ToOrigin: true},
 			bad: func(m *pulsar.ProducerMessage) { m.Properties = map[string]string{"number": "1"} }},
-		"came from another namespace": {o: deadletter.ReplayOptions{ToOrigin: true},
-			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] = "persistent://public/secret/topic" }},
 		"came from a topic that is gone": {o: deadletter.ReplayOptions{ToOrigin: true},
-			bad: func(m *pulsar.ProducerMessage) { m.Properties["REAL_TOPIC"] += "-gone" }},
+			bad: func(m *pulsar.ProducerMessage) { cameFrom(m, m.Properties["REAL_TOPIC"]+"-gone") }},
+		"came from a topic that is not persistent": {o: deadletter.ReplayOptions{ToOrigin: true},
+			bad: func(m *pulsar.ProducerMessage) { cameFrom(m, "non-persistent://public/default/x") }},
 	} {
 		t.Run(why, func(t *testing.T) {
 			t.Parallel()
@@ -60,6 +60,11 @@ func TestLeft(t *testing.T) {
 			assert.Equal(t, 1, b.backlog(tp.dlq, own))
 		})
 	}
+}
+
+// cameFrom has a letter say that it came from a topic.
+func cameFrom(m *pulsar.ProducerMessage, topic string) {
+	m.Properties["REAL_TOPIC"], m.Properties["ORIGIN_TOPIC"] = topic, topic
 }
 
 // An encrypted letter of chunks is replayed in chunks too where it would just fit into one message, but not with what encryption adds.

@@ -75,14 +75,12 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 		Topic: msg.Topic(), Published: msg.PublishTime(),
 		Died: msg.PublishTime(),
 		Type: first(256, props[propertyException]), Reason: first(1024, props[reconsume.PropertyExceptionMessage]),
-		Origin:       topicname.Base(cmp.Or(props[pulsar.SysPropertyRealTopic], props[reconsume.PropertyOriginTopic])),
-		OriginID:     cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID]),
-		Subscription: props[reconsume.PropertyRealSubscription],
-		Key:          msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
+		Key: msg.Key(), OrderingKey: msg.OrderingKey(), Properties: props,
 		Encrypted: msg.GetEncryptionContext() != nil, Null: msg.IsNullValue(),
 		Size: len(msg.Payload()), Payload: msg.Payload(),
 		place: place{positionOf(msg.ID()), msg.ID(), int(max(msg.ID().BatchSize(), 1)), msg.ID().BatchIdx() < 0, partition},
 	}
+	l.setOrigin(dlq)
 	l.ID = l.pos.id(partition) // upstream takes every partition for the first
 	if l.batch > 1 {
 		l.ID += fmt.Sprintf(":%d", l.pos.Index)
@@ -98,11 +96,6 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	if n, err := strconv.Atoi(props[PropertyReplayCount]); err == nil {
 		l.Replays = max(n, 0)
 	}
-	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
-		if rest, ok := strings.CutPrefix(dlq, topicname.Full(l.Origin)+"-"); ok {
-			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
-		}
-	}
 	switch v := msg.SchemaVersion(); {
 	case len(v) == 8:
 		l.Schema = strconv.FormatInt(int64(binary.BigEndian.Uint64(v)), 10)
@@ -114,6 +107,30 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	}
 	return l
 }
+
+// setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its properties may say of
+// an earlier topic what its first consumer noted for its own retries; ORIGIN_TOPIC and DEAD_LETTER_TIME are always those of the dead
+// letter. Only a letter that came from a retry topic says elsewhere which topic that is of.
+func (l *Letter) setOrigin(dlq string) {
+	props := l.Properties
+	real, own := topicname.Base(props[pulsar.SysPropertyRealTopic]), topicname.Base(props[reconsume.PropertyOriginTopic])
+	subscription := props[reconsume.PropertyRealSubscription]
+	retried := strings.HasSuffix(own, pulsar.RetryTopicSuffix) || local(dlq) == local(real)+"-"+subscription+pulsar.DlqTopicSuffix
+	if real == "" || own != "" && own != real && props[reconsume.PropertyDeadLetterTime] != "" && !retried {
+		l.Origin = own
+	} else {
+		l.Origin, l.Subscription = real, subscription
+		l.OriginID = cmp.Or(props[pulsar.PropertyOriginMessageID], props[pulsar.SysPropertyOriginMessageID])
+	}
+	if l.Subscription == "" && l.Origin != "" { // the topic's default name has it
+		if rest, ok := strings.CutPrefix(local(dlq), local(l.Origin)+"-"); ok {
+			l.Subscription, _ = strings.CutSuffix(rest, pulsar.DlqTopicSuffix)
+		}
+	}
+}
+
+// local is a topic's name without its namespace.
+func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }
 
 // weight is about how many bytes a letter has.
 func (l *Letter) weight() int {
@@ -141,6 +158,16 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 		}
 		return strings.HasPrefix(name, exceptionPrefix)
 	})
+	if real := props[pulsar.SysPropertyRealTopic]; l.Origin != "" && topicname.Base(real) != l.Origin {
+		// Of an earlier topic, which a retry topic's consumer would believe.
+		for _, name := range []string{reconsume.PropertyRealSubscription, pulsar.PropertyOriginMessageID, pulsar.SysPropertyOriginMessageID} {
+			delete(props, name)
+		}
+		props[pulsar.SysPropertyRealTopic] = l.Origin
+		if l.Subscription != "" {
+			props[reconsume.PropertyRealSubscription] = l.Subscription
+		}
+	}
 	props[pulsar.SysPropertyReconsumeTimes] = "0"
 	props[PropertyReplayCount] = strconv.Itoa(l.Replays + 1)
 	props[PropertyReplayRun] = run

@@ -24,11 +24,15 @@ const (
 type ReplayOptions struct {
 	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false, the letters go
 	// to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the subscription that
-	// they died on gets them.
+	// they died on gets them. If there is no such topic, each letter goes to the default retry topic of the topic and the subscription
+	// that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
-	// Topic is a persistent topic that all letters go to instead. Default: none. It is required, unless ToOrigin is set, if the dead letter
-	// topic's name does not end in -DLQ.
+	// Topic is a persistent topic that all letters go to instead. Default: none.
 	Topic string
+	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace. Any publisher can
+	// forge where a letter says that it came from, so name only namespaces whose services use this dead letter topic. Letters of other
+	// namespaces are left out, and the error is ErrOtherNamespace. Default: none.
+	Namespaces []string
 	// Routing chooses partitions. Default: SamePartition.
 	Routing Routing
 	// Filter chooses the letters. Default: all.
@@ -55,6 +59,8 @@ type ReplayOptions struct {
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
+
+	ownRetry bool // Topic is the retry topic of the dead letter topic, by default
 }
 
 func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
@@ -71,10 +77,13 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.Full(o.Topic)
-	case !ok:
-		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is \"\", want a topic or ToOrigin: the name of %s does not end in -DLQ, so its retry topic is unknown", t.o.Topic)
-	default:
-		o.Topic = base + pulsar.RetryTopicSuffix
+	case ok:
+		o.Topic, o.ownRetry = base+pulsar.RetryTopicSuffix, true
+	}
+	for _, name := range o.Namespaces {
+		if strings.Count(name, "/") != 1 || topicname.Want(name+"/any") != "" {
+			return o, fmt.Errorf("deadletter: ReplayOptions.Namespaces has %q, want tenant/namespace", name)
+		}
 	}
 	switch {
 	case t.reserved(o.Topic):
@@ -106,7 +115,8 @@ func (o *ReplayOptions) same() json.RawMessage {
 		to = "origin"
 	}
 	filter := o.Filter
-	for _, names := range []*[]string{&filter.Groups, &filter.IDs, &filter.Keys} {
+	namespaces := o.Namespaces
+	for _, names := range []*[]string{&filter.Groups, &filter.IDs, &filter.Keys, &namespaces} {
 		*names = slices.Sorted(slices.Values(*names))
 	}
 	filter.After, filter.Before = filter.After.UTC(), filter.Before.UTC()
@@ -118,6 +128,7 @@ func (o *ReplayOptions) same() json.RawMessage {
 		Max        int      `json:"max,omitempty"`
 		MaxReplays int      `json:"maxReplays"`
 		Keys       []string `json:"keys,omitempty"`
-	}{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys})
+		Namespaces []string `json:"namespaces,omitempty"`
+	}{to, o.Topic, o.Routing, filter, o.Max, o.MaxReplays, keys, namespaces})
 	return data
 }

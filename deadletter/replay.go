@@ -47,7 +47,9 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
-	err = r.run(ctx, partitions)
+	if err = r.run(ctx, partitions); err == nil {
+		err = r.report.missed()
+	}
 	switch {
 	case r.sent > 0 || r.report.Resumed:
 	case err != nil:
@@ -78,7 +80,7 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()
-	if r.begun != nil && !r.j.isPending() {
+	if r.begun != nil && r.j.run != nil && !r.j.isPending() {
 		if err := r.j.append(ctx, record{Over: r.begun.ID}); err != nil {
 			return err
 		}
@@ -95,6 +97,13 @@ func (r *replay) undo(ctx context.Context, created bool) error {
 // planReplay is the dry run of a replay.
 func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report, err error) {
 	if report.Creates, err = t.guard(ctx); err != nil {
+		return report, err
+	}
+	journal, err := t.readJournal(ctx)
+	if err == nil {
+		o, err = t.directed(ctx, o, journal.run)
+	}
+	if err != nil {
 		return report, err
 	}
 	for l, err := range t.Peek(ctx, 0) {
@@ -119,7 +128,7 @@ func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report,
 			break
 		}
 	}
-	return report, nil
+	return report, report.missed()
 }
 
 // replay is a run in this process.
@@ -143,6 +152,10 @@ type replay struct {
 
 // begin goes on with the run that the journal has, or begins one.
 func (r *replay) begin(ctx context.Context, partitions []string) error {
+	var err error
+	if r.o, err = r.t.directed(ctx, r.o, r.j.run); err != nil {
+		return err
+	}
 	same := r.o.same()
 	if old := r.j.run; old != nil && !r.o.New {
 		if !bytes.Equal(old.Options, same) {
@@ -271,7 +284,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 		return "", err
 	}
 	if r.o.Canary > 0 && !r.j.sound && r.sent < r.o.Canary {
-		if err := r.watch(ctx, topic); err != nil {
+		if err := r.watch(ctx, topic, l); err != nil {
 			return "", err
 		}
 	}
@@ -288,7 +301,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 // deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
-	case why != unreadable && why != encrypted && why != topicGone:
+	case why != unreadable && why != encrypted && why != topicGone && why != retryGone:
 		r.leaves = false
 	case r.leaves && last >= 0 && r.stay[last].Why == why:
 		r.stay[last].To = l.pos

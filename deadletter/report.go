@@ -1,5 +1,14 @@
 package deadletter
 
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
 // Report says what a Replay or a Purge did, or with DryRun what it would do.
 type Report struct {
 	Run      string   `json:"run,omitempty"`      // id of the replay
@@ -10,7 +19,13 @@ type Report struct {
 	WaitsFor string   `json:"waitsFor,omitempty"` // the subscription that Waiting waits for, and how many consumers it has
 	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay in the dead letter topic
 	Targets  []Target `json:"targets,omitempty"`  // where they go
-	Creates  string   `json:"creates,omitempty"`  // in a dry run: the durable subscription that would be created; needs an admin API
+	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with the number of
+	// letters. Of more than ten the others are counted as "".
+	Namespaces map[string]int `json:"namespaces,omitempty"`
+
+	Creates string `json:"creates,omitempty"` // in a dry run: the durable subscription that would be created; needs an admin API
+
+	noRetry Target // the first retry topic that is missing, and how many letters are for one that is
 }
 
 // Left counts letters that stay in the dead letter topic for one reason.
@@ -60,4 +75,39 @@ func (r *Report) target(topic string) *Target {
 	}
 	r.Targets = append(r.Targets, Target{Topic: topic})
 	return &r.Targets[len(r.Targets)-1]
+}
+
+// foreign counts a letter of a namespace that is not allowed.
+func (r *Report) foreign(namespace string) {
+	if r.Namespaces == nil {
+		r.Namespaces = map[string]int{}
+	}
+	if _, known := r.Namespaces[namespace]; !known && len(r.Namespaces) >= maxNamed {
+		namespace = ""
+	}
+	r.Namespaces[namespace]++
+}
+
+// wantsRetry counts a letter without a retry topic to go to.
+func (r *Report) wantsRetry(topic string) {
+	if r.noRetry.Count++; r.noRetry.Count == 1 {
+		r.noRetry.Topic = topic
+	}
+}
+
+// missed is an error if letters were left that another command would replay.
+func (r *Report) missed() error {
+	var errs []error
+	if len(r.Namespaces) > 0 {
+		var names []string
+		for _, name := range slices.Sorted(maps.Keys(r.Namespaces)) {
+			names = append(names, fmt.Sprintf("%d of %s", r.Namespaces[name], cmp.Or(name, "others")))
+		}
+		errs = append(errs, fmt.Errorf("%w: %s; ReplayOptions.Namespaces allows them", ErrOtherNamespace, strings.Join(names, ", ")))
+	}
+	if r.noRetry.Count > 0 {
+		errs = append(errs, fmt.Errorf("%w: %s; letters that were left out for want of a retry topic: %d; %s", ErrNoTopic, r.noRetry.Topic,
+			r.noRetry.Count, noRetryTopic))
+	}
+	return errors.Join(errs...)
 }

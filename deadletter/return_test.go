@@ -23,7 +23,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 	gone := tp.origin + "-gone"
 	letters := tp.letters(9)
 	for _, i := range []int{0, 5} {
-		letters[i].Properties["REAL_TOPIC"] = gone
+		cameFrom(letters[i], gone)
 	}
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, letters...)
 	o := deadletter.ReplayOptions{ToOrigin: true, Rate: 4}

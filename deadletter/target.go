@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,22 +18,65 @@ import (
 // maxTargets bounds the producers, and what letters whose properties are made up can do.
 const maxTargets = 100
 
-// topicFor is the topic that a letter goes to, or why there is none. Any publisher can forge a letter's properties, so it
-// stays in the namespace, and nothing is created.
+// directed decides whether a replay to the retry topic goes to that of the dead letter topic, or to that which each letter names. A run that
+// is not over stays as it was decided.
+func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) (ReplayOptions, error) {
+	if !o.ownRetry || t.o.Admin.URL == "" {
+		return o, nil
+	}
+	named := o
+	named.Topic = ""
+	if unfinished != nil && !o.New {
+		if bytes.Equal(unfinished.Options, named.same()) {
+			return named, nil
+		}
+		return o, nil
+	}
+	_, err := t.subscriptions(ctx, o.Topic)
+	if errors.Is(err, ErrNoTopic) {
+		return named, nil
+	}
+	return o, err
+}
+
+// back is where a letter goes back to: its origin, or the default retry topic of it. Any publisher can forge a letter's properties, so it
+// stays in the namespaces that are allowed. Or back says why there is no such topic.
+func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
+	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
+		base, _ := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)
+		r.wantsRetry(base + pulsar.RetryTopicSuffix)
+		return "", "does not say which topic and subscription it died on"
+	}
+	if l.Origin == "" {
+		return "", "does not say where it came from"
+	}
+	origin := topicname.Full(l.Origin)
+	topic = origin
+	if !o.ToOrigin {
+		topic += "-" + l.Subscription + pulsar.RetryTopicSuffix
+	}
+	switch name := namespace(origin); {
+	case !strings.HasPrefix(origin, topicname.Persistent):
+		return "", "came from a topic that is not persistent"
+	case name != namespace(t.o.Topic) && !slices.Contains(o.Namespaces, name):
+		r.foreign(name)
+		return "", "came from another namespace"
+	case namespace(topic) != name: // a subscription's name has a slash
+		return "", "came from what is no topic's name"
+	case t.reserved(origin) || t.reserved(topic):
+		return "", "came from this topic, or from a journal"
+	case isInternal(origin) || isInternal(topic):
+		return "", "came from a topic that is Pulsar's own, or a log of attempts"
+	}
+	return topic, ""
+}
+
+// topicFor is the topic that a letter goes to, or why there is none. Nothing is created.
 func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
 	topic = o.Topic
 	if topic == "" {
-		if l.Origin == "" {
-			return "", "does not say where it came from", nil
-		}
-		if topic = topicname.Full(l.Origin); namespace(topic) != namespace(t.o.Topic) || !strings.HasPrefix(topic, topicname.Persistent) {
-			return "", "came from another namespace", nil
-		}
-		if t.reserved(topic) {
-			return "", "came from this topic, or from a journal", nil
-		}
-		if isInternal(topic) {
-			return "", "came from a topic that is Pulsar's own, or a log of attempts", nil
+		if topic, left = t.back(o, l, r); left != "" {
+			return "", left, nil
 		}
 	}
 	known := slices.ContainsFunc(r.Targets, func(g Target) bool { return g.Topic == topic })
@@ -44,8 +88,11 @@ func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Re
 		switch {
 		case errors.Is(err, ErrNoTopic) && o.ToOrigin:
 			return "", topicGone, nil
-		case isNoName(err) && o.ToOrigin:
+		case isNoName(err) && o.Topic == "":
 			return "", "came from what is no topic's name", nil
+		case errors.Is(err, ErrNoTopic) && o.Topic == "":
+			r.wantsRetry(topic)
+			return "", retryGone, nil
 		case errors.Is(err, ErrNoTopic) && strings.HasSuffix(topic, pulsar.RetryTopicSuffix):
 			return "", "", fmt.Errorf("%w: %s", err, noRetryTopic)
 		case err != nil:
@@ -140,6 +187,7 @@ const (
 	unreadable = "is encrypted with another key"
 	encrypted  = "is encrypted: needs keys to decrypt and encrypt it"
 	topicGone  = "came from a topic that is gone"
+	retryGone  = "has no retry topic to go to"
 
 	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
 	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"

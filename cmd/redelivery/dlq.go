@@ -49,6 +49,7 @@ type dlqFlags struct {
 // replayFlags are those of replay: where letters go, which of them, how fast, and when to stop.
 type replayFlags struct {
 	to, target, routing     string
+	namespaces              []string // that letters may go back to
 	others, fresh           bool
 	canary, max, maxReplays int
 	rate                    float64
@@ -75,11 +76,10 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 
 // hint adds the flag that helps.
 func (d *dlq) hint(err error) error {
-	base, _ := strings.CutSuffix(d.topic, pulsar.DlqTopicSuffix)
 	switch {
 	case errors.Is(err, deadletter.ErrNotDeadLetters):
 		return fmt.Errorf("%w; -any-topic overrides this", err)
-	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), base+pulsar.RetryTopicSuffix):
+	case errors.Is(err, deadletter.ErrNoTopic) && d.target == "" && strings.Contains(err.Error(), pulsar.RetryTopicSuffix):
 		return fmt.Errorf("%w (-to origin)", err)
 	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
 		return fmt.Errorf("%w (-skip)", err)

@@ -41,10 +41,15 @@ func (d *dlq) check(verb, topic string) error {
 	case (verb == "replay" || verb == "import") && d.secret != "" && d.public == "":
 		return fmt.Errorf("-encryption-private-key needs -encryption-public-key: %s encrypts what was encrypted", verb)
 	case verb == "list":
-		if topic != "" && (strings.Count(topic, "/") != 1 || topicname.Want(topic+"/any") != "") {
-			return fmt.Errorf("namespace is %q, want tenant/namespace", topic)
+		if topic == "" {
+			return nil
 		}
-		return nil
+		return namespaceName("namespace", topic)
+	}
+	for _, name := range d.namespaces {
+		if err := namespaceName("-namespace", name); err != nil {
+			return err
+		}
 	}
 	if err := wholeTopic("topic", topic); err != nil || verb != "replay" {
 		return err
@@ -56,8 +61,6 @@ func (d *dlq) check(verb, topic string) error {
 func (d *dlq) checkTarget(topic string) error {
 	target := topicname.Base(topicname.Full(d.target))
 	switch {
-	case d.target == "" && d.to == toRetry && !strings.HasSuffix(topic, pulsar.DlqTopicSuffix):
-		return fmt.Errorf("the name of %s does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name", short(topic))
 	case d.target == "":
 		return nil
 	case target == topic:
@@ -66,6 +69,14 @@ func (d *dlq) checkTarget(topic string) error {
 		return fmt.Errorf("-topic is %q, want a topic that is not a replay's journal", d.target)
 	}
 	return persistent("-topic", d.target)
+}
+
+// namespaceName returns an error if a namespace's name is none.
+func namespaceName(what, name string) error {
+	if strings.Count(name, "/") != 1 || topicname.Want(name+"/any") != "" {
+		return fmt.Errorf("%s is %q, want tenant/namespace", what, name)
+	}
+	return nil
 }
 
 // wholeTopic returns an error if a topic's name is no name, or that of a partition.

@@ -45,6 +45,7 @@ func (d *dlq) parse(verb string, args []string) (topic string, err error) {
 	set.StringVar(&d.to, "to", toRetry, "")
 	set.BoolVar(&d.others, "others", false, "")
 	set.StringVar(&d.target, "topic", "", "")
+	set.Func("namespace", "", func(s string) error { d.namespaces = append(d.namespaces, s); return nil })
 	set.StringVar(&d.routing, "routing", "same", "")
 	set.Func("canary", "", countInto(&d.canary, 0, math.MaxInt))
 	set.Func("canary-timeout", "", durationInto(&d.canaryTimeout))
@@ -100,7 +101,7 @@ var routings = map[string]deadletter.Routing{"same": deadletter.SamePartition, "
 var flagsOf = map[string]string{
 	"group": chosen, "id": chosen, "key": chosen, "property": chosen, "after": chosen, "before": chosen, "subscription": chosen + " import unsubscribe",
 	"all": "list", "n": "peek", "payload": "peek",
-	"to": "replay", "others": "replay", "topic": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
+	"to": "replay", "others": "replay", "topic": "replay", "namespace": "replay", "routing": "replay", "canary": "replay", "canary-timeout": "replay", "max": "replay", "rate": "replay", "max-replays": "replay",
 	"new": "replay",
 	"yes": changing, "any-topic": changing, "i": "import", "skip": "import", "o": "export purge", "no-export": "purge",
 }

@@ -40,3 +40,28 @@ func TestDlqNotDeadLetters(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.NotContains(t, stdout, creates)
 }
+
+// Letters of another namespace stay, which is an error with the flag that allows it; the others are replayed.
+func TestDlqOtherNamespace(t *testing.T) {
+	b := newBroker(t)
+	require.NoError(t, b.server.CreateNamespace("public/shop"))
+	const there = "persistent://public/shop/baskets"
+	b.subscribe(there, "billing")
+	b.subscribe(there+"-billing-RETRY", "billing")
+	const dlq = "all-dead-DLQ" // beside which there is no all-dead-RETRY
+	for _, from := range []string{origin, there, there} {
+		b.publish("persistent://public/default/"+dlq, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{
+			"REAL_TOPIC": from, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_ID": "1:1:0"}})
+	}
+	const want = "redelivery dlq: letters were left out that came from other namespaces: 2 of public/shop; -namespace public/shop replays them\n"
+	for _, yes := range []string{"-yes=false", "-yes"} {
+		code, stdout, stderr := dlqRun("", "replay", dlq, yes)
+		require.Equal(t, 1, code)
+		require.Equal(t, want, stderr)
+		require.Contains(t, stdout, "2 left, came from another namespace: ")
+	}
+	require.Equal(t, 1, b.server.Subscription(origin+"-billing-RETRY", "billing").Backlog)
+	code, _, stderr := dlqRun("", "replay", dlq, "-namespace", "public/shop", "-yes")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 2, b.server.Subscription(there+"-billing-RETRY", "billing").Backlog)
+}

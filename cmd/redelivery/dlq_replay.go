@@ -2,10 +2,12 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,17 +17,18 @@ import (
 
 func (d *dlq) replay(ctx context.Context) error {
 	encryption, _ := d.encryption()
-	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
+	o := deadletter.ReplayOptions{ToOrigin: d.to == toOrigin, Topic: d.target, Namespaces: d.namespaces, Routing: routings[d.routing], Filter: d.filter, Max: d.max, MaxReplays: d.maxReplays,
 		Rate: d.rate, Canary: d.canary, CanaryTimeout: d.canaryTimeout, Encryption: encryption, New: d.fresh}
 	if !d.yes || o.ToOrigin && !d.others {
 		dry := o
 		dry.DryRun = true
 		plan, err := d.letters.Replay(ctx, dry)
-		if err != nil {
+		missed := errors.Is(err, deadletter.ErrOtherNamespace) || errors.Is(err, deadletter.ErrNoTopic) && len(plan.Left) > 0
+		if err = elsewhere(plan, err); err != nil && !missed {
 			return err
 		}
 		if !d.yes {
-			if err := d.planned("Would replay", plan); err != nil || d.asJSON {
+			if err := errors.Join(d.planned("Would replay", plan), err); err != nil || d.asJSON {
 				return err
 			}
 			d.tellOthers(ctx, "-subscription %s works on that one")
@@ -39,7 +42,28 @@ func (d *dlq) replay(ctx context.Context) error {
 	o.Progress = p.show
 	report, err := d.letters.Replay(ctx, o)
 	p.end()
-	return d.finished(ctx, "Replayed", report, err)
+	return d.finished(ctx, "Replayed", report, elsewhere(report, err))
+}
+
+// elsewhere names the flags that allow the namespaces of letters that were left out.
+func elsewhere(r deadletter.Report, err error) error {
+	if !errors.Is(err, deadletter.ErrOtherNamespace) {
+		return err
+	}
+	var left, flags []string
+	for _, name := range slices.Sorted(maps.Keys(r.Namespaces)) {
+		left = append(left, fmt.Sprintf("%s of %s", count(r.Namespaces[name]), cmp.Or(name, "others")))
+		if name != "" {
+			flags = append(flags, "-namespace "+name)
+		}
+	}
+	errs := []error{fmt.Errorf("%w: %s; %s replays them", deadletter.ErrOtherNamespace, strings.Join(left, ", "), strings.Join(flags, " "))}
+	for _, err := range butCanceled(err) {
+		if !errors.Is(err, deadletter.ErrOtherNamespace) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // finished says what was done, and who still keeps the letters.
@@ -110,7 +134,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	if d.asJSON {
 		return errors.Join(err, writeJSON(d.stdout, report))
 	}
-	if report.Done > 0 || err == nil {
+	if report.Done > 0 || len(report.Left) > 0 || err == nil {
 		d.report(verb, report)
 	}
 	return err

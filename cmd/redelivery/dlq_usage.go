@@ -31,6 +31,8 @@ peek:
 replay:
   -to retry                         to the retry topic, for the subscription
                                     that failed; or -to origin, for all of them
+  -namespace tenant/namespace       letters may go back to this namespace too;
+                                    may be repeated
   -others                           with -to origin: do not ask whether other
                                     subscriptions may get the letters too
   -topic name                       to this topic instead

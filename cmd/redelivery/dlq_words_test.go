@@ -18,20 +18,20 @@ import (
 func TestDlqWrongArguments(t *testing.T) {
 	newBroker(t)
 	for want, args := range map[string][]string{
-		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                   {"peek", "non-persistent://a/b/c-DLQ"},
-		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                               {"groups", "orders-billing-DLQ-partition-3"},
-		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                        {"groups", "a/b"},
-		`topic is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:          {"groups", "persistent://a//c"},
-		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                   {"peek", "http://x"},
-		`-topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                  {"replay", "orders-billing-DLQ", "-topic", "http://x"},
-		`namespace is "/public", want tenant/namespace`:                                                                    {"list", "/public"},
-		`namespace is "public", want tenant/namespace`:                                                                     {"list", "public"},
-		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                    {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
-		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                           {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
-		`the name of dead does not end in -DLQ, so its retry topic is unknown: want -to origin or -topic, or another name`: {"replay", "dead"},
-		`"2562048h" for flag -after: want at most 2562047h, or a time such as 2006-01-02T15:04`:                            {"peek", "orders-billing-DLQ", "-after", "2562048h"},
-		`-canary is 2, want at most -max, which is 1`:                                                                      {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
-		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n":    {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
+		`topic is "non-persistent://a/b/c-DLQ", want a persistent topic`:                                                {"peek", "non-persistent://a/b/c-DLQ"},
+		`topic is "orders-billing-DLQ-partition-3", want all partitions: orders-billing-DLQ`:                            {"groups", "orders-billing-DLQ-partition-3"},
+		`topic is "a/b", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                     {"groups", "a/b"},
+		`topic is "persistent://a//c", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:       {"groups", "persistent://a//c"},
+		`topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:                {"peek", "http://x"},
+		`-topic is "http://x", want topic, tenant/namespace/topic or persistent://tenant/namespace/topic`:               {"replay", "orders-billing-DLQ", "-topic", "http://x"},
+		`namespace is "/public", want tenant/namespace`:                                                                 {"list", "/public"},
+		`namespace is "public", want tenant/namespace`:                                                                  {"list", "public"},
+		`-topic is "orders-billing-DLQ", want another topic than the dead letters' own`:                                 {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ"},
+		`-topic is "orders-billing-DLQ-redelivery", want a topic that is not a replay's journal`:                        {"replay", "orders-billing-DLQ", "-topic", "orders-billing-DLQ-redelivery"},
+		`-namespace is "shop", want tenant/namespace`:                                                                   {"replay", "orders-billing-DLQ", "-namespace", "shop"},
+		`"2562048h" for flag -after: want at most 2562047h, or a time such as 2006-01-02T15:04`:                         {"peek", "orders-billing-DLQ", "-after", "2562048h"},
+		`-canary is 2, want at most -max, which is 1`:                                                                   {"replay", "orders-billing-DLQ", "-max", "1", "-canary", "2"},
+		`-topic is "non-persistent://public/default/orders", want a persistent topic (-h shows verbs and flags)` + "\n": {"replay", "orders-billing-DLQ", "-topic", "non-persistent://public/default/orders"},
 	} {
 		code, stdout, stderr := dlqRun("", args...)
 		assert.Equal(t, 2, code, "%q: %s", args, stderr)

@@ -1,0 +1,112 @@
+package deadletter_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// apart has the letters of a topic in a namespace of their own.
+func (b *broker) apart(partitions int) (tp topics, namespace string) {
+	tp, namespace = b.topics(partitions), b.namespace
+	letters := fmt.Sprintf("public/letters-%08x", rand.Uint32())
+	b.rest("PUT", "namespaces/"+letters, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
+	b.namespace = letters
+	tp.dlq = fmt.Sprintf("persistent://%s/orders-%08x-%s-DLQ", letters, rand.Uint32(), sub)
+	b.create(tp.dlq, partitions)
+	return tp, namespace
+}
+
+// Letters in a namespace of their own go back to the namespaces that are allowed, and are an error that names the others.
+func TestReplayFromAnotherNamespace(t *testing.T) {
+	t.Parallel()
+	for name, toOrigin := range map[string]bool{"to the retry topic": false, "to the origin": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			tp, namespace := b.apart(2)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(8)...)
+			d := b.open(tp.dlq)
+			o := deadletter.ReplayOptions{ToOrigin: toOrigin}
+			for _, o := range []deadletter.ReplayOptions{dry(o), o} {
+				report, err := d.Replay(bg, o)
+				require.ErrorIs(t, err, deadletter.ErrOtherNamespace)
+				require.ErrorContains(t, err, "8 of "+namespace+"; ReplayOptions.Namespaces allows them")
+				require.Equal(t, map[string]int{namespace: 8}, report.Namespaces)
+				require.Zero(t, report.Done)
+			}
+			require.Equal(t, -1, b.backlog(tp.dlq, own), "a subscription stays that keeps letters")
+			o.Namespaces = []string{namespace, "public/none"}
+			target := tp.retry
+			if toOrigin {
+				target = tp.origin
+			}
+			report, err := d.Replay(bg, o)
+			require.NoError(t, err)
+			require.Equal(t, 8, report.Done)
+			require.Equal(t, target, report.Targets[0].Topic)
+			require.Equal(t, 8, b.backlog(target, sub))
+		})
+	}
+}
+
+// Of letters of several services each goes to the retry topic that it names; a forged one stays, and is an error that says so.
+func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	orders, mail := b.topics(0), b.topics(0)
+	dlq := orders.origin + "-dead"
+	b.create(dlq, 0)
+	forged := orders.letter(2)
+	cameFrom(forged, "persistent://public/secret/topic")
+	b.publish(pulsar.ProducerOptions{Topic: dlq}, 1, orders.letter(0), forged, mail.letter(1))
+	d := b.open(dlq)
+	for range 2 {
+		report, err := d.Replay(bg, deadletter.ReplayOptions{})
+		require.ErrorIs(t, err, deadletter.ErrOtherNamespace)
+		require.ErrorContains(t, err, "1 of public/secret;")
+		require.Len(t, report.Left, 1)
+		require.Equal(t, "came from another namespace", report.Left[0].Why)
+	}
+	require.Equal(t, []string{"0"}, numbers(b.receive(orders.retry)))
+	require.Equal(t, []string{"1"}, numbers(b.receive(mail.retry)))
+	require.Equal(t, 1, b.backlog(dlq, own))
+}
+
+// A letter whose message was forwarded with its properties came from where its own writer says, not from the topic of an earlier hop.
+func TestLettersOfForwardedMessages(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	orders, ship := b.topics(0), b.topics(0)
+	forwarded := orders.letter(0) // with the properties of a retry of orders
+	forwarded.Properties["ORIGIN_TOPIC"] = ship.origin
+	forwarded.Properties["REAL_SUBSCRIPTION"] = "elsewhere"
+	retried := ship.letter(1) // died in the retry topic
+	retried.Properties["ORIGIN_TOPIC"] = ship.retry
+	custom := ship.letter(2) // died in a retry topic of another name
+	custom.Properties["ORIGIN_TOPIC"] = ship.origin + "-later"
+	plain := ship.letter(3) // forwarded once, and a dead letter of a plain client, which says nothing of its own but REAL_TOPIC
+	plain.Properties["ORIGIN_TOPIC"] = orders.origin
+	delete(plain.Properties, "DEAD_LETTER_TIME")
+	b.publish(pulsar.ProducerOptions{Topic: ship.dlq}, 1, forwarded, retried, custom, plain)
+	d := b.open(ship.dlq)
+	for _, l := range peek(t, d) {
+		require.Equal(t, ship.origin, l.Origin, l.Payload)
+		require.Equal(t, sub, l.Subscription)
+		require.Equal(t, l.Properties["number"] == "0", l.OriginID == "", "the id of another hop")
+	}
+	_, err := d.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
+	require.NoError(t, err)
+	require.Zero(t, b.backlog(orders.origin, sub))
+	got := b.receive(ship.origin)
+	require.Len(t, got, 4)
+	for _, msg := range got { // what its next consumer may believe
+		require.Equal(t, ship.origin, msg.Properties()["REAL_TOPIC"])
+		require.Equal(t, sub, msg.Properties()["REAL_SUBSCRIPTION"])
+	}
+}
