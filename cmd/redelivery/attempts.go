@@ -60,7 +60,7 @@ func attemptsCommand(args []string, stdout, stderr io.Writer) int {
 	var f attemptsFlags
 	err := f.parse(args)
 	if err == nil {
-		err = f.run(ctx, stdout, stderr)
+		err = f.run(admin.Once(ctx), stdout, stderr)
 	}
 	if err != nil && ctx.Err() != nil {
 		err = errors.New("interrupted")

@@ -5,10 +5,14 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 )
 
 func TestConnection(t *testing.T) {
@@ -69,4 +73,26 @@ func TestAuthentication(t *testing.T) {
 	code, _, stderr := dlqRun("", "list", "-admin-url", server.URL, "-auth-plugin", "token", "-auth-params", `{"secret": 1`)
 	assert.Equal(t, 1, code)
 	assert.NotContains(t, stderr, "secret")
+}
+
+// A silent admin API is waited for once by a command, not by each of its calls.
+func TestDlqSilentAdmin(t *testing.T) {
+	newBroker(t)
+	patience := admin.Patience
+	defer func() { admin.Patience = patience }()
+	admin.Patience = 300 * time.Millisecond
+	var asked atomic.Int32
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		<-r.Context().Done()
+	}))
+	defer silent.Close()
+	t.Setenv("PULSAR_ADMIN_URL", silent.URL)
+	for _, args := range [][]string{{"replay", "-yes"}, {"purge", "-no-export", "-yes"}, {"import", "-i", os.Args[0], "-yes"}, {"groups"}, {"peek"}} {
+		asked.Store(0)
+		code, _, stderr := dlqRun("", append(args, "orders-billing-DLQ")...)
+		require.Equal(t, 1, code, "%q", args)
+		require.Contains(t, stderr, "did not answer within 300ms", "%q", args)
+		require.EqualValues(t, 1, asked.Load(), "%q", args)
+	}
 }

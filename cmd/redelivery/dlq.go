@@ -64,7 +64,7 @@ func dlqCommand(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt ends the process
 	d := &dlq{stdin: stdin, stdout: stdout, stderr: stderr}
-	err := d.run(ctx, args)
+	err := d.run(admin.Once(ctx), args)
 	if errors.Is(err, context.Canceled) {
 		err = interrupted(args[0], d.fresh, err)
 	}

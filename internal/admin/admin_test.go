@@ -33,6 +33,13 @@ func TestNoAnswer(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, api.Call(ctx, http.MethodGet, "clusters", nil, nil), context.DeadlineExceeded)
+
+		once := Once(t.Context())
+		begin = time.Now()
+		for range 3 {
+			require.EqualError(t, api.Call(once, http.MethodGet, "clusters", nil, nil), err.Error())
+		}
+		require.Equal(t, 30*time.Second, time.Since(begin), "all calls of a command together")
 	})
 }
 
