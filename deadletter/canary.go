@@ -129,7 +129,7 @@ func (r *replay) listen(ctx context.Context) error {
 				switch {
 				case l.Properties[PropertyReplayRun] != r.j.run.ID:
 				case dead:
-					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, l.OriginID, l.ID, strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
+					return fmt.Errorf("%w: letter %s came back as %s: %s", ErrPoison, r.nameOf(l), l.ID, strings.TrimPrefix(l.Type+": "+l.Reason, ": "))
 				default:
 					c.origins[l.Subscription] = true
 					if c.open[partition] == nil {
@@ -172,6 +172,21 @@ func (r *replay) listen(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// nameOf is the id of the letter that came back as l: l says the id of its first message, or of the message that the letter was
+// replayed as. Of another process only that is known.
+func (r *replay) nameOf(l *Letter) string {
+	ids := []string{l.OriginID}
+	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {
+		ids = append(ids, parts[0]+":"+parts[1])
+	}
+	for _, id := range ids {
+		if name, ok := r.names.Load(id); ok {
+			return name.(string)
+		}
+	}
+	return "of message " + l.OriginID
 }
 
 // whom says who has to acknowledge what was published to a partition.

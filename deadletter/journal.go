@@ -29,6 +29,9 @@ type run struct {
 	Started time.Time           `json:"started"`
 	Options json.RawMessage     `json:"options"` // those that decide what becomes of a letter
 	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
+
+	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of letters.
+	Tops map[string]position `json:"tops,omitempty"`
 }
 
 // record is one entry of the journal.

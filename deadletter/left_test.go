@@ -185,6 +185,7 @@ func TestTheEndIsFixed(t *testing.T) {
 	require.True(t, second.Resumed)
 	require.Equal(t, first.Run, second.Run)
 	require.Equal(t, 30, first.Done+second.Done)
+	require.Equal(t, 10, second.Arrived)
 	require.Len(t, b.receive(tp.retry), 30)
 	third, err := d.Replay(bg, deadletter.ReplayOptions{})
 	require.NoError(t, err)

@@ -194,10 +194,19 @@ func (l *Letter) text() bool {
 	return ok
 }
 
+// is reports whether an id is the letter's, or begins it. Clients write -1 for the partition of a topic that has none.
+func (l *Letter) is(id string) bool {
+	if parts := strings.Split(id, ":"); len(parts) > 2 && parts[2] == "-1" {
+		parts[2] = "0"
+		id = strings.Join(parts, ":")
+	}
+	return strings.Contains(id, ":") && strings.HasPrefix(l.ID+":", id+":")
+}
+
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
 	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
-	IDs        []string          `json:"ids,omitempty"`        // ids of letters; it is one of them
+	IDs        []string          `json:"ids,omitempty"`        // ids of letters, as in Letter.ID; without index or partition of all letters of a batch
 	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
 	After      time.Time         `json:"after,omitzero"`       // the letter died then or later
@@ -209,7 +218,7 @@ func (f Filter) Match(l *Letter) bool {
 	if !f.After.IsZero() && l.Died.Before(f.After) || !f.Before.IsZero() && !l.Died.Before(f.Before) {
 		return false
 	}
-	if len(f.IDs) > 0 && !slices.Contains(f.IDs, l.ID) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
+	if len(f.IDs) > 0 && !slices.ContainsFunc(f.IDs, l.is) || len(f.Keys) > 0 && !slices.Contains(f.Keys, l.Key) {
 		return false
 	}
 	for name, want := range f.Properties {

@@ -129,9 +129,12 @@ func (r *replay) publish(ctx context.Context, p *publisher, l *Letter, schema pu
 	m.SequenceID, m.Schema = &sequence, schema
 	r.w.alone = l.weight() > small || r.o.Encryption != nil && !p.used
 	p.used = true
+	canary, name := r.o.Canary > 0 && !r.j.sound, l.ID
 	publishing.SendAsync(ctx, p.producer, m, func(id pulsar.MessageID, err error) {
 		if err == nil && id.LedgerID() < 0 {
 			r.dropped.Add(1) // by deduplication
+		} else if err == nil && canary {
+			r.names.Store(fmt.Sprintf("%d:%d", id.LedgerID(), id.EntryID()), name)
 		}
 		done(err)
 	})

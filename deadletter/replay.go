@@ -8,8 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It replays the
@@ -69,10 +72,45 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 			return err
 		}
 	}
+	r.report.Arrived = r.arrived(ctx, partitions)
 	if err := r.j.append(ctx, record{Over: r.j.run.ID}); err != nil {
 		return err
 	}
 	return r.j.tidy(ctx)
+}
+
+// maxArrived bounds how long it takes to count what arrived.
+const maxArrived = 10_000
+
+// arrived counts the letters that are not part of the run since it had begun, as far as they can be read.
+func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
+	for i, partition := range partitions {
+		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()
+		for _, of := range []map[string]position{r.j.run.Ends, r.j.run.Tops} {
+			if p, ok := of[partitionName(i)]; ok {
+				end = p
+			}
+		}
+		if end.Entry >= 0 {
+			from = pulsar.NewMessageID(end.Ledger, end.Entry, -1, 0)
+		}
+		tail, err := r.t.tail(ctx, partition, from, queueSize)
+		if err != nil {
+			return n
+		}
+		tail.at = end
+		_ = tail.drain(ctx, func(msg pulsar.Message) error {
+			if l := newLetter(r.t.o.Topic, i, msg); end.before(l.pos) && r.o.Filter.Match(l) {
+				n++
+			}
+			if n == maxArrived {
+				return errEnough
+			}
+			return nil
+		})
+		tail.reader.Close()
+	}
+	return n
 }
 
 // undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one: its own run, and
@@ -148,6 +186,7 @@ type replay struct {
 	sent       int
 	dropped    atomic.Int64 // as duplicates, by the broker
 	canary     *canary
+	names      sync.Map // of letters of the canary, by the ids that their copies say that they came from
 }
 
 // begin goes on with the run that the journal has, or begins one.
@@ -171,6 +210,7 @@ func (r *replay) begin(ctx context.Context, partitions []string) error {
 	for i, partition := range partitions {
 		end, err := r.t.end(ctx, partition)
 		if err == nil && r.o.Max > 0 {
+			put(&begun.Tops, partitionName(i), end)
 			end, left, err = r.nth(ctx, i, partition, end, left)
 		}
 		if err != nil {
@@ -286,6 +326,9 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	if r.o.Canary > 0 && !r.j.sound && r.sent < r.o.Canary {
 		if err := r.watch(ctx, topic, l); err != nil {
 			return "", err
+		}
+		if l.OriginID != "" {
+			r.names.Store(l.OriginID, l.ID)
 		}
 	}
 	if err := r.j.flush(ctx); err != nil {

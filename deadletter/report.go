@@ -18,6 +18,7 @@ type Report struct {
 	Waiting  int      `json:"waiting,omitempty"`  // letters of the canary, and copies of them, that are not acknowledged yet
 	WaitsFor string   `json:"waitsFor,omitempty"` // the subscription that Waiting waits for, and how many consumers it has
 	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay in the dead letter topic
+	Arrived  int      `json:"arrived,omitempty"`  // letters that the filter chooses and that arrived since the replay began, up to 10,000; they are left
 	Targets  []Target `json:"targets,omitempty"`  // where they go
 	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with the number of
 	// letters. Of more than ten the others are counted as "".

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ type dlq struct {
 	client         pulsar.Client
 	api            admin.API
 	topic          string // the dead letter topic's full name
+	adopted        bool   // the subscription is not the tool's own, nor was it given
 	schemas        *admin.Schemas
 	letters        *deadletter.Topic
 }
@@ -167,10 +169,19 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	}
 	d.topic = topicname.Full(name)
 	_, decryption := d.encryption()
-	d.letters, err = deadletter.Open(d.client, deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic,
-		Admin: deadletter.Admin(d.api), Decryption: decryption})
-	if err != nil {
+	o := deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api), Decryption: decryption}
+	if d.letters, err = deadletter.Open(d.client, o); err != nil {
 		return err
+	}
+	if d.subscription == "" && slices.Contains(strings.Fields(chosen), verb) {
+		if err := d.adopt(ctx); err != nil {
+			return err
+		}
+		if o.Subscription = d.own(); d.adopted {
+			if d.letters, err = deadletter.Open(d.client, o); err != nil {
+				return err
+			}
+		}
 	}
 	d.schemas = &admin.Schemas{API: d.api, Topic: d.topic}
 	return d.locate(do(d, ctx))

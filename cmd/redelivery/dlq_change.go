@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -81,6 +83,47 @@ func (d *dlq) imports(ctx context.Context) error {
 	report, err := d.letters.Import(ctx, file, o)
 	p.end()
 	return d.done("Imported", report, err)
+}
+
+// documented is the subscription that the documents have users make.
+const documented = "inspect"
+
+// adopt takes the one subscription that has no consumer, which keeps the letters for the tool, unless the tool has one of its own already.
+// Of several it takes the one that has an unfinished replay. Another topic's subscription may be a service's that is down.
+func (d *dlq) adopt(ctx context.Context) error {
+	info, err := topicNamed(ctx, d.api, d.topic)
+	if errors.Is(err, deadletter.ErrNoTopic) { // for the verb to say
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	var idle []string
+	for _, s := range info.Subscriptions {
+		switch {
+		case s.Name == defaultSubscription || d.anyTopic:
+			return nil
+		case s.Consumers == 0 && (s.Name == documented || strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix)):
+			idle = append(idle, s.Name)
+		}
+	}
+	if len(idle) > 1 {
+		idle = slices.DeleteFunc(idle, func(name string) bool {
+			journal, err := topicNamed(ctx, d.api, d.topic+"-"+name)
+			return err != nil || len(journal.Subscriptions) == 0
+		})
+	}
+	if len(idle) == 1 {
+		d.subscription, d.adopted = idle[0], true
+	}
+	return nil
+}
+
+// tellAdopted says which subscription was worked on.
+func (d *dlq) tellAdopted() {
+	if d.adopted {
+		fmt.Fprintf(d.stdout, "On subscription %s, the only one without a consumer.\n", clean(d.own()))
+	}
 }
 
 // tellOthers names the subscriptions beside the tool's own that keep letters and that nobody consumes: it is not seen elsewhere that they

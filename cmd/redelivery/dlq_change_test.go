@@ -20,9 +20,9 @@ func TestDlqImportAndUnsubscribe(t *testing.T) {
 		require.Zero(t, code, "%q: %s", args, stderr)
 		return stdout
 	}
-	said := must("purge", topic, "-o", path)
+	said := must("purge", topic, "-o", path, "-subscription", "redelivery")
 	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: -subscription audit works on that one.\n")
-	said = must("purge", topic, "-o", path, "-yes")
+	said = must("purge", topic, "-o", path, "-subscription", "redelivery", "-yes")
 	require.Contains(t, said, "Subscription audit also keeps 25 entries, unread: purge -subscription audit empties it.\n")
 	require.NotContains(t, must("purge", topic, "-no-export", "-subscription", "audit", "-yes"), "keeps")
 	require.Contains(t, must("import", topic, "-i", path), "Would import 25 letters.\n  25 to orders-refunds-DLQ, for audit, redelivery\nNothing was changed")

@@ -84,6 +84,7 @@ func (d *dlq) planned(verb string, plan deadletter.Report) error {
 		return writeJSON(d.stdout, plan)
 	}
 	d.report(verb, plan)
+	d.tellAdopted()
 	if plan.Creates != "" {
 		fmt.Fprintf(d.stdout, "Would create subscription %s, which then keeps all letters until they are acknowledged.\n", clean(plan.Creates))
 	}
@@ -136,6 +137,7 @@ func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	}
 	if report.Done > 0 || len(report.Left) > 0 || err == nil {
 		d.report(verb, report)
+		d.tellAdopted()
 	}
 	return err
 }
@@ -170,6 +172,9 @@ func (d *dlq) report(verb string, r deadletter.Report) {
 			ids += ", …"
 		}
 		fmt.Fprintf(d.stdout, "  %s left, %s: %s\n", count(left.Count), clean(left.Why), ids)
+	}
+	if r.Arrived > 0 {
+		fmt.Fprintf(d.stdout, "  %s left, arrived since the replay began; another one replays them\n", count(r.Arrived))
 	}
 }
 

@@ -67,7 +67,13 @@ func (d *dlq) scope(ctx context.Context) error {
 			text = fmt.Sprintf("What subscription %s has not acknowledged.", clean(s.Name))
 		}
 	}
-	fmt.Fprintf(d.stdout, "%s\n\n", text)
+	fmt.Fprintln(d.stdout, text)
+	for _, s := range info.Subscriptions {
+		if s.Name != d.own() && s.Backlog > 0 && s.Consumers == 0 {
+			fmt.Fprintf(d.stdout, "Subscription %s keeps %s; -subscription %s shows these.\n", clean(s.Name), entries(s.Backlog), clean(s.Name))
+		}
+	}
+	fmt.Fprintln(d.stdout)
 	return nil
 }
 

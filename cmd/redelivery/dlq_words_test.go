@@ -132,8 +132,8 @@ func TestDlqPeekOfJSONThatIsNotText(t *testing.T) {
 // Whoever may produce to the journal names the replay, which a terminal does not act on.
 func TestDlqHostileJournal(t *testing.T) {
 	b := newBroker(t)
-	journal := origin + "-refunds-DLQ-redelivery"
-	b.subscribe(journal, "redelivery")
+	journal := origin + "-refunds-DLQ-audit"
+	b.subscribe(journal, "audit")
 	b.publish(journal, &pulsar.ProducerMessage{Payload: []byte(`{"run": {"id": "\u001b[31m", "options": {"to":"retry","topic":"` + origin + `-refunds-RETRY",` +
 		`"filter":{},"maxReplays":3}, "ends": {}}}`)})
 	code, stdout, stderr := dlqRun("", "replay", "orders-refunds-DLQ", "-yes")

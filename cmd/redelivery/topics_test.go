@@ -31,7 +31,7 @@ func TestDlqList(t *testing.T) {
 	require.Equal(t, 2, find()[origin+"-parts-DLQ"].Partitions)
 	require.True(t, find()[origin+"-billing-RETRY"].Retry)
 	for _, topic := range []string{origin + "-parts-DLQ", origin + "-billing-DLQ"} {
-		code, _, stderr := dlqRun("", "replay", topic, "-topic", origin+"-billing-RETRY", "-yes", "-max", "20")
+		code, _, stderr := dlqRun("", "replay", topic, "-topic", origin+"-billing-RETRY", "-yes", "-max", "20", "-subscription", "redelivery")
 		require.Zero(t, code, stderr)
 	}
 	subscriptions := find()[origin+"-billing-DLQ"].Subscriptions

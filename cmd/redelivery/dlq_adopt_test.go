@@ -1,0 +1,91 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+)
+
+// mail has nine letters in batches of three, and subscriptions that keep them.
+func (b *broker) mail(subscriptions ...string) (dlq string) {
+	dlq = origin + "-mail-DLQ"
+	b.subscribe(origin+"-mail-RETRY", "mail")
+	b.subscribe(dlq, subscriptions...)
+	p, err := b.client.CreateProducer(pulsar.ProducerOptions{Topic: dlq, BatchingMaxMessages: 3})
+	require.NoError(b.t, err)
+	defer p.Close()
+	for i := range 9 {
+		p.SendAsync(b.t.Context(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Properties: map[string]string{
+			"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "mail"}}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
+	}
+	require.NoError(b.t, p.Flush())
+	return dlq
+}
+
+// The subscription that keeps the letters is the one that a replay empties: no other subscription is made, and no backlog stays.
+func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
+	b := newBroker(t)
+	dlq := b.mail("inspect", "service")
+	service, err := b.client.Subscribe(pulsar.ConsumerOptions{Topic: dlq, SubscriptionName: "service", Type: pulsar.Shared})
+	require.NoError(t, err)
+	defer service.Close()
+	const on = "On subscription inspect, the only one without a consumer.\n"
+	_, stdout, _ := dlqRun("", "peek", "orders-mail-DLQ")
+	require.Contains(t, stdout, "What subscription inspect has not acknowledged.\n")
+	code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "Would replay 9 letters.\n  9 to orders-mail-RETRY, for mail (no consumer)\n"+on+"Nothing was changed.")
+	code, stdout, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-yes")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, on)
+	require.Equal(t, []string{"inspect", "service"}, b.server.Subscriptions(dlq))
+	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
+}
+
+// The tool goes on with its own subscription, if there is one, and shows what the other keeps. Of two idle subscriptions it takes none,
+// unless a replay on one is not finished.
+func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
+	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"}, "two": {"inspect", "audit"}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBroker(t)
+			dlq := b.mail(subscriptions...)
+			code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-yes")
+			require.Zero(t, code, stderr)
+			require.NotContains(t, stdout, "On subscription")
+			require.Zero(t, b.server.Subscription(dlq, "redelivery").Backlog)
+			_, stdout, _ = dlqRun("", "groups", "orders-mail-DLQ")
+			require.Contains(t, stdout, "What subscription redelivery has not acknowledged.\nSubscription ")
+			require.Contains(t, stdout, "Subscription inspect keeps 3 entries; -subscription inspect shows these.\n")
+		})
+	}
+	b := newBroker(t)
+	dlq := b.mail("inspect", "audit")
+	code, _, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-yes", "-max", "1", "-subscription", "inspect") // which leaves two of a batch
+	require.Zero(t, code, stderr)
+	code, _, stderr = dlqRun("", "replay", "orders-mail-DLQ", "-yes")
+	require.Zero(t, code, stderr)
+	require.Equal(t, 9, b.server.Subscription(origin+"-mail-RETRY", "mail").Backlog)
+	require.Equal(t, []string{"audit", "inspect"}, b.server.Subscriptions(dlq))
+}
+
+// Every form of an id that is shown anywhere chooses the letter: as peek prints it, with a client's -1, and that of a whole batch.
+func TestDlqIDs(t *testing.T) {
+	b := newBroker(t)
+	b.mail("inspect")
+	_, stdout, _ := dlqRun("", "peek", "orders-mail-DLQ", "-json")
+	var first struct{ ID string }
+	require.NoError(t, json.NewDecoder(strings.NewReader(stdout)).Decode(&first))
+	parts := strings.Split(first.ID, ":")
+	entry := parts[0] + ":" + parts[1]
+	for id, want := range map[string]int{first.ID: 1, entry + ":-1:0": 1, entry + ":0": 3, entry + ":-1": 3, entry: 3} {
+		code, stdout, stderr := dlqRun("", "replay", "orders-mail-DLQ", "-id", id)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, "Would replay "+strings.TrimPrefix(letters("", want), " "), id)
+	}
+	code, _, _ := dlqRun("", "replay", "orders-mail-DLQ", "-id", parts[0])
+	require.Equal(t, 1, code, "a ledger is no id")
+}
