@@ -104,7 +104,7 @@ const (
 	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// Reason says why a message became a dead letter: "max_deliveries", "permanent" or "explicit"; "" if it did not. Metrics and logs use the
+// Reason says why a message became a dead letter: "max_deliveries", "permanent", "crashed" or "explicit"; "" if it did not. Metrics and logs use the
 // same text.
 type Reason string
 
@@ -112,6 +112,7 @@ const (
 	ReasonMaxDeliveries Reason = publishing.MaxDeliveries // delivered or reconsumed as often as allowed
 	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old for another try
 	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
+	ReasonCrashed       Reason = publishing.Crashed       // it was in a Worker's handlers when so many processes died (worker.WithCrashLimit)
 )
 
 // Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages are

@@ -106,7 +106,7 @@ func (m *Metrics) make() {
 	m.redelivered = counter("redelivery_redelivered_total",
 		"Messages handed out again, by cause: nack, timeout, retry_topic, reconnect.", "cause")
 	m.deadLetters = counter("redelivery_dead_letters_total",
-		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, explicit.", "reason")
+		"Messages published to the dead letter topic, by reason: max_deliveries, permanent, crashed, explicit.", "reason")
 	m.failures = counter("redelivery_failures_total",
 		"What could not be done, by operation: ack, reconsume, dead_letter, nack, receive, count, policy, callback, attempt_log.", "operation")
 	m.swallowed = counter("redelivery_swallowed_total", "Copies of settled messages, which were acknowledged again.")

@@ -148,6 +148,7 @@ func TestMetrics(t *testing.T) {
 		is(1, "redelivery_dead_letters_total", "reason=permanent")
 		is(1, "redelivery_dead_letters_total", "reason=max_deliveries")
 		is(0, "redelivery_dead_letters_total", "reason=explicit")
+		is(0, "redelivery_dead_letters_total", "reason=crashed")
 		is(1, "redelivery_redelivered_total", "cause=nack")
 		is(1, "redelivery_lateness_seconds", "cause=nack")
 		is(2, "redelivery_attempts", "outcome=dead_lettered")

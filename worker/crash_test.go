@@ -105,7 +105,9 @@ func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 // Observers are told of what reached the limit as of what a handler gave up, though no handler is called.
 func TestCrashLimitIsTold(t *testing.T) {
 	t.Parallel()
-	c, _, _ := afterACrash(t, 1, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	reasons := make(chan redelivery.Reason, 10)
+	c, _, _ := afterACrash(t, 1, redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}),
+		redelivery.WithObserver(redelivery.Observer{Settled: func(e redelivery.Settled) { reasons <- e.Reason }}))
 	var handling, called atomic.Int32
 	handled := make(chan worker.Handled, 10)
 	handler := func(context.Context, pulsar.Message) error { called.Add(1); return nil }
@@ -131,6 +133,7 @@ func TestCrashLimitIsTold(t *testing.T) {
 		e.ID, host, os.Getpid()))
 	require.Equal(t, 1, strings.Count(log.String(), " died, crash "))
 	require.NotContains(t, log.String(), "message failed") // no handler was called
+	require.Equal(t, redelivery.ReasonCrashed, <-reasons)
 	require.EqualValues(t, 1, handling.Load())
 	require.EqualValues(t, 1, w.Stats().Crashed)
 	require.Zero(t, called.Load())

@@ -78,8 +78,11 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 			o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
 		}
 	}
+	if crash := (*CrashError)(nil); because == publishing.Permanent && errors.As(o.err, &crash) {
+		because = publishing.Crashed
+	}
 	if o.verb == dead {
-		if o.verb = r.deadLetter(publishing.Because(ctx, because), &t, o); because == publishing.Permanent {
+		if o.verb = r.deadLetter(publishing.Because(ctx, because), &t, o); because != publishing.MaxDeliveries {
 			r.countPermanent(o)
 		}
 	}

@@ -12,6 +12,7 @@ const (
 	MaxDeliveries = "max_deliveries"
 	Permanent     = "permanent"
 	Explicit      = "explicit"
+	Crashed       = "crashed"
 )
 
 // Note is written by the goroutine that publishes, and read once that is over. Methods of a nil Note do nothing.
