@@ -11,6 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -42,10 +43,10 @@ type AttemptLog struct {
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
 		switch {
-		case log.OpenTimeout < 0:
-			return invalid("WithAttemptLog's OpenTimeout", log.OpenTimeout, "0 for the default, or more")
-		case log.Retention < 0:
-			return invalid("WithAttemptLog's Retention", log.Retention, "0 for the default, or more")
+		case durations.Wanted(log.OpenTimeout, true) != "":
+			return invalid("WithAttemptLog's OpenTimeout", log.OpenTimeout, durations.Wanted(log.OpenTimeout, true))
+		case durations.Wanted(log.Retention, true) != "":
+			return invalid("WithAttemptLog's Retention", log.Retention, durations.Wanted(log.Retention, true))
 		}
 		if err := checkName("WithAttemptLog's topic", log.Topic); err != nil {
 			return err

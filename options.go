@@ -9,6 +9,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -17,7 +18,8 @@ import (
 const DefaultMemoryLimit = 16 << 20
 
 // Option configures a Consumer. It is checked when Subscribe, SubscribeWith or Wrap applies it: an error satisfies errors.Is with
-// ErrInvalidOption. If an option is given twice, the last one counts.
+// ErrInvalidOption. A duration below a millisecond is such an error, since its unit was forgotten, as in WithAckTimeout(10). If an option
+// is given twice, the last one counts.
 type Option func(*settings) error
 
 // WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) delays a negatively acknowledged message by
@@ -36,8 +38,8 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 // EnableDefaultNackBackoffPolicy of pulsar.ConsumerOptions.
 func WithNackRedeliveryDelay(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < 0 {
-			return invalid("WithNackRedeliveryDelay", d, "0 or more")
+		if want := durations.Wanted(d, true); want != "" {
+			return invalid("WithNackRedeliveryDelay", d, want)
 		}
 		return s.setNackBackoff("WithNackRedeliveryDelay", backoff.Fixed(d))
 	}
@@ -50,8 +52,8 @@ func WithNackRedeliveryDelay(d time.Duration) Option {
 // counts, unless the application has already received the message again.
 func WithAckTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < 0 {
-			return invalid("WithAckTimeout", d, "0 or more")
+		if want := durations.Wanted(d, true); want != "" {
+			return invalid("WithAckTimeout", d, want)
 		}
 		s.timeout, s.timeoutGiven = d, true
 		return nil
@@ -97,8 +99,8 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // message with a key, since it would lose its order.
 func WithNackRetryTopic(atLeast time.Duration) Option {
 	return func(s *settings) error {
-		if atLeast <= 0 {
-			return invalid("WithNackRetryTopic", atLeast, "more than 0")
+		if want := durations.Wanted(atLeast, false); want != "" {
+			return invalid("WithNackRetryTopic", atLeast, want)
 		}
 		s.retryFrom = atLeast
 		return nil

@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/nack"
@@ -73,8 +74,8 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 		return invalid("ConsumerOptions.SubscriptionMode", "NonDurable", "Durable with WithAttemptLog: the broker forgets the subscription")
 	}
 	delay := opts.NackRedeliveryDelay
-	if delay < 0 {
-		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, "0 or more")
+	if want := durations.Wanted(delay, true); want != "" {
+		return invalid("ConsumerOptions.NackRedeliveryDelay", delay, want)
 	}
 	policies := opts.NackBackoffPolicy != nil || opts.EnableDefaultNackBackoffPolicy
 	if policies && delay > 0 {

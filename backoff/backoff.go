@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"iter"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
 // RedeliveryBackoff gives the delay before a message is delivered again. It has the method set of
@@ -39,14 +41,15 @@ func (f Func) Next(redeliveryCount uint32) time.Duration {
 
 type fixed time.Duration
 
-// Fixed delays every redelivery by d. A negative d counts as 0, and options refuse it.
+// Fixed delays every redelivery by d. A negative d counts as 0. Options refuse it, and a d above 0 that is below a millisecond: its unit
+// was forgotten.
 func Fixed(d time.Duration) RedeliveryBackoff { return fixed(d) }
 
 func (f fixed) Next(uint32) time.Duration { return max(0, time.Duration(f)) }
 
 func (f fixed) Validate() error {
-	if f < 0 {
-		return fmt.Errorf("backoff: Fixed delay is %v, want 0 or more", time.Duration(f))
+	if want := durations.Wanted(time.Duration(f), true); want != "" {
+		return fmt.Errorf("backoff: Fixed delay is %v, want %s", time.Duration(f), want)
 	}
 	return nil
 }

@@ -59,7 +59,7 @@ func TestNext(t *testing.T) {
 func TestExponentialIsMonotonic(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := Exponential{
-			Min:        time.Duration(rapid.Int64Range(1, math.MaxInt64).Draw(t, "min")),
+			Min:        time.Duration(rapid.Int64Range(int64(time.Millisecond), math.MaxInt64).Draw(t, "min")),
 			Multiplier: rapid.Float64Range(1.000001, 1e6).Draw(t, "multiplier"),
 		}
 		e.Max = time.Duration(rapid.Int64Range(int64(e.Min), math.MaxInt64).Draw(t, "max"))

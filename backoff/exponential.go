@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
 // Exponential multiplies the delay with every redelivery, up to a maximum (PIP-106, PIP-130):
@@ -41,13 +43,14 @@ func (e Exponential) Next(redeliveryCount uint32) time.Duration {
 	return max(0, time.Duration(d))
 }
 
-// Validate returns nil if 0 < Min ≤ Max and 1 < Multiplier < ∞, where a zero field counts as its default. Otherwise the error
+// Validate returns nil if 1 ms ≤ Min ≤ Max and 1 < Multiplier < ∞, where a zero field counts as its default. Otherwise the error
 // names the field and its value.
 func (e Exponential) Validate() error {
 	d := e.withDefaults()
+	want := durations.Wanted(d.Min, false)
 	switch {
-	case d.Min < 0:
-		return fmt.Errorf("backoff: Exponential.Min is %v, want more than 0", d.Min)
+	case want != "":
+		return fmt.Errorf("backoff: Exponential.Min is %v, want %s", d.Min, want)
 	case d.Max < d.Min:
 		return fmt.Errorf("backoff: Exponential.Max is %v, want at least Min, which is %v", d.Max, d.Min)
 	case !(d.Multiplier > 1) || math.IsInf(d.Multiplier, 1):

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
 // Batch limits how many messages a BatchHandler gets at once. The handler is called as soon as one limit is reached. Zero fields
@@ -56,8 +57,8 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 		return nil, invalid("Batch.MaxMessages", batch.MaxMessages, "0 or more")
 	case batch.MaxBytes < 0:
 		return nil, invalid("Batch.MaxBytes", batch.MaxBytes, "0 or more")
-	case batch.MaxWait < 0:
-		return nil, invalid("Batch.MaxWait", batch.MaxWait, "0 or more")
+	case durations.Wanted(batch.MaxWait, true) != "":
+		return nil, invalid("Batch.MaxWait", batch.MaxWait, durations.Wanted(batch.MaxWait, true))
 	}
 	w, err := newWorker(consumer, options)
 	if err != nil {

@@ -44,6 +44,7 @@ func TestInvalidBatch(t *testing.T) {
 			{nil, worker.Batch{}, worker.WithConcurrency(1), "NewBatch's handler is nil, want a BatchHandler"},
 			{handler, worker.Batch{MaxMessages: -1}, worker.WithConcurrency(1), "Batch.MaxMessages is -1, want 0 or more"},
 			{handler, worker.Batch{MaxBytes: -1}, worker.WithConcurrency(1), "Batch.MaxBytes is -1, want 0 or more"},
+			{handler, worker.Batch{MaxWait: 100}, worker.WithConcurrency(1), "Batch.MaxWait is 100ns, want 1ms or more"},
 			{handler, worker.Batch{MaxWait: -1}, worker.WithConcurrency(1), "Batch.MaxWait is -1ns, want 0 or more"},
 			{handler, worker.Batch{}, worker.WithMiddleware(worker.Logging(t.logger)), "WithMiddleware is given to NewBatch, want it with New"},
 			{handler, worker.Batch{}, worker.WithConcurrency(0), "WithConcurrency is 0, want 1 to 1,000,000"},
@@ -171,7 +172,7 @@ func TestBatchRetryAfter(t *testing.T) {
 		t.publish("a")
 		t.publish("b")
 		calls := newCalls()
-		_, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: 1}, func(_ context.Context, msgs []pulsar.Message) error {
+		_, stop := t.startBatch(worker.Batch{MaxMessages: 2, MaxWait: time.Millisecond}, func(_ context.Context, msgs []pulsar.Message) error {
 			if calls.note(msgs[0]) == 1 {
 				return worker.RetryAfter(time.Second, worker.BatchError{1: errTest})
 			}
@@ -180,7 +181,7 @@ func TestBatchRetryAfter(t *testing.T) {
 		t.sleep(time.Hour)
 		require.NoError(t, stop())
 		require.Equal(t, []string{"a", "b"}, calls.what)
-		require.Equal(t, []time.Duration{0, time.Second + 100*time.Microsecond + 1}, calls.times())
+		require.Equal(t, []time.Duration{0, time.Second + 100*time.Microsecond + time.Millisecond}, calls.times())
 	})
 }
 
@@ -244,7 +245,7 @@ func TestBatchTakesWhatIsThere(t *testing.T) {
 		r.publish("row")
 	}
 	var batches atomic.Int32
-	w, stop := r.startBatch(worker.Batch{MaxMessages: 1000, MaxWait: 1}, func(context.Context, []pulsar.Message) error {
+	w, stop := r.startBatch(worker.Batch{MaxMessages: 1000, MaxWait: time.Millisecond}, func(context.Context, []pulsar.Message) error {
 		batches.Add(1)
 		return nil
 	}, worker.WithConcurrency(1))

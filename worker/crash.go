@@ -10,6 +10,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -40,8 +41,8 @@ func WithCrashLimit(n int) Option {
 // its handler. With a longer d slow handlers cause fewer records; with 0 each message is recorded. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < 0 {
-			return invalid("WithBegunAfter", d, "0 or more")
+		if want := durations.Wanted(d, true); want != "" {
+			return invalid("WithBegunAfter", d, want)
 		}
 		s.begunAfter = d
 		return nil

@@ -11,12 +11,14 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption. If an
-// option is given twice, the last one counts; but WithMiddleware and WithObserver add to the earlier ones.
+// Option configures a Worker. It is checked when New applies it: an error satisfies errors.Is with redelivery.ErrInvalidOption. A
+// duration below a millisecond is such an error, since its unit was forgotten, as in WithTimeout(30). If an option is given twice, the last
+// one counts; but WithMiddleware and WithObserver add to the earlier ones.
 type Option func(*settings) error
 
 type settings struct {
@@ -88,8 +90,8 @@ func WithConcurrency(n int) Option {
 // toward WithConcurrency until WithStuckLimit.
 func WithTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return invalid("WithTimeout", d, "more than 0")
+		if want := durations.Wanted(d, false); want != "" {
+			return invalid("WithTimeout", d, want)
 		}
 		s.timeout = d
 		return nil
@@ -102,8 +104,8 @@ func WithTimeout(d time.Duration) Option {
 // its default.
 func WithDrainTimeout(d time.Duration) Option {
 	return func(s *settings) error {
-		if d < 0 {
-			return invalid("WithDrainTimeout", d, "0 or more")
+		if want := durations.Wanted(d, true); want != "" {
+			return invalid("WithDrainTimeout", d, want)
 		}
 		s.drainTimeout = d
 		return nil
@@ -155,8 +157,8 @@ func WithFinishBatches(finish bool) Option {
 // retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
-		if d <= 0 {
-			return invalid("WithMaxAge", d, "more than 0")
+		if want := durations.Wanted(d, false); want != "" {
+			return invalid("WithMaxAge", d, want)
 		}
 		s.maxAge = d
 		return nil

@@ -147,7 +147,7 @@ func TestDeadLetterThatFailsKeepsItsReason(t *testing.T) {
 					}
 					options, want := []worker.Option{worker.WithConcurrency(1)}, "tea: no luck"
 					if old {
-						options, want = append(options, worker.WithMaxAge(time.Nanosecond)), "tea: older than 1ns: no luck"
+						options, want = append(options, worker.WithMaxAge(time.Millisecond)), "tea: older than 1ms: no luck"
 					}
 					_, stop := t.start(func(context.Context, pulsar.Message) error { time.Sleep(time.Second); return err }, options...)
 					t.publish("tea")

@@ -34,6 +34,10 @@ func TestInvalid(t *testing.T) {
 			{worker.WithConcurrency(0), "WithConcurrency is 0, want 1 to 1,000,000"},
 			{worker.WithConcurrency(math.MaxInt), "want 1 to 1,000,000"},
 			{worker.WithTimeout(0), "WithTimeout is 0s, want more than 0"},
+			{worker.WithTimeout(30), "WithTimeout is 30ns, want 1ms or more (30ns: is the unit missing?)"},
+			{worker.WithDrainTimeout(30), "WithDrainTimeout is 30ns, want 1ms or more (30ns: is the unit missing?)"},
+			{worker.WithMaxAge(30), "WithMaxAge is 30ns, want 1ms or more (30ns: is the unit missing?)"},
+			{worker.WithBegunAfter(30), "WithBegunAfter is 30ns, want 1ms or more (30ns: is the unit missing?)"},
 			{worker.WithDrainTimeout(-1), "WithDrainTimeout is -1ns, want 0 or more"},
 			{worker.WithMaxAge(0), "WithMaxAge is 0s, want more than 0"},
 			{worker.WithMiddleware(nil), "WithMiddleware's middleware 1 is nil, want a Middleware"},
@@ -195,7 +199,7 @@ func TestMaxAgeWithoutDeadLetters(t *testing.T) {
 				return errTest
 			}
 			return nil
-		}, worker.WithMaxAge(time.Nanosecond))
+		}, worker.WithMaxAge(time.Millisecond))
 		t.publish("tea")
 		t.sleep(time.Hour)
 		require.NoError(t, stop())

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
 // jitter is what backoff.WithJitter returns.
@@ -46,8 +47,8 @@ func levels(l backoff.DelayLevels) error {
 		return errors.New("backoff: DelayLevels are empty, want at least one level")
 	}
 	for i, d := range l {
-		if d < 0 {
-			return fmt.Errorf("backoff: delay level %d is %v, want 0 or more", i+1, d)
+		if want := durations.Wanted(d, true); want != "" {
+			return fmt.Errorf("backoff: delay level %d is %v, want %s", i+1, d, want)
 		}
 	}
 	return nil

@@ -19,9 +19,9 @@ import (
 
 func TestAckTimeoutOptions(t *testing.T) {
 	for want, options := range map[string][]redelivery.Option{
-		"WithAckTimeout is -1s, want 0 or more":   {redelivery.WithAckTimeout(-time.Second)},
-		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(1), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
-		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(1))},
+		"WithAckTimeout is -1s":                   {redelivery.WithAckTimeout(-time.Second)},
+		"WithAckTimeoutRedeliveryBackoff: ":       {redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(nil)},
+		"WithAckTimeoutRedeliveryBackoff is set,": {redelivery.WithAckTimeoutRedeliveryBackoff(backoff.Fixed(time.Second))},
 	} {
 		_, err := prepared(pulsar.ConsumerOptions{}, options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)

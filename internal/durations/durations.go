@@ -1,0 +1,21 @@
+// Package durations finds durations of which the unit was forgotten, such as 10 for 10*time.Second.
+package durations
+
+import (
+	"fmt"
+	"time"
+)
+
+// Wanted returns what an option wants in place of d, for an error; "" if d is right. zero says whether 0 is allowed. A duration below a
+// millisecond is refused: the broker counts in milliseconds, so its unit was forgotten.
+func Wanted(d time.Duration, zero bool) string {
+	switch {
+	case d > 0 && d < time.Millisecond:
+		return fmt.Sprintf("1ms or more (%v: is the unit missing?)", d)
+	case d > 0 || d == 0 && zero:
+		return ""
+	case zero:
+		return "0 or more"
+	}
+	return "more than 0"
+}

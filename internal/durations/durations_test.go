@@ -1,0 +1,28 @@
+package durations
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+func TestWanted(t *testing.T) {
+	for _, c := range []struct {
+		d    time.Duration
+		zero bool
+		want string
+	}{
+		{-1, true, "0 or more"},
+		{-1, false, "more than 0"},
+		{0, true, ""},
+		{0, false, "more than 0"},
+		{10, true, "1ms or more (10ns: is the unit missing?)"},
+		{10, false, "1ms or more (10ns: is the unit missing?)"},
+		{time.Millisecond - 1, true, "1ms or more (999.999µs: is the unit missing?)"},
+		{time.Millisecond, false, ""},
+		{1<<63 - 1, true, ""},
+	} {
+		assert.Equal(t, c.want, Wanted(c.d, c.zero), "%v, %v", c.d, c.zero)
+	}
+}
