@@ -60,8 +60,10 @@ func (p *preparation) setup(topic string) doctor.Setup {
 		InitialSubscriptionName: limits.InitialSubscriptionName,
 		Consumer:                doctor.Consumer{ReceiverQueueSize: opts.ReceiverQueueSize, BatchIndexAcknowledgment: &opts.EnableBatchIndexAcknowledgment},
 	}
-	if limits.MaxReconsumes == reconsume.Unlimited {
-		d.Policy.MaxReconsumes = 0
+	for _, limit := range []*uint32{&d.Policy.MaxDeliveries, &d.Policy.MaxReconsumes} {
+		if *limit == reconsume.Unlimited {
+			*limit = 0
+		}
 	}
 	asked := opts.DLQ != nil || s.deadLetters != nil // RetryEnable alone has dead letters, too, as upstream: it is not warned of
 	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {

@@ -124,7 +124,8 @@ func WithClient(client pulsar.Client) Option {
 type DeadLetterPolicy struct {
 	// MaxDeliveries is how often a message is delivered: after the last delivery a nack or an ack timeout makes it a dead letter. If a nack
 	// moves the message to the retry topic (WithNackRetryTopic), its deliveries so far still count; after a ReconsumeLater the count begins
-	// again. Default: 0, no limit.
+	// again. Set it or MaxReconsumes; with WithReconsumeBackoff or WithReconsumer both may be 0, for no limit. reconsume.Unlimited sets no
+	// limit, for a policy that only DeadLetter and worker.Permanent need.
 	MaxDeliveries uint32
 	// MaxReconsumes is how often a message may be published to the retry topic; the next ReconsumeLater method publishes a dead letter.
 	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.

@@ -194,7 +194,7 @@ func (p *preparation) partitions(client pulsar.Client) (all []string, err error)
 		for _, topic := range topicsOf(p.opts) {
 			partitions, err := client.TopicPartitions(topic)
 			if err != nil {
-				return nil, err
+				return nil, refused(err, p.opts, topic)
 			}
 			all = append(all, partitions...)
 		}

@@ -106,6 +106,10 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
 	}
+	if d := s.deadLetters; d != nil && d.MaxDeliveries == 0 && d.MaxReconsumes == 0 && s.reconsumer == nil && s.reconsumeBackoff == nil {
+		return fmt.Errorf("%w: WithDeadLetterPolicy has neither MaxDeliveries nor MaxReconsumes, want one of them: after how many deliveries "+
+			"a message is a dead letter; reconsume.Unlimited if only DeadLetter and worker.Permanent make dead letters", ErrInvalidOption)
+	}
 	if s.attempts != nil && s.client == nil {
 		return invalid("WithAttemptLog", "set", "WithClient too")
 	}

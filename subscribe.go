@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 )
@@ -16,12 +18,17 @@ import (
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
 // RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none.
 // The broker cannot redeliver messages of non-persistent topics: they pass through, and Subscribe logs a warning. An error is
-// pulsar-client-go's own, or satisfies errors.Is(err, ErrInvalidOption), or says that client is nil.
+// pulsar-client-go's own, with the topic and the subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client
+// is nil.
 func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Option) (*Consumer, error) {
 	if client == nil {
 		return nil, errors.New("redelivery: client is nil, want a pulsar.Client")
 	}
-	return subscribed(client, client.Subscribe, opts, options)
+	subscribe := func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+		inner, err := client.Subscribe(prepared)
+		return inner, refused(err, opts, append(topicsOf(opts), opts.TopicsPattern)...)
+	}
+	return subscribed(client, subscribe, opts, options)
 }
 
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and once more after each
@@ -88,6 +95,20 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		}
 	}
 	return newConsumer(inner, s, p.publisher, log, p), nil
+}
+
+// refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or "ConsumerBusy". A
+// *pulsar.Error is about the options, and unchanged: programs assert its type.
+func refused(err error, opts pulsar.ConsumerOptions, topics ...string) error {
+	if _, ofOptions := err.(*pulsar.Error); ofOptions || err == nil { //nolint:errorlint // one that is wrapped has said more
+		return err
+	}
+	names := strings.Join(slices.DeleteFunc(topics, func(topic string) bool { return topic == "" }), ", ")
+	if strings.Contains(err.Error(), "TopicMigrated") || strings.Contains(names, "topic://") {
+		return fmt.Errorf("redelivery: subscribing %q to %s: a scalable topic of Pulsar 5, which pulsar-client-go cannot read; use a "+
+			"client for Pulsar 5, or a persistent topic: %w", opts.SubscriptionName, names, err)
+	}
+	return fmt.Errorf("redelivery: subscribing %q to %s: %w", opts.SubscriptionName, names, err)
 }
 
 // isOf returns an error, and closes the consumer, if it was not subscribed with opts.

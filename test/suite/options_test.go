@@ -77,6 +77,10 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"MaxReconsumes without MaxDeliveries", "RetryEnable"}},
 		{opts{}, []redelivery.Option{redelivery.WithClient(noClient{}), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{
 			MaxDeliveries: 3, RetryTopic: "retries"})}, []string{"RetryTopic", "RetryEnable"}},
+		{opts{}, []redelivery.Option{redelivery.WithClient(noClient{}), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"})},
+			[]string{"neither MaxDeliveries nor MaxReconsumes", "reconsume.Unlimited"}},
+		{opts{RetryEnable: true, Type: pulsar.Shared}, []redelivery.Option{redelivery.WithClient(noClient{}),
+			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{})}, []string{"neither MaxDeliveries nor MaxReconsumes"}},
 		{opts{}, []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "a b/../c"})},
 			[]string{"WithAttemptLog's topic is a b/../c", "want topic"}},
 		{opts{}, []redelivery.Option{redelivery.WithClient(nil)}, []string{"WithClient is nil"}},
@@ -106,6 +110,21 @@ func TestInvalidOptions(t *testing.T) {
 	assert.ErrorContains(t, err, "consumer is nil")
 	_, err = redelivery.Subscribe(nil, opts{})
 	assert.ErrorContains(t, err, "client is nil")
+}
+
+// Dead letters by DeadLetter and Permanent alone, and a ladder whose last level repeats, have no limit.
+func TestDeadLetterPolicyWithoutLimitThatSaysSo(t *testing.T) {
+	for _, o := range []redelivery.Option{
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
+		func() redelivery.Option { return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"}) }(),
+	} {
+		_, err := prepared(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithClient(noClient{}), o,
+			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		require.NoError(t, err)
+	}
+	_, err := prepared(pulsar.ConsumerOptions{}, redelivery.WithClient(noClient{}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}))
+	require.NoError(t, err)
 }
 
 // Upstream refuses a policy without topic, which the Reconsumer has.

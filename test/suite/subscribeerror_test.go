@@ -1,0 +1,52 @@
+package suite
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+func TestSubscribeErrorNamesTopicAndSubscription(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{}, pulsartest.WithoutTopicCreation())
+	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing"}
+	_, err := redelivery.Subscribe(b.client, opts)
+	require.ErrorContains(t, err, `redelivery: subscribing "billing" to orders: `)
+	require.ErrorContains(t, err, "TopicNotFound")
+
+	b = newInProcess(t, pulsar.ClientOptions{})
+	first, err := redelivery.Subscribe(b.client, opts)
+	require.NoError(t, err)
+	defer first.Close()
+	_, err = redelivery.Subscribe(b.client, opts)
+	require.ErrorContains(t, err, `redelivery: subscribing "billing" to orders: `)
+	require.ErrorContains(t, err, "ConsumerBusy")
+}
+
+// Programs assert the type of an error about the options, as pulsar-client-go's own tests do.
+func TestSubscribeErrorAboutOptionsIsUnchanged(t *testing.T) {
+	b := newInProcess(t, pulsar.ClientOptions{})
+	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: "orders"})
+	require.IsType(t, &pulsar.Error{}, err)
+}
+
+func TestSubscribeToScalableTopicSaysSo(t *testing.T) {
+	const said = "a scalable topic of Pulsar 5, which pulsar-client-go cannot read"
+	b := newInProcess(t, pulsar.ClientOptions{})
+	_, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: "topic://public/default/orders", SubscriptionName: "s"})
+	require.ErrorContains(t, err, said)
+	_, err = redelivery.Subscribe(migrated{b.client}, pulsar.ConsumerOptions{Topics: []string{"orders", "tea"}, SubscriptionName: "s"})
+	require.ErrorContains(t, err, `subscribing "s" to orders, tea: `+said)
+	require.ErrorIs(t, err, errMigrated)
+}
+
+// migrated is a client of which the broker answers as Pulsar 5 does of a topic that was migrated.
+type migrated struct{ pulsar.Client }
+
+var errMigrated = errors.New("server error: TopicMigrated: orders was migrated")
+
+func (migrated) Subscribe(pulsar.ConsumerOptions) (pulsar.Consumer, error) { return nil, errMigrated }
