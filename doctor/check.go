@@ -31,9 +31,9 @@ const (
 // checks are all checks. A new one is a file and a line here.
 var checks = []Check{
 	reachable, version, clock,
-	topicExists, nonPersistent, partitionsAlike, subscriptionExists, subscriptionType, typeDelays, subscriptionExpires,
+	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays, subscriptionExpires, leftBehind,
 	timeToLives, evicted,
-	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, receiverQueue, memory,
+	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, workerTimeout, receiverQueue, memory,
 	unackedLimits, blocked, batchIndex, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
 	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas, inactiveTopics, producing, duplicates,

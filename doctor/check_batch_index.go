@@ -1,5 +1,7 @@
 package doctor
 
+import "fmt"
+
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
 	Asks: "If producers batch, do the broker and the client acknowledge single messages of a batch?",
@@ -20,7 +22,7 @@ var batchIndex = Check{
 		case conf["acknowledgmentAtBatchIndexLevelEnabled"] != "true":
 			return warning("batches of about %d, and the broker does not", n)
 		case client == nil:
-			return ok("batches of about %d; the broker does, if the client has EnableBatchIndexAcknowledgment", n)
+			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker does; whether the client does is not known: -batch-index-acks says it", n)}
 		}
 		return judge(*client, Warning, "batches of about %d; the broker does, the client %s", n, map[bool]string{true: "too", false: "does not"}[*client])
 	},

@@ -3,6 +3,7 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -53,11 +54,17 @@ func who(consumers []consumer) string {
 		return "nobody is connected"
 	}
 	var names []string
-	for _, c := range consumers[:min(3, len(consumers))] {
+	for _, c := range consumers {
 		names = append(names, c.ConsumerName)
 	}
-	if rest := len(consumers) - len(names); rest > 0 {
-		names = append(names, fmt.Sprintf("%d more", rest))
+	return "read by " + few(names)
+}
+
+// few names the first three.
+func few(names []string) string {
+	const most = 3
+	if rest := len(names) - most; rest > 0 {
+		names = append(slices.Clone(names[:most]), fmt.Sprintf("%d more", rest))
 	}
-	return "read by " + strings.Join(names, ", ")
+	return strings.Join(names, ", ")
 }

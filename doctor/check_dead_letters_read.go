@@ -16,13 +16,13 @@ var deadLettersRead = Check{
 		if dead == "" {
 			return verdict{}
 		}
-		if v.InitialSubscriptionName != "" {
-			return ok("the options have the broker make %s", v.InitialSubscriptionName)
-		}
 		if v.unreachable {
 			return verdict{}
 		}
 		if v.Admin.URL == "" {
+			if v.InitialSubscriptionName != "" {
+				return verdict{}
+			}
 			return warning("dead letters without InitialSubscriptionName: the broker deletes them unless somebody has subscribed to their topic")
 		}
 		s, err := v.stats(dead)
@@ -39,6 +39,14 @@ var deadLettersRead = Check{
 			if len(durable) > 0 {
 				return ok("%s", strings.Join(durable, ", "))
 			}
+		}
+		if v.InitialSubscriptionName != "" {
+			may, err := autoSubscriptions.ofTopic(v, dead)
+			if err != nil {
+				return worse(unknown(err), verdict{Unknown, "whether the broker may make " + v.InitialSubscriptionName + " is not known"})
+			}
+			return judge(may, Problem, "the options ask the broker for %s, which %s", v.InitialSubscriptionName, map[bool]string{
+				true: "it makes before the first dead letter", false: "it may not make (allowAutoSubscriptionCreation is false): it refuses dead letters"}[may])
 		}
 		kept, err := retained.ofTopic(v, dead)
 		switch {

@@ -1,6 +1,9 @@
 package doctor
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 var drain = Check{
 	Name: "drain", About: "Consumers", Needs: Given,
@@ -13,7 +16,7 @@ var drain = Check{
 			return verdict{}
 		}
 		has, needs := v.Consumer.TerminationGracePeriodSeconds, v.gracePeriod()
-		found := ok("a drain needs %ds", needs)
+		found := verdict{Unknown, fmt.Sprintf("a drain needs %ds; how long the process has is not known: -grace-period says it", needs)}
 		if has > 0 {
 			found = judge(has >= needs, Warning, "a drain needs %ds, and has %ds", needs, has)
 		}

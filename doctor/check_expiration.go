@@ -1,6 +1,9 @@
 package doctor
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 var subscriptionExpires = Check{
 	Name: "expiration", About: "Topic and subscription", Needs: SuperUser,
@@ -8,17 +11,27 @@ var subscriptionExpires = Check{
 	Why:    "an expired subscription is deleted with all that it has not delivered: dead letters usually wait without a consumer",
 	Remedy: "`pulsar-admin namespaces remove-subscription-expiration-time {namespace}`",
 	look: func(v *visit) verdict {
-		minutes, err := expiration.ofTopic(v, v.Topic)
-		if err != nil {
-			return unknown(err)
+		found, asked := ok("subscriptions do not expire"), map[string]bool{}
+		for _, topic := range []string{v.Topic, v.retry(), v.dead()} { // which may be in namespaces of their own
+			namespace := namespaceOf(topic)
+			if topic == "" || asked[namespace] {
+				continue
+			}
+			asked[namespace] = true
+			minutes, err := expiration.ofTopic(v, topic)
+			if err != nil {
+				return unknown(err)
+			}
+			if minutes <= 0 {
+				continue
+			}
+			status := Warning
+			if dead := v.dead(); dead != "" && namespaceOf(dead) == namespace {
+				status = Problem
+			}
+			found = worse(found, verdict{status, fmt.Sprintf("without a consumer those of %s are deleted after %v", namespace,
+				time.Duration(minutes)*time.Minute)})
 		}
-		if minutes <= 0 {
-			return ok("subscriptions do not expire")
-		}
-		after, status := time.Duration(minutes)*time.Minute, Warning
-		if v.dead() != "" {
-			status = Problem
-		}
-		return verdict{status, "without a consumer they are deleted after " + after.String()}
+		return found
 	},
 }

@@ -17,10 +17,29 @@ var inactiveTopics = Check{
 			if err != nil {
 				return unknown(err)
 			}
-			deletes := p.Deletes && p.Mode == "delete_when_subscriptions_caught_up"
-			found = worse(found, judge(!deletes || v.InitialSubscriptionName != "", Warning, "%s", map[bool]string{true: "an unused topic is deleted when all of it is read",
-				false: "unused topics stay"}[deletes]))
+			if !p.Deletes || p.Mode != "delete_when_subscriptions_caught_up" {
+				found = worse(found, ok("unused topics stay"))
+				continue
+			}
+			again, err := v.madeAgain(topic)
+			if err != nil {
+				return unknown(err)
+			}
+			found = worse(found, judge(again, Warning, "an unused topic is deleted when all of it is read%s", map[bool]string{
+				true: ", and made again with " + v.InitialSubscriptionName}[again]))
 		}
 		return found
 	},
+}
+
+// madeAgain reports whether the broker makes a topic with the subscription that the options name, after it was deleted.
+func (v *visit) madeAgain(topic string) (bool, error) {
+	if v.InitialSubscriptionName == "" {
+		return false, nil
+	}
+	topics, err := autoTopics.ofTopic(v, topic)
+	if err != nil || !topics {
+		return false, err
+	}
+	return autoSubscriptions.ofTopic(v, topic)
 }

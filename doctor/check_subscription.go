@@ -7,22 +7,33 @@ import (
 
 var subscriptionExists = Check{
 	Name: "subscription", About: "Topic and subscription", Needs: AdminAPI,
-	Asks:   "Does the subscription exist, or may the broker create it?",
-	Why:    "a message that is published before there is a subscription is not delivered to it",
+	Asks:   "Does the subscription exist?",
+	Why:    "a message that is published before there is a subscription is not delivered to it; a name that nobody has used is often misspelt",
 	Remedy: "`pulsar-admin topics create-subscription -s {subscription} {topic}`",
 	look: func(v *visit) verdict {
 		sub, found, err := v.subscription()
-		if err != nil && !errors.Is(err, errNoTopic) {
+		if errors.Is(err, errNoTopic) { // which check topic says
+			return verdict{}
+		}
+		if err != nil {
 			return unknown(err)
 		}
 		if found {
 			return ok("%s, %d consumers, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"), len(sub.Consumers), sub.MsgBacklog)
 		}
-		may, err := autoSubscriptions.ofTopic(v, v.Topic)
+		s, err := v.stats(v.Topic)
 		if err != nil {
 			return unknown(err)
 		}
-		return judge(may, Problem, "the subscription does not exist, and the broker %s", map[bool]string{true: "creates it for its first consumer",
-			false: "may not create it"}[may])
+		others := "there are no others"
+		if names := sorted(s.Subscriptions); len(names) > 0 {
+			others = "there are " + few(names)
+		}
+		may, err := autoSubscriptions.ofTopic(v, v.Topic)
+		if err != nil {
+			return problem("the subscription does not exist (%s); whether the broker may create it: %s", others, unknown(err).text)
+		}
+		return problem("the subscription does not exist (%s), and the broker %s", others, map[bool]string{
+			true: "creates it for its first consumer", false: "may not create it"}[may])
 	},
 }

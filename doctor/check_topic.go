@@ -1,13 +1,27 @@
 package doctor
 
-import "errors"
+import (
+	"errors"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
 
 var topicExists = Check{
 	Name: "topic", About: "Topic and subscription", Needs: AdminAPI,
-	Asks:   "Does the topic exist, or may the broker create it?",
-	Why:    "without its topic no consumer can subscribe",
+	Asks: "Does the topic exist?",
+	Why: "a name that nobody has used is often misspelt; the broker creates the topic for a consumer, which then waits for ever, or refuses " +
+		"the consumer",
 	Remedy: "`pulsar-admin namespaces create {namespace}` if there is none; `pulsar-admin topics create {topic}`",
-	look:   func(v *visit) verdict { return v.made(v.Topic) },
+	look: func(v *visit) verdict {
+		found := v.made(v.Topic)
+		if exists, err := v.exists(v.Topic); err == nil && !exists && topicname.IsPersistent(v.Topic) { // the name may be wrong, even if the broker creates what is asked for
+			if found.status == Unknown {
+				found.text = local(v.Topic) + " does not exist; " + found.text
+			}
+			found.status = Problem
+		}
+		return found
+	},
 }
 
 // made says whether a topic exists or may be made.

@@ -2,11 +2,12 @@ package doctor
 
 var unackedLimits = Check{
 	Name: "unacked-limits", About: "Limits", Needs: AdminAPI,
-	Asks: "Does what waits fit the broker's limits of unacknowledged messages?",
+	Asks: "Does what waits, and what is prefetched, fit the broker's limits of unacknowledged messages?",
 	Why: "a message that waits is unacknowledged, and of a batch all messages count until the last one is acknowledged; at the limit the broker " +
 		"sends nothing more",
-	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, `set-max-unacked-messages-per-subscription -c N`; a retry " +
-		"topic, or fewer deliveries",
+	Remedy: "`pulsar-admin namespaces set-max-unacked-messages-per-consumer {namespace} -c N`, " +
+		"`pulsar-admin namespaces set-max-unacked-messages-per-subscription {namespace} -c N`; a smaller " +
+		"`ReceiverQueueSize`; a retry topic, or fewer deliveries",
 	look: func(v *visit) verdict {
 		if !v.delays() {
 			return verdict{}
@@ -19,9 +20,13 @@ var unackedLimits = Check{
 		if err != nil {
 			return unknown(err)
 		}
+		tooSmall := verdict{}
+		if queue := v.Consumer.ReceiverQueueSize; perConsumer > 0 && perConsumer < queue {
+			tooSmall = warning("the limit of a consumer is %d, below its ReceiverQueueSize of %d: it is blocked before its queue is full", perConsumer, queue)
+		}
 		waiting, rate, wait := v.waiting()
 		if rate == 0 {
-			return ok("%d of a consumer, %d of a subscription; nothing was published in the last minute", perConsumer, total)
+			return worse(tooSmall, ok("%d of a consumer, %d of a subscription; nothing was published in the last minute", perConsumer, total))
 		}
 		waiting *= v.messagesPerEntry()
 		found := func(n, limit int, of string) verdict {
@@ -35,6 +40,6 @@ var unackedLimits = Check{
 			return judge(2*n <= limit, status, "about %d of %d of a %s, at %.3g messages a second of which %g%% fail for %v", n, limit, of, rate,
 				100*v.Load.Failing, wait)
 		}
-		return worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"), found(waiting, total, "subscription"))
+		return worse(tooSmall, worse(found(waiting/max(1, v.instances()), perConsumer, "consumer"), found(waiting, total, "subscription")))
 	},
 }

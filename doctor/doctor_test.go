@@ -77,7 +77,7 @@ func TestWhereASettingIs(t *testing.T) {
 			f := look(t, "ttl", limited, c.answers)
 			assert.Equal(t, Problem, f.Status)
 			assert.Equal(t, c.want+"; a message waits for up to 2m0s", f.Found)
-			assert.Contains(t, f.Remedy, "set-message-ttl public/default -ttl of more than 120s")
+			assert.Contains(t, f.Remedy, "set-message-ttl public/default -ttl 240s")
 		})
 	}
 }
@@ -148,6 +148,62 @@ func TestNoNamespace(t *testing.T) {
 	assert.Equal(t, Finding{Check: "expiration", Status: Unknown, Found: "there is no namespace public/default"}, f)
 }
 
+// Where producers batch, and nobody has said whether the client acknowledges single messages, that is unknown; so is a grace period.
+func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
+	stats := map[string]string{ordersPath + "/partitions": `{"partitions": 0}`, runtime: `{"acknowledgmentAtBatchIndexLevelEnabled": "true"}`,
+		ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "Shared", "consumers": [{"avgMessagesPerEntry": 10}]}}}`}
+	f := look(t, "batch-index", Setup{}, stats)
+	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
+		Found: "batches of about 10; the broker does; whether the client does is not known: -batch-index-acks says it"}, f)
+	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
+	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
+		Found: "a drain needs 66s; how long the process has is not known: -grace-period says it"}, f)
+}
+
+// A dead letter topic of another namespace has the expiration of that namespace.
+func TestExpirationOfAnotherNamespace(t *testing.T) {
+	f := look(t, "expiration", Setup{DeadLetterTopic: "public/dead/letters"}, map[string]string{namespaces: `{"subscription_expiration_time_minutes": 0}`,
+		"namespaces/public/dead": `{"subscription_expiration_time_minutes": 10}`})
+	assert.Equal(t, Problem, f.Status)
+	assert.Equal(t, "without a consumer those of public/dead are deleted after 10m0s", f.Found)
+}
+
+// A topic that was deleted is made again only where the broker may make the topic and its subscription.
+func TestInactiveTopicThatIsNotMadeAgain(t *testing.T) {
+	const policies = `"inactive_topic_policies": {"inactiveTopicDeleteMode": "delete_when_subscriptions_caught_up", "deleteWhileInactive": true}`
+	for auto, want := range map[string]Status{"true": OK, "false": Warning} {
+		f := look(t, "inactive-topics", Setup{DeadLetterTopic: "dead", InitialSubscriptionName: "inspect"}, map[string]string{namespaces: `{` + policies +
+			`, "autoTopicCreationOverride": {"allowAutoTopicCreation": true}, "autoSubscriptionCreationOverride": {"allowAutoSubscriptionCreation": ` + auto + `}}`})
+		assert.Equal(t, want, f.Status, "%+v", f)
+	}
+}
+
+// What Pulsar 5.0.0-M1 answers.
+func TestScalableTopic(t *testing.T) {
+	const path = "scalable/public/default/orders"
+	five := "5.0.0-M1"
+	for name, c := range map[string]struct {
+		answers map[string]string
+		want    Finding
+	}{
+		"Pulsar 4": {map[string]string{"brokers/version": "4.0.7"}, Finding{}},
+		"ordinary": {map[string]string{"brokers/version": five}, Finding{Status: OK, Found: "an ordinary topic"}},
+		"ordinary, with a consumer": {map[string]string{"brokers/version": five, ordersPath + "/partitions": `{"partitions": 0}`,
+			ordersPath + "/stats": `{"subscriptions": {"billing": {"consumers": [{"consumerName": "a"}]}}}`},
+			Finding{Status: OK, Found: "an ordinary topic; the broker refuses to migrate it while its consumers are connected, here 1"}},
+		"migrated": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`},
+			Finding{Status: Problem, Found: "it was migrated to the scalable topic topic://public/default/orders: what is published now does not come here"}},
+		"scalable": {map[string]string{"brokers/version": five, path: `{"segments": {"0": {"legacy": false}}}`},
+			Finding{Status: Problem, Found: "topic://public/default/orders is a scalable topic"}},
+		"no right": {map[string]string{"brokers/version": five, path: "403"}, Finding{Status: Unknown, Found: "no right to read " + path + " (403)"}},
+	} {
+		f := look(t, "scalable", Setup{}, c.answers)
+		assert.Equal(t, c.want.Status, f.Status, name)
+		assert.Equal(t, c.want.Found, f.Found, name)
+	}
+	assert.Equal(t, Problem, newVisit(t.Context(), Setup{Topic: "topic://public/default/orders"}).run(Check{look: scalable.look}).Status)
+}
+
 // A subscription that had no consumer yet has no type to tell.
 func TestTypeIsNotKnownYet(t *testing.T) {
 	for kind, want := range map[string]string{"None": "no type before its first consumer", "Shared": "Shared"} {
@@ -166,12 +222,14 @@ func TestExamineEnds(t *testing.T) {
 	assert.Contains(t, findings[0].Found, "context canceled")
 }
 
-// A fresh broker in process, and a topic in use, have no problem.
+// A fresh broker in process lacks the topic, and no more; a topic in use has no problem.
 func TestNoFalseAlarm(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)
 	setup := Setup{Admin: Admin{URL: server.AdminURL()}, Client: client, Topic: "orders", Subscription: "billing", Patience: time.Millisecond}
-	assert.Empty(t, alarms(Examine(t.Context(), setup)))
+	found := alarms(Examine(t.Context(), setup))
+	assert.Len(t, found, 1)
+	assert.Equal(t, Problem, found["topic"].Status)
 	consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared})
 	require.NoError(t, err)
 	defer consumer.Close()

@@ -182,7 +182,7 @@ func (v *visit) fill(remedy string) string {
 		"{namespace}":    func() string { return namespaceOf(v.Topic) },
 		"{retry}":        func() string { return cmp.Or(v.retry(), v.Topic+"-"+v.Subscription+"-RETRY") },
 		"{dead}":         func() string { return cmp.Or(v.dead(), v.Topic+"-"+v.Subscription+"-DLQ") },
-		"{longest}":      func() string { return seconds(v.longest()) },
+		"{ttl}":          func() string { return seconds(add(v.longest(), v.longest())) },
 		"{milliseconds}": func() string { return fmt.Sprint(v.longest().Milliseconds()) },
 		"{drain}":        func() string { return fmt.Sprint(v.gracePeriod()) },
 	} {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 type wrong struct {
@@ -89,6 +90,34 @@ var matrix = map[string]wrong{
 		s.without("-billing-RETRY")
 		s.without("-billing-DLQ")
 	}},
+	"a misspelt topic": {"topic", Problem, func(s *scene) { s.setup.Topic, s.setup.RetryTopic, s.setup.DeadLetterTopic = s.topic("x"), "", "" }},
+	"a migrated topic": {"scalable", Problem, func(s *scene) {
+		s.altered(func(r *http.Response, body []byte) []byte {
+			switch {
+			case strings.HasSuffix(r.Request.URL.Path, "/brokers/version"):
+				return []byte("5.0.0-M1")
+			case strings.Contains(r.Request.URL.Path, "/scalable/"):
+				r.StatusCode, r.Status = http.StatusOK, "200 OK"
+				return []byte(`{"segments": {"0": {"legacy": true}, "1": {"legacy": false}}}`)
+			}
+			return body
+		})
+	}},
+	"a subscription was renamed": {"left-behind", Warning, func(s *scene) {
+		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared, SubscriptionName: "old"}, false).Close()
+		s.publish("", 10, false)
+	}},
+	"the retry topic got a name": {"left-behind", Warning, func(s *scene) {
+		s.consumers["-billing-RETRY"].Close()
+		s.publish("-billing-RETRY", 10, false)
+		s.subscribe("-again", pulsar.ConsumerOptions{Type: pulsar.Shared}, true)
+		s.setup.RetryTopic = s.topic("-again")
+	}},
+	"retries of a subscription that was renamed": {"left-behind", Warning, func(s *scene) {
+		s.subscribe("-old-RETRY", pulsar.ConsumerOptions{Type: pulsar.Shared, SubscriptionName: "old"}, false).Close()
+		s.publish("-old-RETRY", 10, false)
+	}},
+	"a log of attempts was switched off": {"left-behind", Warning, func(s *scene) { s.publish("-billing-ATTEMPTS", 10, false) }},
 	"non-persistent": {"non-persistent", Problem, func(s *scene) {
 		s.setup.Topic = strings.Replace(s.topic("-np"), "persistent", "non-persistent", 1)
 		s.setup.RetryTopic, s.setup.DeadLetterTopic = "", ""
@@ -99,6 +128,7 @@ var matrix = map[string]wrong{
 		s.rest("POST", admin.Topic(s.topic("-p"))+"/partitions", 3)
 		s.setup.Topic = s.topic("-p")
 	}},
+	"a misspelt subscription": {"subscription", Problem, func(s *scene) { s.setup.Subscription, s.setup.RetryTopic = "biling", "" }},
 	"no subscription": {"subscription", Problem, func(s *scene) {
 		s.set("autoSubscriptionCreation", map[string]any{"allowAutoSubscriptionCreation": false})
 		s.setup.Subscription, s.setup.RetryTopic = "other", ""
@@ -134,6 +164,12 @@ var matrix = map[string]wrong{
 	"a nearly slow handler": {"ack-timeout", Warning, func(s *scene) {
 		s.setup.Load.HandlerTime, s.setup.Consumer.ReceiverQueueSize = 20*time.Second, 1
 	}},
+	"a handler longer than the worker's timeout": {"worker-timeout", Problem, func(s *scene) {
+		s.setup.Load.HandlerTime, s.setup.Worker.Timeout, s.setup.Consumer.ReceiverQueueSize = 4*time.Second, 3*time.Second, 1
+	}},
+	"a handler nearly as long as the worker's timeout": {"worker-timeout", Warning, func(s *scene) {
+		s.setup.Load.HandlerTime, s.setup.Worker.Timeout, s.setup.Consumer.ReceiverQueueSize = 2*time.Second, 3*time.Second, 1
+	}},
 	"a long queue": {"queue", Warning, func(s *scene) { s.setup.Load.HandlerTime = 100 * time.Millisecond }},
 	"no memory": {"memory", Warning, func(s *scene) {
 		s.setup.Load.Failing, s.setup.Policy.MemoryLimit = 1, 1<<10
@@ -144,7 +180,9 @@ var matrix = map[string]wrong{
 		s.set("maxUnackedMessagesPerConsumer", 500)
 		s.busy()
 	}},
+	"a limit below the queue": {"unacked-limits", Warning, func(s *scene) { s.set("maxUnackedMessagesPerConsumer", 500) }},
 	"blocked": {"blocked", Problem, func(s *scene) {
+		s.setup.Consumer.ReceiverQueueSize = 5
 		s.set("maxUnackedMessagesPerConsumer", 5)
 		s.consumers[""].Close()
 		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
@@ -152,6 +190,7 @@ var matrix = map[string]wrong{
 		s.unacked(5)
 	}},
 	"nearly blocked": {"blocked", Warning, func(s *scene) {
+		s.setup.Consumer.ReceiverQueueSize = 100
 		s.set("maxUnackedMessagesPerConsumer", 100)
 		s.consumers[""].Close()
 		s.subscribe("", pulsar.ConsumerOptions{Type: pulsar.Shared}, false)
@@ -198,6 +237,12 @@ var matrix = map[string]wrong{
 	"nobody reads dead letters, but they are kept": {"dead-letters-read", Warning, func(s *scene) {
 		s.set("retention", map[string]any{"retentionTimeInMinutes": 1000, "retentionSizeInMB": 100})
 		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
+	}},
+	"a subscription that the broker may not make": {"dead-letters-read", Problem, func(s *scene) {
+		s.set("autoSubscriptionCreation", map[string]any{"allowAutoSubscriptionCreation": false})
+		s.rest("DELETE", admin.Topic(s.topic("-billing-DLQ"))+"/subscription/inspect", nil)
+		s.setup.InitialSubscriptionName = "inspect"
+		s.refusesLetters()
 	}},
 	"nobody empties dead letters": {"dead-letters-emptied", Warning, func(s *scene) {
 		s.set("deduplication", true)
@@ -250,6 +295,14 @@ var matrix = map[string]wrong{
 	"killed while it drains":           {"drain", Warning, func(s *scene) { s.setup.Worker.DrainTimeout = time.Minute }},
 	"operations longer than the drain": {"drain", Warning, func(s *scene) { s.setup.Consumer.OperationTimeout = time.Minute }},
 	"a slow keep-alive":                {"keep-alive", Warning, func(s *scene) { s.setup.Consumer.KeepAliveInterval = 2 * time.Minute }},
+}
+
+// refusesLetters publishes as a Consumer does, which the broker refuses where it may not make the subscription.
+func (s *scene) refusesLetters() {
+	o := pulsar.ProducerOptions{Topic: s.topic("-billing-DLQ"), MaxReconnectToBroker: new(uint)}
+	require.True(s.t, publishing.InitialSubscription(&o, "inspect"))
+	_, err := s.client.CreateProducer(o)
+	require.ErrorContains(s.t, err, "NotAllowed")
 }
 
 // clock has the broker's clock differ.

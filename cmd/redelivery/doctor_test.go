@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -29,12 +30,17 @@ func inProcess(t *testing.T) *pulsartest.Server {
 
 // A fresh broker has no problem; what a file asks for and the broker cannot do is one, with its remedy and exit code 1.
 func TestDoctor(t *testing.T) {
-	inProcess(t)
+	server := inProcess(t)
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
-	assert.Zero(t, code, stdout)
+	assert.Equal(t, 1, code, "a topic that does not exist may be misspelt")
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `(?m)^ok       reachable +the broker and its admin API answer; the topic is not\n +there yet$`, stdout)
-	assert.Contains(t, stdout, "0 warnings, 0 problems")
+	assert.Regexp(t, `(?m)^problem  topic +orders does not exist`, stdout)
+	assert.Contains(t, stdout, "0 warnings, 1 problem")
+	server.Publish(t, "orders", &pulsar.ProducerMessage{})
+	code, stdout, _ = examined("-subscription", "billing", "orders")
+	assert.Equal(t, 1, code)
+	assert.Regexp(t, `(?m)^problem  subscription +the subscription does not exist\s+\(there are no\s+others\)`, stdout)
 
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`

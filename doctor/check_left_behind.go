@@ -1,0 +1,92 @@
+package doctor
+
+import "strings"
+
+var leftBehind = Check{
+	Name: "left-behind", About: "Topic and subscription", Needs: AdminAPI,
+	Asks: "Does everything that waits belong to this configuration?",
+	Why: "after a subscription is renamed, a retry topic is given a name, topics change their order or a log of attempts is switched off, the old " +
+		"subscription or topic keeps what waits there, and no consumer reads it",
+	Remedy: "run one consumer with the old configuration until nothing is left; then `pulsar-admin topics unsubscribe -s OLD {topic}`, or " +
+		"`pulsar-admin topics delete OLD` for a retry topic or a log",
+	look: func(v *visit) verdict {
+		s, err := v.stats(v.Topic)
+		if err != nil {
+			return verdict{}
+		}
+		found := ok("nothing is left behind")
+		for _, name := range sorted(s.Subscriptions) {
+			if name != v.Subscription && s.abandoned(name) {
+				found = worse(found, warning("subscription %s has %d in its backlog, and no consumer", name, s.Subscriptions[name].MsgBacklog))
+			}
+		}
+		topics, err := v.namespaceTopics()
+		if err != nil {
+			return worse(found, unknown(err))
+		}
+		for _, topic := range topics {
+			if topic == v.retry() {
+				continue // check retry-consumer
+			}
+			rest, _ := strings.CutPrefix(topic, v.Topic+"-")
+			if name, is := strings.CutSuffix(rest, "-RETRY"); is {
+				found = worse(found, v.leftRetries(topic, name))
+			}
+			if rest == v.Subscription+"-ATTEMPTS" && len(s.Subscriptions[v.Subscription].Consumers) > 0 {
+				found = worse(found, v.leftLog(topic))
+			}
+		}
+		return found
+	},
+}
+
+// leftRetries looks at a retry topic that this configuration does not read.
+func (v *visit) leftRetries(topic, subscription string) verdict {
+	s, err := v.stats(topic)
+	if err != nil {
+		return unknown(err)
+	}
+	if !s.abandoned(subscription) {
+		return verdict{}
+	}
+	return warning("retry topic %s has %d in the backlog of %s, and no consumer", local(topic), s.Subscriptions[subscription].MsgBacklog, subscription)
+}
+
+// leftLog looks at the log of attempts of a subscription that has consumers: each of them would read it.
+func (v *visit) leftLog(topic string) verdict {
+	s, err := v.stats(topic)
+	if err != nil {
+		return unknown(err)
+	}
+	for _, sub := range s.Subscriptions {
+		if len(sub.Consumers) > 0 {
+			return verdict{}
+		}
+	}
+	return warning("no consumer of %s reads the log of attempts %s: a message that failed before begins again with count 0, without its delay",
+		v.Subscription, local(topic))
+}
+
+// abandoned reports whether a durable subscription has a backlog, and no consumer.
+func (s *stats) abandoned(name string) bool {
+	sub := s.Subscriptions[name]
+	return sub.MsgBacklog > 0 && len(sub.Consumers) == 0 && (sub.IsDurable == nil || *sub.IsDurable)
+}
+
+// namespaceTopics are the topics of the topic's namespace; the partitions of one count as one.
+func (v *visit) namespaceTopics() (topics []string, err error) {
+	path := "persistent/" + namespaceOf(v.Topic)
+	if err := v.get(path+"/partitioned", &topics); err != nil {
+		return nil, err
+	}
+	var others []string
+	if err := v.get(path, &others); err != nil {
+		return nil, err
+	}
+	for _, topic := range others {
+		if !strings.Contains(topic, "-partition-") {
+			topics = append(topics, topic)
+		}
+	}
+	return topics, nil
+}

@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
+)
+
+var scalable = Check{
+	Name: "scalable", About: "Topic and subscription", Needs: AdminAPI,
+	Asks: "Is the topic an ordinary one, not a scalable topic of Pulsar 5?",
+	Why: "pulsar-client-go cannot read scalable topics (`topic://`). A consumer of a topic that was migrated to one still connects, and gets " +
+		"nothing that is published from then on. While such consumers are connected, the broker refuses to migrate their topic, unless it is " +
+		"forced to",
+	Remedy: "read the scalable topic with a client for Pulsar 5, or publish to an ordinary topic, and do not migrate that",
+	look: func(v *visit) verdict {
+		if strings.HasPrefix(v.Topic, scalableDomain) {
+			return problem("%s is a scalable topic", v.Topic)
+		}
+		said, major := "", 0
+		if err := v.get("brokers/version", &said); err != nil {
+			return unknown(err)
+		}
+		if _, _ = fmt.Sscanf(said, "%d", &major); major < 5 {
+			return verdict{}
+		}
+		path := strings.TrimPrefix(admin.Topic(v.Topic), "persistent/")
+		var layout struct {
+			Segments map[string]struct{ Legacy bool }
+		}
+		err := v.get("scalable/"+path, &layout)
+		switch {
+		case admin.NotFound(err):
+			if n := v.instances(); n > 0 {
+				return ok("an ordinary topic; the broker refuses to migrate it while its consumers are connected, here %d", n)
+			}
+			return ok("an ordinary topic")
+		case err != nil:
+			return unknown(err)
+		}
+		for _, segment := range layout.Segments {
+			if segment.Legacy {
+				return problem("it was migrated to the scalable topic %s%s: what is published now does not come here", scalableDomain, path)
+			}
+		}
+		return problem("%s%s is a scalable topic", scalableDomain, path)
+	},
+}
+
+const scalableDomain = "topic://"
