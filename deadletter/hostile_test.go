@@ -71,7 +71,7 @@ func TestBadOptions(t *testing.T) {
 	custom, err := deadletter.Open(b.client, deadletter.Options{Topic: "dead"})
 	require.NoError(t, err)
 	for want, o := range map[string]deadletter.ReplayOptions{
-		"want one of them":    {Topic: "x", ToOrigin: true},
+		"want one of them": {Topic: "x", ToOrigin: true},
 		"ReplayOptions.Namespaces has \"shop\", want tenant/namespace": {Topic: "x", Namespaces: []string{"shop"}},
 		"dead letter topic":   {Topic: "dead"},
 		"nor a journal":       {Topic: "dead-redelivery"},

@@ -8,10 +8,10 @@ import (
 
 // state is what the gauges of a subscription are made of, over all of its Consumers here.
 type state struct {
-	waiting, ready, buffered, oldest, blocked, unfinished    float64
-	handlers, stuck, keyWaiting, paused, outage, full float64 // of Workers
-	hasLog                                            bool
-	attempts, suspects, lag, lost                     float64 // of logs of attempts, which several Consumers may follow
+	waiting, ready, buffered, oldest, blocked, unfinished float64
+	handlers, stuck, keyWaiting, paused, outage, full     float64 // of Workers
+	hasLog                                                bool
+	attempts, suspects, lag, lost                         float64 // of logs of attempts, which several Consumers may follow
 }
 
 type gauge struct {
