@@ -109,8 +109,7 @@ func (c *Consumer) moveWaiting(unacknowledged int) {
 		until := time.Now().Add(w.Delay)
 		c.publishWaiting(&c.publisher.moves, w.Delivery, "moving a message that waits to the retry topic",
 			func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-				return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true,
-					Attempts: c.publisher.attempt(cm.Message, cm.RedeliveryCount())})
+				return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
 			})
 	}
 }

@@ -52,7 +52,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 func (p *publisher) attempt(msg pulsar.Message, count uint32) uint32 {
 	before := uint32(0)
 	if p.isRetry(msg) {
-		before = publishing.Attempts(msg.Properties())
+		before = publishing.Attempts(msg)
 		count -= min(count, publishing.RedeliveryCount(msg)) // which are among them
 	}
 	return uint32(min(uint64(before)+uint64(count)+1, math.MaxUint32))

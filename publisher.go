@@ -110,8 +110,7 @@ func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
 	until := time.Now().Add(delay)
 	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, nil, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true,
-				Attempts: c.publisher.attempt(cm.Message, cm.RedeliveryCount())})
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
 		})
 }
 

@@ -110,7 +110,6 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, how publishing
 	}
 	begin := func() (finish func() error, err error) {
 		return c.reconsume(ctx, msg, noTopic, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			how.Attempts = c.publisher.attempt(cm.Message, cm.RedeliveryCount())
 			return c.publisher.StartLater(ctx, cm, how)
 		})
 	}

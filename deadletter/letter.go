@@ -152,7 +152,8 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount, publishing.PropertyAttempts,
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount,
+			publishing.OriginPublishTime,
 			pulsar.SysPropertyDelayTime:
 			return true
 		}

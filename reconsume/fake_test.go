@@ -114,11 +114,22 @@ type message struct {
 	props   map[string]string
 	payload []byte // "secret" by default
 	keys    *pulsar.EncryptionContext
+	from    string // its topic; see Topic
 }
 
 func (m message) ID() pulsar.MessageID  { return pulsar.NewMessageID(3, 4, 0, 1) }
-func (m message) Topic() string         { return "persistent://public/default/orders-partition-1" }
 func (m message) SchemaVersion() []byte { return []byte{1} }
+
+// Topic is the retry topic by default if the properties are those of a retry.
+func (m message) Topic() string {
+	if m.from != "" {
+		return m.from
+	}
+	if m.props[pulsar.SysPropertyReconsumeTimes] != "" {
+		return retries
+	}
+	return "persistent://public/default/orders-partition-1"
+}
 func (m message) Payload() []byte {
 	if m.payload != nil {
 		return m.payload
@@ -127,6 +138,7 @@ func (m message) Payload() []byte {
 }
 func (m message) Key() string                                     { return "key" }
 func (m message) OrderingKey() string                             { return "ordering" }
+func (m message) PublishTime() time.Time                          { return time.UnixMilli(4) }
 func (m message) EventTime() time.Time                            { return time.UnixMilli(5) }
 func (m message) Properties() map[string]string                   { return m.props }
 func (m message) GetEncryptionContext() *pulsar.EncryptionContext { return m.keys }

@@ -82,8 +82,8 @@ func (o Options) withDefaults() (Options, error) {
 			"published would be plain text")
 	}
 	prefix := topicname.Base(o.Topic) + "-" + o.Subscription
-	o.RetryLetterTopic = cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix)
-	o.DeadLetterTopic = cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix)
+	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix))
+	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
 	for name, topic := range map[string]string{"RetryLetterTopic": o.RetryLetterTopic, "DeadLetterTopic": o.DeadLetterTopic} {
 		if !topicname.IsPersistent(topic) {
 			return o, fmt.Errorf("reconsume: Options.%s is %s, want a persistent topic", name, topic)

@@ -34,10 +34,27 @@ const (
 // system are the names that a custom property cannot have.
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
-	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.PropertyAttempts, PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
+	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount, publishing.OriginPublishTime,
+	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
 
-// delayLevel returns the level that a retry was published with, or 0. The property may be the application's own: a level
-// counts with the level's delay beside it.
+// bookkeeping are the properties that Reconsumers write.
+var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)
+
+// isOwnRetry reports whether a message is a retry that this consumer published, or another one of its subscription. Only then are the
+// properties of a retry believed.
+func (o *Options) isOwnRetry(msg pulsar.Message) bool {
+	return publishing.IsFrom(o.RetryLetterTopic, msg)
+}
+
+// reconsumeTimes returns how often a message was reconsumed by this subscription.
+func (o *Options) reconsumeTimes(msg pulsar.Message) uint32 {
+	if !o.isOwnRetry(msg) {
+		return 0
+	}
+	return publishing.ReconsumeTimes(msg.Properties())
+}
+
+// delayLevel returns the level that a retry of this subscription was published with, or 0. A level counts with the level's delay beside it.
 func delayLevel(props map[string]string, levels backoff.DelayLevels) int {
 	level, err := strconv.Atoi(props[PropertyDelayLevel])
 	if err != nil || !publishing.IsRetry(props) {
@@ -59,10 +76,16 @@ func millis(d time.Duration) string {
 }
 
 // properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
-// them. They only inform: where a message goes is up to Options.
+// them. What another consumer wrote about its own retries and dead letters is left out. They only inform: where a message goes is up to
+// Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
+	if !o.isOwnRetry(msg) {
+		for _, name := range bookkeeping {
+			delete(props, name)
+		}
+	}
 	if saysCause(custom) {
 		delete(props, PropertyExceptionMessage) // both tell of one error
 		delete(props, PropertyExceptionType)
@@ -79,10 +102,15 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		pulsar.SysPropertyOriginMessageID: id,
 		pulsar.PropertyOriginMessageID:    id,
 	} {
-		if props[name] == "" { // an empty one of somebody else's makes no retry of it
+		if props[name] == "" {
 			props[name] = value
 		}
 	}
+	published := msg.PublishTime()
+	if o.isOwnRetry(msg) {
+		published = publishing.FirstPublished(msg)
+	}
+	props[publishing.OriginPublishTime] = strconv.FormatInt(published.UnixMilli(), 10)
 	return props
 }
 
@@ -99,17 +127,22 @@ func originID(msg pulsar.Message) string {
 
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {
 	props := o.properties(msg, r.Properties)
+	before, counted, deliveries := uint32(0), uint32(0), uint64(msg.RedeliveryCount()) // deliveries that count
+	if o.isOwnRetry(msg) {
+		before, counted = publishing.Attempts(msg), publishing.RedeliveryCount(msg)
+	}
+	if !r.Snoozed {
+		deliveries++
+	}
 	props[pulsar.SysPropertyReconsumeTimes] = strconv.FormatUint(uint64(publishing.ReconsumeTimes(props))+1, 10)
+	props[publishing.AttemptCount] = strconv.FormatUint(uint64(before)+deliveries-min(uint64(counted), deliveries), 10)
 	props[pulsar.SysPropertyDelayTime] = millis(r.Delay)
 	o.setCause(props, r.Cause)
 	if r.Level > 0 {
 		props[PropertyDelayLevel] = strconv.Itoa(r.Level)
 	}
-	if r.Attempts > 0 {
-		props[publishing.PropertyAttempts] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], r.Attempts)
-	}
 	if r.Nacked {
-		props[publishing.NackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], uint64(msg.RedeliveryCount())+1)
+		props[publishing.NackCount] = fmt.Sprintf("%s:%d", props[pulsar.SysPropertyReconsumeTimes], deliveries)
 	}
 	return props
 }

@@ -117,8 +117,9 @@ func (r *Reconsumer) DeadLetterTopic() string { return r.o.DeadLetterTopic }
 // delay levels, and so on. A message that was reconsumed Options.MaxDeliveries times goes to the dead letter topic instead, at
 // once.
 //
-// With delay levels, the message's property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the
-// previous one instead. The last level repeats.
+// With delay levels, the property RECONSUMETIMES decides the level. After LaterLevel, Later uses the level after the previous one instead.
+// The last level repeats. These properties count only on a message from the retry topic: on any other message they are another
+// consumer's, or forged, and Later begins with the first delay.
 //
 // If the policy panics, Later returns an error and publishes nothing.
 func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, options ...LaterOption) error {
@@ -162,12 +163,11 @@ func (r *Reconsumer) policy(msg pulsar.Message) (how retry, err error) {
 			err = fmt.Errorf("reconsume: the policy panicked: %v", p)
 		}
 	}()
-	props := msg.Properties()
 	levels, _ := r.o.Backoff.(backoff.DelayLevels)
-	if last := delayLevel(props, levels); last > 0 {
+	if last := delayLevel(msg.Properties(), levels); last > 0 && r.o.isOwnRetry(msg) {
 		return r.level(min(last+1, len(levels)))
 	}
-	return retry{Delay: r.o.Backoff.Next(publishing.ReconsumeTimes(props))}, nil
+	return retry{Delay: r.o.Backoff.Next(r.o.reconsumeTimes(msg))}, nil
 }
 
 // level returns how to reconsume a message with a delay level.
@@ -241,7 +241,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
-	if n := publishing.ReconsumeTimes(cm.Properties()); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
+	if n := r.o.reconsumeTimes(cm.Message); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
 		why, props := how.Cause, r.o.deadLetterProperties(cm.Message, how.Properties, how.Cause)
 		if why == nil {
 			if why = fmt.Errorf("reconsumed %d times", n); !saysCause(props) {

@@ -57,7 +57,11 @@ func TestOptions(t *testing.T) {
 	assert.ErrorContains(t, err, "client is nil")
 }
 
-// What a retry says of itself, by what the message said. Hostile properties change nothing but that.
+// forged are the properties of a retry on a message of the consumer's own topic.
+var forged = retried("from", "persistent://public/default/orders", "RECONSUMETIMES", "16", "DELAY_LEVEL", "4", "DELAY_TIME", "30000", "NACK_COUNT", "16:7",
+	"ATTEMPT_COUNT", "99", "REAL_TOPIC", "evil", "REAL_SUBSCRIPTION", "evil")
+
+// The properties of a retry, by those of the message: of the retry topic if it has RECONSUMETIMES, else of the consumer's topic.
 func TestPropertiesOfRetries(t *testing.T) {
 	origin := map[string]string{"REAL_TOPIC": "persistent://public/default/orders", "REAL_SUBSCRIPTION": "sub",
 		"ORIGIN_MESSAGE_ID": "3:4:1:0", "ORIGIN_MESSAGE_IDY_TIME": "3:4:1:0"}
@@ -69,27 +73,28 @@ func TestPropertiesOfRetries(t *testing.T) {
 		dead  bool
 	}{
 		"first":                    {nil, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000"}, time.Second, false},
-		"third":                    {map[string]string{"RECONSUMETIMES": "2"}, 0, map[string]string{"RECONSUMETIMES": "3"}, 10 * time.Second, false},
+		"third":                    {retried("RECONSUMETIMES", "2"), 0, map[string]string{"RECONSUMETIMES": "3"}, 10 * time.Second, false},
 		"a level":                  {nil, 4, map[string]string{"DELAY_LEVEL": "4", "RECONSUMETIMES": "1"}, 30 * time.Second, false},
 		"after a level":            {retried("DELAY_LEVEL", "4", "DELAY_TIME", "30000"), 0, map[string]string{"DELAY_LEVEL": "5"}, time.Minute, false},
 		"after the last":           {retried("DELAY_LEVEL", "18", "DELAY_TIME", "7200000"), 0, map[string]string{"DELAY_LEVEL": "18"}, 2 * time.Hour, false},
-		"a level of their own":     {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": "4"}, time.Second, false},
+		"a level of their own":     {map[string]string{"DELAY_LEVEL": "4"}, 0, map[string]string{"DELAY_LEVEL": ""}, time.Second, false},
 		"and again":                {retried("DELAY_LEVEL", "4", "DELAY_TIME", "1000"), 0, map[string]string{"DELAY_LEVEL": "4"}, 5 * time.Second, false},
-		"a count of their own":     {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0, map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, time.Second, false},
+		"a count of their own":     {map[string]string{"NACK_COUNT": "7", "REDELIVERY_COUNT": "8"}, 0, map[string]string{"NACK_COUNT": "", "REDELIVERY_COUNT": ""}, time.Second, false},
+		"forged":                   {forged, 0, map[string]string{"RECONSUMETIMES": "1", "DELAY_LEVEL": "", "NACK_COUNT": ""}, time.Second, false},
 		"far too high":             {map[string]string{"DELAY_LEVEL": "99999999999999999999"}, 0, nil, time.Second, false},
-		"no number":                {map[string]string{"RECONSUMETIMES": "abc", "DELAY_LEVEL": "x"}, 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
-		"negative":                 {map[string]string{"RECONSUMETIMES": "-1"}, 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
-		"huge":                     {map[string]string{"RECONSUMETIMES": "1" + strings.Repeat("0", 30)}, 0, nil, 0, true},
-		"the last but one":         {map[string]string{"RECONSUMETIMES": "15"}, 0, map[string]string{"RECONSUMETIMES": "16"}, 30 * time.Minute, false},
-		"one too many":             {map[string]string{"RECONSUMETIMES": "16"}, 0, map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
-		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0, map[string]string{"REAL_TOPIC": "evil"}, time.Second, false},
-		"an origin":                {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, time.Second, false},
+		"no number":                {retried("RECONSUMETIMES", "abc", "DELAY_LEVEL", "x"), 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
+		"negative":                 {retried("RECONSUMETIMES", "-1"), 0, map[string]string{"RECONSUMETIMES": "1"}, time.Second, false},
+		"huge":                     {retried("RECONSUMETIMES", "1"+strings.Repeat("0", 30)), 0, nil, 0, true},
+		"the last but one":         {retried("RECONSUMETIMES", "15"), 0, map[string]string{"RECONSUMETIMES": "16"}, 30 * time.Minute, false},
+		"one too many":             {retried("RECONSUMETIMES", "16"), 0, map[string]string{"RECONSUMETIMES": "17", "EXCEPTION_MESSAGE": "reconsumed 16 times"}, 0, true},
+		"a topic of somebody else": {map[string]string{"REAL_TOPIC": "evil", "RETRY_TOPIC": "evil"}, 0, map[string]string{"RETRY_TOPIC": ""}, time.Second, false},
+		"an origin":                {map[string]string{"ORIGIN_MESSAGE_ID": "1:1:1"}, 0, origin, time.Second, false},
 		"an empty origin":          {map[string]string{"REAL_TOPIC": "", "ORIGIN_MESSAGE_IDY_TIME": ""}, 0, origin, time.Second, false},
 		"own":                      {map[string]string{"mine": "x"}, 0, map[string]string{"mine": "x"}, time.Second, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, cl *client, acks *consumer) {
-				cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: c.props}}
+				cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{props: c.props, from: c.props["from"]}}
 				if c.level > 0 {
 					require.NoError(t, r.LaterLevel(bg, cm, c.level))
 				} else {
@@ -108,9 +113,7 @@ func TestPropertiesOfRetries(t *testing.T) {
 				assert.Equal(t, "ordering", m.OrderingKey)
 				assert.Equal(t, "secret", string(m.Payload))
 				for name, want := range origin {
-					if c.props[name] == "" {
-						assert.Equal(t, want, m.Properties[name], name)
-					}
+					assert.Equal(t, want, m.Properties[name], name)
 				}
 				for name, want := range c.want {
 					assert.Equal(t, want, m.Properties[name], name)
@@ -147,10 +150,10 @@ func TestCustomProperties(t *testing.T) {
 		assert.Equal(t, "2", props["RECONSUMETIMES"])
 		assert.Equal(t, "persistent://public/default/orders", props["REAL_TOPIC"])
 		assert.NotContains(t, props, "ORIGIN_TOPIC")
-		for _, name := range []string{"mine", "more", "EXCEPTION_MESSAGE", "DELAY_LEVEL"} {
+		for _, name := range []string{"mine", "more", "EXCEPTION_MESSAGE"} {
 			assert.Contains(t, props, name)
 		}
-		assert.Equal(t, message{}.Topic(), c.sent[deadLetters][0].Properties["ORIGIN_TOPIC"])
+		assert.Equal(t, retries, c.sent[deadLetters][0].Properties["ORIGIN_TOPIC"])
 	})
 }
 
@@ -286,7 +289,7 @@ func TestDeadLetters(t *testing.T) {
 		assert.NotContains(t, second, "EXCEPTION_MESSAGE")
 		assert.NotContains(t, second, "EXCEPTION_TYPE")
 		assert.Equal(t, "2", first["RECONSUMETIMES"])
-		assert.Equal(t, message{}.Topic(), first["ORIGIN_TOPIC"])
+		assert.Equal(t, retries, first["ORIGIN_TOPIC"])
 		assert.Equal(t, fmt.Sprint(time.Now().UnixMilli()), first["DEAD_LETTER_TIME"])
 		require.Len(t, c.created, 1)
 		assert.Regexp(t, "^persistent://public/default/orders-partition-3-sub-me-[a-z]{5}-DLQ$", c.created[0].Name)

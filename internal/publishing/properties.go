@@ -11,27 +11,22 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// NackCount is a property of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message.
-const NackCount = "NACK_COUNT"
+// Properties of retries. They are believed only of a message for which IsFrom reports that it came from the consumer's own retry topic.
+const (
+	NackCount         = "NACK_COUNT"          // of a retry that a nack was moved to: RECONSUMETIMES, a colon, and the redelivery count of the message
+	AttemptCount      = "ATTEMPT_COUNT"       // how often the message was delivered before, over all retries, without snoozed deliveries
+	OriginPublishTime = "ORIGIN_PUBLISH_TIME" // when the message was published first, in milliseconds since 1970
+)
 
-// PropertyAttempts is a property of a retry: RECONSUMETIMES, a colon, and how often the message was attempted before, nacks included.
-const PropertyAttempts = "ATTEMPTS"
-
-// Attempts returns how often a message was attempted before a client published it with these properties to the retry topic. A retry of
-// another client says only how often it was reconsumed.
-func Attempts(props map[string]string) uint32 {
-	if !IsRetry(props) {
-		return 0
-	}
-	reconsumed := ReconsumeTimes(props)
-	times, count, _ := strings.Cut(props[PropertyAttempts], ":")
-	n, err := strconv.ParseUint(count, 10, 32)
-	if err != nil || times != props[pulsar.SysPropertyReconsumeTimes] { // of an earlier retry, or somebody else's
-		return reconsumed
-	}
-	return max(uint32(n), reconsumed)
+// IsFrom reports whether a message came from a topic, whose name is whole, or from a partition of it. Asked for the consumer's own retry
+// topic, it says whether the properties of a retry are the consumer's own. On any other message they are another consumer's, or forged.
+func IsFrom(topic string, msg pulsar.Message) bool {
+	name := msg.Topic()
+	return strings.HasPrefix(name, topic) && (name == topic || topicname.Base(name) == topic)
 }
 
 // IsRetry reports whether a client published these properties with a retry: all clients set all three.
@@ -70,6 +65,29 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 		return 0 // of an earlier retry, or somebody else's
 	}
 	return uint32(n)
+}
+
+// Attempts returns how often the message of a retry was delivered before the retry was published, at least.
+func Attempts(retry pulsar.Message) uint32 {
+	props := retry.Properties()
+	if !IsRetry(props) {
+		return 0
+	}
+	n, err := strconv.ParseUint(props[AttemptCount], 10, 32)
+	if err != nil {
+		n = 0
+	}
+	return max(uint32(n), ReconsumeTimes(props)) // another client leaves the count as it was
+}
+
+// FirstPublished returns when the message of a retry was published first, as far as the retry says so.
+func FirstPublished(retry pulsar.Message) time.Time {
+	published, props := retry.PublishTime(), retry.Properties()
+	ms, err := strconv.ParseInt(props[OriginPublishTime], 10, 64)
+	if err != nil || ms <= 0 || ms > published.UnixMilli() || !IsRetry(props) {
+		return published
+	}
+	return time.UnixMilli(ms)
 }
 
 // TypeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says

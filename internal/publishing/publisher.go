@@ -32,9 +32,9 @@ const MaxReconsumes = 16
 // Retry is how a message is reconsumed.
 type Retry struct {
 	Delay      time.Duration
-	Level      int    // from 1, or 0
-	Nacked     bool   // the retry carries the message's next redelivery count, so that its delays keep growing
-	Attempts   uint32 // how often the message was attempted until now; 0 if that is unknown
+	Level      int  // from 1, or 0
+	Nacked     bool // the retry carries the message's next redelivery count, so that its delays keep growing
+	Snoozed    bool // this delivery does not count
 	Properties map[string]string
 	Cause      error       // what the dead letter says, if it comes to that
 	Callback   func(error) // told of the outcome; nil if the caller waits for it

@@ -24,6 +24,15 @@ func Full(name string) string {
 	return Persistent + "public/default/" + name
 }
 
+// In returns the whole name of a topic. A short one is of the namespace of another topic, or of public/default if that is "".
+func In(origin, name string) string {
+	if strings.Contains(name, "/") {
+		return Full(name)
+	}
+	origin = Full(origin)
+	return origin[:strings.LastIndex(origin, "/")+1] + name
+}
+
 // IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.
 func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
 
