@@ -17,6 +17,7 @@ type Delivery struct {
 	Last            bool          // no delivery is left: a nack makes it a dead letter
 	NackDelay       time.Duration // how long Nack would delay it
 	AckDeadline     time.Time     // when its ack timeout is over; zero if no timeout runs
+	FirstPublished  time.Time     // when it was published, or of a retry from the retry topic, the message that it is a retry of
 	Lost            bool          // another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Begun           bool          // other messages of its batch were delivered; they come again after a restart unless this one is settled too; see Stats.Unfinished
 }
@@ -43,6 +44,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		Last:            c.ledger.IsLast(d.Count),
 		NackDelay:       max(0, c.nackDelay(d.Count)),
 		AckDeadline:     c.ledger.AckDeadline(d),
+		FirstPublished:  c.publisher.firstPublished(msg),
 		Lost:            c.losses.any.Load() && current && d.Doubtful,
 		Begun:           c.ledger.IsBegun(d),
 	}, nil

@@ -3,7 +3,6 @@ package redelivery
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -59,8 +58,15 @@ func (p *publisher) noDeadLetterTopic() error {
 
 // isRetry reports whether a message came from the retry topic.
 func (p *publisher) isRetry(msg pulsar.Message) bool {
-	return p.retryTopic != "" && strings.HasPrefix(msg.Topic(), p.retryTopic) &&
-		(msg.Topic() == p.retryTopic || topicname.Base(msg.Topic()) == p.retryTopic)
+	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
+}
+
+// firstPublished returns when a message, or the one that it is a retry of, was published first.
+func (p *publisher) firstPublished(msg pulsar.Message) time.Time {
+	if p.isRetry(msg) {
+		return publishing.FirstPublished(msg)
+	}
+	return msg.PublishTime()
 }
 
 // givesUp reports whether a message was delivered too often to be delivered again. At its first delivery here a message of a batch is

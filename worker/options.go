@@ -153,8 +153,8 @@ func WithFinishBatches(finish bool) Option {
 }
 
 // WithMaxAge (default: none) limits the age of retries: a message that fails becomes a dead letter if it was published more than d ago.
-// Every message is handled at least once, however old it is. A retry from the retry topic counts its age from the publication of the
-// retry. Without a dead letter topic the message is nacked as usual. d must be more than 0.
+// Every message is handled at least once, however old it is. A retry from the retry topic is as old as the message that was published
+// first. Without a dead letter topic the message is nacked as usual. d must be more than 0.
 func WithMaxAge(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, false); want != "" {

@@ -54,9 +54,16 @@ func (r *run) judge(t *task, o *outcome) {
 	}
 }
 
-// isTooOld reports whether a message is not to be tried again if it fails.
+// isTooOld reports whether a message is not to be tried again if it fails. A retry is as old as the message that it is a retry of.
 func (r *run) isTooOld(t task) bool {
-	return r.maxAge > 0 && time.Since(t.msg.PublishTime()) > r.maxAge
+	if r.maxAge <= 0 {
+		return false
+	}
+	published := t.msg.PublishTime()
+	if d, err := r.consumer.Delivery(t.msg); err == nil {
+		published = d.FirstPublished
+	}
+	return time.Since(published) > r.maxAge
 }
 
 func (r *run) classified(err error) (class error) {

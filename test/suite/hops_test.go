@@ -1,0 +1,132 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// forged are properties of a retry that another consumer may have published.
+func forged(topic string) map[string]string {
+	return map[string]string{
+		"RECONSUMETIMES": "4", "DELAY_TIME": "16000", "DELAY_LEVEL": "4", "NACK_COUNT": "4:7", "ATTEMPT_COUNT": "9", "ORIGIN_PUBLISH_TIME": "1",
+		"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "other", "ORIGIN_MESSAGE_ID": "1:2:3", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3",
+		"ORIGIN_TOPIC": topic, "EXCEPTION_MESSAGE": "of another hop", "EXCEPTION_TYPE": "*other.Error", "mine": "kept",
+	}
+}
+
+// A message of the consumer's own topic starts at the first retry, with the first delay, whatever its properties say.
+func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 1}))
+	dead := b.deadLetters(topic)
+	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: forged("persistent://public/default/elsewhere")})
+	first := next(t, c, 10*time.Second)
+	require.NoError(t, c.ReconsumeLaterNext(t.Context(), first))
+	retry := next(t, c, 10*time.Second)
+	require.Equal(t, uint32(0), retry.RedeliveryCount())
+	props := retry.Properties()
+	for name, want := range map[string]string{"RECONSUMETIMES": "1", "DELAY_TIME": "1000", "REAL_TOPIC": topic, "REAL_SUBSCRIPTION": sub,
+		"ORIGIN_MESSAGE_ID": first.ID().String(), "mine": "kept"} {
+		require.Equal(t, want, props[name], name)
+	}
+	for _, name := range []string{"DELAY_LEVEL", "NACK_COUNT", "ORIGIN_TOPIC", "EXCEPTION_MESSAGE", "EXCEPTION_TYPE"} {
+		require.NotContains(t, props, name)
+	}
+	require.NoError(t, c.ReconsumeLaterNext(t.Context(), retry))
+	letter := next(t, dead, 10*time.Second)
+	require.Equal(t, "2", letter.Properties()["RECONSUMETIMES"])
+	require.Equal(t, topic, letter.Properties()["REAL_TOPIC"])
+	require.Equal(t, "reconsumed 1 times", letter.Properties()["EXCEPTION_MESSAGE"])
+}
+
+// A consumer of a dead letter topic with retries of its own begins at the first one, and its dead letter is of that topic.
+func TestLettersThatAreConsumedWithRetries(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3, InitialSubscriptionName: sub}))
+	b.send(topic, 1, false)
+	for range 4 {
+		require.NoError(t, c.ReconsumeLaterNext(t.Context(), next(t, c, 10*time.Second)))
+	}
+	letters := topic + "-" + sub + "-DLQ"
+	second := b.subscribe(b.options(letters, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 3}))
+	dead := b.deadLetters(letters)
+	for n := range 4 {
+		msg := next(t, second, 10*time.Second)
+		if n > 0 {
+			require.Equal(t, fmt.Sprint(n), msg.Properties()["RECONSUMETIMES"])
+		}
+		require.NoError(t, second.ReconsumeLaterNext(t.Context(), msg))
+	}
+	props := next(t, dead, 10*time.Second).Properties()
+	require.Equal(t, "4", props["RECONSUMETIMES"])
+	require.Equal(t, letters, props["REAL_TOPIC"])
+}
+
+// A service that forwards the properties of what it received does not have its name in the dead letters of the next service.
+func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
+	b := newBroker(t)
+	orders, ship := b.topic(0), b.topic(0)
+	first := b.subscribe(b.options(orders, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	second := b.subscribe(b.options(ship, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}))
+	dead := b.deadLetters(ship)
+	b.send(orders, 1, false)
+	require.NoError(t, first.ReconsumeLaterNext(t.Context(), next(t, first, 10*time.Second)))
+	retry := next(t, first, 10*time.Second)
+	b.publish(pulsar.ProducerOptions{Topic: ship}, &pulsar.ProducerMessage{Payload: retry.Payload(), Properties: maps.Clone(retry.Properties())})
+	require.NoError(t, first.Ack(retry))
+	msg := next(t, second, 10*time.Second)
+	require.NoError(t, second.DeadLetter(t.Context(), msg, errors.New("no ship")))
+	props := next(t, dead, 10*time.Second).Properties()
+	require.Equal(t, ship, props["REAL_TOPIC"])
+	require.Equal(t, ship, props["ORIGIN_TOPIC"])
+	require.Equal(t, msg.ID().String(), props["ORIGIN_MESSAGE_ID"])
+	require.Equal(t, "no ship", props["EXCEPTION_MESSAGE"])
+	for _, name := range []string{"RECONSUMETIMES", "DELAY_TIME", "DELAY_LEVEL"} {
+		require.NotContains(t, props, name)
+	}
+}
+
+// The age of a message counts from its own publication, not from that of its retries.
+func TestMaxAgeOverRetries(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(ms(1)),
+		redelivery.WithNackRedeliveryDelay(time.Second), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxReconsumes: 100}))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return errors.New("no luck") }, worker.WithMaxAge(3*time.Second))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.Run(ctx) }()
+	props := next(t, dead, 15*time.Second).Properties()
+	cancel()
+	require.NoError(t, <-done)
+	require.Equal(t, "older than 3s: no luck", props["EXCEPTION_MESSAGE"])
+	require.NotEqual(t, "1", props["RECONSUMETIMES"])
+	require.Equal(t, props["RECONSUMETIMES"], props["ATTEMPT_COUNT"], "each retry was delivered once")
+}
+
+// namespace makes one, and returns the beginning of the names of its topics.
+func (b *broker) namespace() string {
+	name := fmt.Sprintf("public/n-%08x", rand.Uint32())
+	b.rest("PUT", "namespaces/"+name, "", nil, nil)
+	return "persistent://" + name + "/"
+}
