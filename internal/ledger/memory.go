@@ -15,7 +15,7 @@ type memory struct {
 	leaving int // how many messages are to be published elsewhere
 }
 
-// overhead is what a message costs beside payload and properties, roughly.
+// overhead is what a message costs beside payload, keys and properties, roughly.
 const overhead = 512
 
 // minLeaving is how many bytes there are room for at least, if they are leaving: they must some day.
@@ -23,7 +23,7 @@ const minLeaving = 1 << 20
 
 // weight is what a message keeps alive.
 type weight struct {
-	own    int64 // with its properties
+	own    int64 // with its keys and properties
 	buffer int64 // of its batch, which has room for all payloads, and counts once for all; 0 of one that came alone
 }
 
@@ -34,11 +34,7 @@ func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 	if msg == nil {
 		return w
 	}
-	defer func() {
-		if recover() != nil {
-			w = weight{own: overhead}
-		}
-	}()
+	defer func() { _ = recover() }() // what is counted by then counts
 	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
 		for key, value := range properties {
 			w.own += int64(len(key) + len(value) + propertyOverhead)
@@ -50,6 +46,7 @@ func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 	} else {
 		w.own += payload
 	}
+	w.own += int64(len(msg.Key()) + len(msg.OrderingKey()))
 	return w
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"runtime"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -104,4 +105,26 @@ func TestPropertiesCountForTheMemoryLimit(t *testing.T) {
 		require.LessOrEqual(t, kept, int64(limit))
 		require.Greater(t, kept, int64(limit)/4, "8 KiB each: some dozens have room")
 	})
+}
+
+// The keys of a message stay in memory with it, so they count as its payload does.
+func TestMemoryLimitCountsKeys(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic(0)
+	key := strings.Repeat("k", 100_000)
+	var msgs []*pulsar.ProducerMessage
+	for range 50 {
+		msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte("x"), Key: key}, &pulsar.ProducerMessage{Payload: []byte("x"), OrderingKey: key})
+	}
+	b.publish(pulsar.ProducerOptions{Topic: topic, DisableBatching: true}, msgs...)
+	const limit = 1 << 20
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithMemoryLimit(limit), redelivery.WithNackRedeliveryDelay(time.Hour))
+	for n := range msgs {
+		c.Nack(receive(t, c))
+		if n == 1 {
+			require.Greater(t, c.Stats().BufferedBytes, int64(200_000), "two messages wait")
+		}
+	}
+	require.LessOrEqual(t, c.Stats().BufferedBytes, int64(limit))
+	require.Equal(t, len(msgs), c.Stats().Waiting)
 }
