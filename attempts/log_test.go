@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -20,7 +21,7 @@ func testClient(t *testing.T) pulsar.Client {
 	if url == "" {
 		return pulsartest.NewServer(t).Client(t)
 	}
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
@@ -32,7 +33,7 @@ func testTopic(t *testing.T) string {
 
 func openReady(t *testing.T, client pulsar.Client, topic, name string) *Log {
 	t.Helper()
-	l, err := Open(client, Options{Topic: topic, Name: name})
+	l, err := Open(client, Options{Topic: topic, Name: name, Logger: logtest.Logger(t)})
 	require.NoError(t, err)
 	t.Cleanup(l.Close)
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)

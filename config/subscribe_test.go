@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -156,7 +156,7 @@ func TestOptionsMakeDeadLetters(t *testing.T) {
 	broker, err := pulsartest.Start(pulsartest.WithExactDelays())
 	require.NoError(t, err)
 	defer broker.Close()
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: broker.URL(), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: broker.URL(), Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	defer client.Close()
 	c, err := Parse([]byte("consumers: {billing: {maxRedeliverCount: 2, nackRedeliveryDelay: 20ms, deadLetterTopic: dead}}"))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
@@ -14,13 +13,13 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -71,8 +70,7 @@ func real(t testing.TB) *broker {
 }
 
 func (b *broker) connect() pulsar.Client {
-	quiet := plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet, MetricsRegisterer: prometheus.NewRegistry()})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(b.t), MetricsRegisterer: prometheus.NewRegistry()})
 	require.NoError(b.t, err)
 	b.t.Cleanup(client.Close)
 	return client

@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -51,7 +52,7 @@ func TestMain(m *testing.M) {
 	}
 	_ = flag.Set("test.parallel", "8") // most tests wait most of the time
 	_ = flag.Set("rapid.checks", "10") // unless the command line says otherwise
-	os.Exit(m.Run())
+	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
 func (j job) run() error {

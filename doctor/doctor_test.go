@@ -3,7 +3,6 @@ package doctor
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -12,12 +11,12 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/wiretest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
@@ -285,7 +284,7 @@ func TestASilentBrokerIsAskedOnce(t *testing.T) {
 			t.Parallel()
 			wire := wiretest.New(t, strings.TrimPrefix(server.URL(), "pulsar://"), 0)
 			defer wire.Stop()()
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://" + wire.Addr, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: "pulsar://" + wire.Addr, Logger: logtest.Client(t),
 				OperationTimeout: time.Second})
 			require.NoError(t, err)
 			defer client.Close()

@@ -19,14 +19,12 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"log/slog"
-
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // scene is a namespace of a real broker, with a topic, a retry topic and a dead letter topic that are set up right.
@@ -136,7 +134,7 @@ func newScene(t *testing.T) *scene {
 	if os.Getenv("PULSAR_URL") == "" || os.Getenv("PULSAR_ADMIN_URL") == "" {
 		t.Skip("only with a real broker; set PULSAR_URL and PULSAR_ADMIN_URL")
 	}
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: os.Getenv("PULSAR_URL"), Logger: logtest.Client(t),
 		OperationTimeout: 10 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)

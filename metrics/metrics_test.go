@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -19,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/metrics"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
@@ -30,7 +30,7 @@ func newClient(t testing.TB) pulsar.Client {
 	server, err := pulsartest.Start()
 	require.NoError(t, err)
 	t.Cleanup(server.Close)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: plog.NewLoggerWithSlog(silent)})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: server.URL(), Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return client
@@ -52,7 +52,7 @@ func subscribe(t testing.TB, client pulsar.Client, topic, subscription string, o
 	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Shared,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest,
 		DLQ:                         &pulsar.DLQPolicy{MaxDeliveries: 2}},
-		append(options, redelivery.WithLogger(silent), redelivery.WithNackRedeliveryDelay(20*time.Millisecond))...)
+		append(options, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithNackRedeliveryDelay(20*time.Millisecond))...)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -13,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest/internal/wire"
 )
 
@@ -21,7 +22,7 @@ import (
 var whatDiffers = map[string]func(*testing.T){
 	"There is no TLS, authentication": func(t *testing.T) {
 		s := NewServer(t)
-		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: quiet(), Authentication: pulsar.NewAuthenticationToken("nonsense")})
+		c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t), Authentication: pulsar.NewAuthenticationToken("nonsense")})
 		require.NoError(t, err)
 		defer c.Close()
 		p := newProducer(t, c, pulsar.ProducerOptions{Topic: "t", DisableBatching: true})

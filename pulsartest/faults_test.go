@@ -8,6 +8,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // nothing holds that no message comes for a while.
@@ -169,7 +171,7 @@ func TestInjectDelays(t *testing.T) {
 func TestInjectLosesAckResponses(t *testing.T) {
 	t.Parallel()
 	s := NewServer(t)
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: quiet(), OperationTimeout: 300 * time.Millisecond})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.URL(), Logger: logtest.Client(t), OperationTimeout: 300 * time.Millisecond})
 	require.NoError(t, err)
 	defer c.Close()
 	k := subscribe(t, c, pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared, AckWithResponse: true})

@@ -4,16 +4,15 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"log/slog"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 func TestMain(m *testing.M) {
@@ -24,13 +23,9 @@ func TestMain(m *testing.M) {
 	leaktest.Main(m)
 }
 
-func quiet() plog.Logger {
-	return plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
-}
-
 func newClient(t testing.TB, url string) pulsar.Client {
 	t.Helper()
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: quiet(), OperationTimeout: 5 * time.Second})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t), OperationTimeout: 5 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

@@ -4,8 +4,6 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"fmt"
-	"io"
-	"log/slog"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -15,11 +13,11 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -42,8 +40,7 @@ func newBroker(t testing.TB) *broker {
 		url, b.admin = b.inProcess.URL(), b.inProcess.AdminURL()
 	}
 	var err error
-	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: url,
-		Logger: plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))})
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	t.Cleanup(b.client.Close)
 	return b

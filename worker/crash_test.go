@@ -40,7 +40,7 @@ func TestCrashLimit(t *testing.T) {
 				ids := broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")}, &pulsar.ProducerMessage{Payload: []byte("poison")},
 					&pulsar.ProducerMessage{Payload: []byte("coffee")})
 				crashed(t, broker, attempts.Key{Topic: "persistent://public/default/orders", Ledger: ids[1].Ledger, Entry: ids[1].Entry})
-				c, err := redelivery.Subscribe(client, opts, log)
+				c, err := redelivery.Subscribe(client, opts, log, redelivery.WithLogger(logtest.Logger(t)))
 				require.NoError(t, err)
 				defer c.Close()
 				var mu sync.Mutex
@@ -146,7 +146,7 @@ func TestKeyOrderIsLogged(t *testing.T) {
 	client := broker.Client(t)
 	options := []redelivery.Option{redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(time.Hour)}
 	opts := pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.KeyShared, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
-	c, err := redelivery.Subscribe(client, opts, options...)
+	c, err := redelivery.Subscribe(client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 	require.NoError(t, err)
 	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea"), Key: "k"}, &pulsar.ProducerMessage{Payload: []byte("coffee"), Key: "k"})
 	w, err := worker.New(c, func(context.Context, pulsar.Message) error { return worker.RetryAfter(time.Hour, errTest) }, worker.WithKeyOrder(),
@@ -159,7 +159,7 @@ func TestKeyOrderIsLogged(t *testing.T) {
 	stop()
 	require.NoError(t, <-ended)
 	c.Close()
-	c, err = redelivery.Subscribe(client, opts, options...)
+	c, err = redelivery.Subscribe(client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 	require.NoError(t, err)
 	defer c.Close()
 	for count, payload := range []string{"tea", "coffee"} {
@@ -201,7 +201,7 @@ func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.
 	opts := withDeadLetters(2)
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 	for range consumers {
-		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+		c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))
 		require.NoError(t, err)
 		calls := make(chan snoozeCall, 1)
 		w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
@@ -238,7 +238,7 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 	crashed(t, broker, attempts.Key{Topic: topic})
 	opts := orders
 	opts.Topic, opts.Topics = "", []string{"orders", topic}
-	c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	c, err := redelivery.Subscribe(client, opts, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))
 	require.NoError(t, err)
 	defer c.Close()
 	handled := make(chan string, 1)
@@ -357,7 +357,7 @@ func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery
 	crashed(t, broker, keys...)
 	opts := orders
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(broker.Client(t), opts, append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}))...)
+	c, err := redelivery.Subscribe(broker.Client(t), opts, append(options, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))...)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c, broker, keys
@@ -366,7 +366,7 @@ func afterACrash(t *testing.T, n int, options ...redelivery.Option) (*redelivery
 // withOneOrder has a Consumer with a log of attempts and one message.
 func withOneOrder(t *testing.T) *redelivery.Consumer {
 	broker := pulsartest.NewServer(t)
-	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+	c, err := redelivery.Subscribe(broker.Client(t), orders, redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(logtest.Logger(t)))
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	broker.Publish(t, "orders", &pulsar.ProducerMessage{Payload: []byte("tea")})

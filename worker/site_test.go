@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
@@ -57,7 +57,7 @@ func (s *site) connect(url string) *site {
 
 // newClient returns a client with connections of its own.
 func (s *site) newClient() pulsar.Client {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: plog.NewLoggerWithSlog(quiet), OperationTimeout: 3 * time.Second})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: logtest.Client(s), OperationTimeout: 3 * time.Second})
 	require.NoError(s, err)
 	s.Cleanup(client.Close)
 	return client
@@ -72,7 +72,7 @@ func (s *site) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Opti
 func (s *site) trySubscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) (*redelivery.Consumer, error) {
 	opts.Topic, opts.SubscriptionName = s.topic, "sub"
 	opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
-	c, err := redelivery.Subscribe(s.client, opts, append(options, redelivery.WithLogger(quiet))...)
+	c, err := redelivery.Subscribe(s.client, opts, append(options, redelivery.WithLogger(logtest.Logger(s)))...)
 	if err == nil {
 		s.Cleanup(c.Close)
 	}

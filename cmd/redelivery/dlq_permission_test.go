@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // guarded is a real broker of the test's own that lets tokens do what it granted, and whoever has none do everything.
@@ -74,7 +75,7 @@ func guardedBroker(t *testing.T) (guarded, *broker) {
 	g := startGuarded(t)
 	t.Setenv("PULSAR_URL", g.url)
 	t.Setenv("PULSAR_ADMIN_URL", g.admin)
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: g.url, Logger: discard})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: g.url, Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	return g, &broker{t: t, client: client}

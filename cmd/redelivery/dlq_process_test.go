@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -26,7 +27,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(toolVariable) != "" {
 		main()
 	}
-	os.Exit(m.Run())
+	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
 // tool returns the command line, for what needs a process of its own: this binary, so that nothing is built for it.

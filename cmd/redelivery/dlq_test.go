@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,11 +17,11 @@ import (
 	"unicode/utf8"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -33,14 +32,12 @@ type broker struct {
 	client pulsar.Client
 }
 
-var discard = plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))
-
 const origin = "persistent://public/default/orders"
 
 func newBroker(t *testing.T) *broker {
 	b := &broker{t: t, server: pulsartest.NewServer(t)}
 	var err error
-	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: discard})
+	b.client, err = pulsar.NewClient(pulsar.ClientOptions{URL: b.server.URL(), Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	t.Cleanup(b.client.Close)
 	stats := httptest.NewServer(http.HandlerFunc(b.statistics))

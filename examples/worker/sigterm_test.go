@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"log/slog"
 	"os"
 	"os/exec"
 	"syscall"
@@ -12,10 +11,10 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/examples/internal/demo"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -27,7 +26,7 @@ func TestMain(m *testing.M) {
 		main()
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
 // TestSIGTERM ends the program in the middle of its work, again and again, and starts another one. It uses the broker that
@@ -38,7 +37,7 @@ func TestSIGTERM(t *testing.T) {
 	if url == "" {
 		url = pulsartest.NewServer(t).URL()
 	}
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler))})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: url, Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	defer client.Close()
 	name := demo.Topic("worker")

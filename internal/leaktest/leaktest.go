@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 const client = "github.com/apache/pulsar-client-go/pulsar"
@@ -27,5 +29,5 @@ func Main(m *testing.M) {
 	} {
 		ignored = append(ignored, goleak.IgnoreAnyFunction(client+function))
 	}
-	goleak.VerifyTestMain(m, ignored...)
+	goleak.VerifyTestMain(logtest.Quiet{M: m}, ignored...)
 }

@@ -3,7 +3,6 @@ package fidelity
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"maps"
 	"regexp"
 	"slices"
@@ -11,8 +10,9 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // What an application sees, through the client.
@@ -53,7 +53,7 @@ func (s *script) take(who string, c pulsar.Consumer, each func(pulsar.Message)) 
 }
 
 func (s *script) client() pulsar.Client {
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: plog.NewLoggerWithSlog(slog.New(slog.DiscardHandler)),
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: s.url, Logger: logtest.Client(s.t),
 		OperationTimeout: 10 * time.Second})
 	require.NoError(s.t, err)
 	s.t.Cleanup(c.Close)

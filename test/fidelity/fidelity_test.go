@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -56,7 +57,7 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait most of the time
 		panic(err)
 	}
-	os.Exit(m.Run())
+	os.Exit(logtest.Quiet{M: m}.Run())
 }
 
 // TestFidelity plays each scenario on the broker in process, and compares what happens with the trace that a real Pulsar left in testdata.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
@@ -80,7 +81,7 @@ func TestAttemptLogIsBack(t *testing.T) {
 			opts := b.options(topic, pulsar.Shared)
 			require.Eventually(t, func() bool { // by a consumer that comes later
 				options, _ := logged(redelivery.AttemptLog{})
-				other, err := redelivery.Subscribe(b.client, opts, options...)
+				other, err := redelivery.Subscribe(b.client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 				if err != nil {
 					return false
 				}
@@ -150,7 +151,7 @@ func TestAttemptLogIsSlow(t *testing.T) {
 
 // newOther is a client of its own: the test's commands do not wait behind its slow ones. Its dead letters do, so it is patient.
 func newOther(t *testing.T, b *broker) pulsar.Client {
-	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: 12 * time.Second})
+	c, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t), OperationTimeout: 12 * time.Second})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c

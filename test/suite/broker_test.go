@@ -14,11 +14,11 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	plog "github.com/apache/pulsar-client-go/pulsar/log"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -29,11 +29,6 @@ type broker struct {
 	admin     string
 	client    pulsar.Client
 	inProcess *pulsartest.Server // nil if the broker is a real one
-}
-
-// quiet is where the client's own log goes.
-func quiet() plog.Logger {
-	return plog.NewLoggerWithSlog(slog.New(slog.NewTextHandler(io.Discard, nil)))
 }
 
 // newBroker connects to the broker that PULSAR_URL and PULSAR_ADMIN_URL name, or starts one in this process with options.
@@ -56,7 +51,7 @@ func newInProcess(t testing.TB, o pulsar.ClientOptions, options ...pulsartest.Op
 
 // connect makes the client, with what else options say.
 func (b *broker) connect(o pulsar.ClientOptions) {
-	o.URL, o.Logger = b.url, quiet()
+	o.URL, o.Logger = b.url, logtest.Client(b.t)
 	var err error
 	b.client, err = pulsar.NewClient(o)
 	require.NoError(b.t, err)
@@ -198,6 +193,7 @@ func (b *broker) options(topic string, kind pulsar.SubscriptionType) pulsar.Cons
 
 func (b *broker) subscribe(opts pulsar.ConsumerOptions, options ...redelivery.Option) *redelivery.Consumer {
 	b.t.Helper()
+	options = append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(b.t))}, options...)
 	c, err := redelivery.Subscribe(b.client, opts, options...)
 	require.NoError(b.t, err)
 	b.t.Cleanup(c.Close)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
@@ -129,7 +130,7 @@ func TestEverythingAtOnce(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
 			// An ack that meets a seek is not answered, and holds up everything else for as long as this.
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet(), OperationTimeout: 3 * time.Second})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t), OperationTimeout: 3 * time.Second})
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			b.client = client
@@ -360,7 +361,7 @@ func TestClientIsClosed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			b := newBroker(t)
-			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
+			client, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t)})
 			require.NoError(t, err)
 			defer client.Close()
 			opts := b.options("", pulsar.Shared)

@@ -20,6 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
 )
 
@@ -29,9 +30,8 @@ func TestMain(m *testing.M) {
 		parallel = "12" // and otherwise take ten times as long
 	}
 	_ = flag.Set("test.parallel", parallel)
-	slog.SetLogLoggerLevel(slog.LevelWarn)
 	if os.Getenv(leaking) != "" {
-		os.Exit(m.Run())
+		os.Exit(logtest.Quiet{M: m}.Run())
 	}
 	leaktest.Main(m)
 }

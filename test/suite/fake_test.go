@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // fake is a consumer without a broker: it delivers what the test sends to it and notes what it is asked to do.
@@ -46,7 +47,7 @@ func subscribeFake(t testing.TB, inner *fake, opts pulsar.ConsumerOptions, optio
 		prepared = o
 		inner.prefetch(t, o.MessageChannel)
 		return inner, nil
-	}, opts, options...)
+	}, opts, append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(t))}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
 	return c, prepared

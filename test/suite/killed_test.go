@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 const killed = "REDELIVERY_TEST_KILLED"
@@ -130,7 +131,7 @@ func publishes(t *testing.T, client pulsar.Client, how, topic, by string) *redel
 
 // toBeKilled publishes until it is killed.
 func toBeKilled(t *testing.T, how []string) {
-	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[1], Logger: quiet()})
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[1], Logger: logtest.Client(t)})
 	require.NoError(t, err)
 	publishes(t, client, how[0], how[2], how[3])
 	_, _ = io.Copy(io.Discard, os.Stdin)

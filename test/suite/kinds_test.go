@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // consumerKind is a kind of consumer that upstream can make.
@@ -150,7 +151,7 @@ func runCell(t *testing.T, kind consumerKind, f feature, refused string) {
 	if kind.compacted {
 		x.compact(f)
 	}
-	c, err := redelivery.Subscribe(x.client, x.opts, f.options...)
+	c, err := redelivery.Subscribe(x.client, x.opts, append(f.options, redelivery.WithLogger(logtest.Logger(t)))...)
 	if refused != "" {
 		require.ErrorContains(t, err, refused)
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // standIn stands in for a prepared consumer of upstream – its dispatcher, the queue before that, the ticks of its nacks –
@@ -52,7 +53,7 @@ func newStandIn(t testing.TB, opts pulsar.ConsumerOptions, options ...redelivery
 		s.opts = prepared
 		s.dispatcher.Go(s.dispatch)
 		return s, nil
-	}, opts, options...)
+	}, opts, append([]redelivery.Option{redelivery.WithLogger(logtest.Logger(t))}, options...)...)
 	require.NoError(t, err)
 	t.Cleanup(func() { returns(t, func() error { c.Close(); return nil }) })
 	return c, s

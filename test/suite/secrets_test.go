@@ -213,7 +213,7 @@ func TestNoSecretIsTold(t *testing.T) {
 	each(t, secretScenes, func(t *testing.T, scene func(*talk, string)) {
 		t.Parallel()
 		k := &talk{broker: newBroker(t)}
-		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.url, Logger: quiet(), OperationTimeout: 2 * time.Second,
+		client, err := pulsar.NewClient(pulsar.ClientOptions{URL: k.url, Logger: logtest.Client(t), OperationTimeout: 2 * time.Second,
 			Authentication: pulsar.NewAuthenticationToken(secretToken)})
 		require.NoError(t, err)
 		t.Cleanup(client.Close)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // traced is a consumer as tracing libraries wrap it.
@@ -33,7 +34,7 @@ func TestSubscribeWith(t *testing.T) {
 				calls++
 				inner, err := b.client.Subscribe(opts)
 				return wrap(inner), err
-			}, opts, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)))
+			}, opts, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)))
 			require.NoError(t, err)
 			defer c.Close()
 			require.Equal(t, 1, calls)
@@ -104,7 +105,7 @@ func TestWrapWithClient(t *testing.T) {
 			opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 			inner, err := b.client.Subscribe(opts)
 			require.NoError(t, err)
-			c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)),
+			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(ms(50)),
 				redelivery.WithReconsumeBackoff(backoff.Fixed(ms(50))),
 				redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2, InitialSubscriptionName: "inspect", OmitCause: true}))
 			require.NoError(t, err)
@@ -124,7 +125,7 @@ func TestWrapWithClient(t *testing.T) {
 		inner, err := b.client.Subscribe(b.options(b.topic(0), pulsar.Shared))
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		require.ErrorContains(t, err, "not subscribed to its retry topic")
 	})
@@ -134,7 +135,7 @@ func TestWrapWithClient(t *testing.T) {
 		inner, err := b.client.Subscribe(opts)
 		require.NoError(t, err)
 		defer inner.Close()
-		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)),
 			redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{RetryTopic: "nobody-reads-it"}))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 	})
@@ -143,7 +144,7 @@ func TestWrapWithClient(t *testing.T) {
 		opts.RetryEnable = true
 		inner, err := b.client.Subscribe(opts)
 		require.NoError(t, err)
-		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client))
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client))
 		require.NoError(t, err)
 		defer c.Close()
 		b.send(opts.Topic, 1, false)
@@ -156,10 +157,10 @@ func TestWrapWithClient(t *testing.T) {
 		inner, err := b.client.Subscribe(opts)
 		require.NoError(t, err)
 		policy := redelivery.DeadLetterPolicy{MaxDeliveries: 1}
-		_, err = redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		_, err = redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
 		policy.Topic, policy.InitialSubscriptionName = b.topic(0), "inspect"
-		c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
+		c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithDeadLetterPolicy(policy))
 		require.NoError(t, err)
 		defer c.Close()
 		b.send(opts.Topics[1], 1, false)
@@ -186,7 +187,7 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 		had = append(had, msg)
 	}
 	inner.Nack(had[0])
-	c, err := redelivery.Wrap(inner, redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(100)),
+	c, err := redelivery.Wrap(inner, redelivery.WithLogger(logtest.Logger(t)), redelivery.WithClient(b.client), redelivery.WithNackRedeliveryDelay(0), redelivery.WithAckTimeout(ms(100)),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5, InitialSubscriptionName: "inspect"}))
 	require.NoError(t, err)
 	defer c.Close()

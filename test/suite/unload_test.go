@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -156,7 +157,7 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 		b.send(topic, n, false)
 		handled := map[string]bool{}
 		receive(t, first)
-		other, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: quiet()})
+		other, err := pulsar.NewClient(pulsar.ClientOptions{URL: b.url, Logger: logtest.Client(t)})
 		require.NoError(t, err)
 		defer other.Close()
 		opts.Name = "second"
