@@ -39,7 +39,8 @@ func withOrder(f func(ctx context.Context, client pulsar.Client) error) {
 		log.Fatal(err)
 	}
 	defer producer.Close()
-	ctx := context.Background()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
 	if _, err := producer.Send(ctx, &pulsar.ProducerMessage{Payload: []byte("one coffee")}); err != nil {
 		log.Fatal(err)
 	}

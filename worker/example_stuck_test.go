@@ -26,9 +26,11 @@ func ExampleWithCancelLost() {
 	withOrders([]string{"tea"}, func(consumer *redelivery.Consumer, broker *pulsartest.Server) {
 		ctx, stop := context.WithCancel(context.Background())
 		w, err := worker.New(consumer, func(ctx context.Context, _ pulsar.Message) error {
-			broker.Unload("orders") // the topic moves to another broker
+			broker.RefuseConnections(true)
+			broker.DropConnections() // as when the broker crashes
 			<-ctx.Done()
 			fmt.Println(context.Cause(ctx))
+			broker.RefuseConnections(false)
 			stop()
 			return nil
 		}, worker.WithCancelLost(), worker.WithLogger(slog.New(slog.DiscardHandler)))

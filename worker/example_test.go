@@ -50,6 +50,8 @@ func withOrders(payloads []string, f func(*redelivery.Consumer, *pulsartest.Serv
 			log.Fatal(err)
 		}
 	}
+	limit := time.AfterFunc(time.Minute, consumer.Close) // ends the example if it waits for something that does not come
+	defer limit.Stop()
 	f(consumer, broker)
 }
 

@@ -76,6 +76,7 @@ func TestPauseOfANonPersistentTopic(t *testing.T) {
 	opts := b.options(fmt.Sprintf("non-persistent://public/default/t-%08x", rand.Uint32()), pulsar.Shared)
 	c := b.subscribe(opts)
 	channel := c.Chan()
+	require.Eventually(t, func() bool { return b.permits(opts.Topic) > 0 }, patience, ms(5)) // or the broker drops the messages
 	b.send(opts.Topic, 2, false)
 	time.Sleep(ms(500)) // it is on offer
 	c.Pause()
