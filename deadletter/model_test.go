@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -80,6 +81,7 @@ type fatal struct{ testing.TB }
 
 func (fatal) Helper()                           {}
 func (fatal) Cleanup(func())                    {}
+func (fatal) Output() io.Writer                 { return os.Stderr }
 func (fatal) FailNow()                          { os.Exit(3) }
 func (fatal) Errorf(format string, args ...any) { fmt.Fprintf(os.Stderr, format, args...) }
 
