@@ -99,7 +99,7 @@ func TestWidth(t *testing.T) {
 	for _, args := range [][]string{
 		{"-config", long},
 		{"-levels", "23h 106751d", "-jitter", "1", "-max-deliveries", "10000"},
-		{"-exponential", "1ns,2562047h,1e300", "-jitter", "0.333"},
+		{"-exponential", "1ms,2562047h,1e300", "-jitter", "0.333"},
 		{"-exponential", "1ms,1234567ms,1.1", "-jitter", "0.123456789", "-redeliveries", "10000"},
 		{"-exponential", "3601s,172799s,1.01", "-jitter", "0.0001", "-redeliveries", "300"},
 		{"-fixed", "333333333ns", "-jitter", "0.777777", "-redeliveries", "300"},
