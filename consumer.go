@@ -27,6 +27,7 @@ type Consumer struct {
 	inner     inner
 	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	settings  *settings
+	options   Options
 	hooks     *hooks // of the inner consumer
 	intake    *intake.Intake
 	cameAgain bool // the last delivered message had waited here; belongs to the goroutine that has the turn
@@ -76,8 +77,11 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 	messages, ahead := chanOf(inner), 0
 	if p != nil {
 		c.inner.again, c.hooks = p.again, p.hooks
+		c.options = optionsOf(s, publisher, p.opts.SubscriptionName, &p.opts)
 		_, ahead = p.buffer()
 		p.warn()
+	} else {
+		c.options = optionsOf(s, publisher, inner.Subscription(), nil)
 	}
 	c.observe(s.observers)
 	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages)+ahead, messages != nil))

@@ -116,7 +116,9 @@ func TestInvalidOptions(t *testing.T) {
 func TestDeadLetterPolicyWithoutLimitThatSaysSo(t *testing.T) {
 	for _, o := range []redelivery.Option{
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: reconsume.Unlimited}),
-		func() redelivery.Option { return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"}) }(),
+		func() redelivery.Option {
+			return redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "d"})
+		}(),
 	} {
 		_, err := prepared(pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithClient(noClient{}), o,
 			redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))

@@ -1,0 +1,128 @@
+// Package service examines a running service by the options of its own Consumer and Worker, so that nobody types them again:
+//
+//	http.Handle("/debug/redelivery", service.Handler(consumer, w, doctor.Setup{Admin: doctor.Admin{URL: "http://broker:8080"}}))
+//
+// It stands beside package doctor, which package redelivery imports.
+package service
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Setups returns what the doctor examines of a Consumer, for each of its topics. w may be nil. base has what a Consumer does not know: the
+// admin API, the load, and Kubernetes' grace period. A Consumer of a pattern or one that Wrap made has the topic of base.
+func Setups(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) []doctor.Setup {
+	o, s := c.Options(), base
+	s.Subscription, s.RetryTopic, s.DeadLetterTopic, s.InitialSubscriptionName = o.Subscription, o.RetryTopic, o.DeadLetterTopic, o.InitialSubscriptionName
+	s.Policy = doctor.Policy{Nack: o.Nack, NackRetryTopic: o.NackRetryTopic, AckTimeout: o.AckTimeout, AckTimeoutBackoff: o.AckTimeoutBackoff,
+		Reconsume: o.Reconsume, MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes, MemoryLimit: o.MemoryLimit}
+	if o.Type != "" { // else Wrap made it, and these are not known
+		s.Type, s.Consumer.ReceiverQueueSize, s.Consumer.BatchIndexAcknowledgment = o.Type, o.ReceiverQueueSize, &o.BatchIndexAcknowledgment
+	}
+	if w != nil {
+		o := w.Options()
+		s.Worker = &doctor.Worker{Concurrency: o.Concurrency, Timeout: o.Timeout, DrainTimeout: o.DrainTimeout, Pauses: o.PauseOnFailure}
+	}
+	if len(o.Topics) == 0 {
+		return []doctor.Setup{s}
+	}
+	var all []doctor.Setup
+	for _, topic := range o.Topics {
+		s.Topic = topic
+		all = append(all, s)
+	}
+	return all
+}
+
+// Handler answers with the options and with what the doctor finds, as JSON. The options contain no secrets; the answer names topics and
+// consumers, so serve it where only operators come. Each request examines anew, which takes some seconds if a consumer seems to do nothing.
+func Handler(c *redelivery.Consumer, w *worker.Worker, base doctor.Setup) http.Handler {
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			rw.Header().Set("Allow", "GET, HEAD")
+			http.Error(rw, "want GET", http.StatusMethodNotAllowed)
+			return
+		}
+		var answer []topic
+		for _, s := range Setups(c, w, base) {
+			answer = append(answer, topic{s.Topic, s.Subscription, optionsOf(c, w), doctor.Examine(r.Context(), s)})
+		}
+		rw.Header().Set("Content-Type", "application/json")
+		encoder := json.NewEncoder(rw)
+		encoder.SetIndent("", "  ")
+		_ = encoder.Encode(answer) // the client has gone
+	})
+}
+
+// topic is what is answered of one.
+type topic struct {
+	Topic        string           `json:"topic"`
+	Subscription string           `json:"subscription"`
+	Options      options          `json:"options"`
+	Findings     []doctor.Finding `json:"findings"`
+}
+
+// options are in words, for people.
+type options struct {
+	Type                     string   `json:"type,omitempty"`
+	Nack                     []string `json:"nackDelays"` // the first ones
+	NackRetryTopic           string   `json:"nackRetryTopic,omitempty"`
+	AckTimeout               string   `json:"ackTimeout,omitempty"`
+	AckTimeoutBackoff        []string `json:"ackTimeoutDelays,omitempty"`
+	Reconsume                []string `json:"reconsumeDelays,omitempty"`
+	MaxDeliveries            uint32   `json:"maxDeliveries,omitempty"`
+	MaxReconsumes            uint32   `json:"maxReconsumes,omitempty"`
+	RetryTopic               string   `json:"retryTopic,omitempty"`
+	DeadLetterTopic          string   `json:"deadLetterTopic,omitempty"`
+	InitialSubscriptionName  string   `json:"initialSubscriptionName,omitempty"`
+	RedeliveryFrom           string   `json:"redeliveryFrom"`
+	MemoryLimit              int64    `json:"memoryLimit"`
+	AttemptLog               bool     `json:"attemptLog"`
+	ReceiverQueueSize        int      `json:"receiverQueueSize,omitempty"`
+	BatchIndexAcknowledgment bool     `json:"batchIndexAcknowledgment"`
+	Worker                   *ofWork  `json:"worker,omitempty"`
+}
+
+type ofWork struct {
+	Concurrency    int    `json:"concurrency"`
+	Timeout        string `json:"timeout,omitempty"`
+	DrainTimeout   string `json:"drainTimeout"`
+	PauseOnFailure bool   `json:"pauseOnFailure"`
+}
+
+func optionsOf(c *redelivery.Consumer, w *worker.Worker) options {
+	o := c.Options()
+	said := options{Type: o.Type, Nack: delays(o.Nack), NackRetryTopic: unlessZero(o.NackRetryTopic), AckTimeout: unlessZero(o.AckTimeout),
+		AckTimeoutBackoff: delays(o.AckTimeoutBackoff), Reconsume: delays(o.Reconsume), MaxDeliveries: o.MaxDeliveries, MaxReconsumes: o.MaxReconsumes,
+		RetryTopic: o.RetryTopic, DeadLetterTopic: o.DeadLetterTopic, InitialSubscriptionName: o.InitialSubscriptionName,
+		RedeliveryFrom: string(o.Source), MemoryLimit: o.MemoryLimit, AttemptLog: o.AttemptLog, ReceiverQueueSize: o.ReceiverQueueSize,
+		BatchIndexAcknowledgment: o.BatchIndexAcknowledgment}
+	if w != nil {
+		o := w.Options()
+		said.Worker = &ofWork{o.Concurrency, unlessZero(o.Timeout), o.DrainTimeout.String(), o.PauseOnFailure}
+	}
+	return said
+}
+
+// delays are the first ones of a policy.
+func delays(b backoff.RedeliveryBackoff) (all []string) {
+	const shown = 8
+	for _, d := range backoff.Schedule(b, shown) {
+		all = append(all, d.String())
+	}
+	return all
+}
+
+func unlessZero(d time.Duration) string {
+	if d == 0 {
+		return ""
+	}
+	return d.String()
+}
