@@ -36,7 +36,7 @@ type Policy struct {
 // error of factory is reported with the line of the policy in the file, and so is that of a method Validate() error of the policy. Load and
 // Parse call factory once for each policy of its type, in the caller's goroutine; a panic of it reaches the caller. They return an error if
 // the name is empty or that of a built-in type or class, or if factory is nil. The class name is the plain name, without a package. The
-// command redelivery plan does not know such policies, and refuses the file.
+// commands of redelivery do not know such policies: they take their delays for one minute, and note it.
 func NewPolicy(name string, factory Factory) Policy {
 	return Policy{name, factory}
 }

@@ -51,6 +51,8 @@ func (e ending) exit(err error) int {
 	for _, of := range []string{"attempts: ", "deadletter: "} {
 		text = strings.TrimPrefix(text, of)
 	}
-	fmt.Fprintf(e.stderr, "redelivery %s: %s\n", e.command, clean(strings.ReplaceAll(text, "\n", "; ")))
+	for line := range strings.Lines(text) { // joined errors, one on each
+		fmt.Fprintf(e.stderr, "redelivery %s: %s\n", e.command, clean(strings.TrimSuffix(line, "\n")))
+	}
 	return 1
 }

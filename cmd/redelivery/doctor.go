@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/doctor"
 )
 
@@ -85,7 +84,7 @@ func doctorCommand(args []string, stdout, stderr io.Writer) int {
 
 func (f *doctorFlags) run(ctx context.Context) error {
 	if f.config != "" {
-		file, err := config.Load(f.config)
+		file, err := loadFile(f.config, "doctor", f.stderr)
 		if err != nil {
 			return err
 		}

@@ -73,15 +73,15 @@ func planCommand(args []string, stdout, stderr io.Writer) int {
 	}
 	switch {
 	case err == nil:
-		err = f.show(stdout)
+		err = f.show(stdout, stderr)
 	case !errors.Is(err, flag.ErrHelp):
 		err = errUsage{err}
 	}
 	return ending{"plan", planUsage, "the flags", stdout, stderr}.exit(err)
 }
 
-func (f *planFlags) show(stdout io.Writer) error {
-	plans, workers, err := f.plans()
+func (f *planFlags) show(stdout, stderr io.Writer) error {
+	plans, workers, err := f.plans(stderr)
 	switch {
 	case err != nil:
 		return err
@@ -186,12 +186,12 @@ func (f *planFlags) check(rest []string) error {
 	return nil
 }
 
-func (f *planFlags) plans() ([]plan, []workerPlan, error) {
+func (f *planFlags) plans(stderr io.Writer) ([]plan, []workerPlan, error) {
 	var cases []failure
 	var workers []workerPlan
 	var err error
 	if f.config != "" {
-		cases, workers, err = fromFile(f.config, f.consumer)
+		cases, workers, err = fromFile(f.config, f.consumer, stderr)
 	} else {
 		cases, err = f.failures()
 	}

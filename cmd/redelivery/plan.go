@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"slices"
@@ -36,8 +37,8 @@ type failure struct {
 }
 
 // fromFile is what a file says about the consumer and the worker of a name, or about all of them; if it has neither, about its policies.
-func fromFile(path, only string) ([]failure, []workerPlan, error) {
-	c, err := config.Load(path)
+func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
+	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
 		return nil, nil, err
 	}

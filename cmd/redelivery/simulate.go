@@ -143,7 +143,7 @@ func rateInto(rate *float64) func(string) error {
 }
 
 func (s *simulation) run(stdout, stderr io.Writer) error {
-	worker, err := s.adopt()
+	worker, err := s.adopt(stderr)
 	if err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 }
 
 // adopt takes over what the file says, and returns what it says about the worker.
-func (s *simulation) adopt() (w config.Worker, err error) {
+func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
 	if s.config != "" {
-		file, err := config.Load(s.config)
+		file, err := loadFile(s.config, "simulate", stderr)
 		if err != nil {
 			return w, err
 		}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v4"
+
+	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/config"
+)
+
+// unknownDelay is what a policy of a type that only its owner's program knows is taken for.
+const unknownDelay = time.Minute
+
+// loadFile is config.Load for a file that may have custom policy types. It notes each policy of such a type: its delays are not known here.
+func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
+	var stands []config.Policy
+	var names, notes []string
+	for _, p := range customPolicies(path) {
+		notes = append(notes, fmt.Sprintf("policy %q is of the custom type %q, which only its own program knows: its delays are shown as %v",
+			p.name, p.kind, unknownDelay))
+		if !slices.Contains(names, p.kind) {
+			names = append(names, p.kind)
+			stands = append(stands, config.NewPolicy(p.kind, func(map[string]any) (backoff.RedeliveryBackoff, error) {
+				return backoff.Fixed(unknownDelay), nil
+			}))
+		}
+	}
+	c, err := config.Load(path, stands...)
+	if err != nil {
+		return nil, err
+	}
+	for _, note := range notes {
+		fmt.Fprintf(stderr, "redelivery %s: note: %s\n", command, clean(note))
+	}
+	return c, nil
+}
+
+type customPolicy struct{ name, kind string }
+
+// customPolicies are those of a type or class that package config does not have. Of a file that cannot be read there are none: config.Load
+// says what is wrong with it.
+func customPolicies(path string) (custom []customPolicy) {
+	var file struct {
+		Policies map[string]struct {
+			Type      string `yaml:"type"`
+			ClassName string `yaml:"className"`
+		} `yaml:"policies"`
+	}
+	data, err := os.ReadFile(path)
+	if err != nil || yaml.Unmarshal(data, &file) != nil {
+		return nil
+	}
+	builtIn := []string{"", "exponential", "levels", "fixed"}
+	java := []string{"NegativeAckRedeliveryExponentialBackoff", "ExponentialRedeliveryBackoff", "MultiplierRedeliveryBackoff"}
+	for name, p := range file.Policies {
+		switch {
+		case p.ClassName != "" && !slices.Contains(java, p.ClassName[strings.LastIndex(p.ClassName, ".")+1:]):
+			custom = append(custom, customPolicy{name, p.ClassName})
+		case p.ClassName == "" && !slices.Contains(builtIn, p.Type):
+			custom = append(custom, customPolicy{name, p.Type})
+		}
+	}
+	slices.SortFunc(custom, func(a, b customPolicy) int { return strings.Compare(a.name, b.name) })
+	return custom
+}
