@@ -1,0 +1,103 @@
+package docs_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v4"
+
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+const fifteenPage = "docs/fifteen-minutes.md"
+
+// mark separates the output of the page's commands.
+const mark = "=== next command"
+
+// TestFifteenMinutes writes the files of the page and runs its commands, in order and in one shell. The broker in process takes the place of
+// the one that the page starts, and this working tree that of the clone.
+func TestFifteenMinutes(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("the page needs curl")
+	}
+	bytes, err := os.ReadFile(fifteenPage)
+	require.NoError(t, err)
+	page := string(bytes)
+	root, err := os.Getwd()
+	require.NoError(t, err)
+	listener, err := net.Listen("tcp", "localhost:0")
+	require.NoError(t, err)
+	port := fmt.Sprint(listener.Addr().(*net.TCPAddr).Port)
+	require.NoError(t, listener.Close())
+	script := "set -e\ntrap 'kill $(jobs -p) 2>/dev/null || true; wait' EXIT\ngit() { ln -s " + root + " redelivery; }\n"
+	var outputs []string // of the page
+	for _, block := range regexp.MustCompile("(?s)(?:`([a-z_]+\\.go)`:\n\n)?```(\\w+)\n(.*?)```\n").FindAllStringSubmatch(page, -1) {
+		switch file, kind, text := block[1], block[2], block[3]; kind {
+		case "go":
+			require.NotEmpty(t, file, text)
+			script += "cat > " + file + " <<'END OF FILE'\n" + text + "END OF FILE\n"
+		case "yaml":
+			require.NoError(t, yaml.Unmarshal([]byte(text), &map[string]any{}))
+		case "sh":
+			script += regexp.MustCompile(`(?m)^.*test/scripts/pulsar.*$`).ReplaceAllString(text, "")
+		case "console":
+			for _, step := range strings.Split("\n"+text, "\n$ ")[1:] {
+				command, output, _ := strings.Cut(step+"\n", "\n")
+				script += fmt.Sprintf("echo '%s'\n%s\necho '%[1]s'\n", mark, command)
+				outputs = append(outputs, strings.TrimRight(output, "\n"))
+			}
+		}
+	}
+	server := pulsartest.NewServer(t)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", strings.ReplaceAll(script, "2112", port))
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "PULSAR_URL="+server.URL(), "PULSAR_ADMIN_URL="+server.AdminURL(), "GOSUMDB=off", "GOFLAGS=", "COLUMNS=80")
+	cmd.WaitDelay = 10 * time.Second
+	cmd.Stderr = t.Output()
+	stdout, err := cmd.Output()
+	require.NoError(t, err, "%s", stdout)
+	var printed []string
+	for i, text := range strings.Split(string(stdout), mark+"\n") {
+		if i%2 == 1 {
+			printed = append(printed, strings.TrimRight(text, "\n"))
+		}
+	}
+	require.Len(t, printed, len(outputs))
+	if *update {
+		require.NoError(t, os.WriteFile(filepath.Join(root, fifteenPage), []byte(withOutputs(page, printed)), 0o600))
+		return
+	}
+	for i := range outputs {
+		assert.Equal(t, masked(outputs[i]), masked(printed[i]), "go test ./test/docs -update writes it")
+	}
+}
+
+// withOutputs is the page with what its commands printed.
+func withOutputs(page string, printed []string) string {
+	return regexp.MustCompile("(?s)```console\n.*?```\n").ReplaceAllStringFunc(page, func(block string) string {
+		text := "```console\n"
+		for _, command := range regexp.MustCompile(`(?m)^\$ .*$`).FindAllString(block, -1) {
+			text += command + "\n" + printed[0] + "\n"
+			printed = printed[1:]
+		}
+		return text + "```\n"
+	})
+}
+
+// masked is output without what differs from run to run: ids, ages, and the width of columns.
+func masked(output string) string {
+	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b`).ReplaceAllString(output, "#")
+	return regexp.MustCompile(` +`).ReplaceAllString(output, " ")
+}
