@@ -65,7 +65,7 @@ func (p *preparation) setup(topic string) doctor.Setup {
 			*limit = 0
 		}
 	}
-	asked := opts.DLQ != nil || s.deadLetters != nil // RetryEnable alone has dead letters, too, as upstream: it is not warned of
+	asked := opts.DLQ != nil || s.deadLetters != nil && !s.deadLetters.Discard // RetryEnable alone has dead letters, too, as upstream: it is not warned of
 	if own := p.publisher.own; ok && own != nil && asked && s.reconsumer == nil {
 		d.DeadLetterTopic = own.DeadLetterTopic()
 	}

@@ -1,6 +1,8 @@
 package redelivery
 
 import (
+	"time"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/insight"
@@ -27,6 +29,10 @@ func (c inside) IsSettled(msg pulsar.Message) bool {
 	}
 	_, current, known := c.ledger.Find(n)
 	return known && !current && c.settings.ackTimeout == nil && !c.losses.any.Load()
+}
+
+func (c inside) OutlivesTTL(msg pulsar.Message, delay time.Duration) bool {
+	return c.settings.outlivesTTL(msg, delay)
 }
 
 // omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.

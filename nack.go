@@ -130,6 +130,10 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		policy := c.nackDelay(d.Count)
 		delay = &policy
 	}
+	if c.settings.outlivesTTL(d.Message, *delay) {
+		c.giveUp(d, min(*delay, time.Minute), ledger.Leaving, &ttlError{*delay, c.settings.ttl, reason})
+		return nil
+	}
 	if from := c.settings.retryFrom; why == ledger.Failed && msg != nil && from > 0 && *delay >= from {
 		c.move(d, *delay)
 		return nil

@@ -75,8 +75,8 @@ type Settled struct {
 	Attempts uint32        // how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was acknowledged by id and never received
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
-	Reason   Reason        // for DeadLettered
-	Why      error         // the error in the dead letter; for DeadLettered
+	Reason   Reason        // for DeadLettered and Discarded
+	Why      error         // the error in the dead letter; for DeadLettered and Discarded
 	Duration time.Duration // how long the application had it; 0 if unknown
 	Took     time.Duration // how long settling took, including the broker's answer if the call waits for it
 	Err      error         // why it is not settled; nil if it is
@@ -92,6 +92,7 @@ const (
 	TimedOut     Outcome = "timed_out"     // its ack timeout is over
 	Reconsumed   Outcome = "reconsumed"    // published to the retry topic
 	DeadLettered Outcome = "dead_lettered" // published to the dead letter topic
+	Discarded    Outcome = "discarded"     // acknowledged in place of that: DeadLetterPolicy.Discard
 )
 
 // Cause says why a message came again; "" for a first delivery. Metrics and logs use the same text.
@@ -104,8 +105,8 @@ const (
 	CauseReconnect  Cause = "reconnect"   // the broker sent it again after a consumer or its connection was lost
 )
 
-// Reason says why a message became a dead letter: "max_deliveries", "permanent", "crashed" or "explicit"; "" if it did not. Metrics and logs use the
-// same text.
+// Reason says why a message became a dead letter, or was discarded: "max_deliveries", "permanent", "crashed", "explicit" or "ttl"; "" if it was not.
+// Metrics and logs use the same text.
 type Reason string
 
 const (
@@ -113,6 +114,7 @@ const (
 	ReasonPermanent     Reason = publishing.Permanent     // a Worker's handler returned Permanent, or the message was too old for another try
 	ReasonExplicit      Reason = publishing.Explicit      // DeadLetter was called
 	ReasonCrashed       Reason = publishing.Crashed       // it was in a Worker's handlers when so many processes died (worker.WithCrashLimit)
+	ReasonTTL           Reason = publishing.TTL           // the next delay would have ended after the namespace's TTL: WithDeadBeforeTTL
 )
 
 // Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages are
@@ -185,7 +187,7 @@ func (c *Consumer) decisions() Observer {
 			log("delivered", e.Event, "redelivery", e.Count, "cause", e.Cause, "late", e.Lateness)
 		},
 		Settled: func(e Settled) {
-			if e.Outcome != DeadLettered || e.Err != nil {
+			if e.Outcome != DeadLettered && e.Outcome != Discarded || e.Err != nil {
 				log(string(e.Outcome), e.Event, "attempts", e.Attempts, "delay", e.Delay, "duration", e.Duration, "error", e.Err)
 			}
 		},

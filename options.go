@@ -145,8 +145,12 @@ type DeadLetterPolicy struct {
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption; a message that
 	// ConsumerCryptoFailureActionConsume hands over without decrypting it is not published, which is an error. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// OmitCause leaves the error's text (EXCEPTION_MESSAGE) out of retries and dead letters. Default: false.
+	// OmitCause leaves the error's text out of retries and dead letters (EXCEPTION_MESSAGE), and out of the log. Default: false.
 	OmitCause bool
+	// Discard acknowledges a message that would become a dead letter, by DeadLetter too, and publishes nothing: the message is gone. Each is
+	// logged at Warn and reported as Discarded. It needs MaxDeliveries or MaxReconsumes, and excludes Topic, InitialSubscriptionName,
+	// ProducerName and WithReconsumer; DeadLetterTo has no effect. Default: false.
+	Discard bool
 }
 
 // DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks.
@@ -168,7 +172,7 @@ func (p *DeadLetterPolicy) needsRetries() bool {
 func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	return func(s *settings) error {
 		s.deadLetters = &policy
-		return nil
+		return policy.checkDiscard()
 	}
 }
 

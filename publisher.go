@@ -29,6 +29,9 @@ func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	if s.reconsumer != nil {
 		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), topicname.Full(s.reconsumer.RetryTopic())
 	}
+	if policy.Discard {
+		p.discards(policy)
+	}
 	return p
 }
 
@@ -86,6 +89,10 @@ func (c *Consumer) giveUp(d ledger.Delivery, delay time.Duration, why ledger.Why
 		d.Message, reason = m.Message, m.reason
 		delay = max(delay, time.Second) // publishing may fail at once, and the policy say 0
 	}
+	because := publishing.MaxDeliveries
+	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as nackAs made it
+		because = publishing.TTL
+	}
 	d.Message = &givenUp{d.Message, reason}
 	if reason == nil {
 		reason = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
@@ -93,7 +100,7 @@ func (c *Consumer) giveUp(d ledger.Delivery, delay time.Duration, why ledger.Why
 	c.moveTo(&c.publisher.dead, d, why, delay, reason, "dead letter",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 			cm.Message = identified{cm.Message, cm.ID(), max(1, deliveries) - 1} // as at the last delivery
-			publishing.Of(ctx).For(publishing.MaxDeliveries)
+			publishing.Of(ctx).For(because)
 			return c.publisher.StartDeadLetter(ctx, cm, reason)
 		})
 }

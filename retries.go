@@ -162,7 +162,7 @@ func (p *preparation) publishRetries() error {
 	p.publisher = newPublisher(s, policy)
 	if s.reconsumer != nil { // which may publish retries where the consumer reads them
 		return checkUnread(*opts, topicname.Full(s.reconsumer.DeadLetterTopic()), "dead letter topic", "the dead letter topic")
-	} else if !ok {
+	} else if !ok || policy.Discard && !s.retries(*opts) {
 		return nil
 	}
 	o := reconsume.Options{
@@ -210,6 +210,9 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 		return nil, err
 	}
 	o.MaxDeliveries = policy.MaxReconsumes
+	if policy.Discard {
+		o.MaxDeliveries = reconsume.Unlimited // the discarder counts
+	}
 	o.Backoff = s.reconsumeBackoff
 	o.ProducerOptions = policy.ProducerOptions
 	o.InitialSubscriptionName = policy.InitialSubscriptionName
@@ -221,6 +224,9 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	}
 	x := newPublisher(s, policy)
 	x.Publisher, x.own = publishing.PublisherOf(r), r
+	if policy.Discard {
+		x.discards(policy)
+	}
 	if retries {
 		x.retryTopic = topicname.Full(o.RetryLetterTopic)
 	}

@@ -29,6 +29,7 @@ type settings struct {
 	reconsumer       *reconsume.Reconsumer
 	client           pulsar.Client // what publishes; nil for none
 	deadLetters      *DeadLetterPolicy
+	ttl              time.Duration // of the namespace, if messages are to be dead letters before it; 0 for none
 	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
 	resolution       time.Duration // 0 for the default
 	source           Source
@@ -102,7 +103,7 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 		switch {
 		case s.reconsumeBackoff != nil:
 			return invalid("WithReconsumeBackoff", "set", withClient)
-		case s.deadLetters != nil:
+		case s.deadLetters != nil && !s.deadLetters.Discard:
 			return invalid("WithDeadLetterPolicy", "set", withClient)
 		}
 	}
@@ -113,10 +114,18 @@ func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.attempts != nil && s.client == nil {
 		return invalid("WithAttemptLog", "set", "WithClient too")
 	}
+	if s.reconsumer != nil && s.deadLetters != nil && s.deadLetters.Discard {
+		return invalid("DeadLetterPolicy.Discard", true, "false with WithReconsumer")
+	}
+	known := pulsar.ConsumerOptions{}
 	if opts != nil {
-		if err := s.adopt(*opts); err != nil {
+		known = *opts
+		if err := s.adopt(known); err != nil {
 			return err
 		}
+	}
+	if err := s.checkTTL(known); err != nil {
+		return err
 	}
 	if s.nackBackoff == nil {
 		s.nackBackoff = backoff.Fixed(nack.DefaultDelay)

@@ -166,7 +166,15 @@ func (c *Consumer) publishes(ctx context.Context, s ledger.Settling, msg pulsar.
 		}
 		if note.Dead {
 			e.Outcome, e.Reason, e.Why = DeadLettered, Reason(note.Reason), note.Why
-			if err == nil {
+			if note.Topic == "" {
+				e.Outcome = Discarded
+			}
+			switch {
+			case err != nil:
+			case e.Outcome == Discarded:
+				c.log(slog.LevelWarn, "a message is discarded", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "reason", e.Reason,
+					"error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))
+			default:
 				c.log(slog.LevelInfo, "dead letter", "topic", e.Topic, "message", e.ID, "attempts", e.Attempts, "to", e.To,
 					"reason", e.Reason, "error_type", publishing.TypeName(e.Why), "error", c.textOf(e.Why))
 			}

@@ -249,8 +249,10 @@ func TestWaiting(t *testing.T) {
 	m, err := metrics.New(reg)
 	require.NoError(t, err)
 	client := newClient(t)
+	var consumers []*redelivery.Consumer
 	for _, topic := range []string{"a", "b"} {
 		c := subscribe(t, client, topic, "s", m.Observe(), redelivery.WithRedeliveryFrom(redelivery.FromMemory))
+		consumers = append(consumers, c)
 		send(t, client, topic, "one", "two")
 		for range 2 {
 			msg, err := c.Receive(context.Background())
@@ -262,11 +264,20 @@ func TestWaiting(t *testing.T) {
 	waiting, series := value(t, reg, "redelivery_waiting_messages")
 	assert.EqualValues(t, 4, waiting)
 	assert.Equal(t, 1, series)
+	ready, _ := value(t, reg, "redelivery_ready_messages")
+	assert.Zero(t, ready)
 	buffered, _ := value(t, reg, "redelivery_buffered_bytes")
 	assert.GreaterOrEqual(t, buffered, 4*512.0)
 	oldest, _ := value(t, reg, "redelivery_oldest_waiting_seconds")
 	assert.GreaterOrEqual(t, oldest, 0.02)
 	assert.Less(t, oldest, 60.0)
+	for _, c := range consumers {
+		require.Equal(t, 2, c.RedeliverNow())
+	}
+	waiting, _ = value(t, reg, "redelivery_waiting_messages")
+	assert.EqualValues(t, 4, waiting)
+	ready, _ = value(t, reg, "redelivery_ready_messages")
+	assert.EqualValues(t, 4, ready)
 }
 
 // TestNewTwice has a registry that has the metrics already, as where two parts of a program call New.

@@ -101,7 +101,7 @@ func (m *Metrics) settle(e redelivery.Settled) {
 // operation is what failed where a message was not settled.
 func operation(o redelivery.Outcome) string {
 	switch o {
-	case redelivery.Acked:
+	case redelivery.Acked, redelivery.Discarded:
 		return "ack"
 	case redelivery.Reconsumed:
 		return "reconsume"
@@ -192,10 +192,10 @@ type outcome struct {
 
 // What series are made of before anything is told.
 var (
-	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered}
+	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
 	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
 	losses   = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
-	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonCrashed, redelivery.ReasonExplicit}
+	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonCrashed, redelivery.ReasonExplicit, redelivery.ReasonTTL}
 )
 
 // newSeries makes those whose labels are known at 0, so that the first of them is an increase.

@@ -91,6 +91,7 @@ func TestGauges(t *testing.T) {
 	}, 10*time.Second, 10*time.Millisecond)
 	require.EqualValues(t, 1, got["billing"]["redelivery.waiting_messages"])
 	require.EqualValues(t, 2, got["shipping"]["redelivery.waiting_messages"])
+	require.Zero(t, got["shipping"]["redelivery.ready_messages"])
 	require.Positive(t, got["shipping"]["redelivery.oldest_waiting_seconds"])
 	require.Positive(t, got["shipping"]["redelivery.buffered_bytes"])
 	require.Contains(t, got["billing"], "redelivery.blocked")

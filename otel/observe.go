@@ -76,7 +76,7 @@ func (t *Telemetry) settled(e redelivery.Settled) {
 		}
 	case redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut:
 		return // nothing is sent for it now
-	case redelivery.Acked:
+	case redelivery.Acked, redelivery.Discarded:
 	}
 	if e.Err != nil {
 		_, kind := describe(e.Err)

@@ -109,6 +109,9 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 		case o.verb == nack && r.policy != nil:
 			r.delayByPolicy(t, &o)
 		}
+		if t.lane != nil && r.diesOfTTL(ctx, &t, o) {
+			break
+		}
 		if t.lane != nil {
 			r.tried(t, o)
 			r.lanes.keep(t, o)

@@ -1,7 +1,11 @@
 // Package insight lets package worker ask a *redelivery.Consumer for what no exported method says.
 package insight
 
-import "github.com/apache/pulsar-client-go/pulsar"
+import (
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
 
 // Consumer is the inside of a *redelivery.Consumer.
 type Consumer interface {
@@ -9,6 +13,8 @@ type Consumer interface {
 	OmitsCause() bool
 	// IsSettled reports whether a message, which the application was given, was settled or nacked since.
 	IsSettled(pulsar.Message) bool
+	// OutlivesTTL reports whether a message is to become a dead letter rather than wait for a delay: WithDeadBeforeTTL.
+	OutlivesTTL(pulsar.Message, time.Duration) bool
 }
 
 // Of returns the inside of a *redelivery.Consumer. Package redelivery sets it.

@@ -13,6 +13,7 @@ const (
 	Permanent     = "permanent"
 	Explicit      = "explicit"
 	Crashed       = "crashed"
+	TTL           = "ttl"
 )
 
 // Note is written by the goroutine that publishes, and read once that is over. Methods of a nil Note do nothing.
@@ -80,7 +81,7 @@ func (n *Note) Retry(topic string, delay time.Duration) {
 	}
 }
 
-// DeadLetter notes that a message goes to a dead letter topic.
+// DeadLetter notes that a message goes to a dead letter topic; "" if it is discarded.
 func (n *Note) DeadLetter(topic string, why error) {
 	if n != nil {
 		n.Topic, n.Dead, n.Why = topic, true, why
