@@ -34,7 +34,7 @@ func (l *Ledger) weigh(msg pulsar.Message) (w weight) {
 	if msg == nil {
 		return w
 	}
-	defer func() { _ = recover() }() // what is counted by then counts
+	defer func() { _ = recover() }()                         // what is counted by then counts
 	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
 		for key, value := range properties {
 			w.own += int64(len(key) + len(value) + propertyOverhead)
