@@ -7,6 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // discarder acknowledges messages that would become dead letters: DeadLetterPolicy.Discard. It leaves retries to the Publisher in it.
@@ -40,6 +41,14 @@ func (d *discarder) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, h
 // discards has messages discarded that would become dead letters.
 func (p *publisher) discards(policy DeadLetterPolicy) {
 	p.Publisher = &discarder{p.Publisher, policy.MaxReconsumes, p.isRetry}
+}
+
+// publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the same count.
+func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy) {
+	p.Publisher, p.own = publishing.PublisherOf(r), r
+	if policy.Discard {
+		p.discards(policy)
+	}
 }
 
 // checkDiscard returns an error if fields do not go together with Discard.

@@ -210,9 +210,6 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 		return nil, err
 	}
 	o.MaxDeliveries = policy.MaxReconsumes
-	if policy.Discard {
-		o.MaxDeliveries = reconsume.Unlimited // the discarder counts
-	}
 	o.Backoff = s.reconsumeBackoff
 	o.ProducerOptions = policy.ProducerOptions
 	o.InitialSubscriptionName = policy.InitialSubscriptionName
@@ -223,10 +220,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	x := newPublisher(s, policy)
-	x.Publisher, x.own = publishing.PublisherOf(r), r
-	if policy.Discard {
-		x.discards(policy)
-	}
+	x.publishesBy(r, policy)
 	if retries {
 		x.retryTopic = topicname.Full(o.RetryLetterTopic)
 	}

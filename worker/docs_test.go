@@ -3,8 +3,11 @@ package worker_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -56,6 +59,16 @@ func snippetOfOutages(consumer *redelivery.Consumer, handler worker.Handler) (*w
 	return w, err
 }
 
+func snippetOfSignals(consumer *redelivery.Consumer) {
+	mended := make(chan os.Signal, 1)
+	signal.Notify(mended, syscall.SIGUSR1)
+	go func() {
+		for range mended {
+			slog.Info("handling now what waits", "messages", consumer.RedeliverNow())
+		}
+	}()
+}
+
 func TestSnippetOfTests(t *testing.T) {
 	handler := func(context.Context, pulsar.Message) error { return errTest }
 	// docs: begin
@@ -90,6 +103,7 @@ func TestSnippetOfSubscriptions(t *testing.T) {
 
 // Every snippet of the documentation stands in this file too, where the compiler sees it, or is a file that config reads.
 func TestSnippetsCompile(t *testing.T) {
+	_ = snippetOfSignals // a signal is the process's, and not this test's
 	virtually(t, orders, func(t *rig) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -109,7 +123,7 @@ func TestSnippetsCompile(t *testing.T) {
 	details, err := os.ReadFile("../docs/worker-details.md")
 	require.NoError(t, err)
 	blocks := strings.Split(string(guide)+string(details), "```go\n")[1:]
-	assert.Len(t, blocks, 6)
+	assert.Len(t, blocks, 7)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)

@@ -56,3 +56,16 @@ func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	text = strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 	return kind + ": " + causes.Mask(text), slog.String("error", text)
 }
+
+// unsettled reports what could not be done.
+func (r *run) unsettled(t task, what string, err error) {
+	r.counts.unsettled.Add(1)
+	kind, _ := r.describe(err)
+	attr := slog.Any("error", err)
+	first := r.repeats.first(what+": "+kind, func(more int) {
+		r.logger.Warn("worker: "+what+" failed for more messages", append(r.who(), "messages", more, attr)...)
+	})
+	if first {
+		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), attr)...)
+	}
+}

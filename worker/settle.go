@@ -283,19 +283,6 @@ func (r *run) keepLeft(t *task) {
 	}
 }
 
-// unsettled reports what could not be done.
-func (r *run) unsettled(t task, what string, err error) {
-	r.counts.unsettled.Add(1)
-	kind, _ := r.describe(err)
-	attr := slog.Any("error", err)
-	first := r.repeats.first(what+": "+kind, func(more int) {
-		r.logger.Warn("worker: "+what+" failed for more messages", append(r.who(), "messages", more, attr)...)
-	})
-	if first {
-		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: "+what+" failed", append(about(t.counted()), attr)...)
-	}
-}
-
 // protect calls the Consumer, which calls interceptors and policies: their panic becomes an error that wraps nothing.
 func (r *run) protect(call func() error) (err error) {
 	defer func() {

@@ -291,17 +291,3 @@ func (s *slot) release() {
 	}
 	s.tasks, s.stage = kept, waiting
 }
-
-// warn logs that a handler is stuck, if the one that was called at a time still is at work.
-func (s *slot) warn(since time.Duration) {
-	s.mu.Lock()
-	if s.stage != handling || s.since != since {
-		s.mu.Unlock()
-		return
-	}
-	attrs := about(s.tasks[0].counted())
-	name := s.name
-	s.mu.Unlock()
-	s.logStuck(name, attrs)
-	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
-}

@@ -2,7 +2,9 @@ package worker
 
 import (
 	"bytes"
+	"log/slog"
 	"runtime"
+	"time"
 )
 
 // stackOfPanic leaves out of a stack, taken where a panic was recovered, all that is above the function that panicked.
@@ -61,4 +63,26 @@ func stackOf(name string) string {
 		}
 		return ""
 	}
+}
+
+// warn logs that a handler is stuck, if the one that was called at a time still is at work.
+func (s *slot) warn(since time.Duration) {
+	s.mu.Lock()
+	if s.stage != handling || s.since != since {
+		s.mu.Unlock()
+		return
+	}
+	attrs := about(s.tasks[0].counted())
+	name := s.name
+	s.mu.Unlock()
+	s.logStuck(name, attrs)
+	time.AfterFunc(s.stuckLimit-patience, func() { s.losePlace(since) })
+}
+
+// logStuck logs that a handler is stuck. The stack, which takes a look at all goroutines, is that of the first one in a minute.
+func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
+	if r.repeats.first("stuck", nil) {
+		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))
+	}
+	r.logger.LogAttrs(r.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"time"
 
@@ -40,14 +39,6 @@ func (w *Worker) Healthy() error {
 		return fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, w.concurrency)
 	}
 	return nil
-}
-
-// logStuck logs that a handler is stuck. The stack, which takes a look at all goroutines, is that of the first one in a minute.
-func (r *run) logStuck(goroutine string, attrs []slog.Attr) {
-	if r.repeats.first("stuck", nil) {
-		attrs = append(attrs, slog.String("stack", stackOf(goroutine)))
-	}
-	r.logger.LogAttrs(r.lasting, slog.LevelError, "worker: a handler is stuck", attrs...)
 }
 
 // ended says why Run has returned.
