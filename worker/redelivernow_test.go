@@ -32,7 +32,7 @@ func TestRedeliverNowHasAWorkerHandleWhatWaits(t *testing.T) {
 				}, worker.WithConcurrency(1))
 				t.publish("a", "b", "snoozed")
 				t.sleep(time.Second)
-				require.Equal(t, redelivery.Stats{Waiting: 3}.Waiting, t.consumer.Stats().Waiting)
+				require.Equal(t, 3, t.consumer.Stats().Waiting)
 				require.Zero(t, t.consumer.Stats().Ready)
 				require.Equal(t, 3, t.consumer.RedeliverNow())
 				t.sleep(time.Second)

@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -79,8 +78,7 @@ func run(ctx context.Context, stop func()) error {
 		return err
 	}
 	defer consumer.Close()
-	w, err := worker.New(consumer, serve, worker.WithConcurrency(2), worker.WithTimeout(10*time.Second),
-		worker.WithMiddleware(worker.Logging(slog.Default())))
+	w, err := worker.New(consumer, serve, worker.WithConcurrency(2), worker.WithTimeout(10*time.Second))
 	if err != nil {
 		return err
 	}

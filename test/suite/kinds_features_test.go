@@ -144,7 +144,7 @@ func (x *cell) failUntilDead() {
 	texts := map[string]bool{}
 	for range cellMessages {
 		msg := next(x.t, dead, patience)
-		require.Equal(x.t, "2", msg.Properties()["REDELIVERY_COUNT"])
+		require.Equal(x.t, "1", msg.Properties()["REDELIVERY_COUNT"])
 		texts[x.text(msg)] = true
 	}
 	require.Len(x.t, texts, cellMessages)

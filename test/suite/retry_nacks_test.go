@@ -79,7 +79,7 @@ func TestLongNacksGoThroughTheRetryTopic(t *testing.T) {
 		c.Nack(msg)
 	}
 	go func() { _, _ = c.Receive(t.Context()) }()
-	require.Equal(t, "4", next(t, dead, 10*time.Second).Properties()["REDELIVERY_COUNT"])
+	require.Equal(t, "3", next(t, dead, 10*time.Second).Properties()["REDELIVERY_COUNT"])
 	b.settles(topic, 0)
 	b.settles(retryTopic(topic), 0)
 	require.Zero(t, c.Stats().Failed)

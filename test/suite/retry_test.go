@@ -161,7 +161,7 @@ func TestAlwaysFailedIsDead(t *testing.T) {
 					msg := next(t, dead, 10*time.Second)
 					require.Equal(t, strconv.Itoa(i), string(msg.Payload()), "in order")
 					require.Equal(t, "delivered 3 times and not acknowledged", msg.Properties()["EXCEPTION_MESSAGE"])
-					require.Equal(t, "3", msg.Properties()["REDELIVERY_COUNT"])
+					require.Equal(t, "2", msg.Properties()["REDELIVERY_COUNT"])
 				}
 				b.settles(topic, 0)
 			})
