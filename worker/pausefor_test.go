@@ -30,7 +30,7 @@ func TestPauseForTakesNothingUntilItIsOverAndCountsNothing(t *testing.T) {
 		t.sleep(29 * time.Second)
 		t.publish("c")
 		require.True(t, w.Stats().Paused)
-		require.Equal(t, []string{"a"}, calls.what)
+		require.Len(t, calls.times(), 1)
 		t.sleep(2 * time.Second)
 		require.False(t, w.Stats().Paused)
 		require.NoError(t, stop())

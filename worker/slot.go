@@ -157,8 +157,8 @@ func (s *slot) call(tasks []task) {
 // end settles the first n tasks, with which the handler was called. Its steps are deferred, so that the others are done if the
 // classifier, an observer, a policy or an interceptor calls runtime.Goexit in one.
 func (s *slot) end(n int, probe bool) {
-	s.warnOfSelfSettled(s.tasks[:n])
 	s.returned()
+	s.warnOfSelfSettled(s.tasks[:n])
 	var took time.Duration // a clock costs more than all else that a slot does: it is read for those who ask, and now and then for the pace
 	if s.turns++; len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
 		took = s.now() - s.since
