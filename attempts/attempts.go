@@ -12,8 +12,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -41,29 +39,9 @@ func KeyFor(topic string, id pulsar.MessageID) Key {
 	return Key{topic, id.LedgerID(), id.EntryID(), max(0, id.BatchIdx())}
 }
 
-// String returns the topic, a space, and the id as ParseID reads it.
+// String returns the topic, a space, and the numbers of ledger, entry and index: "persistent://public/default/orders 12:3:0".
 func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
-}
-
-// ParseID returns ledger, entry and index of an id such as "12:3:0" or "12:3", as Key.String writes it. The third number is the index in a batch:
-// in ids of pulsar-client-go and of the broker's tools it is the partition, so leave it out of those.
-func ParseID(id string) (ledger, entry int64, index int32, err error) {
-	parts := strings.Split(id, ":")
-	numbers := make([]uint64, max(3, len(parts)))
-	for i, part := range parts {
-		bits := 63
-		if i == 2 {
-			bits = 31
-		}
-		if numbers[i], err = strconv.ParseUint(part, 10, bits); err != nil {
-			break
-		}
-	}
-	if err != nil || len(parts) < 2 || len(parts) > 3 {
-		return 0, 0, 0, fmt.Errorf("attempts: the message id is %q, want LEDGER:ENTRY or LEDGER:ENTRY:INDEX", id)
-	}
-	return int64(numbers[0]), int64(numbers[1]), int32(numbers[2]), nil
 }
 
 // SessionID names a session: a Log from Open to Close, of one process. No two have the same.
@@ -76,7 +54,7 @@ func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 type Record struct {
 	Key
 	Count   uint32    // how often it was delivered
-	Crashes uint32    // how many sessions it has ended; see Log.KeepAlive
+	Crashes uint32    // how many sessions it has ended; see Log.KeepAlive and Log.Crashes
 	Due     time.Time // when it may be delivered again, by this machine's clock
 	Written time.Time // when the log last got a record of it, by this machine's clock
 	Cause   string    // why it failed; "" if nobody said
@@ -117,7 +95,8 @@ type Options struct {
 	Logger *slog.Logger
 	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
-	// ReadOnly makes the Log write nothing; it is no session then. It reads up to the end that the topic has at Open. Default: false.
+	// ReadOnly makes the Log write nothing; it is no session then, and what would write does nothing or returns ErrReadOnly. Ready also waits
+	// until it is known which sessions live: if one was silent for its lease by its own clock, for one lease more. Default: false.
 	ReadOnly bool
 }
 

@@ -89,15 +89,18 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet.
+// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet. With ReadOnly it waits
+// longer, but not beyond ctx, if a session may be lost.
 func (l *Log) Ready(ctx context.Context) error {
 	select {
 	case <-l.ready:
+		l.judge(ctx)
 		return nil
 	default:
 	}
 	select {
 	case <-l.ready:
+		l.judge(ctx)
 		return nil
 	case <-l.closing:
 		return ErrClosed
@@ -107,6 +110,35 @@ func (l *Log) Ready(ctx context.Context) error {
 		err := cmp.Or(l.failure, ctx.Err())
 		return fmt.Errorf("attempts: reading %s to its end: %w", l.o.Topic, err)
 	}
+}
+
+// judge waits until it is known of each session whether it lives, if the Log is read only. A session that is silent by its own clock may
+// have another clock: within its lease it is heard, or lost.
+func (l *Log) judge(ctx context.Context) {
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for l.o.ReadOnly && l.isDoubtful() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		case <-l.closing:
+			return
+		}
+	}
+}
+
+// isDoubtful reports whether a session seems to be silent, and may live.
+func (l *Log) isDoubtful() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	at := now()
+	for id, x := range l.state.sessions {
+		if _, doubtful := l.standing(id, at); doubtful && x.isLost(at) && !l.sessions.live[id] {
+			return true
+		}
+	}
+	return false
 }
 
 // closeTime is for how long Close waits for what is left to be written, and for pulsar-client-go to close its part.
@@ -169,23 +201,24 @@ func (r record) public(k Key) Record {
 	return Record{k, r.count, r.crashes, moment(r.due), moment(r.written), r.cause, r.session, r.begun}
 }
 
-// Records returns all records of the log, in no order.
+// Records returns all records of the log, in no order. Crashes is as Log.Crashes says.
 func (l *Log) Records() []Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	records := make([]Record, 0, len(l.state.records))
-	for p := range l.state.records {
+	add := func(p place) {
 		k := l.state.key(p)
 		if r, ok := l.find(k); ok {
+			r.crashes = l.crashes(r)
 			records = append(records, r.public(k))
 		}
 	}
+	for p := range l.state.records {
+		add(p)
+	}
 	for p := range l.own.of {
 		if _, ok := l.state.records[p]; !ok {
-			k := l.state.key(p)
-			if r, ok := l.find(k); ok {
-				records = append(records, r.public(k))
-			}
+			add(p)
 		}
 	}
 	return records

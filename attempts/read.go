@@ -81,6 +81,9 @@ func (l *Log) caught() {
 	l.mu.Lock()
 	failed := l.failure != nil
 	l.failure = nil
+	if l.o.ReadOnly && !l.caughtUp { // what comes now was written just now
+		l.caughtUp, l.sessions.followed = true, now()
+	}
 	l.mu.Unlock()
 	if failed {
 		l.o.Logger.Info("attempts: the log works again", "topic", l.o.Topic)

@@ -28,6 +28,9 @@ func (l *Log) Begun(k Key) { l.begin(k, false) }
 
 // Begin is Begun, and returns when the record is written.
 func (l *Log) Begin(ctx context.Context, k Key) error {
+	if l.o.ReadOnly {
+		return ErrReadOnly
+	}
 	began := time.Now()
 	err := l.written(ctx, l.begin(k, true))
 	l.mu.Lock()
@@ -67,7 +70,7 @@ func (l *Log) leaves(k Key, waits bool) (done <-chan struct{}) {
 // Settled records that a message is settled, which removes it from the log. The Log writes this when the acknowledgement has surely
 // reached the broker: until then the message may come again.
 func (l *Log) Settled(k Key) {
-	if l.known.Load() == 0 {
+	if l.known.Load() == 0 || l.o.ReadOnly {
 		return
 	}
 	l.mu.Lock()
@@ -91,6 +94,9 @@ const settleDelay = 3 * time.Second
 
 // Forget removes a message from the log, and returns when the removal is written.
 func (l *Log) Forget(ctx context.Context, k Key) error {
+	if err := l.refuses(ctx); err != nil {
+		return err
+	}
 	l.mu.Lock()
 	c := l.own.remove(l.state.place(k), record{}, 0)
 	l.count()
@@ -104,14 +110,45 @@ func (l *Log) Forget(ctx context.Context, k Key) error {
 // by Settled, which wait, are not meant.
 func (l *Log) Flush(ctx context.Context) error {
 	before := now()
+	return l.await(ctx, func() bool { return !l.own.unread(before) })
+}
+
+// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget what the log says of them;
+// what they have counted themselves they keep.
+func (l *Log) ForgetAll(ctx context.Context) error {
+	if err := l.refuses(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	before := l.state.reset
+	l.mu.Unlock()
+	l.Reset()
+	return l.await(ctx, func() bool { return before.before(l.state.reset) })
+}
+
+// refuses returns why nothing can be written; then nothing is changed.
+func (l *Log) refuses(ctx context.Context) error {
+	switch {
+	case l.o.ReadOnly:
+		return ErrReadOnly
+	case l.life.Err() != nil:
+		return ErrClosed
+	case ctx.Err() != nil:
+		return l.writing(ctx)
+	}
+	return nil
+}
+
+// await waits until is returns true, which is called with mu held.
+func (l *Log) await(ctx context.Context, is func() bool) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
 		l.mu.Lock()
-		unread := l.own.unread(before)
+		done := is()
 		l.mu.Unlock()
 		switch {
-		case !unread:
+		case done:
 			return nil
 		case l.o.ReadOnly:
 			return ErrReadOnly
@@ -128,6 +165,9 @@ func (l *Log) Flush(ctx context.Context) error {
 
 // Reset forgets all messages, as after a seek.
 func (l *Log) Reset() {
+	if l.o.ReadOnly {
+		return
+	}
 	l.mu.Lock()
 	l.own.reset()
 	clear(l.state.records)
@@ -139,6 +179,9 @@ func (l *Log) Reset() {
 // change changes what is known of a message, unless how returns false. It returns a channel that is closed when that is written, if somebody
 // waits for it and there is a change.
 func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
+	if l.o.ReadOnly {
+		return nil
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	r, _ := l.find(k)
@@ -157,9 +200,6 @@ func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan str
 
 // written waits until a change is written.
 func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
-	if l.o.ReadOnly {
-		return ErrReadOnly
-	}
 	select {
 	case <-done:
 		return nil

@@ -12,10 +12,14 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
@@ -25,19 +29,25 @@ import (
 const attemptsUsage = `Usage: redelivery attempts [flags] topic
 
 Shows the log of attempts of a subscription: which messages failed, why, until
-when they wait, and which consumers are alive.
+when they wait, and which consumers are alive. Messages that crashed a consumer
+come first, then those that were delivered most often.
 
   redelivery attempts -subscription billing orders
   redelivery attempts -subscription billing -forget 12:3:0 orders
+  redelivery attempts -subscription billing -forget-all orders
 
   -subscription name                the subscription
   -log name                         the log's topic, if not the default
-  -forget 12:3:0                    forget the message of this id: ledger, entry
-                                    and index in its batch; 12:3 for all of the
-                                    batch. Its count starts again, and its delay
-                                    ends, when another consumer gets it; one
-                                    that has it now goes on as before
-  -n 20                             how many messages; 0 for all
+  -forget 12:3:0                    forget the message of this id: ledger, entry,
+                                    partition, and index in its batch if it has
+                                    one; 12:3:0 or 12:3 for all of a batch. Its
+                                    count starts again, and its delay ends, when
+                                    another consumer gets it; one that has it
+                                    now goes on as before
+  -forget-all                       forget all messages, as before or after the
+                                    subscription's cursor is reset
+  -all                              also messages that only were in a handler
+  -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
 Connection: as in redelivery dlq -h
 Output:
@@ -51,6 +61,7 @@ type attemptsFlags struct {
 	subscription, log, forget, topic string
 	n                                int
 	timeout                          time.Duration
+	forgetAll, all                   bool
 	asJSON, talkative                bool
 }
 
@@ -76,6 +87,8 @@ func (f *attemptsFlags) parse(args []string) error {
 	set.StringVar(&f.subscription, "subscription", "", "")
 	set.StringVar(&f.log, "log", "", "")
 	set.StringVar(&f.forget, "forget", "", "")
+	set.BoolVar(&f.forgetAll, "forget-all", false, "")
+	set.BoolVar(&f.all, "all", false, "")
 	f.n, f.timeout = 20, 30*time.Second
 	set.Func("n", "", countInto(&f.n, 0, math.MaxInt))
 	set.Func("timeout", "", durationInto(&f.timeout))
@@ -101,13 +114,18 @@ func (f *attemptsFlags) parse(args []string) error {
 		return errUsage{err}
 	}
 	f.topic = topicname.Full(topics[0])
-	if f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription)); f.forget != "" {
-		if _, _, _, err := attempts.ParseID(f.forget); err != nil {
-			return errUsage{fmt.Errorf("-forget is %q, want an id such as 12:3 or 12:3:0", f.forget)}
-		}
+	f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription))
+	switch {
+	case f.forget != "" && f.forgetAll:
+		return errUsage{errors.New("-forget and -forget-all are both given, want one of them")}
+	case f.forget != "" && !messageID.MatchString(f.forget):
+		return errUsage{fmt.Errorf("-forget is %q, want an id such as 12:3:0 or 12:3:0:7", f.forget)}
 	}
 	return nil
 }
+
+// messageID has ledger, entry, partition and index; clients write -1 for the partition of a topic that has none.
+var messageID = regexp.MustCompile(`^(\d+:\d+)(:(-1|\d+)(:\d+)?)?$`)
 
 func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := f.complete(); err != nil {
@@ -144,38 +162,74 @@ func (f *attemptsFlags) run(ctx context.Context, stdout, stderr io.Writer) error
 	case admin.NotFound(err):
 		return fmt.Errorf("there is no log %s, want a consumer with WithAttemptLog, or -log for another topic", f.log)
 	}
-	log, err := attempts.Open(client, attempts.Options{Topic: topic, Logger: logger, ReadOnly: f.forget == "", Name: "redelivery attempts"})
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	o := attempts.Options{Topic: topic, Logger: logger, ReadOnly: true, Name: "redelivery attempts"}
+	log, err := f.open(ctx, client, o)
 	if err != nil {
 		return f.locate(err)
 	}
 	defer log.Close()
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
-	defer cancel()
-	if err := log.Ready(ctx); err != nil {
-		return f.locate(err)
+	if f.forget == "" && !f.forgetAll {
+		return f.show(log, stdout)
 	}
-	if f.forget != "" {
-		return f.forgets(ctx, log, stdout)
-	}
-	return f.show(log, stdout)
-}
-
-// forgets forgets all records of an id: those of several partitions or topics may have it.
-func (f *attemptsFlags) forgets(ctx context.Context, log *attempts.Log, stdout io.Writer) error {
-	ledger, entry, index, _ := attempts.ParseID(f.forget)
-	n := 0
-	for _, r := range log.Records() {
-		if r.Ledger == ledger && r.Entry == entry && (r.Index == index || strings.Count(f.forget, ":") == 1) {
-			if err := log.Forget(ctx, r.Key); err != nil {
-				return err
-			}
-			n++
-		}
-	}
-	if n == 0 {
+	keys := f.forgotten(log)
+	if f.forget != "" && len(keys) == 0 { // and nothing is written
 		return fmt.Errorf("the log has no message %s", f.forget)
 	}
-	fmt.Fprintf(stdout, "Forgot %d of the log's messages.\n", n)
+	o.ReadOnly = false
+	writer, err := f.open(ctx, client, o)
+	if err != nil {
+		return f.locate(err)
+	}
+	defer writer.Close()
+	return f.forgets(ctx, writer, keys, stdout)
+}
+
+// open returns the log once it is read to its end.
+func (f *attemptsFlags) open(ctx context.Context, client pulsar.Client, o attempts.Options) (*attempts.Log, error) {
+	log, err := attempts.Open(client, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := log.Ready(ctx); err != nil {
+		log.Close()
+		return nil, err
+	}
+	return log, nil
+}
+
+// forgotten are the messages that are to be forgotten: those of several partitions or topics may have an id.
+func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
+	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
+	for _, r := range log.Records() {
+		if f.forgetAll || strings.HasPrefix(fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, partitionOf(r.Topic), r.Index), prefix) {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys
+}
+
+// partitionOf is the partition that a topic is, or 0.
+func partitionOf(topic string) int {
+	n, _ := strconv.Atoi(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Base(topic)), "-partition-"))
+	return n
+}
+
+func (f *attemptsFlags) forgets(ctx context.Context, log *attempts.Log, keys []attempts.Key, stdout io.Writer) error {
+	if f.forgetAll {
+		if err := log.ForgetAll(ctx); err != nil {
+			return err
+		}
+		fmt.Fprintf(stdout, "Forgot all of the log's messages: %d.\n", len(keys))
+		return nil
+	}
+	for _, key := range keys {
+		if err := log.Forget(ctx, key); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(stdout, "Forgot %d of the log's messages.\n", len(keys))
 	return nil
 }
 
@@ -197,6 +251,12 @@ type messageShown struct {
 	Handled string    `json:"begunBy,omitempty"`
 }
 
+// onlyBegun reports whether a message neither failed nor crashed its consumer: it is, or was, in a handler.
+func (m messageShown) onlyBegun() bool {
+	snoozed := m.Due.After(m.Since.Add(time.Millisecond))
+	return m.Count == 0 && m.Crashes == 0 && !snoozed
+}
+
 type sessionShown struct {
 	ID    string    `json:"id"`
 	Name  string    `json:"name"`
@@ -212,14 +272,31 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 		names[s.ID] = cmp.Or(s.Name, s.ID.String())
 		shown.Sessions = append(shown.Sessions, sessionShown{s.ID.String(), s.Name, string(s.State), s.Since, s.Heard})
 	}
-	for _, r := range log.Records() {
-		m := messageShown{r.Topic, fmt.Sprintf("%d:%d:%d", r.Ledger, r.Entry, r.Index), r.Count, r.Crashes, r.Written, r.Due, r.Cause, ""}
+	records := log.Records()
+	type entry struct {
+		topic         string
+		ledger, entry int64
+	}
+	batches := map[entry]bool{}
+	for _, r := range records {
+		if r.Index > 0 {
+			batches[entry{r.Topic, r.Ledger, r.Entry}] = true
+		}
+	}
+	for _, r := range records {
+		id := fmt.Sprintf("%d:%d:%d", r.Ledger, r.Entry, partitionOf(r.Topic))
+		if batches[entry{r.Topic, r.Ledger, r.Entry}] {
+			id += fmt.Sprintf(":%d", r.Index)
+		}
+		m := messageShown{r.Topic, id, r.Count, r.Crashes, r.Written, r.Due, r.Cause, ""}
 		if r.Begun != 0 {
 			m.Handled = cmp.Or(names[r.Begun], r.Begun.String())
 		}
 		shown.Messages = append(shown.Messages, m)
 	}
-	slices.SortFunc(shown.Messages, func(a, b messageShown) int { return a.Due.Compare(b.Due) })
+	slices.SortFunc(shown.Messages, func(a, b messageShown) int {
+		return cmp.Or(cmp.Compare(b.Crashes, a.Crashes), cmp.Compare(b.Count, a.Count), a.Due.Compare(b.Due))
+	})
 	slices.SortFunc(shown.Sessions, func(a, b sessionShown) int { return a.Since.Compare(b.Since) })
 	if f.asJSON {
 		return writeJSON(stdout, shown)
@@ -229,7 +306,16 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 }
 
 func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {
+	begun := 0
+	if !f.all {
+		all := len(shown.Messages)
+		shown.Messages = slices.DeleteFunc(shown.Messages, messageShown.onlyBegun)
+		begun = all - len(shown.Messages)
+	}
 	fmt.Fprintf(stdout, "%d messages in %s\n", len(shown.Messages), shown.Log)
+	if begun > 0 {
+		fmt.Fprintf(stdout, "and %d that only were in a handler (-all)\n", begun)
+	}
 	rows := [][]string{{"MESSAGE", "TOPIC", "DELIVERIES", "CRASHES", "FAILED", "DUE", "IN A HANDLER OF", "CAUSE"}}
 	for i, m := range shown.Messages {
 		if i == f.n && f.n > 0 {

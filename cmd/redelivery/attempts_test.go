@@ -77,3 +77,43 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 		require.Contains(t, stderr.String(), want)
 	}
 }
+
+// Messages that crashed a consumer come first, then those that failed most often; those that only were in a handler are not shown, unless
+// that is asked for. An id is forgotten as it is shown, and all are at once.
+func TestAttemptsShowsSuspectsFirst(t *testing.T) {
+	server := pulsartest.NewServer(t)
+	client := server.Client(t)
+	t.Setenv("PULSAR_URL", server.URL())
+	t.Setenv("PULSAR_ADMIN_URL", server.AdminURL())
+	const topic = "persistent://public/default/orders-billing-ATTEMPTS"
+	log, err := attempts.Open(client, attempts.Options{Topic: topic, Name: "billing-1"})
+	require.NoError(t, err)
+	defer log.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	require.NoError(t, log.Ready(ctx))
+	key := func(entry int64, index int32) attempts.Key {
+		return attempts.Key{Topic: "persistent://public/default/orders-partition-2", Ledger: 12, Entry: entry, Index: index}
+	}
+	for i := range int32(201) {
+		log.Begun(key(1, i))
+	}
+	log.Failed(key(2, 0), 1, time.Second, "once")
+	log.Failed(key(3, 0), 7, time.Hour, "often")
+	log.Failed(key(4, 0), 0, time.Hour, "snoozed")
+	require.NoError(t, log.Flush(ctx))
+	tool := func(args ...string) string {
+		var out, errs bytes.Buffer
+		code := run(append([]string{"attempts", "-subscription", "billing", "orders"}, args...), &out, &errs)
+		require.Zero(t, code, errs.String())
+		return out.String()
+	}
+	require.Regexp(t, `(?s)^3 messages in .*\nand 201 that only were in a handler \(-all\)\n.*12:3:2 .* often.*12:2:2 .* once.*12:4:2 .* snoozed`, tool())
+	require.NotContains(t, tool(), "12:1:2")
+	require.Regexp(t, `(?s)^204 messages in .*12:3:2 .*12:1:2:200 .*`, tool("-all", "-n", "0"))
+	require.Equal(t, "Forgot 1 of the log's messages.\n", tool("-forget", "12:1:2:200"))
+	require.Equal(t, "Forgot 200 of the log's messages.\n", tool("-forget", "12:1:2"))
+	require.Equal(t, "Forgot all of the log's messages: 3.\n", tool("-forget-all"))
+	require.Regexp(t, "^0 messages in ", tool())
+	require.Eventually(t, func() bool { return log.Stats().Records == 0 }, 10*time.Second, time.Millisecond)
+}

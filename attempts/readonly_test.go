@@ -1,0 +1,85 @@
+package attempts
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// old has a Log read a frame that was written some time ago by the writer's clock.
+func (l *Log) old(f frame, ago time.Duration) {
+	l.take(read{frame: f, at: position{1, l.state.last.entry + 1}, time: now() - ago.Milliseconds(), now: now()})
+}
+
+// A log that is only read says that a session is lost after its lease, and that one lives whose clock is behind.
+func TestReadOnlyLogKnowsWhoIsLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := bare(t)
+		l.o.ReadOnly, l.sessions.lease, l.caughtUp = true, 0, false
+		lease := minLease.Milliseconds()
+		const crashed, behind, alive = SessionID(2), SessionID(3), SessionID(4)
+		l.old(frame{session: crashed, flags: begins | leases, lease: lease, changes: []change{{Key: one, session: crashed, begun: crashed}}}, minLease+time.Second)
+		l.old(frame{session: behind, flags: begins | leases, lease: lease}, 30*time.Second)
+		l.old(frame{session: alive, flags: begins | leases, lease: lease}, time.Second)
+		go func() {
+			for range 10 {
+				time.Sleep(2 * time.Second)
+				l.renew(behind)
+			}
+		}()
+		l.caught()
+		began := time.Now()
+		require.NoError(t, l.Ready(t.Context()))
+		require.InDelta(t, minLease.Seconds(), time.Since(began).Seconds(), 0.1)
+		states := map[SessionID]SessionState{}
+		for _, s := range l.Sessions() {
+			states[s.ID] = s.State
+		}
+		require.Equal(t, map[SessionID]SessionState{1: Live, crashed: Lost, behind: Live, alive: Lost}, states)
+		require.EqualValues(t, 1, l.Records()[0].Crashes, "of the session that is lost")
+		time.Sleep(time.Minute) // the goroutine ends
+	})
+}
+
+// What a log that is only read, or is closed, refuses changes nothing there either.
+func TestRefusedVerbsChangeNothing(t *testing.T) {
+	t.Parallel()
+	client, topic := testClient(t), testTopic(t)
+	a := openReady(t, client, topic, "a")
+	a.Failed(one, 2, time.Hour, "no coffee")
+	await(t, func() bool { return a.Stats().Lag == 0 })
+	l, err := Open(client, Options{Topic: topic, ReadOnly: true})
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, l.Ready(t.Context()))
+	require.ErrorIs(t, l.Forget(t.Context(), one), ErrReadOnly)
+	require.ErrorIs(t, l.ForgetAll(t.Context()), ErrReadOnly)
+	require.ErrorIs(t, l.Begin(t.Context(), one), ErrReadOnly)
+	l.Failed(one, 3, 0, "")
+	l.Begun(two)
+	l.Settled(one)
+	l.Reset()
+	require.Len(t, l.Records(), 1)
+	require.EqualValues(t, 2, l.Records()[0].Count)
+	canceled, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, a.Forget(canceled, one), context.Canceled)
+	require.ErrorIs(t, a.ForgetAll(canceled), context.Canceled)
+	require.Len(t, a.Records(), 1)
+}
+
+// ForgetAll returns when no session knows of a message any more.
+func TestForgetAll(t *testing.T) {
+	t.Parallel()
+	client, topic := testClient(t), testTopic(t)
+	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
+	a.Failed(one, 2, time.Hour, "no coffee")
+	a.Failed(two, 4, time.Hour, "")
+	await(t, func() bool { return b.Stats().Records == 2 && a.Stats().Lag == 0 })
+	require.NoError(t, b.ForgetAll(t.Context()))
+	await(t, func() bool { return a.Stats().Records == 0 })
+	require.Empty(t, openReady(t, client, topic, "c").Records())
+}
