@@ -44,7 +44,7 @@ come first, then those that were delivered most often.
                                     count starts again, and its delay ends, when
                                     another consumer gets it; one that has it
                                     now goes on as before
-  -forget-all                       forget all messages, as before or after the
+  -forget-all                       forget all messages, right before the
                                     subscription's cursor is reset
   -all                              also messages that only were in a handler
   -n 20                             how many messages; 0 for no limit

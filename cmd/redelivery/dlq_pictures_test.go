@@ -107,7 +107,7 @@ func (b *broker) invoices(t *testing.T) (deploy func()) {
 			if !fixed.Load() {
 				again := letter("*tax.Stale", "old rates", msg.Key(), 0)
 				again.Properties["REPLAY_RUN"], again.Properties["REPLAY_COUNT"] = msg.Properties()["REPLAY_RUN"], "1"
-				again.Properties["ORIGIN_MESSAGE_ID"] = "1:7:-1"
+				again.Properties["ORIGIN_MESSAGE_ID"] = msg.ID().String()
 				b.publish(dlq, again)
 			}
 			_ = c.Ack(msg)
