@@ -39,7 +39,8 @@ func KeyFor(topic string, id pulsar.MessageID) Key {
 	return Key{topic, id.LedgerID(), id.EntryID(), max(0, id.BatchIdx())}
 }
 
-// String returns the topic, a space, and the numbers of ledger, entry and index: "persistent://public/default/orders 12:3:0".
+// String returns the topic, a space, and the numbers of ledger, entry and index: "persistent://public/default/orders
+// 12:3:0".
 func (k Key) String() string {
 	return fmt.Sprintf("%s %d:%d:%d", k.Topic, k.Ledger, k.Entry, k.Index)
 }
@@ -95,8 +96,9 @@ type Options struct {
 	Logger *slog.Logger
 	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
-	// ReadOnly makes the Log write nothing; it is no session then, and what would write does nothing or returns ErrReadOnly. Ready also waits
-	// until it is known which sessions live: if one was silent for its lease by its own clock, for one lease more. Default: false.
+	// ReadOnly makes the Log write nothing; it is no session then, and what would write does nothing or returns
+	// ErrReadOnly. Ready also waits until it is known which sessions live: if one was silent for its lease by its own
+	// clock, for one lease more. Default: false.
 	ReadOnly bool
 }
 

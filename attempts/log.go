@@ -89,8 +89,8 @@ func Open(client pulsar.Client, o Options) (*Log, error) {
 	return l, nil
 }
 
-// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet. With ReadOnly it waits
-// longer, but not beyond ctx, if a session may be lost.
+// Ready waits until the log was read to its end. If ctx ends first, the error says why it was not possible yet. With
+// ReadOnly it waits longer, but not beyond ctx, if a session may be lost.
 func (l *Log) Ready(ctx context.Context) error {
 	select {
 	case <-l.ready:
@@ -112,8 +112,8 @@ func (l *Log) Ready(ctx context.Context) error {
 	}
 }
 
-// judge waits until it is known of each session whether it lives, if the Log is read only. A session that is silent by its own clock may
-// have another clock: within its lease it is heard, or lost.
+// judge waits until it is known of each session whether it lives, if the Log is read only. A session that is silent by
+// its own clock may have another clock: within its lease it is heard, or lost.
 func (l *Log) judge(ctx context.Context) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -113,8 +113,8 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.await(ctx, func() bool { return !l.own.unread(before) })
 }
 
-// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget what the log says of them;
-// what they have counted themselves they keep.
+// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget what the
+// log says of them; what they have counted themselves they keep.
 func (l *Log) ForgetAll(ctx context.Context) error {
 	if err := l.refuses(ctx); err != nil {
 		return err

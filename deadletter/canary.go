@@ -174,8 +174,8 @@ func (r *replay) listen(ctx context.Context) error {
 	}
 }
 
-// nameOf is the id of the letter that came back as l: l says the id of its first message, or of the message that the letter was
-// replayed as. Of another process only that is known.
+// nameOf is the id of the letter that came back as l: l says the id of its first message, or of the message that the
+// letter was replayed as. Of another process only that is known.
 func (r *replay) nameOf(l *Letter) string {
 	ids := []string{l.OriginID}
 	if parts := strings.Split(l.OriginID, ":"); len(parts) > 2 {

@@ -30,7 +30,8 @@ type run struct {
 	Options json.RawMessage     `json:"options"` // those that decide what becomes of a letter
 	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
 
-	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of letters.
+	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of
+	// letters.
 	Tops map[string]position `json:"tops,omitempty"`
 }
 
@@ -195,8 +196,9 @@ func (t *Topic) firstPartition(ctx context.Context, topic string) (string, error
 	return partitions[0], nil
 }
 
-// makeJournal creates the journal, if it is missing, and returns the topic that has its records. Only the admin API creates it
-// unpartitioned whatever the broker's policy is; where it refuses, the broker creates the topic on use, perhaps with partitions, or not.
+// makeJournal creates the journal, if it is missing, and returns the topic that has its records. Only the admin API
+// creates it unpartitioned whatever the broker's policy is; where it refuses, the broker creates the topic on use,
+// perhaps with partitions, or not.
 func (t *Topic) makeJournal(ctx context.Context) (topic string, err error) {
 	topic = t.journalTopic()
 	if _, missing := t.subscriptions(ctx, topic); errors.Is(missing, ErrNoTopic) {
@@ -279,8 +281,8 @@ func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 // isNeeded reports whether there is anything to remember: a run that is not over, or a batch that is left in part.
 func (s *state) isNeeded() bool { return s.run != nil || len(s.done) > 0 }
 
-// later takes a record that is written before the next one, or by flush. Until then the journal is as it was: a call that is refused
-// changes nothing.
+// later takes a record that is written before the next one, or by flush. Until then the journal is as it was: a call
+// that is refused changes nothing.
 func (j *journal) later(r record) {
 	j.apply(r)
 	p := &j.pending
@@ -313,7 +315,8 @@ func (j *journal) flush(ctx context.Context) error {
 	return nil
 }
 
-// append returns once the record is stored, after those that waited. A record that the broker did not confirm may be written again.
+// append returns once the record is stored, after those that waited. A record that the broker did not confirm may be
+// written again.
 func (j *journal) append(ctx context.Context, r record) error {
 	if err := j.flush(ctx); err != nil {
 		return err
@@ -366,7 +369,8 @@ func (j *journal) close() {
 	}
 	j.lock.Close()
 	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
-		// The broker deletes a topic that nobody uses, but only the partitions of a partitioned one. If it is in use again, this is refused.
+		// The broker deletes a topic that nobody uses, but only the partitions of a partitioned one. If it is in use again,
+		// this is refused.
 		ctx, cancel := unhurried(context.Background())
 		defer cancel()
 		_ = admin.API(j.t.o.Admin).Call(ctx, http.MethodDelete, admin.Topic(base)+"/partitions", nil, nil)

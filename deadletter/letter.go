@@ -108,14 +108,16 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 	return l
 }
 
-// setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its properties may say of
-// an earlier topic what its first consumer noted for its own retries; ORIGIN_TOPIC and DEAD_LETTER_TIME are always those of the dead
-// letter. Only a letter that came from a retry topic says elsewhere which topic that is of.
+// setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its
+// properties may say of an earlier topic what its first consumer noted for its own retries; ORIGIN_TOPIC and
+// DEAD_LETTER_TIME are always those of the dead letter. Only a letter that came from a retry topic says elsewhere which
+// topic that is of.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
 	real, own := topicname.Base(props[pulsar.SysPropertyRealTopic]), topicname.Base(props[reconsume.PropertyOriginTopic])
 	subscription := props[reconsume.PropertyRealSubscription]
-	retried := strings.HasSuffix(own, pulsar.RetryTopicSuffix) || local(dlq) == local(real)+"-"+subscription+pulsar.DlqTopicSuffix
+	retried := strings.HasSuffix(own, pulsar.RetryTopicSuffix) ||
+		local(dlq) == local(real)+"-"+subscription+pulsar.DlqTopicSuffix
 	if real == "" || own != "" && own != real && props[reconsume.PropertyDeadLetterTime] != "" && !retried {
 		l.Origin = own
 	} else {
@@ -152,18 +154,17 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	}
 	maps.DeleteFunc(props, func(name, _ string) bool {
 		switch name {
-		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount,
-			publishing.OriginPublishTime,
-			pulsar.SysPropertyDelayTime:
+		case reconsume.PropertyRedeliveryCount, reconsume.PropertyDeadLetterTime, reconsume.PropertyDelayLevel, publishing.NackCount,
+			pulsar.SysPropertyDelayTime, publishing.AttemptCount, publishing.OriginPublishTime: // age and attempts begin again
 			return true
 		}
 		return strings.HasPrefix(name, exceptionPrefix)
 	})
 	if real := props[pulsar.SysPropertyRealTopic]; l.Origin != "" && topicname.Base(real) != l.Origin {
 		// Of an earlier topic, which a retry topic's consumer would believe.
-		for _, name := range []string{reconsume.PropertyRealSubscription, pulsar.PropertyOriginMessageID, pulsar.SysPropertyOriginMessageID} {
-			delete(props, name)
-		}
+		delete(props, reconsume.PropertyRealSubscription)
+		delete(props, pulsar.PropertyOriginMessageID)
+		delete(props, pulsar.SysPropertyOriginMessageID)
 		props[pulsar.SysPropertyRealTopic] = l.Origin
 		if l.Subscription != "" {
 			props[reconsume.PropertyRealSubscription] = l.Subscription
@@ -207,7 +208,7 @@ func (l *Letter) is(id string) bool {
 // Filter chooses letters. A letter must match every field that is set. The zero Filter matches every letter.
 type Filter struct {
 	Groups     []string          `json:"groups,omitempty"`     // ids of groups; the letter is in one of them
-	IDs        []string          `json:"ids,omitempty"`        // ids of letters, as in Letter.ID; without index or partition of all letters of a batch
+	IDs        []string          `json:"ids,omitempty"`        // ids of letters; without its index an id is of a whole batch
 	Keys       []string          `json:"keys,omitempty"`       // the letter's key is one of them
 	Properties map[string]string `json:"properties,omitempty"` // properties that the letter has
 	After      time.Time         `json:"after,omitzero"`       // the letter died then or later

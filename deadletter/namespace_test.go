@@ -22,7 +22,8 @@ func (b *broker) apart(partitions int) (tp topics, namespace string) {
 	return tp, namespace
 }
 
-// Letters in a namespace of their own go back to the namespaces that are allowed, and are an error that names the others.
+// Letters in a namespace of their own go back to the namespaces that are allowed, and are an error that names the
+// others.
 func TestReplayFromAnotherNamespace(t *testing.T) {
 	t.Parallel()
 	for name, toOrigin := range map[string]bool{"to the retry topic": false, "to the origin": true} {
@@ -55,7 +56,8 @@ func TestReplayFromAnotherNamespace(t *testing.T) {
 	}
 }
 
-// Of letters of several services each goes to the retry topic that it names; a forged one stays, and is an error that says so.
+// Of letters of several services each goes to the retry topic that it names; a forged one stays, and is an error that
+// says so.
 func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)
@@ -78,7 +80,8 @@ func TestReplayOfASharedDeadLetterTopic(t *testing.T) {
 	require.Equal(t, 1, b.backlog(dlq, own))
 }
 
-// A letter whose message was forwarded with its properties came from where its own writer says, not from the topic of an earlier hop.
+// A letter whose message was forwarded with its properties came from where its own writer says, not from the topic of
+// an earlier hop.
 func TestLettersOfForwardedMessages(t *testing.T) {
 	t.Parallel()
 	b := newBroker(t)

@@ -22,16 +22,16 @@ const (
 
 // ReplayOptions configures a Replay.
 type ReplayOptions struct {
-	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false, the letters go
-	// to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the subscription that
-	// they died on gets them. If there is no such topic, each letter goes to the default retry topic of the topic and the subscription
-	// that it names: <topic>-<subscription>-RETRY.
+	// ToOrigin publishes each letter to the topic that it came from, where every subscription gets it. Default: false, the
+	// letters go to the retry topic of the dead letter topic (the same name with -RETRY in place of -DLQ), where only the
+	// subscription that they died on gets them. If there is no such topic, each letter goes to the default retry topic of
+	// the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
 	// Topic is a persistent topic that all letters go to instead. Default: none.
 	Topic string
-	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace. Any publisher can
-	// forge where a letter says that it came from, so name only namespaces whose services use this dead letter topic. Letters of other
-	// namespaces are left out, and the error is ErrOtherNamespace. Default: none.
+	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace. Any
+	// publisher can forge where a letter says that it came from, so name only namespaces whose services use this dead
+	// letter topic. Letters of other namespaces are left out, and the error is ErrOtherNamespace. Default: none.
 	Namespaces []string
 	// Routing chooses partitions. Default: SamePartition.
 	Routing Routing

@@ -27,7 +27,8 @@ var creations = map[string]map[string]any{
 	"off":         {"allowAutoTopicCreation": false},
 }
 
-// Where the broker creates partitioned topics, or none, a replay, a purge and a canary work, and leave no journal behind.
+// Where the broker creates partitioned topics, or none, a replay, a purge and a canary work, and leave no journal
+// behind.
 func TestReplayWhereTopicsAreCreatedOtherwise(t *testing.T) {
 	t.Parallel()
 	for name, policy := range creations {

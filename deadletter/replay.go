@@ -113,8 +113,8 @@ func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
 	return n
 }
 
-// undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one: its own run, and
-// the subscription if the replay has created it. An earlier run stays.
+// undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one:
+// its own run, and the subscription if the replay has created it. An earlier run stays.
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)
 	defer cancel()

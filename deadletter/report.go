@@ -18,10 +18,10 @@ type Report struct {
 	Waiting  int      `json:"waiting,omitempty"`  // letters of the canary, and copies of them, that are not acknowledged yet
 	WaitsFor string   `json:"waitsFor,omitempty"` // the subscription that Waiting waits for, and how many consumers it has
 	Left     []Left   `json:"left,omitempty"`     // letters that the filter chooses and that stay in the dead letter topic
-	Arrived  int      `json:"arrived,omitempty"`  // letters that the filter chooses and that arrived since the replay began, up to 10,000; they are left
+	Arrived  int      `json:"arrived,omitempty"`  // letters, up to 10,000, that the filter chooses and that came too late for the replay
 	Targets  []Target `json:"targets,omitempty"`  // where they go
-	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with the number of
-	// letters. Of more than ten the others are counted as "".
+	// Namespaces are those of the letters that were left out since ReplayOptions.Namespaces does not allow theirs, with
+	// the number of letters. Of more than ten the others are counted as "".
 	Namespaces map[string]int `json:"namespaces,omitempty"`
 
 	Creates string `json:"creates,omitempty"` // in a dry run: the durable subscription that would be created; needs an admin API

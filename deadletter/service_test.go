@@ -15,8 +15,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery/doctor"
 )
 
-// A service with retries, dead letters and a log of attempts works whatever topics its namespace lets the broker create, and with its
-// letters in a namespace of their own: each message is a letter after its retries, is replayed, and is processed.
+// A service with retries, dead letters and a log of attempts works whatever topics its namespace lets the broker
+// create, and with its letters in a namespace of their own: each message is a letter after its retries, is replayed,
+// and is processed.
 func TestServiceInNamespacesOfAllKinds(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

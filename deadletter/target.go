@@ -18,8 +18,8 @@ import (
 // maxTargets bounds the producers, and what letters whose properties are made up can do.
 const maxTargets = 100
 
-// directed decides whether a replay to the retry topic goes to that of the dead letter topic, or to that which each letter names. A run that
-// is not over stays as it was decided.
+// directed decides whether a replay to the retry topic goes to that of the dead letter topic, or to that which each
+// letter names. A run that is not over stays as it was decided.
 func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) (ReplayOptions, error) {
 	if !o.ownRetry || t.o.Admin.URL == "" {
 		return o, nil
@@ -39,8 +39,8 @@ func (t *Topic) directed(ctx context.Context, o ReplayOptions, unfinished *run) 
 	return o, err
 }
 
-// back is where a letter goes back to: its origin, or the default retry topic of it. Any publisher can forge a letter's properties, so it
-// stays in the namespaces that are allowed. Or back says why there is no such topic.
+// back is where a letter goes back to: its origin, or the default retry topic of it. Any publisher can forge a letter's
+// properties, so it stays in the namespaces that are allowed. Or back says why there is no such topic.
 func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string) {
 	if !o.ToOrigin && (l.Origin == "" || l.Subscription == "") {
 		base, _ := strings.CutSuffix(t.o.Topic, pulsar.DlqTopicSuffix)

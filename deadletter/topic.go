@@ -42,8 +42,9 @@ var (
 	ErrUnfinished = errors.New("deadletter: an earlier replay is not finished")
 	// ErrNoSubscription says that the target topic has no subscription, so the broker would delete replayed messages unread.
 	ErrNoSubscription = errors.New("deadletter: nobody would get the messages")
-	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the dead letter topic nor
-	// in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces and how many letters each has.
+	// ErrOtherNamespace says that letters were left out since they came from a namespace that is neither that of the dead
+	// letter topic nor in ReplayOptions.Namespaces. The others were replayed. Report.Namespaces has the namespaces and how
+	// many letters each has.
 	ErrOtherNamespace = errors.New("deadletter: letters were left out that came from other namespaces")
 	// ErrNotSubscribed says that Unsubscribe found no Options.Subscription on the topic.
 	ErrNotSubscribed = errors.New("deadletter: not subscribed")

@@ -195,7 +195,8 @@ var (
 	outcomes = []redelivery.Outcome{redelivery.Acked, redelivery.Nacked, redelivery.Snoozed, redelivery.TimedOut, redelivery.Reconsumed, redelivery.DeadLettered, redelivery.Discarded}
 	causes   = []redelivery.Cause{redelivery.CauseNack, redelivery.CauseTimeout, redelivery.CauseRetryTopic, redelivery.CauseReconnect}
 	losses   = []redelivery.Loss{redelivery.LostConnection, redelivery.LostPartition, redelivery.LostConsumer}
-	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent, redelivery.ReasonCrashed, redelivery.ReasonExplicit, redelivery.ReasonTTL}
+	reasons  = []redelivery.Reason{redelivery.ReasonMaxDeliveries, redelivery.ReasonPermanent,
+		redelivery.ReasonCrashed, redelivery.ReasonExplicit, redelivery.ReasonTTL}
 )
 
 // newSeries makes those whose labels are known at 0, so that the first of them is an increase.

@@ -203,7 +203,8 @@ func (f *attemptsFlags) open(ctx context.Context, client pulsar.Client, o attemp
 func (f *attemptsFlags) forgotten(log *attempts.Log) (keys []attempts.Key) {
 	prefix := strings.Replace(f.forget, ":-1", ":0", 1) + ":"
 	for _, r := range log.Records() {
-		if f.forgetAll || strings.HasPrefix(fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, partitionOf(r.Topic), r.Index), prefix) {
+		id := fmt.Sprintf("%d:%d:%d:%d:", r.Ledger, r.Entry, partitionOf(r.Topic), r.Index)
+		if f.forgetAll || strings.HasPrefix(id, prefix) {
 			keys = append(keys, r.Key)
 		}
 	}

@@ -78,8 +78,8 @@ func TestAttemptsWantsOneTopic(t *testing.T) {
 	}
 }
 
-// Messages that crashed a consumer come first, then those that failed most often; those that only were in a handler are not shown, unless
-// that is asked for. An id is forgotten as it is shown, and all are at once.
+// Messages that crashed a consumer come first, then those that failed most often; those that only were in a handler are
+// not shown, unless that is asked for. An id is forgotten as it is shown, and all are at once.
 func TestAttemptsShowsSuspectsFirst(t *testing.T) {
 	server := pulsartest.NewServer(t)
 	client := server.Client(t)

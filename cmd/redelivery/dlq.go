@@ -169,7 +169,8 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	}
 	d.topic = topicname.Full(name)
 	_, decryption := d.encryption()
-	o := deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api), Decryption: decryption}
+	o := deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api),
+		Decryption: decryption}
 	if d.letters, err = deadletter.Open(d.client, o); err != nil {
 		return err
 	}

@@ -26,7 +26,8 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 	return dlq
 }
 
-// The subscription that keeps the letters is the one that a replay empties: no other subscription is made, and no backlog stays.
+// The subscription that keeps the letters is the one that a replay empties: no other subscription is made, and no
+// backlog stays.
 func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	b := newBroker(t)
 	dlq := b.mail("inspect", "service")
@@ -46,8 +47,8 @@ func TestDlqReplaysTheOnlyIdleSubscription(t *testing.T) {
 	require.Zero(t, b.server.Subscription(dlq, "inspect").Backlog)
 }
 
-// The tool goes on with its own subscription, if there is one, and shows what the other keeps. Of two idle subscriptions it takes none,
-// unless a replay on one is not finished.
+// The tool goes on with its own subscription, if there is one, and shows what the other keeps. Of two idle
+// subscriptions it takes none, unless a replay on one is not finished.
 func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	for name, subscriptions := range map[string][]string{"its own": {"inspect", "redelivery"}, "two": {"inspect", "audit"}} {
 		t.Run(name, func(t *testing.T) {
@@ -72,7 +73,8 @@ func TestDlqDoesNotChangeTheSubscription(t *testing.T) {
 	require.Equal(t, []string{"audit", "inspect"}, b.server.Subscriptions(dlq))
 }
 
-// Every form of an id that is shown anywhere chooses the letter: as peek prints it, with a client's -1, and that of a whole batch.
+// Every form of an id that is shown anywhere chooses the letter: as peek prints it, with a client's -1, and that of a
+// whole batch.
 func TestDlqIDs(t *testing.T) {
 	b := newBroker(t)
 	b.mail("inspect")

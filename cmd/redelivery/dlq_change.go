@@ -88,8 +88,9 @@ func (d *dlq) imports(ctx context.Context) error {
 // documented is the subscription that the documents have users make.
 const documented = "inspect"
 
-// adopt takes the one subscription that has no consumer, which keeps the letters for the tool, unless the tool has one of its own already.
-// Of several it takes the one that has an unfinished replay. Another topic's subscription may be a service's that is down.
+// adopt takes the one subscription that has no consumer, which keeps the letters for the tool, unless the tool has one
+// of its own already. Of several it takes the one that has an unfinished replay. Another topic's subscription may be a
+// service's that is down.
 func (d *dlq) adopt(ctx context.Context) error {
 	info, err := topicNamed(ctx, d.api, d.topic)
 	if errors.Is(err, deadletter.ErrNoTopic) { // for the verb to say

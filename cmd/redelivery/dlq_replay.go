@@ -57,7 +57,8 @@ func elsewhere(r deadletter.Report, err error) error {
 			flags = append(flags, "-namespace "+name)
 		}
 	}
-	errs := []error{fmt.Errorf("%w: %s; %s replays them", deadletter.ErrOtherNamespace, strings.Join(left, ", "), strings.Join(flags, " "))}
+	errs := []error{fmt.Errorf("%w: %s; %s replays them", deadletter.ErrOtherNamespace, strings.Join(left, ", "),
+		strings.Join(flags, " "))}
 	for _, err := range butCanceled(err) {
 		if !errors.Is(err, deadletter.ErrOtherNamespace) {
 			errs = append(errs, err)

@@ -97,7 +97,8 @@ func (a API) Call(ctx context.Context, method, path string, body, answer any) er
 
 type once struct{}
 
-// Once returns a context whose calls wait for a silent API once: after one had no answer within Patience, the others fail at once.
+// Once returns a context whose calls wait for a silent API once: after one had no answer within Patience, the others
+// fail at once.
 func Once(ctx context.Context) context.Context { return context.WithValue(ctx, once{}, &atomic.Bool{}) }
 
 // maxAnswer is far more than the names of a hundred thousand topics.
