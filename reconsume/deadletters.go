@@ -1,9 +1,12 @@
 package reconsume
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -13,9 +16,12 @@ import (
 )
 
 // DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic; "" means the
-// usual one. The error has the text of reason, and may itself be wrapped. topic must be persistent, and the subscription must not read
-// it. The first dead letter for a topic creates producers that stay until Close. A Reconsumer publishes to at most 100 such topics; one
-// more is an error.
+// usual one. The error has the text of reason, and may itself be wrapped. A topic name without a namespace is of the namespace of the
+// consumer's first topic. The first dead letter for a topic creates producers that stay until Close.
+//
+// A dead letter that topic will not take later either goes to the usual dead letter topic: topic is then in its property DEAD_LETTER_TOPIC,
+// and a warning is logged. That is so if topic has an impossible name, is not persistent, is one that the subscription reads, does not exist
+// and cannot be created, is terminated, refuses this client or a message of this size, or if the Reconsumer has 100 such topics already.
 func DeadLetterTo(topic string, reason error) error {
 	if reason == nil {
 		reason = errors.New("no reason given")
@@ -28,6 +34,7 @@ const maxTopics = 100
 
 // deadLetters has the producers of the dead letter topics.
 type deadLetters struct {
+	o     *Options
 	usual *letterTopic
 	open  func(topic string) *letterTopic
 
@@ -38,12 +45,28 @@ type deadLetters struct {
 // letterTopic publishes to one dead letter topic, in the order of the calls.
 type letterTopic struct {
 	outlet
-	alone outlet // of messages larger than any before
-	sizes sizes
-	order order
+	alone  outlet                     // of messages larger than any before
+	pieces func(chunk uint) *producer // publishes in chunks of so many bytes; nil if there can be but one producer
+	sizes  sizes
+	order  order
 }
 
+// start begins to publish a letter. One that the topic refuses for its size follows in two chunks: the broker does not compare these with the
+// topic's maxMessageSize.
 func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	answered := t.startWhole(ctx, msg)
+	return func() error {
+		err := answered()
+		if !isRefused(err) || t.pieces == nil || len(msg.Payload) < 2 || msg.Schema != nil { // chunks do not say which version of a schema they have
+			return err
+		}
+		p := t.pieces(uint(len(msg.Payload)+1) / 2)
+		defer p.close()
+		return p.start(ctx, msg)()
+	}
+}
+
+func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	bytes := bytesOf(msg)
 	tried, err := t.sizes.begin(ctx, 0, bytes)
 	switch {
@@ -62,43 +85,85 @@ func (t *letterTopic) start(ctx context.Context, msg *pulsar.ProducerMessage) (a
 	}
 }
 
-// of returns the topic of a dead letter with a reason, and what publishes to it.
-func (d *deadLetters) of(reason error, usual string) (topic string, t *letterTopic, err error) {
-	topic = publishing.TopicOf(reason, usual)
-	full := topicname.Full(topic)
-	if full == topicname.Full(usual) {
-		return usual, d.usual, nil
-	}
-	if !topicname.IsPersistent(topic) {
-		return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want a persistent topic", topic)
+// of returns what publishes to a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter of a message can go
+// there.
+func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
+	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
+	case topic == d.o.DeadLetterTopic:
+		return d.usual, nil
+	case want != "":
+		return nil, fmt.Errorf("want %s", want)
+	case !topicname.IsPersistent(topic):
+		return nil, errors.New("want a persistent topic")
+	case topicname.Same(topic, msg.Topic()), topicname.Same(topic, d.o.RetryLetterTopic):
+		return nil, errors.New("want another topic than the subscription's own: the letter would come again and never end")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	t, ok := d.others[full]
+	t, ok := d.others[topic]
 	if !ok {
 		if len(d.others) >= maxTopics {
-			return topic, t, fmt.Errorf("reconsume: the topic of DeadLetterTo is %s, want one of the %d that there are already", topic, maxTopics)
+			return nil, fmt.Errorf("want one of the %d topics that there are already", maxTopics)
 		}
 		if d.others == nil {
 			d.others = map[string]*letterTopic{}
 		}
+		d.o.warnOfShortName(name)
 		t = d.open(topic)
-		d.others[full] = t
+		d.others[topic] = t
 	}
-	return topic, t, nil
+	return t, nil
 }
 
 // startDeadLetter begins to publish a dead letter with a reason and properties.
 func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error, props map[string]string) (wait func() error) {
-	topic, t, err := r.deadLetters.of(reason, r.o.DeadLetterTopic)
-	if err != nil {
-		return failed(err)
+	usual, note := r.o.DeadLetterTopic, publishing.Of(ctx)
+	if topicname.Same(usual, cm.Topic()) {
+		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", usual))
 	}
-	if topicname.Same(topic, cm.Topic()) {
-		return failed(fmt.Errorf("reconsume: the dead letter topic is %s, want another one than the message's own: it would come again and never end", topic))
+	name := publishing.TopicOf(reason, usual)
+	topic := topicname.In(r.o.Topic, name)
+	t, err := r.deadLetters.of(name, topic, cm.Message)
+	instead := func(err error) {
+		r.o.Logger.Warn("reconsume: a dead letter goes to the usual topic, as the one of DeadLetterTo will not take it", "topic", name, "usual", usual,
+			"message", cm.ID(), "error", err)
+		props[PropertyDeadLetterTopic] = name
+		note.DeadLetter(usual, reason)
 	}
-	publishing.Of(ctx).DeadLetter(topic, reason)
-	return r.publish(ctx, t.start, cm, props, 0)
+	switch {
+	case err != nil:
+		instead(err)
+		return r.publish(ctx, r.deadLetters.usual.start, cm, props, 0)
+	case t == r.deadLetters.usual:
+		note.DeadLetter(usual, reason)
+		return r.publish(ctx, t.start, cm, props, 0)
+	}
+	note.DeadLetter(topic, reason)
+	return r.publish(ctx, func(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+		answered := t.start(ctx, msg)
+		return func() error {
+			err := answered()
+			if !isFinal(err) {
+				return err
+			}
+			instead(err)
+			return r.deadLetters.usual.start(ctx, msg)()
+		}
+	}, cm, props, 0)
+}
+
+// isFinal reports whether a topic will not take a letter later either, unless somebody changes it.
+func isFinal(err error) bool {
+	if err == nil {
+		return false
+	}
+	if isRefused(err) || errors.Is(err, pulsar.ErrTopicTerminated) || errors.Is(err, pulsar.ErrTopicNotfound) {
+		return true
+	}
+	return slices.ContainsFunc([]string{"TopicNotFound", "TopicTerminated", "AuthorizationError", "NotAllowedError", "InvalidTopicName",
+		"reached max producers limit", "existing exclusive producer", "ProducerFenced"}, func(code string) bool {
+		return strings.Contains(err.Error(), code)
+	})
 }
 
 func (d *deadLetters) all() []outlet {

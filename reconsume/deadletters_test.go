@@ -1,13 +1,18 @@
 package reconsume_test
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/require"
 
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -34,32 +39,102 @@ func TestDeadLetterTo(t *testing.T) {
 				again := message{props: map[string]string{"RECONSUMETIMES": "1"}}
 				require.NoError(t, r.Later(bg, pulsar.ConsumerMessage{Consumer: acks, Message: again}, reconsume.WithCause(test.reason)))
 				require.Equal(t, 2, acks.acked)
-				require.Len(t, c.sent[test.topic], 2)
-				for _, letter := range c.sent[test.topic] {
+				topic := topicname.Full(test.topic)
+				require.Len(t, c.sent[topic], 2)
+				for _, letter := range c.sent[topic] {
 					require.Equal(t, test.text, letter.Properties["EXCEPTION_MESSAGE"])
 				}
 				require.Len(t, c.created, 1)
-				require.Equal(t, test.topic, c.created[0].Topic)
+				require.Equal(t, topic, c.created[0].Topic)
 			})
 		})
 	}
 }
 
-// Topics that cannot be are errors, and the message is not acknowledged. Close closes the producers of all topics.
-func TestBadTopicsOfDeadLetters(t *testing.T) {
+// A letter that cannot go to the topic of DeadLetterTo goes to the usual one, and says where it was to go. Close closes the producers of all
+// topics.
+func TestImpossibleTopicsOfDeadLetterTo(t *testing.T) {
 	var fake *client
-	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
-		to := func(topic string) error {
-			return r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reconsume.DeadLetterTo(topic, errBroker))
+	var log bytes.Buffer
+	o := reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		to := func(topic string) {
+			require.NoError(t, r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, reconsume.DeadLetterTo(topic, errBroker)))
 		}
-		require.ErrorContains(t, to("non-persistent://public/default/a"), "want a persistent topic")
 		for n := range 100 {
-			require.NoError(t, to(fmt.Sprint("topic ", n)))
+			to(fmt.Sprint("topic ", n))
 		}
-		require.ErrorContains(t, to("one more"), "is one more, want one of the 100")
-		require.NoError(t, to("topic 7"))
-		require.Equal(t, 101, acks.acked)
+		impossible := []string{"non-persistent://public/default/a", "one/more", "x-partition-y", "orders", "orders-sub-RETRY", "one more"}
+		for n, topic := range impossible {
+			to(topic)
+			letter := c.sent[deadLetters][n]
+			require.Equal(t, topic, letter.Properties["DEAD_LETTER_TOPIC"])
+			require.Equal(t, errBroker.Error(), letter.Properties["EXCEPTION_MESSAGE"])
+			require.Contains(t, log.String(), topic)
+		}
+		require.Len(t, c.sent[deadLetters], len(impossible))
+		to("topic 7")
+		require.Len(t, c.sent[topicname.Full("topic 7")], 2)
 		fake = c
 	})
-	require.Equal(t, 100, fake.closed)
+	require.Equal(t, 101, fake.closed)
+}
+
+// A topic of DeadLetterTo that cannot be published to, by configuration, does not keep the letter.
+func TestRefusedTopicOfDeadLetterTo(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.refuse = func(o pulsar.ProducerOptions) error {
+			if o.Topic != deadLetters {
+				return errors.New("server error: AuthorizationError: no")
+			}
+			return nil
+		}
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+		require.NoError(t, r.DeadLetter(bg, cm, reconsume.DeadLetterTo("secret", errBroker)))
+		require.Equal(t, "secret", c.sent[deadLetters][0].Properties["DEAD_LETTER_TOPIC"])
+		require.Equal(t, 1, acks.acked)
+		c.refuse = func(pulsar.ProducerOptions) error { return errBroker }
+		require.ErrorIs(t, r.DeadLetter(bg, cm, reconsume.DeadLetterTo("away", errBroker)), errBroker, "a later try may succeed")
+	})
+}
+
+// Two replicas with one name for their producers both publish: the second one's gets a suffix.
+func TestProducerNameThatIsTaken(t *testing.T) {
+	var log bytes.Buffer
+	o := reconsume.Options{DeadLetterTopicProducerName: "letters", ProducerOptions: pulsar.ProducerOptions{Name: "retries"},
+		Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.refuse = func(o pulsar.ProducerOptions) error {
+			if o.Name == "letters" || o.Name == "retries" {
+				return fmt.Errorf("server error: ProducerBusy: Producer with name '%s' is already connected to topic 'x'", o.Name)
+			}
+			return nil
+		}
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+		require.NoError(t, r.DeadLetter(bg, cm, errBroker))
+		require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
+		require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
+		require.Regexp(t, "^letters-[a-z]{5}$", c.created[0].Name)
+		require.Equal(t, 2, strings.Count(log.String(), "another producer has the configured name"))
+	})
+}
+
+// A namespace that allows one producer for a topic has all messages published by the usual one.
+func TestLimitOfProducers(t *testing.T) {
+	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		have := map[string]int{}
+		c.refuse = func(o pulsar.ProducerOptions) error {
+			if have[o.Topic]++; have[o.Topic] > 1 {
+				return errors.New("server error: ProducerBusy: Topic 'x' reached max producers limit")
+			}
+			return nil
+		}
+		for _, payload := range []string{"small", strings.Repeat("x", 8000), strings.Repeat("x", 2<<20)} {
+			cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{payload: []byte(payload)}}
+			require.NoError(t, r.DeadLetter(bg, cm, errBroker))
+			require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
+		}
+		require.Len(t, c.sent[deadLetters], 3)
+		require.Len(t, c.sent[retries], 3)
+	})
 }

@@ -105,6 +105,20 @@ func (r *Reconsumer) startDelayed(ctx context.Context, msg *pulsar.ProducerMessa
 	}
 }
 
+// startHeld is startDelayed for a retry that a Consumer of package redelivery reads. If the namespace refuses the delay, the retry is
+// published without one: the Consumer holds it back for the time that DELAY_TIME says.
+func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
+	answered := r.startDelayed(ctx, msg)
+	return func() error {
+		err := answered()
+		if !isRefused(err) || msg.DeliverAfter == 0 {
+			return err
+		}
+		msg.DeliverAfter = 0
+		return r.startDelayed(ctx, msg)()
+	}
+}
+
 // verdict is what becomes known of a producer whose messages have no answer.
 type verdict struct {
 	asked   atomic.Bool   // the producer is being closed

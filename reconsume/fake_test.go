@@ -20,6 +20,7 @@ type client struct {
 	together bool          // more than one was
 	lost     func(*pulsar.ProducerMessage) bool
 	failures int // of creating, to come
+	refuse   func(pulsar.ProducerOptions) error
 	created  []pulsar.ProducerOptions
 	sent     map[string][]*pulsar.ProducerMessage
 	sendErr  error
@@ -42,17 +43,23 @@ func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, erro
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.creating--
+	if c.refuse != nil {
+		if err := c.refuse(o); err != nil {
+			return (*producer)(nil), err
+		}
+	}
 	c.created = append(c.created, o)
 	if c.failures--; c.failures >= 0 {
 		return (*producer)(nil), errBroker // typed, as upstream's
 	}
-	return &producer{c: c, topic: o.Topic}, nil
+	return &producer{c: c, topic: o.Topic, chunk: int(o.ChunkMaxMessageSize)}, nil
 }
 
 type producer struct {
 	pulsar.Producer
 	c      *client
 	topic  string
+	chunk  int      // messages that are longer are not lost: in chunks a broker takes them
 	broken bool     // has lost a message, and with it all that follow
 	failed []func() // what Close does with those
 }
@@ -78,7 +85,7 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answe
 	if p.c.panics {
 		panic("send on closed channel")
 	}
-	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m); p.broken {
+	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m) && (p.chunk == 0 || len(m.Payload) <= p.chunk); p.broken {
 		p.failed = append(p.failed, func() { answer(nil, m, pulsar.ErrProducerClosed) })
 		return
 	}

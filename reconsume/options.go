@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
 	"strings"
@@ -12,6 +13,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -23,8 +25,9 @@ const (
 	Unlimited = math.MaxUint32
 )
 
-// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names, so that they can be copied from one. In
-// redelivery.DeadLetterPolicy, MaxDeliveries is called MaxReconsumes: there the other name limits deliveries.
+// Options configures a Reconsumer. Fields that pulsar.DLQPolicy has too have its names. In redelivery.DeadLetterPolicy, MaxDeliveries is
+// called MaxReconsumes: there the other name limits deliveries. A topic name without a namespace, such as orders-DLQ, is of the namespace of
+// Topic, or of public/default without Topic; in DLQPolicy it is always of public/default.
 type Options struct {
 	// Topic is the topic that the messages come from, or the first one if there are several. Its name is part of the default topics,
 	// without -partition-N, and of the dead letter producer's name. Required, unless RetryLetterTopic and DeadLetterTopic are set.
@@ -48,11 +51,14 @@ type Options struct {
 	Backoff backoff.RedeliveryBackoff
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
+	// Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a Key_Shared consumer gets only its own keys.
+	// Dead letters are in no batch with others, unless a setting of batches is given here.
 	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
 	// batching and compression, unless ProducerAccessMode allows only one producer. With Encryption an empty payload
 	// needs a batch, or pulsar-client-go reads its ciphertext: so with DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
-	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it. Default:
+	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another one, as of a second
+	// replica of a service, gets a suffix, and a warning is logged. So it is with ProducerOptions.Name. Default:
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
@@ -66,6 +72,8 @@ type Options struct {
 	Decrypts bool
 	// OmitCause leaves EXCEPTION_MESSAGE out of retries and dead letters, but not EXCEPTION_TYPE. Custom properties are kept. Default: false.
 	OmitCause bool
+	// Logger is where warnings go. Default: slog.Default().
+	Logger *slog.Logger
 	// OperationTimeout limits a call whose context has no deadline, and an attempt to create a producer. Default: 30s.
 	OperationTimeout time.Duration
 }
@@ -81,6 +89,9 @@ func (o Options) withDefaults() (Options, error) {
 		return o, errors.New("reconsume: Options.Decrypts is true without ProducerOptions.Encryption, want it with a key: what is " +
 			"published would be plain text")
 	}
+	o.Logger = logs.Safe(cmp.Or(o.Logger, slog.Default()))
+	o.warnOfShortName(o.RetryLetterTopic)
+	o.warnOfShortName(o.DeadLetterTopic)
 	prefix := topicname.Base(o.Topic) + "-" + o.Subscription
 	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(o.RetryLetterTopic, prefix+pulsar.RetryTopicSuffix))
 	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(o.DeadLetterTopic, prefix+pulsar.DlqTopicSuffix))
@@ -110,12 +121,21 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
+// warnOfShortName logs that a name without a namespace meant a topic of public/default in earlier versions, if that is another one.
+func (o *Options) warnOfShortName(name string) {
+	if ours, public := topicname.In(o.Topic, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
+		o.Logger.Warn("reconsume: a topic name has no namespace: in earlier versions it was of public/default; write the whole name", "name", name,
+			"topic_in_namespace", ours, "topic_in_public_default", public)
+	}
+}
+
 // retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another name. It has the
 // broker create the consumer's subscription with the retry topic, should somebody delete that: what is published before the consumer has
 // subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
 	p.Topic, p.Schema, p.DisableMultiSchema = o.RetryLetterTopic, o.Schema, false
+	p.BatcherBuilderType = pulsar.KeyBasedBatchBuilder // the default one mixes keys, and a Key_Shared consumer gets the whole batch by one of them
 	if p.CompressionType == pulsar.NoCompression {
 		p.CompressionType = pulsar.LZ4
 	}
@@ -129,9 +149,15 @@ func (o *Options) retryProducer() pulsar.ProducerOptions {
 	return p
 }
 
+// deadLetterProducer publishes each letter in a batch of its own, unless ProducerOptions has settings of batches: a plain consumer that
+// nacks a letter gets the whole batch again. In no batch a letter would lose the version of its schema.
 func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p := o.retryProducer()
 	p.Topic = topic
+	if b := o.ProducerOptions; b.BatchingMaxMessages == 0 && b.BatchingMaxSize == 0 && b.BatchingMaxPublishDelay == 0 &&
+		b.BatcherBuilderType == pulsar.DefaultBatchBuilder {
+		p.BatchingMaxMessages = 1
+	}
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
 		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))
 	publishing.InitialSubscription(&p, o.InitialSubscriptionName)
@@ -143,6 +169,18 @@ type outlet struct {
 	usual  *producer
 	single *producer // of messages that are large, or empty and not encrypted
 	sealed bool      // they are encrypted: upstream reads what is empty as it was encrypted, unless it is in a batch, as usual
+}
+
+// standsIn has the usual producer publish in place of others, including its own outlet's, that a limit of producers for a topic keeps from
+// being created.
+func (t *outlet) standsIn(others ...outlet) {
+	for _, other := range others {
+		for _, p := range []*producer{other.usual, other.single} {
+			if p != t.usual {
+				p.instead = t.usual
+			}
+		}
+	}
 }
 
 // newOutlet returns an outlet of which the usual producer passes on what the broker finds too large.

@@ -3,6 +3,7 @@ package reconsume
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,7 @@ type producer struct {
 	pending int // messages without an answer, at most
 	create  func(*verdict) (pulsar.Producer, error)
 	chunks  *producer     // publishes what is too large for this one; nil if there is none
+	instead *producer     // publishes if a limit keeps this one from being created; nil for none
 	asks    bool          // whether the broker refused what has no answer
 	alone   bool          // one message at a time
 	timeout time.Duration // of create
@@ -96,6 +98,33 @@ func (p *producer) try(m *made) {
 	if p.next = time.Now().Add(p.pause); p.made == m {
 		p.made = nil
 	}
+}
+
+// createProducer creates a producer. It changes options that the broker refuses for good.
+func (o *Options) createProducer(client pulsar.Client, options func() pulsar.ProducerOptions) (pulsar.Producer, error) {
+	p := options()
+	made, err := client.CreateProducer(p)
+	if err == nil {
+		return made, nil
+	}
+	name, schema := p.Name, p.Schema
+	switch p = options(); {
+	case name != "" && strings.Contains(err.Error(), "is already connected"): // another replica has it
+		p.Name = name + "-" + letters()
+		o.Logger.Warn("reconsume: another producer has the configured name, so this one has a suffix", "topic", p.Topic, "name", p.Name)
+	case schema != nil && strings.Contains(err.Error(), "IncompatibleSchema"):
+		p.Schema = nil
+		o.Logger.Warn("reconsume: the topic has another schema, so messages are published without one: let each schema have a topic of its own",
+			"topic", p.Topic, "error", err)
+	default:
+		return made, err
+	}
+	return client.CreateProducer(p)
+}
+
+// isFull reports whether a producer could not be created because the topic has as many as the namespace allows (maxProducersPerTopic).
+func isFull(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "reached max producers limit")
 }
 
 // creating has the topics that a producer is being created for, each with a channel that is closed then: initial subscriptions

@@ -25,6 +25,7 @@ const (
 	PropertyOriginTopic      = "ORIGIN_TOPIC"      // the topic, with its partition, that the dead letter was received from
 	PropertyRedeliveryCount  = "REDELIVERY_COUNT"  // how often it was redelivered before
 	PropertyDeadLetterTime   = "DEAD_LETTER_TIME"  // in milliseconds since 1970
+	PropertyDeadLetterTopic  = "DEAD_LETTER_TOPIC" // the topic of DeadLetterTo, if the letter could not go there
 
 	// PropertyOriginSchemaVersion is set if a message could not be published with the Avro schema that its payload was written with, or with
 	// any, as the consumer has none: the version of that schema, in hexadecimal digits.
@@ -35,7 +36,8 @@ const (
 var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
 	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount, publishing.OriginPublishTime,
-	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyOriginSchemaVersion}
+	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyDeadLetterTopic,
+	PropertyOriginSchemaVersion}
 
 // bookkeeping are the properties that Reconsumers write.
 var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)

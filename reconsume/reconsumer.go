@@ -74,9 +74,11 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	create := func(options func() pulsar.ProducerOptions) *producer {
 		return &producer{topic: options().Topic, pending: cmp.Or(o.ProducerOptions.MaxPendingMessages, 1000), timeout: o.OperationTimeout,
 			closed: r.ctx, create: func(v *verdict) (pulsar.Producer, error) {
-				p := options()
-				p.BackOffPolicyFunc = v.watch(p.BackOffPolicyFunc)
-				return client.CreateProducer(p)
+				return o.createProducer(client, func() pulsar.ProducerOptions {
+					p := options()
+					p.BackOffPolicyFunc = v.watch(p.BackOffPolicyFunc)
+					return p
+				})
 			}}
 	}
 	shared := o.ProducerOptions.ProducerAccessMode == pulsar.ProducerAccessModeShared
@@ -90,12 +92,24 @@ func New(client pulsar.Client, o Options) (*Reconsumer, error) {
 	}
 	r.retries = newOutlet(create(o.retryProducer), create(single(o.retryProducer)), sealed)
 	r.untried, r.alone = asking(o.retryProducer, false), asking(o.retryProducer, true)
+	r.retries.standsIn(r.retries, r.untried, r.alone)
+	r.deadLetters.o = &r.o
 	r.deadLetters.open = func(topic string) *letterTopic {
 		options := func() pulsar.ProducerOptions { return o.deadLetterProducer(topic) }
 		t := &letterTopic{outlet: newOutlet(create(options), create(single(options)), sealed), alone: asking(options, true), sizes: newSizes(), order: newOrder()}
+		t.standsIn(t.outlet, t.alone)
+		t.pieces = func(chunk uint) *producer {
+			p := create(single(func() pulsar.ProducerOptions {
+				p := options()
+				p.ChunkMaxMessageSize = chunk
+				return p
+			}))
+			p.asks, p.alone = true, true
+			return p
+		}
 		if !shared { // there can be but one
 			t.single, t.usual.chunks = t.usual, nil
-			t.alone = t.outlet
+			t.alone, t.pieces = t.outlet, nil
 		}
 		return t
 	}
@@ -135,7 +149,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 
 // settle publishes a retry, and waits for the outcome unless a callback is told of it.
 func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
-	wait := r.later(ctx, cm, how)
+	wait := r.later(ctx, cm, how, r.startDelayed)
 	if how.Callback == nil {
 		return wait()
 	}
@@ -236,8 +250,8 @@ func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
 }
 
-// later publishes a retry, or else a dead letter.
-func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry) (wait func() error) {
+// later publishes a retry by start, or else a dead letter.
+func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry, start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
 	}
@@ -254,7 +268,7 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 	}
 	how.Delay = min(max(0, how.Delay), maxDelay)
 	publishing.Of(ctx).Retry(r.o.RetryLetterTopic, how.Delay)
-	return r.publish(ctx, r.startDelayed, cm, r.o.retryProperties(cm.Message, how), how.Delay)
+	return r.publish(ctx, start, cm, r.o.retryProperties(cm.Message, how), how.Delay)
 }
 
 func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.ConsumerMessage, props map[string]string,

@@ -114,7 +114,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	answered := start(ctx, msg)
 	return func() error {
 		err := answered()
-		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) { // the topic does not take it
+		if errors.Is(err, pulsar.ErrSchema) || isTooLarge(err) || isRefused(err) { // the topic does not take it
 			msg.DeliverAfter = delay
 			err = bare()()
 		}

@@ -36,7 +36,10 @@ func isTooLarge(err error) bool {
 
 func (p *producer) begin(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	m, err := p.get(ctx)
-	if err != nil {
+	switch {
+	case p.instead != nil && isFull(err):
+		return p.instead.begin(ctx, msg)
+	case err != nil:
 		return failed(err)
 	}
 	ctx, cancel := context.WithCancel(ctx)

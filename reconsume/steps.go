@@ -9,10 +9,13 @@ import (
 )
 
 // steps is a Reconsumer as a Consumer uses it.
-type steps struct{ r *Reconsumer }
+type steps struct {
+	r    *Reconsumer
+	held bool // the Consumer reads the retry topic, and holds back what comes early
+}
 
 func init() {
-	publishing.PublisherOf = func(r any) publishing.Publisher { return steps{r.(*Reconsumer)} }
+	publishing.PublisherOf = func(r any, held bool) publishing.Publisher { return steps{r.(*Reconsumer), held} }
 }
 
 func (s steps) Policy(msg pulsar.Message) (publishing.Retry, error) {
@@ -31,7 +34,11 @@ func (s steps) With(how publishing.Retry, options any) publishing.Retry {
 }
 
 func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
-	return s.r.later(ctx, cm, retry(how))
+	start := s.r.startHeld
+	if how.Nacked || !s.held { // what a nack moves waits in the Consumer anyway
+		start = s.r.startDelayed
+	}
+	return s.r.later(ctx, cm, retry(how), start)
 }
 
 func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {

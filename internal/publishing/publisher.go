@@ -23,8 +23,9 @@ type Publisher interface {
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
 
-// PublisherOf returns the Publisher of a *reconsume.Reconsumer. Package reconsume sets it.
-var PublisherOf func(reconsumer any) Publisher
+// PublisherOf returns the Publisher of a *reconsume.Reconsumer; held says that retries are read by a Consumer that holds back those that
+// come early. Package reconsume sets it.
+var PublisherOf func(reconsumer any, held bool) Publisher
 
 // MaxReconsumes is how often a message is reconsumed where nobody says how often, as in all clients.
 const MaxReconsumes = 16

@@ -26,12 +26,15 @@ func Full(name string) string {
 
 // In returns the whole name of a topic. A short one is of the namespace of another topic, or of public/default if that is "".
 func In(origin, name string) string {
-	if strings.Contains(name, "/") {
+	if !IsShort(name) {
 		return Full(name)
 	}
 	origin = Full(origin)
 	return origin[:strings.LastIndex(origin, "/")+1] + name
 }
+
+// IsShort reports whether a name has no namespace, so that In and Full differ unless the origin is in public/default.
+func IsShort(name string) bool { return name != "" && !strings.Contains(name, "/") }
 
 // IsPersistent reports whether the broker keeps the messages of a topic until they are acknowledged.
 func IsPersistent(name string) bool { return !strings.HasPrefix(name, NonPersistent) }
