@@ -20,7 +20,8 @@ import (
 // AttemptLog configures the log of attempts; see WithAttemptLog. A zero field means its default.
 type AttemptLog struct {
 	// Topic is the topic of the log, the same for all consumers of the subscription, and of no other subscription: their counts would be
-	// mixed up. It must exist, unless the broker creates topics on use. Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
+	// mixed up. It must exist, unless the broker creates topics on use. A name without a namespace is of the namespace of the first topic.
+	// Default: <topic>-<subscription>-ATTEMPTS, of the first topic, without
 	// -partition-N.
 	Topic string
 	// OpenTimeout is how long Subscribe and Wrap may take to read the log. Default: 30 s.
@@ -78,7 +79,8 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 	if s.attempts == nil || topic == "" || subscription == "" { // for which client.Subscribe has an error
 		return nil, nil
 	}
-	name := topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
+	name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), subscription)))
+	s.warnOfShortName("WithAttemptLog's topic", s.attempts.Topic, topic, beforeShortNames)
 	if err := checkNumber("WithAttemptLog's topic", name); err != nil {
 		return nil, err
 	}
@@ -107,13 +109,13 @@ func openLog(s *settings, topic, subscription, consumer string) (*attemptLog, er
 func (p *preparation) openLog() (*attemptLog, error) {
 	topic, s := originOf(p.opts), p.settings
 	if s.attempts != nil {
-		name := topicname.Full(cmp.Or(s.attempts.Topic, attempts.Topic(topic, p.opts.SubscriptionName)))
+		name := topicname.In(topic, cmp.Or(s.attempts.Topic, attempts.Topic(topicname.Full(topic), p.opts.SubscriptionName)))
 		if err := checkUnread(p.opts, name, "log of attempts", "WithAttemptLog's topic"); err != nil {
 			return nil, err
 		}
 		dead := ""
 		if p.publisher.own != nil {
-			dead = topicname.Full(p.publisher.own.DeadLetterTopic())
+			dead = p.publisher.own.DeadLetterTopic()
 		}
 		if base := topicname.Base(name); base == p.publisher.retryTopic || base == dead { // consumers would take records for messages
 			return nil, invalid("WithAttemptLog's topic", name, "another one than those of retries and dead letters")
@@ -128,7 +130,8 @@ func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 		return nil, nil
 	}
 	topic := s.attempts.Topic
-	if topic == "" {
+	if named := topic != ""; !named || topicname.IsShort(topic) {
+		topic = ""
 		ids, err := consumer.GetLastMessageIDs() // the one public way to its topics
 		if err != nil {
 			return nil, fmt.Errorf("redelivery: asking for the topics of the wrapped consumer: %w", err)
@@ -137,6 +140,7 @@ func logOf(s *settings, consumer pulsar.Consumer) (*attemptLog, error) {
 			base := topicname.Base(topicname.Full(id.Topic()))
 			switch {
 			case strings.HasSuffix(base, "-"+consumer.Subscription()+pulsar.RetryTopicSuffix):
+			case named && topic != "":
 			case topic != "" && topic != base:
 				return nil, invalid("the wrapped consumer", "of "+topic+" and "+base, "Topic in WithAttemptLog for several topics")
 			default:

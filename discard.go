@@ -44,8 +44,8 @@ func (p *publisher) discards(policy DeadLetterPolicy) {
 }
 
 // publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the same count.
-func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy) {
-	p.Publisher, p.own = publishing.PublisherOf(r), r
+func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
+	p.Publisher, p.own = publishing.PublisherOf(r, retries), r
 	if policy.Discard {
 		p.discards(policy)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -131,9 +132,11 @@ type DeadLetterPolicy struct {
 	// It needs a retry topic: RetryEnable or WithReconsumeBackoff. Default: MaxDeliveries or, if that is 0, no limit.
 	MaxReconsumes uint32
 
-	// Topic is where dead letters go. Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
+	// Topic is where dead letters go. A name without a namespace, such as orders-DLQ, is of the namespace of the consumer's first topic.
+	// Default: <topic>-<subscription>-DLQ, of the first topic, without -partition-N.
 	Topic string
-	// RetryTopic is where retries go. It needs RetryEnable or WithReconsumeBackoff. Default: <topic>-<subscription>-RETRY.
+	// RetryTopic is where retries go. A name without a namespace is as in Topic. It needs RetryEnable or WithReconsumeBackoff. Default:
+	// <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
 	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription; package
@@ -153,11 +156,18 @@ type DeadLetterPolicy struct {
 	Discard bool
 }
 
-// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks.
+// DeadLetterPolicyOf returns the DeadLetterPolicy that DLQ in pulsar.ConsumerOptions stands for. Use it to add fields that DLQ lacks. A topic
+// name without a namespace is of public/default in DLQ, as in pulsar-client-go: the DeadLetterPolicy has the whole name.
 func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
-	return DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
+	p := DeadLetterPolicy{MaxDeliveries: d.MaxDeliveries, MaxReconsumes: d.MaxDeliveries, Topic: d.DeadLetterTopic,
 		RetryTopic: d.RetryLetterTopic, InitialSubscriptionName: d.InitialSubscriptionName,
 		ProducerName: d.DeadLetterTopicProducerName, ProducerOptions: d.ProducerOptions}
+	for _, topic := range []*string{&p.Topic, &p.RetryTopic} {
+		if *topic != "" {
+			*topic = topicname.Full(*topic)
+		}
+	}
+	return p
 }
 
 // needsRetries reports whether the policy says what has no effect without a retry topic.

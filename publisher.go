@@ -9,7 +9,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -27,7 +26,7 @@ type publisher struct {
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer), topicname.Full(s.reconsumer.RetryTopic())
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer, false), s.reconsumer.RetryTopic()
 	}
 	if policy.Discard {
 		p.discards(policy)

@@ -55,7 +55,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		for field, topics := range map[string][2]string{
 			"dead letter": {policy.Topic, s.reconsumer.DeadLetterTopic()}, "retry": {policy.RetryTopic, s.reconsumer.RetryTopic()},
 		} {
-			if topics[0] != "" && topicname.Full(topics[0]) != topicname.Full(topics[1]) {
+			if topics[0] != "" && topicname.In(originOf(opts), topics[0]) != topics[1] {
 				return invalid("the "+field+" topic", topics[0], "the "+topics[1]+" of WithReconsumer")
 			}
 		}
@@ -136,10 +136,10 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	for _, id := range ids {
 		topic := topicname.Base(topicname.Full(id.Topic()))
 		switch {
-		case policy.RetryTopic != "" && topic == topicname.Full(policy.RetryTopic),
+		case policy.RetryTopic != "" && topic == topicname.In(topic, policy.RetryTopic),
 			policy.RetryTopic == "" && strings.HasSuffix(topic, "-"+o.Subscription+pulsar.RetryTopicSuffix):
 			retryTopic = topic
-		case policy.Topic != "" && topicname.Same(topic, policy.Topic): // it would come again and never end
+		case policy.Topic != "" && topicname.Same(topic, topicname.In(topic, policy.Topic)): // it would come again and never end
 			return nil, invalid("the dead letter topic", policy.Topic, "another one than the wrapped consumer's")
 		case o.Topic == "":
 			o.Topic = topic
@@ -161,7 +161,7 @@ func (p *preparation) publishRetries() error {
 	policy, ok := s.limits(*opts)
 	p.publisher = newPublisher(s, policy)
 	if s.reconsumer != nil { // which may publish retries where the consumer reads them
-		return checkUnread(*opts, topicname.Full(s.reconsumer.DeadLetterTopic()), "dead letter topic", "the dead letter topic")
+		return checkUnread(*opts, s.reconsumer.DeadLetterTopic(), "dead letter topic", "the dead letter topic")
 	} else if !ok || policy.Discard && !s.retries(*opts) {
 		return nil
 	}
@@ -181,6 +181,10 @@ func (p *preparation) publishRetries() error {
 			return err
 		}
 	}
+	if opts.DLQ != nil {
+		s.warnOfShortName("ConsumerOptions.DLQ.DeadLetterTopic", opts.DLQ.DeadLetterTopic, o.Topic, "as in pulsar-client-go, it is")
+		s.warnOfShortName("ConsumerOptions.DLQ.RetryLetterTopic", opts.DLQ.RetryLetterTopic, o.Topic, "as in pulsar-client-go, it is")
+	}
 	retries := s.retries(*opts)
 	if retries {
 		legacyTopics(s.client, &policy, o)
@@ -189,8 +193,9 @@ func (p *preparation) publishRetries() error {
 	if err != nil {
 		return err
 	}
-	dead := topicname.Full(x.own.DeadLetterTopic())
-	if err := cmp.Or(checkUnread(*opts, dead, "dead letter topic", "the dead letter topic"), checkTopics(*opts, policy.RetryTopic, "the retry topic")); err != nil {
+	dead := x.own.DeadLetterTopic()
+	if err := cmp.Or(checkUnread(*opts, dead, "dead letter topic", "the dead letter topic"),
+		checkTopics(*opts, x.own.RetryTopic(), "the retry topic")); err != nil {
 		return err
 	}
 	if dead == x.retryTopic {
@@ -203,8 +208,10 @@ func (p *preparation) publishRetries() error {
 // open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
 	prefix := topicname.Full(topicname.Base(o.Topic)) + "-" + o.Subscription
-	o.RetryLetterTopic = cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix)
-	o.DeadLetterTopic = cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix)
+	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix))
+	o.DeadLetterTopic = topicname.In(o.Topic, cmp.Or(policy.Topic, prefix+pulsar.DlqTopicSuffix))
+	s.warnOfShortName("the dead letter topic", policy.Topic, o.Topic, beforeShortNames)
+	s.warnOfShortName("the retry topic", policy.RetryTopic, o.Topic, beforeShortNames)
 	if err := cmp.Or(checkPersistent(o.Topic), checkName("the dead letter topic", policy.Topic), checkName("the retry topic", policy.RetryTopic),
 		checkNumber("the dead letter topic", o.DeadLetterTopic)); err != nil {
 		return nil, err
@@ -215,16 +222,28 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	o.InitialSubscriptionName = policy.InitialSubscriptionName
 	o.DeadLetterTopicProducerName = policy.ProducerName
 	o.OmitCause = policy.OmitCause
+	o.Logger = s.logger
 	r, err := reconsume.New(s.client, o)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidOption, err)
 	}
 	x := newPublisher(s, policy)
-	x.publishesBy(r, policy)
+	x.publishesBy(r, policy, retries)
 	if retries {
-		x.retryTopic = topicname.Full(o.RetryLetterTopic)
+		x.retryTopic = o.RetryLetterTopic
 	}
 	return x, nil
+}
+
+const beforeShortNames = "in earlier versions it was"
+
+// warnOfShortName logs that a name without a namespace means, or once meant, a topic of public/default, though the consumer's topic is in
+// another namespace.
+func (s *settings) warnOfShortName(what, name, origin, rule string) {
+	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
+		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what, "name", name,
+			"topic_in_namespace", ours, "topic_in_public_default", public)
+	}
 }
 
 // originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern its

@@ -14,6 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
 // parse takes flags before and after the topic.
@@ -108,10 +109,10 @@ func (f *doctorFlags) adopt(c config.Consumer) {
 	s.InitialSubscriptionName = c.InitialSubscriptionName
 	prefix := s.Topic + "-" + s.Subscription
 	if c.ReconsumeBackoff != nil {
-		s.RetryTopic = cmp.Or(c.RetryTopic, prefix+"-RETRY")
+		s.RetryTopic = topicname.In(s.Topic, cmp.Or(c.RetryTopic, prefix+"-RETRY"))
 	}
 	if c.MaxDeliveries > 0 || c.MaxReconsumes > 0 {
-		s.DeadLetterTopic = cmp.Or(c.DeadLetterTopic, prefix+"-DLQ")
+		s.DeadLetterTopic = topicname.In(s.Topic, cmp.Or(c.DeadLetterTopic, prefix+"-DLQ"))
 	}
 }
 

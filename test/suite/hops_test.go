@@ -1,11 +1,13 @@
 package suite
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -129,4 +131,52 @@ func (b *broker) namespace() string {
 	name := fmt.Sprintf("public/n-%08x", rand.Uint32())
 	b.rest("PUT", "namespaces/"+name, "", nil, nil)
 	return "persistent://" + name + "/"
+}
+
+// A name without a namespace is of the namespace of the consumer's topic, in every option that has one. In DLQPolicy it is of public/default, as
+// in pulsar-client-go.
+func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
+	b := newBroker(t)
+	namespace := b.namespace()
+	unique := fmt.Sprintf("%08x", rand.Uint32())
+	opts := b.options(namespace+"orders", pulsar.Shared)
+	var log bytes.Buffer
+	ours := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries", InitialSubscriptionName: sub}), logTo(&log))
+	for range 2 {
+		b.publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
+	}
+	msg := next(t, ours, 10*time.Second)
+	require.NoError(t, ours.ReconsumeLaterAfter(t.Context(), msg, 0, nil))
+	var retried, letter pulsar.Message
+	for range 2 {
+		if msg := next(t, ours, 10*time.Second); msg.Topic() == namespace+"retries" {
+			retried = msg
+		} else {
+			letter = msg
+		}
+	}
+	require.NotNil(t, retried, "the retry came from the topic of this name in the namespace")
+	require.NoError(t, ours.DeadLetter(t.Context(), retried, errors.New("no luck")))
+	require.NoError(t, ours.DeadLetter(t.Context(), letter, redelivery.DeadLetterTo("unread", errors.New("no luck"))))
+	var topics []string
+	b.rest("GET", strings.TrimSuffix(namespace, "/"), "", nil, &topics)
+	for _, name := range []string{"orders", "retries", "letters", "unread", "log"} {
+		require.Contains(t, topics, namespace+name)
+	}
+	for _, name := range []string{"retries", "letters", "unread", "log"} {
+		require.Contains(t, log.String(), "topic_in_namespace="+namespace+name)
+	}
+	ours.Close()
+
+	log.Reset()
+	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: "letters-" + unique}
+	theirs := b.subscribe(opts, logTo(&log))
+	dead, err := b.client.Subscribe(b.options("persistent://public/default/letters-"+unique, pulsar.Exclusive))
+	require.NoError(t, err)
+	defer dead.Close()
+	b.publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
+	theirs.Nack(next(t, theirs, 10*time.Second))
+	next(t, dead, 10*time.Second)
+	require.Contains(t, log.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
 }
