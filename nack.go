@@ -45,7 +45,8 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 //
 // The message waits in memory, whatever WithRedeliveryFrom says, and stays with this Consumer: on Key_Shared its key does not move to a
 // consumer that joins. A message that does not fit the memory limit comes from the broker when it is due; the broker counts that on Shared
-// and Key_Shared. WithNackRetryTopic has no effect: after a restart the broker sends the message at once.
+// and Key_Shared. After a restart the broker sends the message at once. With WithNackRetryTopic a message with a long delay waits in the retry
+// topic instead, and survives a restart; there it does not count as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -134,8 +135,8 @@ func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duratio
 		c.giveUp(d, min(*delay, time.Minute), ledger.Leaving, &ttlError{*delay, c.settings.ttl, reason})
 		return nil
 	}
-	if from := c.settings.retryFrom; why == ledger.Failed && msg != nil && from > 0 && *delay >= from {
-		c.move(d, *delay)
+	if from := c.settings.retryFrom; msg != nil && from > 0 && *delay >= from {
+		c.move(d, *delay, why == ledger.Snoozed)
 		return nil
 	}
 	if msg == nil && len(c.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream

@@ -93,7 +93,7 @@ func WithReconsumeBackoff(b backoff.RedeliveryBackoff) Option {
 // survives a restart of the process. Messages with shorter delays wait in the Consumer, which is more precise. atLeast must be more than
 // 0. The option needs a retry topic: RetryEnable or WithReconsumeBackoff.
 //
-// It applies to Nack and NackWithDelay, but not to NackID and ack timeouts, where the Consumer has no message to publish. If the retry
+// It applies to Nack, NackWithDelay and Snooze, but not to NackID and ack timeouts, where the Consumer has no message to publish. If the retry
 // cannot be published, the message waits in the Consumer. Once it is published, the message can no longer be acknowledged: an Ack after
 // the Nack returns nil, and the retry still comes. The retry keeps the redelivery count: with MaxDeliveries 5 the fifth failed delivery
 // makes it a dead letter, whether nacks were moved or not. MaxReconsumes does not limit moved nacks. A Worker with WithKeyOrder moves no

@@ -117,12 +117,15 @@ type givenUp struct {
 	reason error
 }
 
-// move has a nacked message published to the retry topic.
-func (c *Consumer) move(d ledger.Delivery, delay time.Duration) {
-	until := time.Now().Add(delay)
-	c.moveTo(&c.publisher.moves, d, ledger.Leaving, delay, nil, "moving a nacked message to the retry topic",
+// move has a message that failed, or is snoozed, published to the retry topic.
+func (c *Consumer) move(d ledger.Delivery, delay time.Duration, snoozed bool) {
+	until, why := time.Now().Add(delay), ledger.Leaving
+	if snoozed {
+		why = ledger.SnoozedAway
+	}
+	c.moveTo(&c.publisher.moves, d, why, delay, nil, "moving a nacked message to the retry topic",
 		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true})
+			return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: snoozed})
 		})
 }
 

@@ -57,11 +57,12 @@ func (l *Ledger) isCurrent(r *record, d Delivery) bool {
 type Why uint8
 
 const (
-	Failed     Why = iota // the application failed on it
-	Snoozed               // the application wants it later: this hand-over does not count
-	Leaving               // likewise, and it is to be published elsewhere
-	GivenUp               // it is to be published elsewhere, and the application did not have it this time
-	Unreadable            // what is here is not to be handed out again, for instance since it could not be decrypted
+	Failed      Why = iota // the application failed on it
+	Snoozed                // the application wants it later: this hand-over does not count
+	Leaving                // the application failed on it, and it is to be published elsewhere
+	SnoozedAway            // as Snoozed, and it is to be published elsewhere
+	GivenUp                // it is to be published elsewhere, and the application did not have it this time
+	Unreadable             // what is here is not to be handed out again, for instance since it could not be decrypted
 )
 
 // Nack starts the delay of a message that the application has by hand-over d, unless it was settled or timed out meanwhile: then had
@@ -85,11 +86,11 @@ func (l *Ledger) Nack(d Delivery, delay time.Duration, msg pulsar.Message, why W
 		r.flags &^= timed
 	}
 	t.move(r, waiting)
-	leaves := why == Leaving || why == GivenUp
+	leaves := why == Leaving || why == GivenUp || why == SnoozedAway
 	switch why {
 	case GivenUp:
 		r.flags |= uncounted
-	case Snoozed:
+	case Snoozed, SnoozedAway:
 		r.hand++
 		r.flags |= uncounted
 	case Failed, Leaving:

@@ -67,7 +67,8 @@ func RedeliveryCount(msg pulsar.Message) uint32 {
 	return uint32(n)
 }
 
-// Attempts returns how often the message of a retry was delivered before the retry was published, at least.
+// Attempts returns how often the message of a retry was delivered before the retry was published. A retry that another client published
+// counts once for each time that the message was reconsumed.
 func Attempts(retry pulsar.Message) uint32 {
 	props := retry.Properties()
 	if !IsRetry(props) {
@@ -75,9 +76,9 @@ func Attempts(retry pulsar.Message) uint32 {
 	}
 	n, err := strconv.ParseUint(props[AttemptCount], 10, 32)
 	if err != nil {
-		n = 0
+		return ReconsumeTimes(props) // another client published it
 	}
-	return max(uint32(n), ReconsumeTimes(props)) // another client leaves the count as it was
+	return uint32(n)
 }
 
 // FirstPublished returns when the message of a retry was published first, as far as the retry says so.
