@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -76,7 +77,7 @@ func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *
 	c.inner.now.Store(&inner)
 	messages, ahead := chanOf(inner), 0
 	if p != nil {
-		c.inner.again, c.hooks = p.again, p.hooks
+		c.inner.again, c.inner.main, c.inner.hasRetryTopic, c.hooks = p.again, p.main, p.publisher.subscribed() != "", p.hooks
 		c.options = optionsOf(s, publisher, p.opts.SubscriptionName, &p.opts)
 		_, ahead = p.buffer()
 		p.warn()
@@ -123,6 +124,11 @@ func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID)
 
 // Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
 // redeliver them.
+//
+// With a retry topic, Seek resets the subscription of the main topic only: what waits in the retry topic stays, and messages of it that the
+// Consumer or the application has come again, those with a nack's delay at once. Seek then closes the consumer at the broker, and subscribes
+// again twice. That needs one main topic, a durable subscription, and Subscribe or SubscribeWith; otherwise the error satisfies errors.Is with
+// errors.ErrUnsupported.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err
@@ -130,7 +136,7 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if !isPulsarID(id) {
 		return foreign(id) // upstream would stop dispatching until it reconnects
 	}
-	return c.withReaderStopped(func() error { return c.current().Seek(id) })
+	return c.seek(func(inner pulsar.Consumer) error { return inner.Seek(id) })
 }
 
 // withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
@@ -152,6 +158,12 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	if err := c.untilClosed(call); err != nil {
 		return err
 	}
+	c.forget()
+	return nil
+}
+
+// forget lets go of what was received before.
+func (c *Consumer) forget() {
 	c.life.next()
 	c.intake.Forget()
 	c.ledger.Clear()
@@ -159,7 +171,6 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 		c.attempts.Reset()
 	}
 	c.emptyOutlet()
-	return nil
 }
 
 // GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be called while topics
@@ -169,9 +180,53 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
-// longer redeliver them.
+// longer redeliver them. With a retry topic it does what Seek does.
 func (c *Consumer) SeekByTime(t time.Time) error {
-	return c.withReaderStopped(func() error { return c.current().SeekByTime(t) })
+	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
+}
+
+// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too: upstream seeks on one topic only.
+func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
+	if c.publisher.retryTopic == "" || !c.inner.hasRetryTopic {
+		return c.withReaderStopped(func() error { return how(c.current()) })
+	}
+	if c.inner.main == nil {
+		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable subscription", errors.ErrUnsupported)
+	}
+	if err := c.intake.Interrupt(); err != nil {
+		return ErrClosed
+	}
+	defer c.intake.Release()
+	if c.inner.deleted {
+		return fmt.Errorf("redelivery: Seek: %w: the subscription was deleted", errors.ErrUnsupported)
+	}
+	c.seeking.Store(true)
+	defer c.seeking.Store(false)
+	if c.inner.back != nil { // it may subscribe at any time
+		_ = c.resubscribe(c.life.ended)
+	}
+	if !c.inner.away {
+		c.leave()
+	}
+	err := c.untilClosed(func() error {
+		main, err := c.inner.main()
+		if err != nil {
+			return err
+		}
+		defer main.Close()
+		return how(main)
+	})
+	if err == nil {
+		c.forget()
+	}
+	again := c.resubscribe(c.life.ended)
+	switch {
+	case c.life.ended.Err() != nil:
+		return ErrClosed
+	case again != nil: // the next Receive tries again
+		c.fail("receive", "subscribing again", again)
+	}
+	return err
 }
 
 // Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: what it had prefetched

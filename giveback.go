@@ -18,6 +18,9 @@ import (
 type inner struct {
 	again func() (pulsar.Consumer, error) // nil if that cannot be
 
+	main          func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic; nil if that cannot be
+	hasRetryTopic bool                            // beside the main topics
+
 	now   atomic.Pointer[pulsar.Consumer]
 	mu    sync.Mutex   // held while it is replaced
 	away  bool         // it was closed; for whoever has the turn
@@ -44,7 +47,7 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // Key_Shared subscription, which Unsubscribe has not deleted, and a receiver queue; otherwise it returns an error that satisfies errors.Is
 // with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
-	if c.inner.again == nil {
+	if c.inner.again == nil || c.hooks.redeliversAll {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)
 	}
 	if err := c.intake.Interrupt(); err != nil {
@@ -62,6 +65,12 @@ func (c *Consumer) GiveBack() error {
 	case c.inner.away:
 		return nil
 	}
+	c.leave()
+	return nil
+}
+
+// leave closes the inner consumer, for whoever has the turn.
+func (c *Consumer) leave() {
 	c.attempts.flush() // or another consumer knows of no delay
 	c.hooks.flush()
 	end := time.Now().Add(patience) // as Close
@@ -76,7 +85,6 @@ func (c *Consumer) GiveBack() error {
 	c.hooks.leaves(false)
 	c.ledger.GaveBack()
 	c.emptyOutlet()
-	return nil
 }
 
 // waitWhile waits as long as busy says so, until end at most.

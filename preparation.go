@@ -24,6 +24,7 @@ type preparation struct {
 	ackTime       time.Duration // of acknowledgements where owners change: what is not sent by then is handled twice; 0 for upstream's
 
 	again func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
+	main  func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic, for a moment; nil if that cannot be
 }
 
 // prepare begins to prepare a consumer, and completes its settings.

@@ -83,7 +83,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 		return nil, err
 	}
 	done = true
-	if delays(opts.Type) && opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
+	if opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
 		prepared.Name = inner.Name()
 		p.again = func() (pulsar.Consumer, error) {
 			prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // what was closed may deliver once more
@@ -92,6 +92,15 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 				err = isOf(inner, prepared)
 			}
 			return inner, err
+		}
+	}
+	if topics := topicsOf(opts); p.again != nil && len(topics) == 1 {
+		p.main = func() (pulsar.Consumer, error) {
+			main := opts
+			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
+			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
+			main.ReceiverQueueSize = 1
+			return with(main)
 		}
 	}
 	return newConsumer(inner, s, p.publisher, log, p), nil

@@ -1,0 +1,104 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
+)
+
+// A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the application has of it.
+func TestSeekWithARetryTopic(t *testing.T) {
+	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
+		for how, seek := range map[string]func(*redelivery.Consumer) error{
+			"Seek":       func(c *redelivery.Consumer) error { return c.Seek(pulsar.EarliestMessageID()) },
+			"SeekByTime": func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now().Add(-time.Hour)) },
+		} {
+			t.Run(name+" "+how, func(t *testing.T) {
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts := b.options(topic, kind)
+				opts.RetryEnable = true
+				c := b.subscribe(opts)
+				b.send(topic, 3, false)
+				wait := time.Duration(0)
+				if kind != pulsar.Exclusive {
+					wait = 3 * time.Second
+				}
+				for range 3 {
+					msg := receive(t, c)
+					switch string(msg.Payload()) {
+					case "0":
+						require.NoError(t, c.ReconsumeLaterAfter(t.Context(), msg, wait, nil))
+					case "1":
+						require.NoError(t, c.ReconsumeLaterAfter(t.Context(), msg, 0, nil))
+					default:
+						require.NoError(t, c.Ack(msg))
+					}
+				}
+				held := receive(t, c)
+				require.NotEqual(t, topic, held.Topic())
+				require.NoError(t, seek(c))
+				seen := map[string]int{}
+				for range 5 {
+					msg := receive(t, c)
+					if msg.Topic() == topic {
+						seen["main "+string(msg.Payload())]++
+					} else {
+						seen["retry "+string(msg.Payload())]++
+					}
+					require.NoError(t, c.Ack(msg))
+				}
+				require.Equal(t, map[string]int{"main 0": 1, "main 1": 1, "main 2": 1, "retry 0": 1, "retry 1": 1}, seen)
+				nothing(t, c, time.Second)
+				b.settles(topic, 0)
+			})
+		}
+	}
+}
+
+// Where a seek with a retry topic is not possible the error says so.
+func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
+	b := newBroker(t)
+	opts := b.options("", pulsar.Shared)
+	opts.Topics = []string{b.topic(0), b.topic(0)}
+	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
+	require.ErrorIs(t, c.Seek(pulsar.EarliestMessageID()), errors.ErrUnsupported)
+	require.ErrorIs(t, c.SeekByTime(time.Now()), errors.ErrUnsupported)
+}
+
+// A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not count as a delivery.
+func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 2}))
+	dead := b.deadLetters(topic)
+	b.send(topic, 1, false)
+	begin := time.Now()
+	for n := range 3 {
+		msg := receive(t, c)
+		require.Equal(t, uint32(0), c.RedeliveryCount(msg), "snooze %d", n)
+		require.NoError(t, c.Snooze(msg, 1500*time.Millisecond))
+		b.settles(topic, 0)
+	}
+	msg := receive(t, c)
+	require.GreaterOrEqual(t, time.Since(begin), 4500*time.Millisecond)
+	require.Equal(t, "3", msg.Properties()["RECONSUMETIMES"])
+	require.Equal(t, "0", msg.Properties()["ATTEMPT_COUNT"])
+	require.NoError(t, c.NackWithDelay(msg, 0))
+	msg = receive(t, c)
+	require.Equal(t, uint32(1), c.RedeliveryCount(msg))
+	c.Nack(msg)
+	next(t, dead, 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	_, err := c.Receive(ctx)
+	require.Error(t, err)
+}
