@@ -35,7 +35,8 @@ type Consumer struct {
 	// MaxReconsumes is the number of retries after which a message that is reconsumed goes to the dead letter topic. It needs
 	// ReconsumeBackoff. Default: MaxDeliveries.
 	MaxReconsumes uint32
-	// DeadLetterTopic is the topic of dead letters. Default: <topic>-<subscription>-DLQ.
+	// DeadLetterTopic is the topic of dead letters. A name without a namespace is of the namespace of the consumer's first topic; so it is in
+	// RetryTopic and AttemptLogTopic. Default: <topic>-<subscription>-DLQ.
 	DeadLetterTopic string
 	// InitialSubscriptionName is a subscription that the broker creates with the dead letter topic; without a subscription it deletes
 	// dead letters unread. Default: none, and a warning.
