@@ -142,8 +142,8 @@ type DeadLetterPolicy struct {
 	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription; package
 	// deadletter replays and purges through another subscription. Default: none, and a warning.
 	InitialSubscriptionName string
-	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it. Default: a name made of the topic,
-	// the subscription and random letters.
+	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second replica gets a suffix,
+	// and a warning is logged. Default: a name made of the topic, the subscription and random letters.
 	ProducerName string
 	// ProducerOptions are for the producers of both topics; see reconsume.Options. With Decryption they need Encryption; a message that
 	// ConsumerCryptoFailureActionConsume hands over without decrypting it is not published, which is an error. Default: LZ4 compression.

@@ -139,6 +139,9 @@ func (c *Consumer) moveTo(ch *chores, d ledger.Delivery, why ledger.Why, delay t
 	if !kept {
 		return
 	}
+	if why == ledger.SnoozedAway {
+		d.Hand++ // Nack began another hand-over
+	}
 	c.publishWaiting(ch, d, what, start)
 }
 

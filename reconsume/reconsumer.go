@@ -31,6 +31,9 @@ var (
 	// properties of a retry or a dead letter, is larger than the topic allows (its maxMessageSize policy); the broker does not say which.
 	// Nothing was published. pulsar-client-go only logs this, so the Reconsumer finds out after five seconds without an answer. For a
 	// minute after that, it publishes no message that has this delay or a longer one and is as large or larger.
+	//
+	// Two callers get another answer. A Consumer of package redelivery that reads its own retry topic publishes the retry without a delay, and
+	// holds it back. A dead letter is published in two chunks, which the broker does not compare with maxMessageSize.
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
