@@ -16,9 +16,11 @@ import (
 // A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the application has of it.
 func TestSeekWithARetryTopic(t *testing.T) {
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
-		for how, seek := range map[string]func(*redelivery.Consumer) error{
-			"Seek":       func(c *redelivery.Consumer) error { return c.Seek(pulsar.EarliestMessageID()) },
-			"SeekByTime": func(c *redelivery.Consumer) error { return c.SeekByTime(time.Now().Add(-time.Hour)) },
+		for how, seek := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
+			"Seek": func(c *redelivery.Consumer, first pulsar.MessageID) error { return c.Seek(first) },
+			"SeekByTime": func(c *redelivery.Consumer, _ pulsar.MessageID) error {
+				return c.SeekByTime(time.Now().Add(-time.Hour))
+			},
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
 				b := newBroker(t)
@@ -31,10 +33,12 @@ func TestSeekWithARetryTopic(t *testing.T) {
 				if kind != pulsar.Exclusive {
 					wait = 3 * time.Second
 				}
+				var first pulsar.MessageID
 				for range 3 {
 					msg := receive(t, c)
 					switch string(msg.Payload()) {
 					case "0":
+						first = msg.ID()
 						require.NoError(t, c.ReconsumeLaterAfter(t.Context(), msg, wait, nil))
 					case "1":
 						require.NoError(t, c.ReconsumeLaterAfter(t.Context(), msg, 0, nil))
@@ -44,7 +48,7 @@ func TestSeekWithARetryTopic(t *testing.T) {
 				}
 				held := receive(t, c)
 				require.NotEqual(t, topic, held.Topic())
-				require.NoError(t, seek(c))
+				require.NoError(t, seek(c, first))
 				seen := map[string]int{}
 				for range 5 {
 					msg := receive(t, c)
