@@ -143,6 +143,7 @@ func TestNobodyIsCarefulWithoutALog(t *testing.T) {
 
 // What comes later than its successors, and was not heard of, another session had.
 func TestOrphansAreHandledWithCare(t *testing.T) {
+	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a := openAlive(t, client, topic, "a")
 	handleMany(a)

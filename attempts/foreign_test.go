@@ -37,6 +37,7 @@ func newKey(t *testing.T) oneKey {
 // An encrypted message that somebody publishes to the log's topic is skipped, whether a log is opened after it or follows: pulsar-client-go
 // ends the process of a reader that cannot decrypt.
 func TestEncryptedMessageInTheLog(t *testing.T) {
+	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a := openReady(t, client, topic, "a")
 	p, err := client.CreateProducer(pulsar.ProducerOptions{Topic: topic, DisableBatching: true,

@@ -49,6 +49,7 @@ var (
 
 // What one session writes others know, those that come later too, until the message is settled.
 func TestSessionsShareRecords(t *testing.T) {
+	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	a.Failed(one, 2, time.Minute, "no coffee")
@@ -75,6 +76,7 @@ func TestSessionsShareRecords(t *testing.T) {
 // A record of a message that another session settled meanwhile brings nothing back if it was written before the removal. One that is written
 // later stays until the retention is over, and counts for nothing: the message does not come again.
 func TestSettledWhileARecordIsUnderWay(t *testing.T) {
+	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	a.Failed(one, 1, time.Minute, "")

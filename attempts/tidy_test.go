@@ -19,6 +19,7 @@ import (
 
 // The log is written again from time to time, and whoever comes later reads little more than what counts still. Two who tidy at once do no harm.
 func TestTidying(t *testing.T) {
+	t.Parallel()
 	client, topic := testClient(t), testTopic(t)
 	a, b := openReady(t, client, topic, "a"), openReady(t, client, topic, "b")
 	for round := range uint32(60) {
@@ -57,6 +58,7 @@ func TestTidying(t *testing.T) {
 
 // A log that cannot be shortened, since its topic may have no more consumers than those that read it, says so: it grows.
 func TestTidyingBeyondTheConsumersLimit(t *testing.T) {
+	t.Parallel()
 	broker := pulsartest.NewServer(t)
 	var said logtest.Buffer
 	a, err := Open(broker.Client(t), Options{Topic: testTopic(t), Logger: slog.New(slog.NewTextHandler(&said, nil))})

@@ -43,6 +43,7 @@ func (b *broker) consume(t *testing.T, topic string, to func(n int, msg pulsar.M
 }
 
 func TestCanary(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	for name, c := range map[string]struct {
 		fate func(tp topics, n int, msg pulsar.Message) string
@@ -97,6 +98,7 @@ func TestCanary(t *testing.T) {
 
 // Nothing goes on while nobody has acknowledged the canary.
 func TestCanaryWaits(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	tp := b.topics(0)
 	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(30)...)

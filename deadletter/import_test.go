@@ -30,6 +30,7 @@ func lettersIn(t *testing.T, text []byte) (all []deadletter.Letter) {
 
 // What export and purge wrote comes back: letters of every kind, encrypted ones too, in their order and partition.
 func TestImportRoundTrip(t *testing.T) {
+	t.Parallel()
 	for _, partitions := range []int{0, 2} {
 		t.Run(fmt.Sprint(partitions), func(t *testing.T) {
 			t.Parallel()

@@ -110,6 +110,7 @@ func in(d time.Duration) context.Context {
 
 // The broker refuses a delay without telling the caller, and upstream's producer is of no use from then on.
 func TestARefusedDelay(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	if b.inProcess == nil {
 		namespace := fmt.Sprintf("public/r-%08x", rand.Uint32())
@@ -139,6 +140,7 @@ func TestARefusedDelay(t *testing.T) {
 
 // As TestARefusedDelay, of a message that the topic has no room for.
 func TestARefusedSize(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
 	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})
@@ -172,6 +174,7 @@ func TestARefusedSize(t *testing.T) {
 
 // The subscription is there, which is all that was wanted.
 func TestInitialSubscriptionInUse(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Exclusive, pulsar.Failover, pulsar.KeyShared, pulsar.Shared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			b := newBroker(t)
@@ -187,6 +190,7 @@ func TestInitialSubscriptionInUse(t *testing.T) {
 
 // Whoever waits first: what is begun first is published first.
 func TestOrder(t *testing.T) {
+	t.Parallel()
 	const n = 2000
 	for name, start := range map[string]func(*reconsume.Reconsumer, pulsar.ConsumerMessage) func() error{
 		"DLQ": func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
@@ -224,6 +228,7 @@ func TestOrder(t *testing.T) {
 }
 
 func TestHugeDelaysAreDelays(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
 	retries := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-RETRY", Type: pulsar.Shared})

@@ -19,6 +19,7 @@ import (
 
 // Dead letters keep their order though empty and large ones have a producer of their own.
 func TestOrderOfEmptyAndLargeDeadLetters(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	dead := b.topic + "-sub-DLQ"
 	dlq := b.subscribe(pulsar.ConsumerOptions{Topic: dead})

@@ -2,6 +2,7 @@ package reconsume_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -21,7 +22,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-func TestMain(m *testing.M) { leaktest.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // most tests wait most of the time
+	leaktest.Main(m)
+}
 
 // run runs a test of a Reconsumer in virtual time.
 func run(t *testing.T, o reconsume.Options, test func(*testing.T, *reconsume.Reconsumer, *client, *consumer)) {

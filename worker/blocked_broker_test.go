@@ -17,6 +17,7 @@ import (
 // One message of each producer's batch fails and waits for long: the broker stops after 50 batches of 1,000. That is told. With a retry topic
 // the messages that wait are moved there, and all others are handled; a key that waits keeps its messages.
 func TestBlockedByWaitingMessagesOfBatches(t *testing.T) {
+	t.Parallel()
 	const batches, each = 60, 1000
 	for name, c := range map[string]struct {
 		worker   []worker.Option

@@ -21,6 +21,7 @@ import (
 // TestOutcomesAtABroker has the rows of the package's table on each subscription type, published in a batch or not, and handled in
 // batches or not.
 func TestOutcomesAtABroker(t *testing.T) {
+	t.Parallel()
 	const nackDelay, retryDelay = 100 * time.Millisecond, 300 * time.Millisecond
 	rows := []string{"nil", "twice", "always", "permanent", "later", "panics", "slow"}
 	wantCalls := map[string]int{"nil": 1, "twice": 3, "always": 3, "permanent": 1, "later": 2, "panics": 3, "slow": 1}
@@ -102,6 +103,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 // TestAnythingAtABroker runs workers over random handlers, connections that drop, pauses and restarts, until all is settled, and
 // accounts for every message.
 func TestAnythingAtABroker(t *testing.T) {
+	t.Parallel()
 	for round := range 8 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
 			t.Parallel()
@@ -206,6 +208,7 @@ func TestGivesUpAtABroker(t *testing.T) {
 
 // A consumer without a queue, of which a connection has one message at a time, is one like any other.
 func TestZeroQueueAtABroker(t *testing.T) {
+	t.Parallel()
 	for name, options := range map[string][]worker.Option{"each by itself": nil, "by key": {worker.WithKeyOrder()}} {
 		for _, batches := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/batches=%v", name, batches), func(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 // A Consumer is closed while its queue is full, as the broker sent more than that has room for: upstream's reader waits, with the answer to the
 // Close behind it. The connection goes on for others.
 func TestCloseWithAFullQueue(t *testing.T) {
+	t.Parallel()
 	for range 5 {
 		s := newSite(t, pulsartest.WithBatchIndexAcknowledgment())
 		s.partitions(3)
@@ -53,6 +54,7 @@ func (f full) Close() {
 }
 
 func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
+	t.Parallel()
 	for name, closes := range map[string]func(*redelivery.Consumer) error{
 		"Close": func(c *redelivery.Consumer) error { c.Close(); return nil }, "GiveBack": (*redelivery.Consumer).GiveBack,
 	} {
@@ -78,6 +80,7 @@ func TestClosingTakesWhatThereIsNoRoomFor(t *testing.T) {
 
 // What GiveBack subscribes again only after Close is closed likewise.
 func TestClosingWhatIsSubscribedTooLate(t *testing.T) {
+	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 		if calls++; calls == 1 {
@@ -129,6 +132,7 @@ func (l late) Close() {
 
 // What comes from the consumer that GiveBack has closed cannot be acknowledged, and is not handed out.
 func TestWhatComesAfterGiveBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.partitions(2) // with one topic it is known to have come by a lost connection
 	var last pulsar.Message

@@ -23,6 +23,7 @@ func soon(t *testing.T) context.Context {
 
 // A seek of a Consumer that gave back subscribes again, and then all comes again.
 func TestSeekAfterGiveBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 	s.publish(false, numbers(0, 10)...)
@@ -67,6 +68,7 @@ func (s *site) subscribing(before func(n int32), options ...redelivery.Option) *
 // While the broker does not answer whoever subscribes again, contexts and Close end what waits for it; what comes of it late is the next
 // caller's, or nobody's.
 func TestSubscribingAgainTakesLong(t *testing.T) {
+	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
 		if n > 1 {
@@ -105,6 +107,7 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 
 // What is subscribed late is given back by the next GiveBack.
 func TestGiveBackWhileSubscribing(t *testing.T) {
+	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
 		if n == 2 {
@@ -127,6 +130,7 @@ func TestGiveBackWhileSubscribing(t *testing.T) {
 
 // A panic of the function that subscribes again is an error, and it is called again.
 func TestSubscribingAgainPanics(t *testing.T) {
+	t.Parallel()
 	s, failed := newSite(t), make(chan error, 10)
 	c := s.subscribing(func(n int32) {
 		if n == 2 {
@@ -146,6 +150,7 @@ func TestSubscribingAgainPanics(t *testing.T) {
 
 // What was on offer on the channel when the Consumer gave back is another's.
 func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
+	t.Parallel()
 	s, over := newSite(t), make(chan struct{})
 	c := s.subscribing(func(n int32) {
 		if n == 2 {
@@ -171,6 +176,7 @@ func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
 
 // Acknowledgements that wait for the broker's answer return, even if the consumer is closed at that moment: upstream's would wait for ever.
 func TestAcksDuringGiveBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, AckWithResponse: true})
 	s.publish(false, numbers(0, 2000)...)
@@ -204,6 +210,7 @@ func TestAcksDuringGiveBack(t *testing.T) {
 
 // With the log of attempts, a delay holds at the consumer that gets what was given back, and so does the count.
 func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	subscribe := func(name string) *redelivery.Consumer {
 		return s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared, Name: name}, redelivery.WithClient(s.client),
@@ -240,6 +247,7 @@ func TestGiveBackWithTheLogOfAttempts(t *testing.T) {
 
 // Close ends a Seek and a GiveBack that wait for a subscription.
 func TestCloseWhileSubscribing(t *testing.T) {
+	t.Parallel()
 	s, answer := newSite(t), make(chan struct{})
 	defer close(answer)
 	for name, call := range map[string]func(*redelivery.Consumer) error{
@@ -265,6 +273,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 
 // If subscribing again fails as a context ends, Receive returns the context's error, and the other one is told.
 func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
+	t.Parallel()
 	s, refused := newSite(t), errors.New("refused")
 	for range 10 {
 		n := 0

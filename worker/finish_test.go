@@ -20,6 +20,7 @@ import (
 // A Worker that drains finishes the batches of producers that it has begun, so that nothing that it handled comes again. Without it all of
 // these messages do. If there is no time for that it does not begin.
 func TestDrainFinishesBatches(t *testing.T) {
+	t.Parallel()
 	const each, takes = 200, time.Millisecond
 	options := map[string][]worker.Option{
 		"a Handler":             nil,

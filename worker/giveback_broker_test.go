@@ -19,6 +19,7 @@ import (
 
 // What a consumer gives back goes to the one beside it, uncounted, and what it had settled does not come again. Then it takes part again.
 func TestGiveBack(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
 			const n = 200
@@ -69,6 +70,7 @@ func TestGiveBack(t *testing.T) {
 
 // A Worker that is paused keeps nothing from another one.
 func TestPausedWorkerHoardsNothing(t *testing.T) {
+	t.Parallel()
 	const n = 600
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {
@@ -126,6 +128,7 @@ func numbers(from, to int) (all []string) {
 
 // A Worker whose handlers all fail, since something is wrong where it runs, keeps nothing from another one.
 func TestWorkerInALocalOutageHoardsNothing(t *testing.T) {
+	t.Parallel()
 	const n = 600
 	for _, kind := range []pulsar.SubscriptionType{pulsar.Shared, pulsar.KeyShared} {
 		t.Run(fmt.Sprint(kind), func(t *testing.T) {

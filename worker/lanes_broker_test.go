@@ -22,6 +22,7 @@ import (
 // before all that were published before it have succeeded, and on Key_Shared and Exclusive none together with another of its key, and
 // none again. Where Failover changes the active consumer, the new one gets what handlers of the old one are at work on.
 func TestKeyOrderAtABroker(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Key_Shared": pulsar.KeyShared, "Failover": pulsar.Failover,
 		"Exclusive": pulsar.Exclusive, "Exclusive, in process, connections drop": pulsar.Exclusive} {
 		t.Run(name, func(t *testing.T) {

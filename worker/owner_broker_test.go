@@ -136,6 +136,7 @@ func withAndWithout(t *testing.T, test func(t *testing.T, options ...worker.Opti
 
 // A key of each partition waits, and all that came after its first message with it, when another consumer joins and one partition becomes its.
 func TestPartitionBecomesAnothers(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
 		s.partitions(2)
@@ -156,6 +157,7 @@ func TestPartitionBecomesAnothers(t *testing.T) {
 
 // A key waits, and all that came after its first message with it, when another consumer takes the topic over on an unload.
 func TestExclusiveIsTakenOver(t *testing.T) {
+	t.Parallel()
 	withAndWithout(t, func(t *testing.T, options ...worker.Option) {
 		s, j := newSite(t), newJournal()
 		handler := func(_ context.Context, msg pulsar.Message) error {
@@ -205,6 +207,7 @@ func TestExclusiveIsTakenOver(t *testing.T) {
 
 // Many keys wait when the topic, or one of its partitions, is unloaded and another consumer joins.
 func TestKeysMoveWithAnUnload(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		partitions int
 		joinsFirst bool

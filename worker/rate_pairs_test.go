@@ -196,6 +196,7 @@ func TestPauseOfABusyWorkerWithARateLimit(t *testing.T) {
 
 // With a rate limit too, a drain finishes the batches of producers that it has begun.
 func TestDrainFinishesBatchesWithARateLimit(t *testing.T) {
+	t.Parallel()
 	const each = 100
 	for name, limiter := range map[string]*rate.Limiter{"unlimited": rate.NewLimiter(rate.Inf, 1), "5000 a second": rate.NewLimiter(5000, 1000)} {
 		t.Run(name, func(t *testing.T) {
@@ -346,6 +347,7 @@ func TestSharedRateLimitOfManyWorkers(t *testing.T) {
 
 // What waits for the rate limit as a drain begins is of a batch that was begun, so it is finished, unless there is no time for all of the batch.
 func TestDrainFinishesWhatWaitsForTheRateLimit(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		drain time.Duration
 		left  int // of the batch

@@ -17,6 +17,7 @@ import (
 // A Worker in key order that has no room for more messages goes on soon after its connection was lost: it takes what comes again, which tells
 // that the waiting messages are still its own.
 func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
+	t.Parallel()
 	s := newSiteInProcess(t)
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.KeyShared}, redelivery.WithNackRedeliveryDelay(50*time.Millisecond), redelivery.WithMemoryLimit(1000))
 	var mu sync.Mutex

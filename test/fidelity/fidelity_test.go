@@ -54,7 +54,7 @@ var update = flag.Bool("update", false, "write the traces of the broker at PULSA
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	if err := flag.Set("test.parallel", "8"); err != nil { // most of them wait most of the time
+	if err := flag.Set("test.parallel", "24"); err != nil { // most of them wait most of the time
 		panic(err)
 	}
 	os.Exit(logtest.Quiet{M: m}.Run())

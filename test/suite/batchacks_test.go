@@ -69,6 +69,7 @@ func TestNackAfterAnAckThatFailed(t *testing.T) {
 // A batch ends acknowledged by whatever verbs and in whatever order its messages are settled, and though the first of them are not delivered,
 // after a seek into its middle.
 func TestABatchEndsAcknowledged(t *testing.T) {
+	t.Parallel()
 	const n = 10
 	ack := func(c *redelivery.Consumer, msg pulsar.Message) error { return c.Ack(msg) }
 	list := func(c *redelivery.Consumer, msg pulsar.Message) error {
@@ -150,6 +151,7 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 
 // What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do not come again.
 func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
+	t.Parallel()
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
 			return c.ReconsumeLaterAfter(bg, msg, time.Hour, nil)

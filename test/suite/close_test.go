@@ -40,6 +40,7 @@ const closes = 8 // of each, 56 together
 
 // Upstream can deadlock in Close and in what is called at the same time. The load is this test's own: the others wait.
 func TestCloseUnderLoad(t *testing.T) {
+	t.Parallel()
 	each(t, busy, func(t *testing.T, adjust func(*broker, *pulsar.ConsumerOptions)) {
 		t.Parallel()
 		b := newBroker(t)

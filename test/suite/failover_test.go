@@ -50,6 +50,7 @@ func (f *fake) receives(opts pulsar.ConsumerOptions, n int64) {
 // A consumer of Failover joins, and is told that it is not the active one before Subscribe has returned. When the active one leaves, the broker sends
 // it what is published meanwhile, and after the failover delay, when it tells, all that is not acknowledged. That comes first.
 func TestFailoverTakeOverBeginsWithTheOldest(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(1) // of a partition the consumer with the first name is the active one
 	join := func(name string) (pulsar.Consumer, func() int) {

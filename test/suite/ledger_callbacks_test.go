@@ -54,6 +54,7 @@ func try(call func()) {
 
 // What a panic left half done can be done again.
 func TestAPanicOfAnInterceptorDuringAckIDList(t *testing.T) {
+	t.Parallel()
 	acks := func(t *testing.T, c *redelivery.Consumer, msgs []pulsar.Message) {
 		t.Helper()
 		ids := make([]pulsar.MessageID, len(msgs))

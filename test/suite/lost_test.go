@@ -104,6 +104,7 @@ func (m identified) ID() pulsar.MessageID { return m.id }
 
 // Another consumer becomes the active one of a Failover partition: what the first one has is the other's, and it is told so.
 func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
+	t.Parallel()
 	b, l := newBroker(t), &losses{}
 	topic := b.topic(1)
 	opts := b.options(topic, pulsar.Failover)
@@ -124,6 +125,7 @@ func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
 
 // Two consumers have messages when the topic is unloaded: each message is the one's or the other's in the end, as Reclaim says.
 func TestWhoseMessagesAreAfterAnUnload(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared} {
 		t.Run(name, func(t *testing.T) {
 			b := newBroker(t)

@@ -146,6 +146,7 @@ func TestARequestOvertakesAcknowledgements(t *testing.T) {
 // What was between upstream and the Consumer when a partition was unloaded may be another consumer's by now: no more than with a plain
 // consumer, whose channel has ten. Of a topic without partitions nothing of it is handed out.
 func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
+	t.Parallel()
 	each(t, map[string]int{"partition": 1, "no partitions": 0}, func(t *testing.T, partitions int) {
 		t.Parallel()
 		const n = 100
