@@ -255,7 +255,7 @@ func TestWhatAnExclusiveConsumerHas(t *testing.T) {
 		_, err = consumer.Receive(t.Context()) // which is not acknowledged
 		require.NoError(t, err)
 		assert.Empty(t, alarms(Examine(t.Context(), setup)))
-		publish(100) // of which most are not sent, since nobody receives
+		publish(100)                       // of which most are not sent, since nobody receives
 		assert.Eventually(t, func() bool { // once the last of the others is sent
 			_, found := alarms(Examine(t.Context(), setup))["idle-consumer"]
 			return found

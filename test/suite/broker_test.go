@@ -138,7 +138,9 @@ func (b *broker) stats(topic string, partitions int) (sum subscription) {
 func (b *broker) permits(topic string) (sum int) {
 	b.t.Helper()
 	var stats struct {
-		Subscriptions map[string]struct{ Consumers []struct{ AvailablePermits int } }
+		Subscriptions map[string]struct {
+			Consumers []struct{ AvailablePermits int }
+		}
 	}
 	b.rest("GET", topic, "/stats", nil, &stats)
 	for _, c := range stats.Subscriptions[sub].Consumers {
