@@ -16,6 +16,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -49,6 +50,10 @@ func TestAgainstARealRun(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute")
 	}
+	if race.Enabled {
+		t.Skip("the race detector makes Workers slower than the prediction")
+	}
+	isBusy := watchClock(t)
 	var all sync.WaitGroup
 	for name, change := range cases {
 		s := small()
@@ -73,10 +78,31 @@ func TestAgainstARealRun(t *testing.T) {
 					return
 				}
 			}
+			if isBusy() {
+				t.Logf("%s: not compared, since this machine is too busy to keep the time", name)
+				return
+			}
 			assert.Fail(t, "more than a tenth apart", name)
 		})
 	}
 	all.Wait()
+}
+
+// watchClock reports whether one in twenty sleeps, until the test ends, was more than half as long again as it should be.
+func watchClock(t *testing.T) (isBusy func() bool) {
+	const nap = 20 * time.Millisecond // as long as a handler takes
+	var naps, late atomic.Int64
+	go func() {
+		for t.Context().Err() == nil {
+			began := time.Now()
+			time.Sleep(nap)
+			naps.Add(1)
+			if time.Since(began) > nap*3/2 {
+				late.Add(1)
+			}
+		}
+	}()
+	return func() bool { return 20*late.Load() > naps.Load() }
 }
 
 // longestPause is how much later a recovery may begin, since the outage ends anywhere in a pause.
