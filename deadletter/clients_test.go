@@ -21,6 +21,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // The letters of plain pulsar-client-go say where they came from, and nothing else.
@@ -33,7 +34,7 @@ func TestPlainClient(t *testing.T) {
 		NackRedeliveryDelay: 100 * time.Millisecond, DLQ: &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: tp.dlq}})
 	require.NoError(t, err)
 	defer c.Close()
-	msg, err := c.Receive(bg)
+	msg, err := c.Receive(waittest.Context(t))
 	require.NoError(t, err)
 	c.Nack(msg)
 	d := b.open(tp.dlq)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/race"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // What cannot be published as it was stays where it is and is named; the letters around it are replayed.
@@ -81,7 +82,7 @@ func TestLargeEncryptedLetters(t *testing.T) {
 	}
 	report, err := b.open(tp.dlq, func(o *deadletter.Options) { o.Decryption = decryption }).Replay(bg, deadletter.ReplayOptions{Encryption: e})
 	require.NoError(t, err)
-	require.Equal(t, len(sizes), report.Done)
+	require.Equal(t, len(sizes), report.Done, "%+v", report)
 }
 
 func encryption(t *testing.T) *pulsar.ProducerEncryptionInfo {
@@ -127,7 +128,7 @@ func TestUnreadableStaysSo(t *testing.T) {
 	require.NoError(t, err)
 	defer c.Close()
 	for _, number := range []string{"0", "2"} {
-		msg, err := c.Receive(bg)
+		msg, err := c.Receive(waittest.Context(t))
 		require.NoError(t, err)
 		require.Equal(t, number, msg.Properties()["number"])
 	}
@@ -281,11 +282,11 @@ func TestBusy(t *testing.T) {
 		_, err := b.open(tp.dlq).Replay(ctx, deadletter.ReplayOptions{Rate: 5, Progress: func(deadletter.Report) { began <- struct{}{} }})
 		done <- err
 	}()
-	<-began
+	waittest.Next(t, began)
 	_, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Rate: 5})
 	require.ErrorIs(t, err, deadletter.ErrBusy)
 	cancel()
-	require.ErrorIs(t, <-done, context.Canceled)
+	require.ErrorIs(t, waittest.Next(t, done), context.Canceled)
 }
 
 func TestRate(t *testing.T) {

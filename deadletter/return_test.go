@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // A letter is left because its topic is gone. The topic appears during the run, which is interrupted and goes on: what would be
@@ -134,7 +135,7 @@ func TestDiesAfterAnUnreadableLetter(t *testing.T) {
 		require.True(t, receive(30*time.Second))
 	}
 	dying.Close()
-	<-died
+	waittest.Next(t, died)
 	for range 2 {
 		require.NoError(t, replay(b.client))
 	}

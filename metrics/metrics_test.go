@@ -19,6 +19,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/metrics"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
@@ -126,7 +127,7 @@ func TestMetrics(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- w.Run(ctx) }()
 		send(t, client, "orders", "good", "permanent", "fails", "blocks")
-		<-blocked
+		waittest.Next(t, blocked)
 		topic := ""
 		if byTopic {
 			topic = "topic=persistent://public/default/orders"
@@ -166,7 +167,7 @@ func TestMetrics(t *testing.T) {
 		close(release)
 		is(0, "redelivery_handlers_active")
 		stop()
-		require.NoError(t, <-done)
+		require.NoError(t, waittest.Next(t, done))
 		c.Nack(nil)
 		topic = ""
 		is(1, "redelivery_failures_total", "operation=nack")
@@ -218,7 +219,7 @@ func TestGivesUp(t *testing.T) {
 			server.Unload(topic)
 			require.Eventually(t, func() bool { return failed() == float64(i+1) }, 20*time.Second, 10*time.Millisecond)
 		}
-		<-c.Done()
+		waittest.Next(t, c.Done())
 	})
 }
 
@@ -255,7 +256,7 @@ func TestWaiting(t *testing.T) {
 		consumers = append(consumers, c)
 		send(t, client, topic, "one", "two")
 		for range 2 {
-			msg, err := c.Receive(context.Background())
+			msg, err := c.Receive(waittest.Context(t))
 			require.NoError(t, err)
 			require.NoError(t, c.NackWithDelay(msg, time.Hour))
 		}
@@ -329,7 +330,7 @@ func TestCardinality(t *testing.T) {
 			for p := i; p < partitions*subscriptions; p += consumers { // each subscription has all partitions
 				inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{
 					topic: fmt.Sprintf("persistent://a/b/c-partition-%d", p/subscriptions), id: pulsar.NewMessageID(int64(p), 0, 0, 0)}}
-				msg, err := consumer.Receive(context.Background())
+				msg, err := consumer.Receive(waittest.Context(t))
 				require.NoError(t, err)
 				if p/consumers%2 == 0 {
 					require.NoError(t, consumer.Ack(msg))

@@ -19,6 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -164,7 +165,7 @@ func TestARefusedSize(t *testing.T) {
 	go func() { refused <- r.LaterAfter(in(20*time.Second), first, time.Second, nil) }()
 	time.Sleep(time.Second)
 	require.NoError(t, r.LaterAfter(in(3*time.Second), x, time.Second, nil), "while that has no answer")
-	require.ErrorIs(t, <-refused, reconsume.ErrDelayRefused)
+	require.ErrorIs(t, waittest.Next(t, refused), reconsume.ErrDelayRefused)
 	require.NoError(t, r.LaterAfter(in(3*time.Second), y, time.Second, nil))
 	for _, payload := range []string{"x", "y"} {
 		require.Equal(t, payload, string(b.receive(retries).Payload()))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -62,7 +63,7 @@ func TestBlockedByWaitingMessagesOfBatches(t *testing.T) {
 			}
 			t.Logf("%d of %d succeeded, %d unacknowledged", w.Stats().Succeeded, batches*each, told.Load())
 			cancel()
-			require.NoError(t, <-returned)
+			require.NoError(t, waittest.Next(t, returned))
 		})
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -91,7 +92,7 @@ func TestOutcomesAtABroker(t *testing.T) {
 				assert.Eventually(t, func() bool { return s.backlog() == 0 && w.Stats().InFlight == 0 },
 					30*time.Second, 20*time.Millisecond)
 				cancel()
-				require.NoError(t, <-done)
+				require.NoError(t, waittest.Next(t, done))
 				require.Equal(t, wantCalls, calls)
 				require.Equal(t, []string{"always: no luck", "panics: panic: oops", "permanent: wrapped: no luck"}, s.letters())
 				require.Equal(t, want, w.Stats())
@@ -166,7 +167,7 @@ func TestAnythingAtABroker(t *testing.T) {
 					}
 				}
 				w.Resume()
-				require.NoError(t, <-done)
+				require.NoError(t, waittest.Next(t, done))
 				cancel()
 				c.Close()
 			}
@@ -244,7 +245,7 @@ func TestZeroQueueAtABroker(t *testing.T) {
 				go func() { done <- w.Run(ctx) }()
 				assert.Eventually(t, func() bool { return w.Stats().Succeeded == 6 }, 30*time.Second, 10*time.Millisecond)
 				cancel()
-				require.NoError(t, <-done)
+				require.NoError(t, waittest.Next(t, done))
 				require.Equal(t, map[string]int{"a": 2, "b": 2, "c": 2, "d": 2, "e": 2, "f": 2}, calls)
 			})
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -97,7 +98,7 @@ func TestSubscribingAgainTakesLong(t *testing.T) {
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), 5*time.Second)
-	require.Error(t, <-received)
+	require.Error(t, waittest.Next(t, received))
 	close(answer)
 	d := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 	msg, err = d.Receive(soon(t))
@@ -145,7 +146,7 @@ func TestSubscribingAgainPanics(t *testing.T) {
 	case <-time.After(10 * time.Second):
 		require.Fail(t, "nothing comes")
 	}
-	require.ErrorContains(t, <-failed, "boom")
+	require.ErrorContains(t, waittest.Next(t, failed), "boom")
 }
 
 // What was on offer on the channel when the Consumer gave back is another's.
@@ -267,7 +268,7 @@ func TestCloseWhileSubscribing(t *testing.T) {
 		go func() { called <- call(c) }()
 		time.Sleep(100 * time.Millisecond)
 		c.Close()
-		require.ErrorIs(t, <-called, redelivery.ErrClosed, name)
+		require.ErrorIs(t, waittest.Next(t, called), redelivery.ErrClosed, name)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -88,7 +89,7 @@ func TestSlowLogIsNoAckTimeout(t *testing.T) {
 	broker.Await(t, "orders", "billing", 30*time.Second, func(s pulsartest.Subscription) bool { return s.Backlog == 0 })
 	require.Eventually(t, func() bool { return handled.Load() > 0 }, 30*time.Second, 10*time.Millisecond)
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 	require.EqualValues(t, 1, handled.Load())
 	require.Empty(t, broker.Messages("orders-billing-DLQ"))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -77,7 +78,7 @@ func TestCrashLimit(t *testing.T) {
 				require.Len(t, letters, dead)
 				require.Eventually(t, func() bool { return c.AttemptLog().Stats().Records == 0 }, 15*time.Second, 10*time.Millisecond)
 				stop()
-				require.NoError(t, <-ended)
+				require.NoError(t, waittest.Next(t, ended))
 			})
 		}
 	}
@@ -98,7 +99,7 @@ func TestCrashLimitWithoutADeadLetterTopic(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	require.Eventually(t, func() bool { return w.Stats().Crashed > 2 || len(handled) > 0 }, 30*time.Second, 10*time.Millisecond)
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 	require.Empty(t, handled)
 }
 
@@ -121,9 +122,9 @@ func TestCrashLimitIsTold(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()
-	e := <-handled
+	e := waittest.Next(t, handled)
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 	var crashed *worker.CrashError
 	require.ErrorAs(t, e.Err, &crashed)
 	require.Equal(t, redelivery.DeadLettered, e.Outcome)
@@ -157,7 +158,7 @@ func TestKeyOrderIsLogged(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	require.Eventually(t, func() bool { return w.Stats().Failed == 1 && c.AttemptLog().Stats().Records == 1 }, 10*time.Second, time.Millisecond)
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 	c.Close()
 	c, err = redelivery.Subscribe(client, opts, append(options, redelivery.WithLogger(logtest.Logger(t)))...)
 	require.NoError(t, err)
@@ -223,7 +224,7 @@ func snoozeEach(t *testing.T, consumers int, delay time.Duration, option worker.
 			return w.Stats().Snoozed == 1 && log.Records == 1 && log.Lag == 0
 		}, 10*time.Second, time.Millisecond)
 		stop()
-		require.NoError(t, <-ended)
+		require.NoError(t, waittest.Next(t, ended))
 		c.Close()
 	}
 	return all
@@ -270,7 +271,7 @@ func TestCrashesOfANonPersistentTopic(t *testing.T) {
 		require.FailNow(t, "it is not handled", "%+v", w.Stats())
 	}
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 }
 
 // A message counts as in a handler only as long as it is: not while the next suspect is handled, which may end the process before the
@@ -321,13 +322,13 @@ func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			ended := make(chan error, 1)
 			go func() { ended <- w.Run(ctx) }()
-			k := <-keys
+			k := waittest.Next(t, keys)
 			require.Eventually(t, func() bool {
 				r, ok := c.AttemptLog().Find(k)
 				return ok && r.Begun == 0
 			}, 10*time.Second, time.Millisecond)
 			stop()
-			require.NoError(t, <-ended)
+			require.NoError(t, waittest.Next(t, ended))
 		})
 	}
 }

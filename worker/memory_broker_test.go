@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -73,6 +74,6 @@ func TestKeyOrderKeepsTheHeapNearTheLimit(t *testing.T) {
 	up.Store(true)
 	require.Eventually(t, func() bool { return handled.Load() == batches*each }, time.Minute, 10*time.Millisecond)
 	cancel()
-	require.NoError(t, <-returned)
+	require.NoError(t, waittest.Next(t, returned))
 	require.Zero(t, c.Stats().BufferedBytes)
 }

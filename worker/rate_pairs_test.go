@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
@@ -236,7 +237,7 @@ func TestRateLimitOfSuspects(t *testing.T) {
 	go func() { ended <- w.Run(ctx) }()
 	require.Eventually(t, func() bool { return w.Stats().Succeeded == n }, 30*time.Second, 10*time.Millisecond)
 	stop()
-	require.NoError(t, <-ended)
+	require.NoError(t, waittest.Next(t, ended))
 }
 
 // Slots that wait behind the rate limit give nothing back to the broker, for which the Consumer subscribes again.

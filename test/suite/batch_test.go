@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // requests counts requests for redelivery, as the inner consumer sends them.
@@ -66,7 +67,7 @@ func TestBatchNackedBitByBit(t *testing.T) {
 						require.EqualValues(t, 1, consumer.RedeliveryCount(msg))
 						require.NoError(t, consumer.Ack(msg))
 					}
-					<-nacked
+					waittest.Next(t, nacked)
 					nothing(t, consumer, ms(700))
 					b.settles(topic, 0)
 					require.EqualValues(t, c.messages, sent.n.Load(), "interceptors are told of each")
@@ -137,6 +138,6 @@ func TestThousandWaitOverUnloads(t *testing.T) {
 		require.NotZero(t, stats.Buffered+stats.Dropped) // those that come while a connection is missing are dropped
 		require.Zero(t, stats.Waiting)
 		cancel()
-		<-done
+		waittest.Next(t, done)
 	})
 }

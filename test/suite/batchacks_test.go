@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -182,9 +183,9 @@ func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 			})
 			done := make(chan error, 1)
 			go func() { done <- publish(c, last) }()
-			<-stored
+			waittest.Next(t, stored)
 			c.Close()
-			require.NoError(t, <-done)
+			require.NoError(t, waittest.Next(t, done))
 			require.Zero(t, b.inProcess.Subscription(topic, sub).Backlog)
 		})
 	}

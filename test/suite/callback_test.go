@@ -14,6 +14,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -151,7 +152,7 @@ func TestReceiveBesideChan(t *testing.T) {
 				require.Equal(t, want, string(msg.Payload()))
 				require.NoError(t, c.Ack(msg))
 			}
-			cm := <-ch
+			cm := waittest.Next(t, ch)
 			require.Equal(t, "2", string(cm.Payload()))
 			c.Nack(cm.Message)
 			again := receive(t, c)
@@ -173,7 +174,7 @@ func TestReceiveBesideChan(t *testing.T) {
 			require.EqualValues(t, 3, handled.Load())
 			b.settles(topic, 0)
 			c.Close()
-			_, err = c.Receive(context.Background())
+			_, err = c.Receive(waittest.Context(t))
 			require.Error(t, err)
 		})
 }
@@ -231,11 +232,11 @@ func TestObserversBesideInterceptors(t *testing.T) {
 	b.send(topic, 3, false)
 	msg := receive(t, c)
 	assert.Panics(t, func() { _ = c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
-	require.Equal(t, redelivery.Reconsumed, <-outcomes)
+	require.Equal(t, redelivery.Reconsumed, waittest.Next(t, outcomes))
 	c.Nack(receive(t, c))
-	require.Equal(t, redelivery.Nacked, <-outcomes)
+	require.Equal(t, redelivery.Nacked, waittest.Next(t, outcomes))
 	receive(t, c)
-	require.Equal(t, redelivery.TimedOut, <-outcomes)
+	require.Equal(t, redelivery.TimedOut, waittest.Next(t, outcomes))
 }
 
 // What was received before a seek is gone from the application's own channel too, as upstream has it.

@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -84,7 +86,7 @@ func TestGiveBackEmptiesTheMessageChannel(t *testing.T) {
 	require.Eventually(t, holds, patience, ms(1))
 	require.NoError(t, c.GiveBack())
 	require.Eventually(t, holds, patience, ms(1))
-	require.NoError(t, c.Ack(<-channel))
+	require.NoError(t, c.Ack(waittest.Next(t, channel)))
 	time.Sleep(time.Second)
 	require.Empty(t, channel)
 	b.settles(topic, 0)
@@ -161,7 +163,7 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 	c := b.subscribe(opts)
 	b.send(topic, 200, false)
 	for range 100 {
-		require.NoError(t, c.Ack(<-c.Chan()))
+		require.NoError(t, c.Ack(waittest.Next(t, c.Chan())))
 		c.Pause()
 		select {
 		case <-c.Chan():
@@ -176,7 +178,7 @@ func TestPauseKeepsWhatIsOnItsWayToTheChannel(t *testing.T) {
 func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 	t.Parallel()
 	b := newInProcess(t, pulsar.ClientOptions{})
-	var log strings.Builder
+	var log logtest.Buffer
 	var told []error
 	opts := b.options("", pulsar.Shared)
 	opts.Topics = []string{b.topic(0), b.topic(0)}
@@ -188,7 +190,9 @@ func TestGiveBackLogsWhySubscribingFails(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	nothing(t, c, ms(300))
+	for i := 0; i < 100 && !strings.Contains(log.String(), "subscribing again failed"); i++ {
+		nothing(t, c, ms(200))
+	}
 	c.Close()
 	require.Contains(t, log.String(), "subscribing again failed")
 	require.Contains(t, log.String(), "AuthorizationError")

@@ -12,6 +12,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // A consumer joins Key_Shared while another fails on a message of each key, again and again. It gets those of the keys that are its own from
@@ -49,7 +51,7 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 				}
 			})
 			for range 2 * keys { // so that all of them have failed
-				<-had
+				waittest.Next(t, had)
 			}
 			second, begin, seen := subscribe(opts), time.Now(), map[string]bool{}
 			deadline, end := context.WithDeadline(ctx, begin.Add(20*time.Second))

@@ -9,6 +9,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"github.com/apache/pulsar-client-go/pulsar/crypto"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // slowKeys are keys that somebody far away has: the lost key comes when slow is closed.
@@ -46,7 +48,7 @@ func TestWhatIsReadAfterAConnectionIsLost(t *testing.T) {
 			by := &broker{t: t, url: b.url}          // whose connection is read meanwhile
 			by.connect(pulsar.ClientOptions{})
 			by.publish(pulsar.ProducerOptions{Topic: topic, Encryption: k.encryption(lostKeyName)}, &pulsar.ProducerMessage{Payload: []byte(fmt.Sprint(n))})
-			<-slow.asked
+			waittest.Next(t, slow.asked)
 			lost := c.NextLoss()
 			b.inProcess.RefuseConnections(true)
 			b.inProcess.DropConnections()

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -66,7 +67,7 @@ func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
 			next := c.NextLoss()
 			go func() { _, _ = c.Receive(t.Context()) }() // or nobody takes what comes again
 			b.unload(topic)
-			<-next
+			waittest.Next(t, next)
 			isNow(t, c, msg, nil)
 			d, err := c.Delivery(msg)
 			require.NoError(t, err)
@@ -75,7 +76,7 @@ func TestWhatAnUnloadLosesComesAgain(t *testing.T) {
 			isNow(t, c, msg, redelivery.ErrNotInFlight)
 			next = c.NextLoss()
 			c.Close()
-			<-next
+			waittest.Next(t, next)
 			_, err = c.Reclaim(msg)
 			require.ErrorIs(t, err, redelivery.ErrClosed)
 			told := l.all()
@@ -116,7 +117,7 @@ func TestWhatAnotherActiveConsumerHasIsLost(t *testing.T) {
 	go func() { _, _ = c.Receive(t.Context()) }()
 	opts.Name = "a" // the first name has the first partition
 	other := b.subscribe(opts)
-	<-next
+	waittest.Next(t, next)
 	isNow(t, c, msg, redelivery.ErrNotInFlight)
 	require.Equal(t, msg.Payload(), receive(t, other).Payload())
 	require.Eventually(t, func() bool { return len(l.all()) > 0 }, time.Second, ms(1))
@@ -153,7 +154,7 @@ func TestWhoseMessagesAreAfterAnUnload(t *testing.T) {
 			go func() { _, _ = first.Receive(t.Context()) }()
 			next := first.NextLoss()
 			b.unload(topic)
-			<-next
+			waittest.Next(t, next)
 			for _, msg := range had {
 				ours := false
 				require.Eventually(t, func() bool {
@@ -191,14 +192,14 @@ func TestWhatAnExclusiveConsumerLosesToAnother(t *testing.T) {
 	})
 	next := c.NextLoss()
 	b.unload(topic)
-	<-next
+	waittest.Next(t, next)
 	ours, err := c.Reclaim(msg)
 	require.False(t, ours)
 	require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight) || errors.Is(err, redelivery.ErrClosed), err)
 	opts.Name, opts.MaxReconnectToBroker = "second", nil
 	other := b.subscribe(opts)
 	require.Equal(t, msg.Payload(), receive(t, other).Payload())
-	<-c.Done()
+	waittest.Next(t, c.Done())
 	_, err = c.Reclaim(msg)
 	require.ErrorIs(t, err, redelivery.ErrClosed)
 	require.Error(t, c.Ack(msg))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -106,7 +107,7 @@ func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 	time.Sleep(ms(200))
 	require.ErrorIs(t, c.ReconsumeLaterNext(bg, msg), redelivery.ErrNotInFlight, "it is being published")
 	c.Close()
-	require.ErrorIs(t, <-first, redelivery.ErrClosed)
+	require.ErrorIs(t, waittest.Next(t, first), redelivery.ErrClosed)
 }
 
 // The copy that was asked for comes while an Ack is under way that fails.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
@@ -30,7 +31,7 @@ func TestAckedIsReportedOnce(t *testing.T) {
 		msg, done := receive(t, c), make(chan error)
 		go func() { done <- c.Ack(msg) }()
 		require.NoError(t, c.Ack(msg))
-		require.NoError(t, <-done)
+		require.NoError(t, waittest.Next(t, done))
 		id := receive(t, c).ID()
 		require.NoError(t, c.AckIDList([]pulsar.MessageID{id, id, id}))
 	}

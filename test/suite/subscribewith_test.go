@@ -12,6 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // traced is a consumer as tracing libraries wrap it.
@@ -182,7 +183,7 @@ func TestWrapOfARunningConsumer(t *testing.T) {
 	b.send(topic, 5, false)
 	var had []pulsar.Message
 	for range 4 {
-		msg, err := inner.Receive(context.Background())
+		msg, err := inner.Receive(waittest.Context(t))
 		require.NoError(t, err)
 		had = append(had, msg)
 	}

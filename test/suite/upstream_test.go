@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
 // What this library needs of pulsar-client-go beyond what that promises. When one of these fails after an update, the way
@@ -32,7 +33,7 @@ func TestUpstreamSendsRequestsAtItsNextTick(t *testing.T) {
 	defer inner.Close()
 	b.send(topic, 1, false)
 	for range 2 {
-		cm := <-inner.Chan()
+		cm := waittest.Next(t, inner.Chan())
 		asked := time.Now()
 		cm.Consumer.NackID(cm.ID())
 		require.Less(t, (<-flushed).Sub(asked), 4*time.Second, "a tick is a third of NackRedeliveryDelay")
