@@ -96,8 +96,8 @@ func withOutputs(page string, printed []string) string {
 	})
 }
 
-// masked is output without what differs from run to run: ids, ages, and the width of columns.
+// masked is output without what differs from run to run: ids, ages, the order of letters, how many make a batch, and the width of columns.
 func masked(output string) string {
-	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b`).ReplaceAllString(output, "#")
+	output = regexp.MustCompile(`\b[0-9a-f]{12}\b|\b\d+(:\d+)+\b|\b\d+s\b|"id":\d+|\d+ entries`).ReplaceAllString(output, "#")
 	return regexp.MustCompile(` +`).ReplaceAllString(output, " ")
 }
