@@ -85,7 +85,7 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 			o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
 		}
 	}
-	if crash := (*CrashError)(nil); because == publishing.Permanent && errors.As(o.err, &crash) {
+	if _, ok := o.err.(*CrashError); ok && because == publishing.Permanent { //nolint:errorlint // as limit made it; others' methods may panic
 		because = publishing.Crashed
 	}
 	if o.verb == dead {
