@@ -11,8 +11,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // Replay publishes letters again, and acknowledges each after the broker has confirmed it. It stops at the first error. It replays the
@@ -79,40 +77,6 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// maxArrived bounds how long it takes to count what arrived.
-const maxArrived = 10_000
-
-// arrived counts the letters that are not part of the run since it had begun, as far as they can be read.
-func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
-	for i, partition := range partitions {
-		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()
-		for _, of := range []map[string]position{r.j.run.Ends, r.j.run.Tops} {
-			if p, ok := of[partitionName(i)]; ok {
-				end = p
-			}
-		}
-		if end.Entry >= 0 {
-			from = pulsar.NewMessageID(end.Ledger, end.Entry, -1, 0)
-		}
-		tail, err := r.t.tail(ctx, partition, from, queueSize)
-		if err != nil {
-			return n
-		}
-		tail.at = end
-		_ = tail.drain(ctx, func(msg pulsar.Message) error {
-			if l := newLetter(r.t.o.Topic, i, msg); end.before(l.pos) && r.o.Filter.Match(l) {
-				n++
-			}
-			if n == maxArrived {
-				return errEnough
-			}
-			return nil
-		})
-		tail.reader.Close()
-	}
-	return n
-}
-
 // undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one:
 // its own run, and the subscription if the replay has created it. An earlier run stays.
 func (r *replay) undo(ctx context.Context, created bool) error {
@@ -130,43 +94,6 @@ func (r *replay) undo(ctx context.Context, created bool) error {
 		}
 	}
 	return r.j.tidy(ctx)
-}
-
-// planReplay is the dry run of a replay.
-func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report, err error) {
-	if report.Creates, err = t.guard(ctx); err != nil {
-		return report, err
-	}
-	journal, err := t.readJournal(ctx)
-	if err == nil {
-		o, err = t.directed(ctx, o, journal.run)
-	}
-	if err != nil {
-		return report, err
-	}
-	for l, err := range t.Peek(ctx, 0) {
-		if err != nil {
-			return report, err
-		}
-		report.Seen++
-		left, _, err := t.refuse(ctx, &o, &l)
-		var topic string
-		if err == nil && left == "" {
-			topic, left, err = t.topicFor(ctx, &o, &l, &report)
-		}
-		if err != nil {
-			return report, err
-		}
-		if left != "" {
-			report.leave(left, &l)
-			continue
-		}
-		report.target(topic).Count++
-		if report.Done++; report.Done == o.Max {
-			break
-		}
-	}
-	return report, report.missed()
 }
 
 // replay is a run in this process.

@@ -1,0 +1,41 @@
+package deadletter
+
+import (
+	"context"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// maxArrived bounds how long it takes to count what arrived.
+const maxArrived = 10_000
+
+// arrived counts the letters that are not part of the run since it had begun, as far as they can be read.
+func (r *replay) arrived(ctx context.Context, partitions []string) (n int) {
+	for i, partition := range partitions {
+		end, from := position{-1, -1, 0}, pulsar.EarliestMessageID()
+		for _, of := range []map[string]position{r.j.run.Ends, r.j.run.Tops} {
+			if p, ok := of[partitionName(i)]; ok {
+				end = p
+			}
+		}
+		if end.Entry >= 0 {
+			from = pulsar.NewMessageID(end.Ledger, end.Entry, -1, 0)
+		}
+		tail, err := r.t.tail(ctx, partition, from, queueSize)
+		if err != nil {
+			return n
+		}
+		tail.at = end
+		_ = tail.drain(ctx, func(msg pulsar.Message) error {
+			if l := newLetter(r.t.o.Topic, i, msg); end.before(l.pos) && r.o.Filter.Match(l) {
+				n++
+			}
+			if n == maxArrived {
+				return errEnough
+			}
+			return nil
+		})
+		tail.reader.Close()
+	}
+	return n
+}

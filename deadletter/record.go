@@ -1,0 +1,142 @@
+package deadletter
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+)
+
+// run is a replay from its start to its end, over any number of processes.
+type run struct {
+	ID      string              `json:"id"`
+	Started time.Time           `json:"started"`
+	Options json.RawMessage     `json:"options"` // those that decide what becomes of a letter
+	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
+
+	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of
+	// letters.
+	Tops map[string]position `json:"tops,omitempty"`
+}
+
+// record is one entry of the journal.
+type record struct {
+	Run    *run                `json:"run,omitempty"`    // begins, or goes on with a later end
+	Over   string              `json:"over,omitempty"`   // the run that is finished, or given up
+	Spread map[string]int      `json:"spread,omitempty"` // over how many partitions of a topic the run publishes
+	Stay   map[string][]stay   `json:"stay,omitempty"`   // by partition: letters that are left, and stay so in this run
+	Tails  map[string]position `json:"tails,omitempty"`  // by partition: the run's canary and its copies come after these
+	Sent   int                 `json:"sent,omitempty"`   // letters of the canary
+	Sound  bool                `json:"sound,omitempty"`  // the canary was
+	Dead   bool                `json:"dead,omitempty"`   // the canary was: the run sends another
+	Done   map[string][]byte   `json:"done,omitempty"`   // bits of batches; none for a batch that is acknowledged
+	Clear  bool                `json:"clear,omitempty"`  // nothing before counts
+}
+
+// state is what the records add up to.
+type state struct {
+	run    *run
+	spread map[string]int
+	stay   map[string][]stay
+	tails  map[string]position
+	sent   int
+	sound  bool
+	done   map[string][]byte
+}
+
+func (s *state) apply(r record) {
+	if r.Clear {
+		*s = state{}
+	}
+	if r.Over != "" && s.run != nil && s.run.ID == r.Over {
+		*s = state{done: s.done}
+	}
+	if r.Run != nil {
+		s.run = r.Run
+	}
+	if r.Dead {
+		s.tails, s.sent = nil, 0
+	}
+	for partition, p := range r.Tails {
+		put(&s.tails, partition, p)
+	}
+	s.sent = max(s.sent, r.Sent)
+	s.sound = s.sound || r.Sound
+	for topic, n := range r.Spread {
+		put(&s.spread, topic, n)
+	}
+	for partition, more := range r.Stay {
+		all := s.stay[partition]
+		for _, x := range more {
+			all = slices.Insert(all, after(all, x.From), x)
+		}
+		put(&s.stay, partition, all)
+	}
+	for entry, bits := range r.Done {
+		if len(bits) == 0 {
+			delete(s.done, entry)
+			continue
+		}
+		put(&s.done, entry, merge(bits, s.done[entry]))
+	}
+}
+
+func put[V any](m *map[string]V, key string, value V) {
+	if *m == nil {
+		*m = map[string]V{}
+	}
+	(*m)[key] = value
+}
+
+// stay is letters that come one after the other and were left when the run came by.
+type stay struct {
+	From position `json:"from"`
+	To   position `json:"to"`
+	Why  string   `json:"why"`
+}
+
+// after is the first of all that begins after a position.
+func after(all []stay, p position) int {
+	return sort.Search(len(all), func(i int) bool { return p.before(all[i].From) })
+}
+
+// stays is why a letter was left when the run came by, or "" if it was not.
+func (s *state) stays(l *Letter) string {
+	all := s.stay[partitionName(l.partition)]
+	if i := after(all, l.pos); i > 0 && !all[i-1].To.before(l.pos) {
+		return all[i-1].Why
+	}
+	return ""
+}
+
+// has reports whether l is done though its batch is not acknowledged.
+func (s *state) has(l *Letter) bool {
+	return bit(s.done[entryName(l.partition, l.pos)], int(l.pos.Index))
+}
+
+func entryName(partition int, p position) string {
+	return fmt.Sprintf("%d:%d:%d", partition, p.Ledger, p.Entry)
+}
+
+func bit(bits []byte, i int) bool { return i/8 < len(bits) && bits[i/8]&(1<<(i%8)) != 0 }
+
+func setBit(bits []byte, i int) []byte {
+	for len(bits) <= i/8 {
+		bits = append(bits, 0)
+	}
+	bits[i/8] |= 1 << (i % 8)
+	return bits
+}
+
+func merge(a, b []byte) []byte {
+	all := append([]byte{}, a...)
+	for i := range b {
+		if i < len(all) {
+			all[i] |= b[i]
+		} else {
+			all = append(all, b[i])
+		}
+	}
+	return all
+}
