@@ -44,7 +44,7 @@ What is simulated:
   -partial 1                        fraction of the calls that fail
   -before 1m                        time before the outage
 Output:
-  -svg file                         a picture
+  -svg file                         a picture, with what differs
   -json                             as JSON, for programs
 `
 

@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
-	"html"
 	"io"
 	"math"
 	"strings"
@@ -90,51 +88,4 @@ func squeeze(points []simulate.Point, of func(simulate.Point) float64) []float64
 		figures[i*n/len(points)] = max(figures[i*n/len(points)], of(p))
 	}
 	return figures
-}
-
-// picture draws calls a second of each variant on a logarithmic scale, and what is unsettled as a line.
-func (s *simulation) picture(all []variant) []byte {
-	const (
-		left, wide, height, gap = 60.0, 660.0, 110.0, 175.0
-	)
-	var longest time.Duration
-	mostCalls, mostWaiting := 1.0, 1.0
-	for _, v := range all {
-		longest = max(longest, time.Duration(len(v.Points))*v.Step)
-		mostCalls = max(mostCalls, v.Peak)
-		mostWaiting = max(mostWaiting, float64(v.Unsettled))
-	}
-	decades := math.Ceil(math.Log10(mostCalls)) + 1
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 760 %.0f" font-family="sans-serif" font-size="12">`+"\n"+
-		`<rect width="760" height="%.0f" fill="white"/>`+"\n", gap*float64(len(all))+10, gap*float64(len(all))+10)
-	x := func(t time.Duration) float64 { return left + float64(t)/float64(longest)*wide }
-	for n, v := range all {
-		top := 25 + gap*float64(n)
-		y := func(rate float64) float64 { return top + height*(decades-1-math.Log10(max(0.1, rate)))/decades }
-		title := fmt.Sprintf("%s: %d calls in the outage, %d dead letters, recovered %s", v.Name, v.Calls, v.Dead, s.recovery(v.Result))
-		fmt.Fprintf(&b, `<text x="%.0f" y="%.1f" font-size="14">%s</text>`+"\n", left, top-7, html.EscapeString(title))
-		fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.0f" fill="#d62728" fill-opacity="0.12"/>`+"\n", x(s.Before), top,
-			x(s.Before+s.Outage)-x(s.Before), height)
-		for rate := 0.1; rate <= math.Pow(10, decades-1); rate *= 10 {
-			fmt.Fprintf(&b, `<line x1="%.0f" x2="%.0f" y1="%.1f" y2="%.1f" stroke="#ddd"/><text x="%.0f" y="%.1f" text-anchor="end">%.4g/s</text>`+"\n",
-				left, left+wide, y(rate), y(rate), left-6, y(rate)+4, rate)
-		}
-		var line strings.Builder
-		for i, p := range v.Points {
-			from := time.Duration(i) * v.Step
-			if rate := float64(p.Calls) / v.Step.Seconds(); rate > 0 {
-				fmt.Fprintf(&b, `<rect x="%.1f" y="%.1f" width="%.2f" height="%.1f" fill="#1f77b4"/>`+"\n", x(from), y(rate),
-					x(v.Step)-left, y(0)-y(rate))
-			}
-			fmt.Fprintf(&line, "%.1f,%.1f ", x(from+v.Step), top+height*(1-float64(p.Backlog+p.Waiting)/mostWaiting))
-		}
-		fmt.Fprintf(&b, `<polyline points="%s" fill="none" stroke="#e67e22" stroke-width="1.5"/>`+"\n", strings.TrimSpace(line.String()))
-		fmt.Fprintf(&b, `<text x="%.0f" y="%.1f">0</text><text x="%.0f" y="%.1f" text-anchor="end">%s</text>`+"\n", left, top+height+15, left+wide,
-			top+height+15, formatDelay(seconds(longest)))
-		fmt.Fprintf(&b, `<text x="%.0f" y="%.1f" text-anchor="middle">calls a second (bars), backlog and waiting (line, up to %.0f)</text>`+"\n",
-			left+wide/2, top+height+15, mostWaiting)
-	}
-	b.WriteString("</svg>\n")
-	return b.Bytes()
 }

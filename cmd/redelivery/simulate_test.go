@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/simulate"
 )
 
 // What a file says is simulated, and what differs from it in one thing: numbers, a chart and a picture.
@@ -37,7 +39,13 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	}
 	svg, err := os.ReadFile(picture)
 	require.NoError(t, err)
-	assert.NotRegexp(t, `(width|height|x|y|y1|y2)="(-|NaN|\+Inf)`, string(svg))
+	assert.NotRegexp(t, `(width|height|x|y|x1|x2|y1|y2)="(-|NaN|\+Inf)`, string(svg))
+	for text, times := range map[string]int{
+		">as configured: ": 1, ">without a pause: ": 1, ">with a retry topic: ": 1,
+		`<polyline class="dead"`: strings.Count(string(svg), `<polyline class="unsettled"`), "prefers-color-scheme: dark": 1,
+	} {
+		assert.Equal(t, times, strings.Count(string(svg), text), text)
+	}
 	for d := xml.NewDecoder(strings.NewReader(string(svg))); ; {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {
 			break
@@ -66,6 +74,29 @@ workers: {billing: {concurrency: 4, pauseOnFailureWindow: 20, pauseOnFailureRati
 	for _, v := range all {
 		assert.True(t, v.Recovered, v.Name)
 	}
+}
+
+// Axes are linear: all labels are as far apart, and none is between 0 and the first.
+func TestAxisOfPicture(t *testing.T) {
+	for most, want := range map[float64]axis{0.5: {0.2, 0.6}, 1: {0.2, 1}, 7: {2, 8}, 10: {2, 10}, 49: {10, 50}, 51: {20, 60}, 1617: {500, 2000},
+		4000: {1000, 4000}, 119440: {50000, 150000}} {
+		got := axisOf(most)
+		assert.InDelta(t, want.step, got.step, 1e-9, "%v", most)
+		assert.InDelta(t, want.most, got.most, 1e-9, "%v", most)
+	}
+	assert.Equal(t, "1,234,000", withThousands(1234000))
+	assert.Equal(t, "0.5", withThousands(0.5))
+}
+
+// A variant whose figures are nearly those of another has no panel, but a line.
+func TestPictureLeavesOutWhatIsAlike(t *testing.T) {
+	a := variant{"a", simulate.Result{Calls: 100, Dead: 50, Unsettled: 10, Recovered: true, After: time.Minute}}
+	b, c := a, a
+	b.Name, b.Calls = "b", 103
+	c.Name, c.Dead = "c", 0
+	drawn, left := different([]variant{a, b, c})
+	assert.Equal(t, []variant{a, c}, drawn)
+	assert.Equal(t, []string{"b: like “a”, within 5 %"}, left)
 }
 
 func TestSimulateCommandLine(t *testing.T) {
