@@ -152,7 +152,7 @@ func (s scenario) publish(client pulsar.Client, topic string) error {
 		producer.SendAsync(context.Background(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, id)},
 			func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { published <- err })
 	}
-	err = producer.Flush()
+	err = producer.FlushWithCtx(context.Background())
 	for range s.orders {
 		err = errors.Join(err, <-published)
 	}
