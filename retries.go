@@ -3,7 +3,6 @@ package redelivery
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -233,73 +232,6 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 		x.retryTopic = o.RetryLetterTopic
 	}
 	return x, nil
-}
-
-const beforeShortNames = "in earlier versions it was"
-
-// warnOfShortName logs that a name without a namespace means, or once meant, a topic of public/default, though the consumer's topic is in
-// another namespace.
-func (s *settings) warnOfShortName(what, name, origin, rule string) {
-	if ours, public := topicname.In(origin, name), topicname.Full(name); topicname.IsShort(name) && ours != public {
-		s.warn("a topic name has no namespace: "+rule+" of public/default; write the whole name", "option", what, "name", name,
-			"topic_in_namespace", ours, "topic_in_public_default", public)
-	}
-}
-
-// originOf returns the topic that the default retry and dead letter topics are named by: the first one; of a pattern its
-// namespace and a slash, which upstream takes too.
-func originOf(opts pulsar.ConsumerOptions) string {
-	if opts.TopicsPattern == "" {
-		return append(topicsOf(opts), "")[0]
-	}
-	namespace := strings.SplitAfterN(strings.TrimPrefix(topicname.Full(opts.TopicsPattern), topicname.Persistent), "/", 3)
-	return topicname.Persistent + strings.Join(namespace[:len(namespace)-1], "")
-}
-
-// checkUnread is checkTopics, and refuses a pattern that takes the topic in.
-func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
-	if pattern := opts.TopicsPattern; pattern != "" {
-		matches, err := regexp.Compile(strings.TrimPrefix(topicname.Full(pattern), topicname.Persistent)) // as upstream, which matches a part too
-		if err == nil && matches.MatchString(topic) {
-			return invalid("ConsumerOptions.TopicsPattern", pattern, "one that does not match the "+kind+" "+topic)
-		}
-	}
-	return checkTopics(opts, topic, what)
-}
-
-// checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
-func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
-	for _, of := range topicsOf(opts) {
-		if topicname.Same(of, topic) {
-			return invalid(what, topic, "another one than ConsumerOptions.Topic")
-		}
-	}
-	return nil
-}
-
-// legacyTopics takes the retry and dead letter topics that early clients made, named by the subscription alone, where they
-// exist and are partitioned, as upstream does.
-func legacyTopics(client pulsar.Client, policy *DeadLetterPolicy, o reconsume.Options) {
-	base := topicname.Full(topicname.Base(o.Topic))
-	namespace := base[:strings.LastIndex(base, "/")+1]
-	for suffix, topic := range map[string]*string{pulsar.RetryTopicSuffix: &policy.RetryTopic, pulsar.DlqTopicSuffix: &policy.Topic} {
-		if *topic != "" {
-			continue
-		}
-		legacy := namespace + o.Subscription + suffix
-		partitions, err := client.TopicPartitions(legacy)
-		if err == nil && len(partitions) > 0 && partitions[0] != legacy {
-			*topic = legacy
-		}
-	}
-}
-
-// topicsOf returns the topics that are named; none of a pattern.
-func topicsOf(opts pulsar.ConsumerOptions) []string {
-	if opts.Topic != "" {
-		return []string{opts.Topic}
-	}
-	return opts.Topics
 }
 
 // retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the

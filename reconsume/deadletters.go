@@ -115,6 +115,20 @@ func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic
 	return t, nil
 }
 
+// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
+// If that is the topic of the message itself, DeadLetter returns an error.
+func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
+	return r.deadLetter(ctx, cm, reason)()
+}
+
+// deadLetter begins what DeadLetter does.
+func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
+	if err := check(ctx, cm); err != nil {
+		return failed(err)
+	}
+	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
+}
+
 // startDeadLetter begins to publish a dead letter with a reason and properties.
 func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error, props map[string]string) (wait func() error) {
 	usual, note := r.o.DeadLetterTopic, publishing.Of(ctx)

@@ -239,20 +239,6 @@ func (r *Reconsumer) LaterAfter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.settle(ctx, cm, with(retry{Delay: delay, Properties: properties}, options))
 }
 
-// DeadLetter publishes a message to the dead letter topic, or that of DeadLetterTo, with the reason in its properties, and acknowledges it.
-// If that is the topic of the message itself, DeadLetter returns an error.
-func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) error {
-	return r.deadLetter(ctx, cm, reason)()
-}
-
-// deadLetter begins what DeadLetter does.
-func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
-	if err := check(ctx, cm); err != nil {
-		return failed(err)
-	}
-	return r.startDeadLetter(ctx, cm, reason, r.o.deadLetterProperties(cm.Message, nil, reason))
-}
-
 // later publishes a retry by start, or else a dead letter.
 func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how retry, start starter) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
