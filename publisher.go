@@ -9,6 +9,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -26,7 +27,7 @@ type publisher struct {
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{underway: make(chan struct{}, maxUnderway), maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer, false), s.reconsumer.RetryTopic()
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer, false), topicname.Full(s.reconsumer.RetryTopic())
 	}
 	if policy.Discard {
 		p.discards(policy)
@@ -63,8 +64,10 @@ func (p *publisher) isRetry(msg pulsar.Message) bool {
 	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
 }
 
-// firstPublished returns when a message, or the one that it is a retry of, was published first.
-func (p *publisher) firstPublished(msg pulsar.Message) time.Time {
+// firstPublished returns when a message, or the one that it is a retry of, was published first; zero for one that is not upstream's and panics
+// when asked.
+func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
+	defer func() { _ = recover() }()
 	if p.isRetry(msg) {
 		return publishing.FirstPublished(msg)
 	}

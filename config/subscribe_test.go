@@ -61,14 +61,14 @@ func TestDLQOfTheProgram(t *testing.T) {
 	for in, want := range map[string]*redelivery.DeadLetterPolicy{
 		"":                    nil,
 		"reconsumeBackoff: p": nil,
-		"maxDeliveries: 5":    {MaxDeliveries: 5, Topic: "before", RetryTopic: "again", InitialSubscriptionName: "keeper"},
-		"maxRedeliverCount: 5": {MaxDeliveries: 6, MaxReconsumes: 5, Topic: "before", RetryTopic: "again",
+		"maxDeliveries: 5":    {MaxDeliveries: 5, Topic: "persistent://public/default/before", RetryTopic: "persistent://public/default/again", InitialSubscriptionName: "keeper"},
+		"maxRedeliverCount: 5": {MaxDeliveries: 6, MaxReconsumes: 5, Topic: "persistent://public/default/before", RetryTopic: "persistent://public/default/again",
 			InitialSubscriptionName: "keeper"},
-		"maxReconsumes: 5, reconsumeBackoff: p": {MaxDeliveries: 2, MaxReconsumes: 5, Topic: "before", RetryTopic: "again",
+		"maxReconsumes: 5, reconsumeBackoff: p": {MaxDeliveries: 2, MaxReconsumes: 5, Topic: "persistent://public/default/before", RetryTopic: "persistent://public/default/again",
 			InitialSubscriptionName: "keeper"},
 		"maxDeliveries: 5, maxReconsumes: 6, reconsumeBackoff: p, deadLetterTopic: d, retryTopic: r, initialSubscriptionName: i, omitCause: true": {
 			MaxDeliveries: 5, MaxReconsumes: 6, Topic: "d", RetryTopic: "r", InitialSubscriptionName: "i", OmitCause: true},
-		"deadLetterTopic: d, reconsumeBackoff: p": {MaxDeliveries: 2, MaxReconsumes: 2, Topic: "d", RetryTopic: "again",
+		"deadLetterTopic: d, reconsumeBackoff: p": {MaxDeliveries: 2, MaxReconsumes: 2, Topic: "d", RetryTopic: "persistent://public/default/again",
 			InitialSubscriptionName: "keeper"},
 	} {
 		c, err := Parse([]byte("policies: {p: {type: fixed, delay: 1s}}\nconsumers: {c: {" + in + "}}"))

@@ -60,7 +60,7 @@ func (r *run) isTooOld(t task) bool {
 		return false
 	}
 	published := t.msg.PublishTime()
-	if d, err := r.consumer.Delivery(t.msg); err == nil {
+	if d, err := r.consumer.Delivery(t.msg); err == nil && !d.FirstPublished.IsZero() {
 		published = d.FirstPublished
 	}
 	return time.Since(published) > r.maxAge

@@ -93,7 +93,7 @@ func TestInvalidOptions(t *testing.T) {
 			[]string{"ConsumerOptions.RetryEnable is true", "WithReconsumer"}},
 		{opts{}, []redelivery.Option{redelivery.WithReconsumer(nil)}, []string{"WithReconsumer is nil"}},
 		{opts{DLQ: &pulsar.DLQPolicy{MaxDeliveries: 3, DeadLetterTopic: "dead"}},
-			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"the dead letter topic is dead", "of WithReconsumer"}},
+			[]redelivery.Option{redelivery.WithReconsumer(&reconsume.Reconsumer{})}, []string{"the dead letter topic is persistent://public/default/dead", "of WithReconsumer"}},
 	} {
 		_, err := prepared(c.opts, c.options...)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)

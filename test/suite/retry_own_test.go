@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
@@ -22,7 +23,7 @@ func TestOwnTopicForRetriesOrDeadLetters(t *testing.T) {
 		retries.RetryEnable, retries.DLQ = true, &pulsar.DLQPolicy{MaxDeliveries: 3, RetryLetterTopic: name}
 		_, err := redelivery.Subscribe(b.client, retries)
 		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-		require.ErrorContains(t, err, "the retry topic is "+name)
+		require.ErrorContains(t, err, "the retry topic is "+topicname.Full(name))
 
 		r, err := reconsume.New(b.client, reconsume.Options{Topic: "orders", Subscription: sub, DeadLetterTopic: name})
 		require.NoError(t, err)
@@ -66,7 +67,7 @@ func TestWrapWithAReconsumerOfItsOwnTopic(t *testing.T) {
 		b.publish(pulsar.ProducerOptions{Topic: "bills"}, &pulsar.ProducerMessage{Payload: []byte(name)})
 		msg, err := c.Receive(t.Context())
 		require.NoError(t, err)
-		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")), "the dead letter topic is "+name)
+		require.ErrorContains(t, c.DeadLetter(t.Context(), msg, errors.New("no luck")), "the dead letter topic is "+topicname.Full(name))
 		require.NoError(t, c.Ack(msg))
 		c.Close()
 		r.Close()
