@@ -36,7 +36,10 @@ func (c *Consumer) AckID(id pulsar.MessageID) error {
 // That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of an aborted
 // transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of messages that are acknowledged
 // in transactions should set DisableBatching. Without batch-index acknowledgement, pulsar-client-go sends nothing until the last message of
-// the batch is acknowledged; then the transaction of that last message acknowledges the whole batch.
+// the batch is acknowledged; then the transaction of that last message acknowledges the whole batch. With it (EnableBatchIndexAcknowledgment)
+// the broker refuses the last message of a batch of which others were acknowledged in a transaction, and the transaction cannot end. So
+// Subscribe does not switch it on if the client has EnableTransaction. Where Subscribe and SubscribeWith do not see that, because the client is
+// wrapped or not known, use WithoutBatchIndexAcks: else AckWithTxn returns an error for messages of batches.
 func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
@@ -44,6 +47,9 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	}
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
+	}
+	if size := msg.ID().BatchSize(); c.settings.addsIndexAcks && size > 1 {
+		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a client with EnableTransaction", msg.ID(), size)
 	}
 	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
 		defer func() { // upstream's for a transaction that is not its own

@@ -165,19 +165,42 @@ type Stats struct {
 	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
 
 	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the broker sends them
-	// again. Arriving messages are the prefetched ones of such batches. Both are 0 with EnableBatchIndexAcknowledgment.
+	// again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones of such batches. Both are 0 while
+	// IndexAcks is IndexAcksKept.
 	Unfinished, Arriving int
+
+	IndexAcks IndexAcks // what becomes of the acknowledgement of one message of a batch
 
 	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
 }
 
+// IndexAcks says what becomes of batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
+// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does. The Consumer
+// learns it when a batch comes again, or comes to it after another consumer acknowledged a part of it.
+type IndexAcks string
+
+// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows otherwise.
+const (
+	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
+	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
+	IndexAcksIgnored IndexAcks = "ignored" // they are sent, and the broker sent an acknowledged message again
+	IndexAcksKept    IndexAcks = "kept"    // they are sent, and the broker leaves acknowledged messages out of their batches
+)
+
+var indexAcks = map[ledger.IndexAcks]IndexAcks{ledger.NoIndexAcks: IndexAcksOff, ledger.SentIndexAcks: IndexAcksUnknown,
+	ledger.IgnoredIndexAcks: IndexAcksIgnored, ledger.KeptIndexAcks: IndexAcksKept}
+
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
 	s := c.ledger.Stats()
+	acks := indexAcks[s.IndexAcks]
+	if c.hooks.tick == 0 { // after Wrap
+		acks = IndexAcksUnknown
+	}
 	return Stats{
 		Waiting: s.Waiting, Ready: s.Ready, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
 		Swallowed: c.tally.swallowed.Load(), Late: s.Late, Failed: c.tally.failed.Load(), Blocked: c.blocked.on.Load(),
-		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, OldestWaiting: s.Oldest,
+		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, IndexAcks: acks, OldestWaiting: s.Oldest,
 	}
 }
 

@@ -54,8 +54,8 @@ const (
 func (p *preparation) ledgerOptions(o *ledger.Options) {
 	kind := p.opts.Type
 	o.RedeliversAll, o.OneTopic = p.hooks.redeliversAll, p.hooks.children == 1
-	o.IndexAcks = p.opts.EnableBatchIndexAcknowledgment
-	o.WholeBatches = !o.IndexAcks && !p.opts.AckWithResponse && len(p.hooks.of) == 0
+	o.IndexAcks = p.indexAcks
+	o.WholeBatches = o.IndexAcks == ledger.NoIndexAcks && !p.opts.AckWithResponse && len(p.hooks.of) == 0
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
 	o.Others = delays(kind) && !o.NonDurable && p.settings.source == FromAuto
 	o.KeyOrder = o.Others && kind == pulsar.KeyShared

@@ -37,6 +37,8 @@ type settings struct {
 	logger           *slog.Logger
 	observers        []Observer
 	unchecked        bool        // WithoutChecks
+	withoutIndexAcks bool        // WithoutBatchIndexAcks
+	addsIndexAcks    bool        // prepare switched EnableBatchIndexAcknowledgment on
 	attempts         *AttemptLog // nil for none
 }
 

@@ -16,7 +16,8 @@ import (
 // client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
-// RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none.
+// EnableBatchIndexAcknowledgment is switched on, so that a restart does not repeat finished messages of unfinished batches: see
+// WithoutBatchIndexAcks. RetryEnable without DLQ means dead letters after 16 deliveries, as in pulsar-client-go; with WithReconsumeBackoff there are none.
 // The broker cannot redeliver messages of non-persistent topics: they pass through, and Subscribe logs a warning. An error is
 // pulsar-client-go's own, with the topic and the subscription before it, or satisfies errors.Is(err, ErrInvalidOption), or says that client
 // is nil.
@@ -34,8 +35,8 @@ func Subscribe(client pulsar.Client, opts pulsar.ConsumerOptions, options ...Opt
 // SubscribeWith is Subscribe where other code subscribes: it calls subscribe with options made from opts, once, and once more after each
 // GiveBack. It drives the consumer that subscribe returns. subscribe may add to the options, and may wrap the consumer if Chan still
 // returns the consumer's own channel. It must not change MessageChannel, Interceptors, EventListener, BackOffPolicyFunc, Decryption, DLQ,
-// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it set
-// EnableBatchIndexAcknowledgment: opts has to say that, or the broker hears nothing of a batch before its last message is acknowledged.
+// RetryEnable, NackRedeliveryDelay or NackPrecisionBit: messages would come late, or go to another consumer. Nor must it change
+// EnableBatchIndexAcknowledgment: opts and WithoutBatchIndexAcks say that, or the broker hears nothing of a batch before its last message is acknowledged.
 //
 // For retries, dead letters and the number of partitions (see WithRedeliveryResolution) it needs a client: WithClient. Without WithClient
 // or WithReconsumer, RetryEnable and DLQ of opts are an error, as is every option that publishes. The error of subscribe is returned

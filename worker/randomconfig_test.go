@@ -145,6 +145,7 @@ func (c *randomConfig) consumer(k int, client pulsar.Client, logger *slog.Logger
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(backoff.Func(c.nackDelay)), redelivery.WithRedeliveryFrom(c.From),
 		redelivery.WithMemoryLimit(c.MemoryLimit), redelivery.WithLogger(logger)}
 	add := adder(&options)
+	add(c.Seed%2 == 0, redelivery.WithoutBatchIndexAcks()) // else on, if acknowledgements are grouped
 	add(c.AckTimeout > 0, redelivery.WithAckTimeout(c.AckTimeout))
 	add(c.RetryFrom > 0, redelivery.WithNackRetryTopic(c.RetryFrom))
 	add(c.Queue > 0 && c.Queue < 10, redelivery.WithClient(client)) // or an answer may be behind more messages than there is room for: docs/reliability.md

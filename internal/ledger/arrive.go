@@ -81,6 +81,9 @@ func (l *Ledger) Arrive(cm pulsar.ConsumerMessage, retry Retry, d *Delivery) (v 
 	current := uint32(none)
 	if e.isBatch() {
 		current = ref.slot()
+		if l.indexAcks != NoIndexAcks {
+			l.observeIndexAcks(ref, e)
+		}
 		e.batch.last = ref.index()
 		s.largest = max(s.largest, e.size())
 	}

@@ -117,7 +117,7 @@ func TestABatchThatFailedAsAWholeGoesBack(t *testing.T) {
 	for name, indexAcks := range map[string]bool{"index acks": true, "no index acks": false} {
 		t.Run(name, func(t *testing.T) {
 			shared := func(o *ledger.Options) {
-				o.RedeliversAll, o.Others, o.IndexAcks, o.MaxDeliveries = false, true, indexAcks, 2
+				o.RedeliversAll, o.Others, o.IndexAcks, o.MaxDeliveries = false, true, keptIf(indexAcks), 2
 			}
 			failed := func(x *x, from int32) (requests int) {
 				for index := range int32(3) {

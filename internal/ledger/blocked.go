@@ -7,13 +7,13 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// unacknowledged returns how many messages of a partition the broker waits for: without batch-index acknowledgement, all of a batch of which
-// one is not settled.
-func (t *table) unacknowledged(s *stream) (n int) {
-	if t.o.IndexAcks {
+// unacknowledged returns how many messages of a partition the broker waits for: all of a batch of which one is not settled, unless the broker
+// keeps acknowledgements of single messages. The caller holds mu.
+func (l *Ledger) unacknowledged(s *stream) (n int) {
+	if l.indexAcks == KeptIndexAcks {
 		return s.unsettled
 	}
-	return t.begun(s)
+	return l.table.begun(s)
 }
 
 // begun returns how many messages the entries have of which one is not settled.
@@ -61,7 +61,7 @@ func (l *Ledger) Waits(atLeast time.Duration, covers int) (all []Waiting) {
 	var fullest *stream
 	most := 0
 	for _, s := range l.table.streams {
-		if n := l.table.unacknowledged(s); n > most {
+		if n := l.unacknowledged(s); n > most {
 			fullest, most = s, n
 		}
 	}

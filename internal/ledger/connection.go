@@ -158,7 +158,7 @@ func (l *Ledger) Idle() (unacknowledged int) {
 		}
 	}
 	for _, s := range l.table.streams {
-		unacknowledged = max(unacknowledged, l.table.unacknowledged(s))
+		unacknowledged = max(unacknowledged, l.unacknowledged(s))
 		if asked[s] {
 			continue
 		}

@@ -109,7 +109,7 @@ const coverTime = 2 * time.Minute
 func (l *Ledger) cover(s *stream, to entryID, id pulsar.MessageID) {
 	part := s.stage(to) == unacked
 	switch {
-	case part && l.o.IndexAcks:
+	case part && l.indexAcks != NoIndexAcks:
 		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchSize(), id.PartitionIdx())
 	case part:
 		id, part = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, 0, id.PartitionIdx()), false
@@ -177,7 +177,7 @@ func (l *Ledger) Newest(n Name) (consumer pulsar.Consumer, before, id pulsar.Mes
 			return e.stream().consumer, nil, n.ID
 		}
 		id = l.table.newest(ref, r)
-		if e.isBatch() && e.flags.has(ackWhole) && !l.o.IndexAcks {
+		if e.isBatch() && e.flags.has(ackWhole) && l.indexAcks == NoIndexAcks {
 			before = pulsar.NewMessageID(id.LedgerID(), id.EntryID()-1, -1, id.PartitionIdx())
 		}
 		return e.stream().consumer, before, id

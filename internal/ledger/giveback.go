@@ -35,7 +35,7 @@ func (l *Ledger) mayGiveBack(ref Ref, e *entry, r *record) bool {
 		return true
 	case b.stream.current == ref.slot() && b.seen < e.size(): // more of it is arriving
 		return false
-	case l.o.IndexAcks && b.acked > 0:
+	case l.indexAcks == KeptIndexAcks && b.acked > 0:
 		return b.seen-b.acked == 1 && b.stream.isSure(b.settled)
 	}
 	return e.batch.acked == 0 && !l.hasSiblingsAtWork(e, r)

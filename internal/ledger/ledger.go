@@ -30,9 +30,8 @@ type Options struct {
 	// NonDurable tells that the broker forgets the subscription with the connection, as pulsar.NonDurable has it: what waits here it does
 	// not send again.
 	NonDurable bool
-	// IndexAcks tells that the client acknowledges the messages of a batch one by one. A broker that does not do so itself
-	// leaves settled siblings out of what it sends again, but waits for an acknowledgement of the whole entry.
-	IndexAcks bool
+	// IndexAcks says whether the client acknowledges the messages of a batch one by one, and whether the broker is known to keep that.
+	IndexAcks IndexAcks
 	// WholeBatches tells that upstream sends nothing of a batch before its last message is acknowledged, and tells nobody: it does not
 	// acknowledge by index, nor wait for responses, and there are no interceptors.
 	WholeBatches bool
@@ -94,6 +93,7 @@ type Ledger struct {
 	roundsLeft int         // until what was acknowledged is sure
 	at         moments
 	closed     bool
+	indexAcks  IndexAcks // as Options.IndexAcks, and as the last delivery that showed it
 	stats      Stats
 	receipts   uint       // calls of Received
 	reports    []Settling // of timeouts
@@ -111,13 +111,14 @@ type Stats struct {
 	Waiting, Ready                       int // Ready are those of Waiting whose delay is over
 	BufferedBytes                        int64
 	Buffered, Dropped, Redelivered, Late uint64
-	Unfinished, Arriving                 int           // settled messages of batches that are not settled whole; and what is to come of these
+	Unfinished, Arriving                 int // settled messages of batches that are not settled whole; and what is to come of these
+	IndexAcks                            IndexAcks
 	Oldest                               time.Duration // for how long the message has waited that waits longest, if somebody observes
 }
 
 // New returns an empty Ledger. Close ends its goroutines.
 func New(o Options) *Ledger {
-	l := &Ledger{o: o, at: moments{start: time.Now()}}
+	l := &Ledger{o: o, indexAcks: o.IndexAcks, at: moments{start: time.Now()}}
 	l.table = newTable(&l.o)
 	l.nacks = nack.New(nil, l.delaysOver) // without policies: the caller asks those, and gives delays
 	l.timeouts = acktimeout.New(0, nil, l.timeoutsOver)
@@ -181,6 +182,7 @@ func (l *Ledger) Stats() Stats {
 	s.BufferedBytes = l.table.memory.bytes
 	s.Oldest = l.oldest()
 	s.Unfinished, s.Arriving = l.unfinished()
+	s.IndexAcks = l.indexAcks
 	return s
 }
 

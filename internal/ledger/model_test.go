@@ -68,7 +68,7 @@ func TestModel(t *testing.T) {
 			defer func() { failed = recover() }()
 			yes := rapid.Bool()
 			o := Options{
-				RedeliversAll: yes.Draw(rt, "rewinds"), IndexAcks: yes.Draw(rt, "index acks"), ReconnectEvents: yes.Draw(rt, "signals"),
+				RedeliversAll: yes.Draw(rt, "rewinds"), IndexAcks: IndexAcks(rapid.IntRange(0, 3).Draw(rt, "index acks")), ReconnectEvents: yes.Draw(rt, "signals"),
 				Observed: yes.Draw(rt, "observed"), MemoryLimit: rapid.SampledFrom([]int64{0, 30, 1 << 20}).Draw(rt, "memory limit"),
 				Queue: rapid.IntRange(1, 4).Draw(rt, "queue"), AckGroup: AckGroup{Size: rapid.IntRange(0, 3).Draw(rt, "group")},
 				SendDelay: 2 * time.Second, AskDelay: time.Second, MaxDeliveries: rapid.SampledFrom([]uint32{0, 3}).Draw(rt, "max"),

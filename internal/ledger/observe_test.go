@@ -82,7 +82,7 @@ func TestWhoeverWaitsIsWoken(t *testing.T) {
 func TestStatsOfABatch(t *testing.T) {
 	for name, indexAcks := range map[string]bool{"index acks": true, "no index acks": false} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) { o.IndexAcks = indexAcks }, func(x *x) {
+			run(t, func(o *ledger.Options) { o.IndexAcks = keptIf(indexAcks) }, func(x *x) {
 				stats := func(unfinished, arriving int) {
 					x.Helper()
 					if indexAcks {

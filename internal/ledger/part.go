@@ -17,7 +17,7 @@ type part struct {
 // that it has them all (Pulsar 4.0, 4.2), and sends no other consumer what has the same key as long as this one is there. When it is asked, it
 // lets go of the batch; there is nothing left to send. The caller holds mu.
 func (l *Ledger) finishParts(s *stream) (asks []ask) {
-	if !l.o.IndexAcks || l.o.RedeliversAll {
+	if l.indexAcks == NoIndexAcks || l.o.RedeliversAll {
 		return nil
 	}
 	for i := range s.past.parts {

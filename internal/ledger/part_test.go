@@ -194,7 +194,7 @@ func TestACopyOfAReadyMessage(t *testing.T) {
 func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
 	for name, next := range map[string]bool{"more comes": true, "nothing comes": false} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, true }, func(x *x) {
+			run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, ledger.KeptIndexAcks }, func(x *x) {
 				x.part(1)
 				if next {
 					x.verdict(ledger.Deliver, 2)
@@ -218,7 +218,7 @@ func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
 			})
 		})
 	}
-	for _, o := range []ledger.Options{{RedeliversAll: true, IndexAcks: true}, {}} {
+	for _, o := range []ledger.Options{{RedeliversAll: true, IndexAcks: ledger.KeptIndexAcks}, {}} {
 		run(t, func(of *ledger.Options) { of.RedeliversAll, of.IndexAcks = o.RedeliversAll, o.IndexAcks }, func(x *x) {
 			x.part(1)
 			x.pass()
@@ -229,7 +229,7 @@ func TestABatchOfWhichAnotherSettledTheRest(t *testing.T) {
 
 // An entry was nacked and acknowledged by an id of numbers alone, which does not tell whether it is a batch.
 func TestAnEntryOfUnknownSizeIsAskedForByItsID(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, true }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.RedeliversAll, o.IndexAcks = false, ledger.KeptIndexAcks }, func(x *x) {
 		id := pulsar.NewMessageID(1, 9, -1, 0)
 		x.Adopt(ledger.Name{ID: id}, "t", x.child, 0)
 		x.settle(id)

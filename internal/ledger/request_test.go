@@ -173,7 +173,9 @@ func TestAnswersAreNotWhatTheBrokerSendsAgain(t *testing.T) {
 // A broker that keeps no batch-index acknowledgements sends batches again as a whole, though the consumer has them turned on: the copies of settled
 // messages are not taken for those that are waited for.
 func TestTheBrokerKeepsNoBatchIndexAcks(t *testing.T) {
-	options := func(o *ledger.Options) { o.RedeliversAll, o.Keeps, o.OneTopic, o.IndexAcks = false, false, true, true }
+	options := func(o *ledger.Options) {
+		o.RedeliversAll, o.Keeps, o.OneTopic, o.IndexAcks = false, false, true, ledger.KeptIndexAcks
+	}
 	run(t, options, func(x *x) {
 		for i := range int32(3) {
 			x.deliver(message{id: ofThree(1, i)})

@@ -93,7 +93,7 @@ func TestWhatIsAcknowledgedBeforeABatch(t *testing.T) {
 		"no batch, refused":          {id(5), true, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run(t, func(o *ledger.Options) { o.IndexAcks = c.indexAcks }, func(x *x) {
+			run(t, func(o *ledger.Options) { o.IndexAcks = keptIf(c.indexAcks) }, func(x *x) {
 				x.deliver(message{id: c.id})
 				if c.refused {
 					x.NotSettledTo(ledger.Name{ID: c.id})
@@ -133,7 +133,7 @@ func TestWhereNearlyAllMessagesFail(t *testing.T) {
 
 // A cumulative acknowledgement into a batch, by index, that may have been lost is made again once the batch is settled, to its end.
 func TestACumulativeAcknowledgementIntoABatch(t *testing.T) {
-	run(t, func(o *ledger.Options) { o.IndexAcks, o.DropsCovered = true, true }, func(x *x) {
+	run(t, func(o *ledger.Options) { o.IndexAcks, o.DropsCovered = ledger.KeptIndexAcks, true }, func(x *x) {
 		again := func() (ids []pulsar.MessageID) {
 			x.AckAgain(func(_ pulsar.Consumer, _ string, id pulsar.MessageID) { ids = append(ids, id) })
 			return ids

@@ -4,7 +4,7 @@ package ledger
 // messages of such batches are about to arrive. The caller holds mu.
 func (l *Ledger) unfinished() (settled, arriving int) {
 	t := &l.table
-	if l.o.IndexAcks || t.states[acked] == 0 {
+	if l.indexAcks == KeptIndexAcks || t.states[acked] == 0 {
 		return 0, 0
 	}
 	for slot, e := range t.all() {
@@ -28,7 +28,7 @@ func (l *Ledger) IsBegun(d Delivery) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e, r := l.table.at(d.Ref)
-	if r == nil || r.id() != d.ID || !e.isBatch() || l.o.IndexAcks { // or d is of a message that is settled, and names none
+	if r == nil || r.id() != d.ID || !e.isBatch() || l.indexAcks == KeptIndexAcks { // or d is of a message that is settled, and names none
 		return false
 	}
 	return e.batch.acked > 0 || l.hasSiblingsAtWork(e, r)

@@ -34,6 +34,7 @@ type modelConfig struct {
 	Topics, Queue   int
 	Latency         time.Duration
 	IndexAcks       bool // the client's
+	DefaultAcks     bool // these are as Subscribe has them by default: IndexAcks comes of that
 	BrokerIndexAcks bool
 	Response        bool // acknowledgements are confirmed
 	Group           pulsar.AckGroupingOptions
@@ -137,6 +138,9 @@ func newModelConfig(seed uint64) *modelConfig {
 	}
 	if seed >= 2*narrow {
 		c.deepen()
+	}
+	if rng := rand.New(rand.NewPCG(c.base(), 78)); !c.IndexAcks && rng.IntN(100) < 60 {
+		c.DefaultAcks, c.BrokerIndexAcks = true, rng.IntN(100) < 50
 	}
 	return c
 }

@@ -71,6 +71,8 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 	var err error
 	r.c, err = redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
 		require.Equal(t, cfg.Queue, prepared.ReceiverQueueSize)
+		cfg.IndexAcks = prepared.EnableBatchIndexAcknowledgment
+		cfg.BrokerIndexAcks = cfg.BrokerIndexAcks && cfg.IndexAcks
 		r.cons = newModelConsumer(r.w, cfg, prepared, r.acked)
 		return r.cons, nil
 	}, opts, modelOptions(r)...)
@@ -83,6 +85,9 @@ func modelOptions(r *modelRun) []redelivery.Option {
 	options := []redelivery.Option{
 		redelivery.WithNackRedeliveryBackoff(modelPolicy{r, false}),
 		redelivery.WithLogger(slog.New(slog.NewTextHandler(io.Discard, nil))),
+	}
+	if !r.cfg.DefaultAcks {
+		options = append(options, redelivery.WithoutBatchIndexAcks())
 	}
 	if r.cfg.Wide {
 		options = append(options, redelivery.WithRedeliveryFrom(r.cfg.From))

@@ -142,6 +142,9 @@ func (c *randomConfig) options() (pulsar.ConsumerOptions, []redelivery.Option) {
 		o.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1000}
 	}
 	options := []redelivery.Option{redelivery.WithNackRedeliveryBackoff(c.policy()), redelivery.WithRedeliveryFrom(c.From)}
+	if c.Seed%2 == 0 { // else on, if acknowledgements are grouped
+		options = append(options, redelivery.WithoutBatchIndexAcks())
+	}
 	if c.MemoryLimit >= 0 {
 		options = append(options, redelivery.WithMemoryLimit(c.MemoryLimit))
 	}

@@ -34,6 +34,21 @@ func TestAfterAnAbortMessagesAreHandedOut(t *testing.T) {
 	}, atBroker)
 }
 
+// With batch-index acknowledgement the broker refuses the last message of a batch that a transaction acknowledges, and the transaction cannot
+// end. Where it was switched on by default, AckWithTxn refuses messages of batches before.
+func TestAckWithTxnOfABatchIsRefusedWithDefaultIndexAcks(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	c := b.subscribe(b.options(topic, pulsar.Shared))
+	b.send(topic, 2, true)
+	msg := receive(t, c)
+	require.ErrorContains(t, c.AckWithTxn(msg, transaction{}), "is of a batch of 2, want WithoutBatchIndexAcks")
+	require.NoError(t, c.Ack(msg))
+	require.NoError(t, c.Ack(receive(t, c)))
+	b.settles(topic, 0)
+}
+
 // Upstream panics for a transaction that is not its own.
 func TestAForeignTransaction(t *testing.T) {
 	t.Parallel()
@@ -85,7 +100,7 @@ func TestTransactions(t *testing.T) {
 			assert.Zero(t, c.Stats().Failed)
 			assert.Zero(t, c.Stats().Waiting)
 			const n = 5 // of a batch, which is acknowledged with its last message, whichever are by a transaction
-			for _, in := range [][]int{{0}, {2}, {n - 1}, {1, 3}, {0, n - 1}} {
+			for _, in := range [][]int{{0}, {2}, {n - 1}, {1, 3}, {0, n - 1}, {0, 1, 2, 3, 4}} {
 				txn, err := b.client.NewTransaction(time.Minute)
 				require.NoError(t, err)
 				b.send(topic, n, true)

@@ -1,0 +1,91 @@
+package suite
+
+import (
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+// Subscribe switches batch-index acknowledgement on where many acknowledgements are sent in one command.
+func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
+	b := newBroker(t)
+	type options = pulsar.ConsumerOptions
+	without := []redelivery.Option{redelivery.WithoutBatchIndexAcks()}
+	for name, c := range map[string]struct {
+		opts    options
+		options []redelivery.Option
+		want    bool
+		stats   redelivery.IndexAcks
+	}{
+		"by default":                  {options{}, nil, true, redelivery.IndexAcksUnknown},
+		"small groups":                {options{AckGroupingOptions: &pulsar.AckGroupingOptions{MaxSize: 10}}, nil, true, redelivery.IndexAcksUnknown},
+		"no groups":                   {options{AckGroupingOptions: &pulsar.AckGroupingOptions{MaxSize: 1}}, nil, false, redelivery.IndexAcksOff},
+		"with responses":              {options{AckWithResponse: true}, nil, false, redelivery.IndexAcksOff},
+		"without":                     {options{}, without, false, redelivery.IndexAcksOff},
+		"the caller's":                {options{EnableBatchIndexAcknowledgment: true}, nil, true, redelivery.IndexAcksKept},
+		"the caller's, without":       {options{EnableBatchIndexAcknowledgment: true}, without, true, redelivery.IndexAcksKept},
+		"the caller's, and responses": {options{EnableBatchIndexAcknowledgment: true, AckWithResponse: true}, nil, true, redelivery.IndexAcksKept},
+	} {
+		t.Run(name, func(t *testing.T) {
+			opts := b.options(b.topic(0), pulsar.Shared)
+			opts.EnableBatchIndexAcknowledgment, opts.AckWithResponse = c.opts.EnableBatchIndexAcknowledgment, c.opts.AckWithResponse
+			opts.AckGroupingOptions = c.opts.AckGroupingOptions
+			var got bool
+			consumer, err := redelivery.SubscribeWith(func(prepared pulsar.ConsumerOptions) (pulsar.Consumer, error) {
+				got = prepared.EnableBatchIndexAcknowledgment
+				return b.client.Subscribe(prepared)
+			}, opts, c.options...)
+			require.NoError(t, err)
+			defer consumer.Close()
+			require.Equal(t, c.want, got)
+			require.Equal(t, c.stats, consumer.Stats().IndexAcks)
+		})
+	}
+}
+
+// After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index acknowledgements, else all of
+// the batch. Its Stats say which.
+func TestRestOfABatchAfterARestart(t *testing.T) {
+	for name, c := range map[string]struct {
+		server []pulsartest.Option
+		again  bool
+	}{
+		"kept":    {[]pulsartest.Option{pulsartest.WithBatchIndexAcknowledgment()}, false},
+		"ignored": {nil, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newInProcess(t, pulsar.ClientOptions{}, c.server...)
+			const n = 10
+			topic := b.topic(0)
+			first := b.subscribe(b.options(topic, pulsar.Shared))
+			b.send(topic, n, true)
+			for i := range n {
+				if msg := receive(t, first); i == 2 || i == 7 {
+					first.Nack(msg)
+				} else {
+					require.NoError(t, first.Ack(msg))
+				}
+			}
+			require.Equal(t, n-2, first.Stats().Unfinished)
+			first.Close()
+			second := b.subscribe(b.options(topic, pulsar.Shared))
+			var got []string
+			drain(t, second, ms(500), func(msg pulsar.Message) {
+				got = append(got, string(msg.Payload()))
+				require.NoError(t, second.Ack(msg))
+			})
+			if c.again {
+				require.Len(t, got, n)
+				require.Equal(t, redelivery.IndexAcksUnknown, second.Stats().IndexAcks)
+			} else {
+				require.Equal(t, []string{"2", "7"}, got)
+				require.Equal(t, redelivery.IndexAcksKept, second.Stats().IndexAcks)
+			}
+			b.settles(topic, 0)
+		})
+	}
+}
