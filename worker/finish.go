@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a batch when all of it is
@@ -123,6 +125,28 @@ func (r *run) isInTime(n int) bool {
 			slog.Int("messages", n), slog.Duration("takes", needs))
 	}
 	return !late
+}
+
+// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to the broker, messages
+// that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
+func (r *run) logStopped(drained uint64, stuck int) {
+	stats := r.consumer.Stats()
+	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),
+		"waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)
+	if stats.Unfinished == 0 {
+		r.logger.Info("worker: stopped", attrs...)
+		return
+	}
+	msg, why := "worker: stopped; finished messages come again", "the consumer sends no batch-index acknowledgements"
+	switch stats.IndexAcks {
+	case redelivery.IndexAcksIgnored:
+		why = "the broker keeps no batch-index acknowledgements"
+	case redelivery.IndexAcksUnknown:
+		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index acknowledgements"
+	default: // off
+	}
+	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
+		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions")...)
 }
 
 // paced notes how long a slot took for each of n messages, averaged over the last ones.

@@ -2,6 +2,7 @@ package worker_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -70,6 +71,11 @@ func TestDrainFinishesBatches(t *testing.T) {
 				stats, unfinished := work(func(n int) bool { return n >= each+each/2 })
 				t.Logf("%d handled, %d come again, %d left", stats.Succeeded, unfinished, stats.Left)
 				require.Contains(t, log.String(), fmt.Sprint("unfinished=", unfinished))
+				if unfinished > 0 {
+					require.Contains(t, log.String(), `level=WARN msg="worker: stopped; finished messages may come again"`)
+				} else {
+					require.Contains(t, log.String(), `level=INFO msg="worker: stopped"`)
+				}
 				finishes := strings.HasPrefix(name, "a ")
 				switch {
 				case finishes:
@@ -114,5 +120,36 @@ func publishBatches(t *testing.T, s *site, batches, each int) {
 				func(_ pulsar.MessageID, _ *pulsar.ProducerMessage, err error) { require.NoError(t, err) })
 		}
 		require.NoError(t, producer.FlushWithCtx(context.Background()))
+	}
+}
+
+// The last line of the log says why finished messages come again, by what the Consumer sends and knows.
+func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
+	for name, c := range map[string]struct {
+		options []redelivery.Option
+		want    string
+	}{
+		"by default": {nil, `finished messages may come again" .* unfinished=1 why="the broker may keep no batch-index acknowledgements, `},
+		"off":        {[]redelivery.Option{redelivery.WithoutBatchIndexAcks()}, `finished messages come again" .* unfinished=1 why="the consumer sends no batch-index `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			var log logtest.Buffer
+			c1 := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared}, append(c.options, redelivery.WithNackRedeliveryDelay(time.Hour))...)
+			publishBatches(t, s, 1, 2)
+			ctx, cancel := context.WithCancel(context.Background())
+			defer cancel()
+			handled := 0
+			w, err := worker.New(c1, func(context.Context, pulsar.Message) error {
+				if handled++; handled == 2 {
+					cancel()
+					return errors.New("it fails")
+				}
+				return nil
+			}, worker.WithConcurrency(1), worker.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
+			require.NoError(t, err)
+			require.NoError(t, w.Run(ctx))
+			require.Regexp(t, `level=WARN msg="worker: stopped; `+c.want+`.* remedy="acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf`, log.String())
+		})
 	}
 }

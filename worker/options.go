@@ -140,11 +140,11 @@ func WithCancelLost() Option {
 }
 
 // WithFinishBatches (default: true) lets a drain finish producers' batches of which some messages are handled: the Worker handles the
-// prefetched rest of these batches, and no other messages, within the drain timeout. Without batch-index acknowledgement
-// (EnableBatchIndexAcknowledgment) the broker learns of a batch only when all of it is acknowledged, and after a restart sends the whole
-// batch again, handled messages included. A batch is left if the time that handlers took so far says that it cannot be finished in time,
-// or if the Worker is paused or in an outage. The Consumer's Stats.Unfinished, and "unfinished" in the last line of the log, say how many
-// handled messages will come again.
+// prefetched rest of these batches, and no other messages, within the drain timeout. A broker that does not keep batch-index acknowledgements,
+// as by Pulsar's default, notes a batch only when all of it is acknowledged, and after a restart sends the whole batch again, handled messages
+// included. The Worker does this unless the Consumer knows that the broker keeps them (see redelivery.IndexAcks). A batch is left if the time
+// that handlers took so far says that it cannot be finished in time, or if the Worker is paused or in an outage. The Consumer's
+// Stats.Unfinished, and "unfinished" in the last line of the log, which is a warning then, say how many handled messages will come again.
 func WithFinishBatches(finish bool) Option {
 	return func(s *settings) error {
 		s.finishBatches = finish

@@ -212,14 +212,6 @@ func (r *run) unlessClosed(tasks []task) ([]task, error) {
 	return tasks, nil
 }
 
-// logStopped logs how many messages were finished, in all and by the drain, and what comes again: messages left to the broker, messages that
-// wait for redelivery, and finished messages of unfinished batches.
-func (r *run) logStopped(drained uint64, stuck int) {
-	stats := r.consumer.Stats()
-	r.logger.Info("worker: stopped", append(r.who(), "finished", r.counts.finished.Load(), "drained", drained,
-		"left", r.counts.left.Load(), "waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)...)
-}
-
 // inFlight counts the messages that slots have, and the slots that are stuck.
 func (r *run) inFlight() (messages, stuck int) {
 	now := r.now()
