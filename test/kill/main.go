@@ -3,6 +3,7 @@
 //
 //	PULSAR_URL=pulsar://localhost:6650 go run ./test/kill
 //	PULSAR_URL=pulsar://localhost:6650 go run ./test/kill -poison
+//	PULSAR_URL=pulsar://localhost:6650 go run ./test/kill -restart -messages 5000
 //	go run ./test/kill -cluster
 //
 // The exit status is 1 if, with the log, a message is not a dead letter in the end, is early although its last failure was counted, or is
@@ -40,12 +41,15 @@ var (
 	handles    = flag.Duration("handles", time.Millisecond, "how long a handler takes")
 	isPoison   = flag.Bool("poison", false, "one message ends the process that handles it; the others succeed")
 	inCluster  = flag.Bool("cluster", false, "topics move between two brokers, one of which is killed; the processes are not")
+	isRestart  = flag.Bool("restart", false, "a service whose messages come in batches is restarted in order; see -index-acks")
+	verbose    = flag.Bool("v", false, "print the log of processes that are restarted")
 	crashLimit = flag.Int("crash-limit", 3, "of the poison")
 
 	// Of the process that is killed:
 	child     = flag.String("child", "", "")
 	kind      = flag.Int("type", 0, "")
 	recordsTo = flag.String("to", "", "")
+	indexAcks = flag.Bool("index-acks", true, "")
 )
 
 var bg = context.Background()
@@ -63,10 +67,14 @@ func main() {
 	check(err)
 	defer client.Close()
 	switch {
+	case *child != "" && *isRestart:
+		serve(client)
 	case *child != "":
 		consume(client)
 	case *isPoison:
 		poisonAll(client)
+	case *isRestart:
+		restartAll(client)
 	default:
 		killAll(client)
 	}
