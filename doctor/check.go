@@ -34,7 +34,7 @@ var checks = []Check{
 	topicExists, nonPersistent, scalable, partitionsAlike, subscriptionExists, subscriptionType, typeDelays, subscriptionExpires, leftBehind,
 	timeToLives, evicted,
 	policyRange, outageCovered, jitter, nackRetryTopicUsed, handlerTime, workerTimeout, receiverQueue, memory,
-	unackedLimits, blocked, batchIndex, ackHoles,
+	batchIndex, unackedLimits, blocked, ackHoles,
 	retryTopicExists, retryConsumer, delayedOn, tick, maxDelay,
 	deadTopicExists, deadLettersRead, deadLettersEmptied, deadLettersLive, schemas, messageSize, backlogQuotas, inactiveTopics, producing, duplicates,
 	consumers, idleConsumer, stuckDispatch, drain, keepAlive,

@@ -4,10 +4,11 @@ import "fmt"
 
 var batchIndex = Check{
 	Name: "batch-index", About: "Limits", Needs: SuperUser,
-	Asks: "If producers batch, do the broker and the client acknowledge single messages of a batch?",
-	Why: "without it a batch of which one message waits comes again as a whole after a restart (measured: 693 of 695 finished messages, and 27 with it), " +
-		"and counts as a whole towards the limits",
-	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, and `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
+	Asks: "If producers batch, does the broker keep acknowledgements of single messages of a batch, and does the client send them?",
+	Why: "else a batch of which one message waits comes again as a whole after a restart: finished messages are handled again, those that became " +
+		"dead letters become dead letters again, and the whole batch counts towards the limits",
+	Remedy: "`acknowledgmentAtBatchIndexLevelEnabled=true` in `broker.conf`, which is not Pulsar's default; `Subscribe` without `WithoutBatchIndexAcks`, " +
+		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
 	look: func(v *visit) verdict {
 		n := v.messagesPerEntry()
 		if n <= 1 {
@@ -20,10 +21,12 @@ var batchIndex = Check{
 		client := v.Consumer.BatchIndexAcknowledgment
 		switch {
 		case conf["acknowledgmentAtBatchIndexLevelEnabled"] != "true":
-			return warning("batches of about %d, and the broker does not", n)
+			return warning("batches of about %d, and the broker keeps no acknowledgements of single messages", n)
 		case client == nil:
-			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker does; whether the client does is not known: -batch-index-acks says it", n)}
+			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker keeps acknowledgements of single messages; the client sends them "+
+				"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: -batch-index-acks says it", n)}
 		}
-		return judge(*client, Warning, "batches of about %d; the broker does, the client %s", n, map[bool]string{true: "too", false: "does not"}[*client])
+		return judge(*client, Warning, "batches of about %d; the broker keeps acknowledgements of single messages, and the client %s them", n,
+			map[bool]string{true: "sends", false: "does not send"}[*client])
 	},
 }
