@@ -1,7 +1,6 @@
 package suite
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -140,7 +140,7 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	namespace := b.namespace()
 	unique := fmt.Sprintf("%08x", rand.Uint32())
 	opts := b.options(namespace+"orders", pulsar.Shared)
-	var log bytes.Buffer
+	var log logtest.Buffer
 	ours := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithAttemptLog(redelivery.AttemptLog{Topic: "log"}),
 		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{Topic: "letters", RetryTopic: "retries", InitialSubscriptionName: sub}), logTo(&log))
 	for range 2 {
@@ -169,14 +169,14 @@ func TestShortTopicNamesAreOfTheTopicsNamespace(t *testing.T) {
 	}
 	ours.Close()
 
-	log.Reset()
+	var second logtest.Buffer
 	opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: 1, DeadLetterTopic: "letters-" + unique}
-	theirs := b.subscribe(opts, logTo(&log))
+	theirs := b.subscribe(opts, logTo(&second))
 	dead, err := b.client.Subscribe(b.options("persistent://public/default/letters-"+unique, pulsar.Exclusive))
 	require.NoError(t, err)
 	defer dead.Close()
 	b.publish(pulsar.ProducerOptions{Topic: namespace + "orders"}, &pulsar.ProducerMessage{Payload: []byte("x")})
 	theirs.Nack(next(t, theirs, 10*time.Second))
 	next(t, dead, 10*time.Second)
-	require.Contains(t, log.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
+	require.Contains(t, second.String(), "as in pulsar-client-go, it is of public/default; write the whole name")
 }
