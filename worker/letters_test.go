@@ -62,7 +62,7 @@ func TestDeadLetterTopicHangs(t *testing.T) {
 			virtually(t, withDeadLetters(1), func(t *rig) {
 				var answers atomic.Bool
 				t.broker.Send = func(topic string) error {
-					if !answers.Load() && (topic == "special" || strings.Contains(topic, "DLQ")) {
+					if !answers.Load() && (strings.Contains(topic, "special") || strings.Contains(topic, "DLQ")) {
 						time.Sleep(time.Hour)
 						return errTest
 					}
