@@ -156,7 +156,7 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 	p.Topic = topic
 	if b := o.ProducerOptions; b.BatchingMaxMessages == 0 && b.BatchingMaxSize == 0 && b.BatchingMaxPublishDelay == 0 &&
 		b.BatcherBuilderType == pulsar.DefaultBatchBuilder {
-		p.BatchingMaxMessages = 1
+		p.BatchingMaxMessages, p.BatcherBuilderType = 1, pulsar.DefaultBatchBuilder // which takes half the time of the other one
 	}
 	p.Name = cmp.Or(o.DeadLetterTopicProducerName,
 		strings.Join([]string{o.Topic, o.Subscription, cmp.Or(o.ConsumerName, letters()), letters(), "DLQ"}, "-"))
