@@ -50,14 +50,19 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	}, nil
 }
 
-// attempt is which attempt of a message a delivery with a redelivery count is. A message from the retry topic had attempts before.
-func (p *publisher) attempt(msg pulsar.Message, count uint32) uint32 {
-	before := uint32(0)
+// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like firstPublished it
+// takes a message of the application's own, whose methods may panic, for none of the retry topic.
+func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
+	before := uint64(0)
+	defer func() {
+		_ = recover()
+		n = uint32(min(before+uint64(count)+1, math.MaxUint32))
+	}()
 	if p.isRetry(msg) {
-		before = publishing.Attempts(msg)
-		count -= min(count, publishing.RedeliveryCount(msg)) // which are among them
+		before = uint64(publishing.Attempts(msg))
+		count -= min(count, publishing.RedeliveryCount(msg)) // deliveries that are among them
 	}
-	return uint32(min(uint64(before)+uint64(count)+1, math.MaxUint32))
+	return 0 // see above
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the

@@ -153,7 +153,8 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 		ordersPath + "/stats": `{"subscriptions": {"billing": {"type": "Shared", "consumers": [{"avgMessagesPerEntry": 10}]}}}`}
 	f := look(t, "batch-index", Setup{}, stats)
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
-		Found: "batches of about 10; the broker does; whether the client does is not known: -batch-index-acks says it"}, f)
+		Found: "batches of about 10; the broker keeps acknowledgements of single messages; the client sends them " +
+			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: -batch-index-acks says it"}, f)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
 		Found: "a drain needs 66s; how long the process has is not known: -grace-period says it"}, f)

@@ -13,7 +13,7 @@ import (
 )
 
 // perSeries is how many series a subscription has, without those of causes and operations that were not met.
-const perSeries = 6 + 4 + 7 + 4 + 1 + 1 + 3 + 6 + 11 // settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
+const perSeries = 7 + 5 + 7 + 4 + 1 + 1 + 3 + 7 + 12 // settled, dead letters, failures, redelivered, swallowed, dropped, losses, attempts, gauges
 
 // BenchmarkConsumer has what metrics cost a message.
 func BenchmarkConsumer(b *testing.B) {

@@ -54,7 +54,7 @@ func TestAttemptOfAnotherClientsRetryIsByItsReconsumes(t *testing.T) {
 	topic := b.topic(0)
 	opts := b.options(topic, pulsar.Shared)
 	c := b.subscribe(opts, redelivery.WithReconsumeBackoff(backoff.Fixed(0)))
-	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0", "NACK_COUNT": "2:9", "ATTEMPT_COUNT": "2"}
+	retry := map[string]string{"RECONSUMETIMES": "3", "REAL_TOPIC": topic, "ORIGIN_MESSAGE_IDY_TIME": "1:1:0", "NACK_COUNT": "2:9"}
 	msg := &pulsar.ProducerMessage{Payload: []byte("tea"), Properties: retry}
 	b.publish(pulsar.ProducerOptions{Topic: topic + "-" + opts.SubscriptionName + "-RETRY"}, msg)
 	require.EqualValues(t, 4, attemptOf(t, c, receive(t, c)))

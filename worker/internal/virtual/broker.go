@@ -282,8 +282,10 @@ func (b *Broker) CreateProducer(opts pulsar.ProducerOptions) (pulsar.Producer, e
 
 // CreateReader makes none, so that there is no log of attempts.
 func (b *Broker) CreateReader(pulsar.ReaderOptions) (pulsar.Reader, error) {
-	return nil, errors.New("there are no readers and no log of attempts here: use package pulsartest")
+	return nil, errNoReaders
 }
+
+var errNoReaders = errors.New("there are no readers and no log of attempts here: use package pulsartest")
 
 // Close does nothing.
 func (b *Broker) Close() {}

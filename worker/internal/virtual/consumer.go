@@ -91,6 +91,9 @@ func (c *consumer) Name() string                        { return "virtual" }
 func (c *consumer) Subscription() string                { return c.opts.SubscriptionName }
 func (c *consumer) Chan() <-chan pulsar.ConsumerMessage { return c.out }
 
+// GetLastMessageIDs returns an error, as CreateReader does.
+func (c *consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) { return nil, errNoReaders }
+
 func (c *consumer) Close() {
 	c.closing.Do(func() {
 		c.connecting <- struct{}{}
