@@ -57,6 +57,13 @@ chaos: ## break brokers, connections and consumers under messages at work, and c
 chaos-short: ## the quick ones of these faults (1 minute)
 	go run ./test/chaos -short
 
+# DEEPER is how many steps more than in the tests. Each makes it three times as long.
+DEEPER ?= 4
+.PHONY: explore
+explore: ## play every short history of the machine, and remove each of its rules in turn, for each night (30 minutes)
+	go test ./internal/partition -run Exploration -deeper $(DEEPER) -count 1 -timeout 2h -v
+	go test ./internal/partition -run Mutants -mutants -count 1 -timeout 2h -v
+
 .PHONY: soak
 soak: ## the same, chosen at random, for an hour
 	go run ./test/chaos -for 1h

@@ -1,0 +1,244 @@
+package partition
+
+import "time"
+
+// Standing says how BeginAck found a message.
+type Standing uint8
+
+const (
+	Unknown        Standing = iota // upstream alone can know it: pass the acknowledgement on
+	Acknowledge                    // acknowledge Ack.Object, then call EndAck
+	AlreadySettled                 // do nothing, and report success
+)
+
+// Ack is an acknowledgement under way, or a publication elsewhere that ends with one.
+type Ack struct {
+	Delivery      // the message, as its newest delivery
+	Whole    bool // acknowledge the whole entry of Object
+	message  *message
+}
+
+// Again asks the caller to acknowledge a delivery once more. No call of the application waits for it.
+type Again struct {
+	Source any
+	Topic  string
+	Object any  // an id
+	Whole  bool // acknowledge the whole entry of Object
+}
+
+func (m *message) again(object any) Again {
+	p, a := m.entry.partition, &m.entry.ack
+	return Again{p.source, p.topic, object, a.isComplete() && a.needsWhole()}
+}
+
+// BeginAck begins to settle a message. Until EndAck the message is not handed out.
+func (g *Group) BeginAck(now time.Duration, id ID) (Ack, Standing, error) {
+	m, err := g.find(id)
+	if err != nil {
+		return Ack{}, Unknown, err
+	}
+	if m == nil {
+		if p, _ := g.partitionOf(id); p != nil && p.settled.has(id.position(), id.Index) {
+			return Ack{}, AlreadySettled, nil
+		}
+		return Ack{}, Unknown, nil
+	}
+	if m.state == Settled {
+		return Ack{}, AlreadySettled, nil
+	}
+	m.busy++
+	m.entry.busy++
+	a := &m.entry.ack
+	return Ack{g.delivery(m, m.body, false), a.isLast() && a.needsWhole(), m}, Acknowledge, nil
+}
+
+// Outcome is how an acknowledgement ended.
+type Outcome uint8
+
+const (
+	Done      Outcome = iota // upstream took it
+	Failed                   // the message is where it was
+	Undecided                // a transaction decides: if it is aborted, the broker sends the message again
+)
+
+// EndAck reports how the acknowledgement of BeginAck ended. If again is not nil, the caller acknowledges that as well:
+// a newer delivery of the entry came during the call.
+func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again) {
+	m := a.message
+	m.busy--
+	if m.entry == nil {
+		return nil // it was forgotten
+	}
+	m.entry.busy--
+	defer g.finishEntry(now, m.entry)
+	if m.state == Settled {
+		return nil // by another call
+	}
+	switch outcome {
+	case Failed:
+		g.resume(now, m)
+	case Undecided:
+		g.undecided(now, m)
+	case Done:
+		return g.settleAs(now, m, a.Whole)
+	}
+	return nil
+}
+
+// settleAs settles a message whose acknowledgement named the whole entry, or not.
+func (g *Group) settleAs(now time.Duration, m *message, whole bool) (again *Again) {
+	e := m.entry
+	g.settle(now, m)
+	if e.ack.isComplete() && e.ack.needsWhole() && !whole {
+		x := m.again(m.id)
+		return &x
+	}
+	return nil
+}
+
+// resume goes on with a message whose acknowledgement failed: its time may be over.
+func (g *Group) resume(now time.Duration, m *message) {
+	if m.busy > 0 {
+		return
+	}
+	switch {
+	case m.state == Ready:
+		g.makeReady(now, m)
+	case m.state == Asked && m.overdue:
+		r := g.requestOf(m.entry)
+		r.open = false
+		g.send(now, r)
+	case m.overdue:
+		g.clock.set(&m.timer, now)
+	}
+	m.overdue = false
+}
+
+// undecidedTime is how long a transaction may take. A message is forgotten then, since it was committed in all
+// likelihood.
+const undecidedTime = time.Hour
+
+// undecided notes that a transaction decides about a message. It keeps its count until then.
+func (g *Group) undecided(now time.Duration, m *message) {
+	g.drop(m)
+	m.move(Held)
+	m.undecided = true
+	g.clock.set(&m.timer, now+undecidedTime)
+}
+
+// settle notes that a message is acknowledged.
+func (g *Group) settle(now time.Duration, m *message) {
+	if m.state == Held {
+		g.outcomes.add(false)
+	}
+	g.clock.stop(&m.timer)
+	g.drop(m)
+	m.move(Settled)
+	m.entry.ack.settled++
+	g.finishEntry(now, m.entry)
+}
+
+// finishEntry takes an entry out of the table if nothing of it is unsettled.
+func (g *Group) finishEntry(now time.Duration, e *entry) {
+	p := e.partition
+	if e.unsettled() > 0 || p.entries[e.at] != e || e.busy > 0 {
+		return
+	}
+	switch {
+	case e.ack.isComplete():
+		p.settled.add(e.at)
+		if p.settled.timer.slot == 0 {
+			g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
+		}
+	case e == p.current && e.in[Settled] > 0: // more of it may be on its way
+		return
+	case e.in[Settled] > 0:
+		p.settled.addPart(e.at, e.settledIndexes())
+	}
+	if e == p.current {
+		p.current = nil
+	}
+	g.clock.stop(&e.request.timer)
+	for m := range e.all {
+		p.in[m.state]--
+		g.in[m.state]--
+	}
+	delete(p.entries, e.at)
+}
+
+// SettleEntry settles all messages of an entry that was acknowledged whole.
+func (g *Group) SettleEntry(now time.Duration, id ID) error {
+	p, err := g.partitionOf(id)
+	if p == nil {
+		return err
+	}
+	if e := p.entries[id.position()]; e != nil {
+		for m := range e.all {
+			if m.isOpen() {
+				g.settle(now, m)
+			}
+		}
+		e.ack.settled = e.ack.total
+		g.finishEntry(now, e)
+	}
+	return nil
+}
+
+// Upto returns the delivery to acknowledge cumulatively. If again is not nil, the caller acknowledges that
+// after it: the message completes an entry that came more than once.
+func (g *Group) Upto(id ID) (Delivery, *Again, error) {
+	m, err := g.find(id)
+	if m == nil {
+		return Delivery{}, nil, err
+	}
+	var again *Again
+	a, before := m.entry.ack, int32(0)
+	for x := range m.entry.all {
+		if x.state == Settled || x.index <= m.index {
+			before++
+		}
+	}
+	if a.settled = before; a.isComplete() && a.needsWhole() {
+		again = &Again{m.entry.partition.source, m.entry.partition.topic, m.id, true}
+	}
+	return g.delivery(m, m.body, false), again, nil
+}
+
+// SettleUpto settles a message and all before it in its partition, after they were acknowledged cumulatively.
+func (g *Group) SettleUpto(now time.Duration, id ID) error {
+	p, err := g.partitionOf(id)
+	if p == nil {
+		return err
+	}
+	to := id.position()
+	for at, e := range p.entries {
+		if to.before(at) {
+			continue
+		}
+		for m := range e.all {
+			if m.isOpen() && (at != to || id.Index < 0 || m.index <= id.Index) {
+				g.settle(now, m)
+			}
+		}
+	}
+	return nil
+}
+
+// forget makes a message unseen again.
+func (g *Group) forget(now time.Duration, m *message) {
+	e := m.entry
+	g.forgetMessage(m)
+	g.finishEntry(now, e)
+}
+
+func (g *Group) forgetMessage(m *message) {
+	e := m.entry
+	g.clock.stop(&m.timer)
+	g.drop(m)
+	m.move(Unseen)
+	e.messages[m.index] = nil
+	e.in[Unseen]--
+	e.partition.in[Unseen]--
+	g.in[Unseen]--
+	m.entry = nil
+}

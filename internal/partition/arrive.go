@@ -1,0 +1,148 @@
+package partition
+
+import "time"
+
+// Copy is one delivery of a message by the broker.
+type Copy struct {
+	ID     ID
+	Source any           // the consumer of its partition, which acknowledges and requests it
+	Object any           // its id as upstream knows it
+	Body   any           // the message
+	Total  int32         // messages of the entry; 0 or 1 for a single one
+	Count  uint32        // how often it was delivered before, by the broker or by a log of attempts
+	Wait   time.Duration // how long it must not be handed out; counts for the first copy only
+	Size   int64         // bytes that the message takes by itself
+	Buffer int64         // bytes of the buffer that it shares with others of its batch
+}
+
+// Verdict says what the caller does with a copy.
+type Verdict uint8
+
+const (
+	Deliver  Verdict = iota // it goes to the application
+	AckAgain                // it is settled: acknowledge it again
+	Noted                   // the application has the message, or it waits: nothing to do
+	Old                     // it was sent before this consumer became active, and comes again
+)
+
+// Arrival is the answer of Arrive.
+type Arrival struct {
+	Verdict
+	Delivery // if Verdict is Deliver
+	Again    // if Verdict is AckAgain
+}
+
+// Arrive takes a copy that the caller has read from upstream.
+func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
+	p := g.partition(c.ID.Topic, c.Source)
+	at := c.ID.position()
+	g.took(now, p)
+	p.afterReset(c.Object)
+	old := p.isOld(c.Object)
+	if previous := p.current; previous != nil && previous.at != at {
+		p.current = nil
+		g.finishEntry(now, previous)
+	}
+	var a Arrival
+	if p.entries[at] == nil && p.settled.hasEntry(at) {
+		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
+	} else {
+		e := g.entry(p, at, c.Total)
+		p.current = e
+		m := e.message(max(0, c.ID.Index))
+		if g.o.Deaf {
+			g.hearCopy(now, m)
+		}
+		if old {
+			g.dropOld(now, m, c)
+			return Arrival{Verdict: Old}
+		}
+		e.ack.comes(m.index, g.epoch)
+		m.id, m.epoch = c.Object, g.epoch
+		a = g.arrive(now, m, c)
+	}
+	if g.o.rewinds() {
+		g.passes(now, p, c.ID.place()) // last, since the copy may answer the request
+	}
+	return a
+}
+
+// entry returns an entry of a partition, which is made if it is not in the table.
+func (g *Group) entry(p *Partition, at position, total int32) *entry {
+	e := p.entries[at]
+	if e == nil {
+		e = &entry{partition: p, at: at}
+		e.messages = e.one[:1]
+		if total > 1 {
+			e.messages, e.block = make([]*message, total), make([]message, total)
+		}
+		e.request.partition, e.request.entry = p, e
+		e.request.timer.request = &e.request
+		p.entries[at] = e
+		if of, known := g.ledgers[at.ledger]; !known {
+			g.ledgers[at.ledger] = p
+		} else if of != p {
+			g.ledgers[at.ledger] = nil
+		}
+		for index, settled := int32(0), p.settled.takePart(at); index < int32(64*len(settled)); index++ {
+			if settled.has(index) {
+				e.message(index).move(Settled)
+				e.ack.settled++
+				e.ack.again = true
+			}
+		}
+	}
+	e.ack.total = max(1, total, e.ack.total)
+	return e
+}
+
+// hearCopy draws conclusions from a copy where no connection events come. The partition is connected. If this
+// copy was not requested, and the message already came over this connection, there is a new connection.
+func (g *Group) hearCopy(now time.Duration, m *message) {
+	if m.isOpen() && m.state != Asked && m.epoch == g.epoch && !g.requestOf(m.entry).open {
+		g.Lost(now)
+	}
+	m.entry.partition.sent = g.epoch
+}
+
+// arrive takes a copy of a message.
+func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
+	switch m.state {
+	case Unseen:
+		m.count = c.Count
+		g.keep(m, c)
+		if c.Wait <= 0 {
+			return g.deliver(now, m, c.Body, false)
+		}
+		m.move(Waiting)
+		g.clock.set(&m.timer, add(now, c.Wait))
+	case Asked:
+		m.counts(c.Count)
+		if m.busy == 0 {
+			g.keep(m, c)
+			defer g.requestOf(m.entry).comes()
+			return g.deliver(now, m, c.Body, false)
+		}
+		m.overdue = true // requested again if it is not settled
+	case Held, Waiting, Ready:
+		m.counts(c.Count)
+		g.keep(m, c)
+		switch {
+		case !m.undecided || m.busy > 0:
+		case now < m.due: // it was aborted, and its delay goes on
+			g.wait(m, m.due)
+		default:
+			return g.deliver(now, m, c.Body, false)
+		}
+	case Settled:
+		return Arrival{Verdict: AckAgain, Again: m.again(m.id)}
+	}
+	return Arrival{Verdict: Noted}
+}
+
+// counts takes over a larger count of the broker, which counts entries.
+func (m *message) counts(broker uint32) {
+	if !m.entry.isBatch() && m.delivered {
+		m.broker = max(m.broker, broker)
+	}
+}

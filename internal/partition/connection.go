@@ -1,0 +1,121 @@
+package partition
+
+import (
+	"slices"
+	"time"
+)
+
+// Lost notes that a connection may be lost. Upstream does not say whose, so everything of all partitions is
+// stale, if another consumer can have it: messages that wait are requested when they are due, unless a newer
+// copy comes before.
+func (g *Group) Lost(now time.Duration) {
+	g.epoch++
+	if g.o.hasOthers() {
+		g.floor = g.epoch
+	}
+	g.noteLoss(now)
+}
+
+// lossPause is how long requests are not repeated after a loss. A broker that goes down takes all its topics
+// with it, and one pass over the requests serves all of these losses.
+const lossPause = 10 * time.Millisecond
+
+func (g *Group) noteLoss(now time.Duration) {
+	if !g.loss {
+		g.loss, g.lossAt = true, now
+	}
+}
+
+// GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
+// application has come back, and that delivery does not count.
+func (g *Group) GiveBack(now time.Duration) {
+	g.Lost(now)
+	for _, p := range g.partitions {
+		for m := range p.messages {
+			if m.state == Held && m.busy == 0 && !m.undecided {
+				m.uncounted = true
+				g.wait(m, now)
+			}
+		}
+	}
+}
+
+// Activate notes that another consumer of a Failover subscription became active in this one's place, or this
+// one in its place.
+func (g *Group) Activate(now time.Duration, topic string, source any, active bool) {
+	p := g.partition(topic, source)
+	g.epoch++
+	g.noteLoss(now)
+	p.drops, p.starts = true, marks{}
+	if !active {
+		p.floor = g.epoch
+	}
+}
+
+// afterLoss repeats all requests, since the connection may have swallowed them, and requests ready messages
+// that became stale.
+func (g *Group) afterLoss(now time.Duration) {
+	g.loss = false
+	for _, t := range slices.Clone(g.clock.heap) {
+		if t.request != nil {
+			t.request.open = false
+			g.clock.set(t, now)
+		}
+	}
+	ready := g.ready
+	g.ready = nil
+	for _, m := range ready {
+		m.queued = false
+		if m.state == Ready {
+			g.makeReady(now, m)
+		}
+	}
+}
+
+// isFresh reports whether the newest delivery of a message is still this consumer's.
+func (m *message) isFresh() bool {
+	p := m.entry.partition
+	return m.epoch >= max(p.floor, p.group.floor)
+}
+
+// Sent notes that the broker sent a message, before Arrive is called for it and for whatever upstream received
+// earlier.
+func (g *Group) Sent(now time.Duration, id ID, object any) {
+	p := g.partition(id.Topic, nil)
+	if p.sent != g.epoch {
+		p.sent, p.sentAt = g.epoch, now
+	}
+	if p.drops {
+		p.starts.add(object, g.epoch)
+	}
+	if p.calm != g.epoch && p.settled.isSure(id.position()) {
+		p.resets.add(object, g.epoch)
+	}
+}
+
+// isOld reports whether a copy was sent before this consumer became active.
+func (p *Partition) isOld(object any) bool {
+	if p.starts.reached(object) {
+		p.drops, p.starts = false, marks{}
+	}
+	return p.drops
+}
+
+// dropOld drops a copy that was sent before this consumer became active. The broker sends it again, after older
+// ones, unless it had begun to do so before it said who is active. So the message is requested.
+func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
+	if m.state == Unseen {
+		m.id, m.count = c.Object, c.Count
+		g.ask(now, m)
+	}
+}
+
+// afterReset forgets the sure ids once the application has read as far as an operator's reset: object is the
+// first message that the broker sent again though it surely had its acknowledgement. Other settled messages may
+// have been acknowledged since.
+func (p *Partition) afterReset(object any) {
+	if p.resets.reached(object) {
+		p.resets = marks{}
+		p.settled.forgetSure()
+	}
+}

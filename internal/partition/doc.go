@@ -1,0 +1,109 @@
+// Package partition decides what happens to the messages of a subscription. Events and the time go in, decisions
+// come out. The package takes no lock, reads no clock, starts no goroutine, and knows no type of
+// pulsar-client-go: ids of deliveries and messages are any. So a test can play every short history.
+//
+// A [Group] has the partitions of a subscription. A [Partition] has entries, the units that the broker stores and
+// sends. An entry has one message, or those of a batch. A message is in one of six states:
+//
+//	state   | a copy arrives         | nack      | ack succeeds | its time is over                       | connection lost
+//	--------+------------------------+-----------+--------------+----------------------------------------+-----------------
+//	unseen  | → held, delivered      | –         | –            | –                                      | –
+//	held    | noted                  | → waiting | → settled    | ack timeout: a nack that is due        | stale
+//	waiting | noted, kept if it fits | –         | → settled    | here and fresh: → ready; else → asked  | stale
+//	ready   | noted                  | –         | → settled    | not taken for long: → asked            | if stale → asked
+//	asked   | → held, delivered      | –         | → settled    | asked again; ten times in vain: unseen | asked again
+//	settled | acknowledged again     | –         | –            | forgotten, oldest first                | –
+//
+// A message is busy while a call acknowledges or publishes it. A busy message is not handed out. TestTable has a
+// row for each cell; TestExploration plays all histories of some steps in small worlds; TestMutants removes each
+// rule in turn and expects a failing test.
+//
+// Read message.go first, then arrive.go, nack.go, take.go and ack.go: they have the events. Then connection.go,
+// request.go and settled.go, which have the rest of this comment.
+//
+// # Doubt is a number
+//
+// Upstream reports that a connection was lost. It does not report whose, nor which messages the broker has sent to
+// another consumer since. So each loss begins a new epoch, and a message has the epoch of its newest delivery. A
+// message of an epoch before the last loss is stale: another consumer may have it. A stale message is never handed
+// out from memory; it is requested when it is due. A copy in the new epoch makes it fresh. On Exclusive, and where
+// the broker forgets the subscription with its connection, no other consumer can have a message, and nothing is
+// stale. On Failover, [Group.Activate] begins an epoch for its partition.
+//
+// # Requests
+//
+// A due message that is not in memory is requested. On Shared and Key_Shared a request is for an entry, and ends
+// when the last message that waits for it has come. On Exclusive and Failover the broker answers every request with
+// everything that is not acknowledged, so a partition has one request under way. Its answer begins where copies jump
+// back, and ends at the furthest message that ever came.
+//
+// A request is repeated, with growing pauses, when the application has been reading and the partition was silent.
+// Time that the application spends on a message does not count: the answer may be in upstream's queue. After ten
+// requests in vain the message is another consumer's, or acknowledged elsewhere, and is forgotten. A partition that
+// has sent nothing since the last loss may be away, and its messages are not forgotten.
+//
+// # Settled messages
+//
+// A settled entry leaves the table, and its id goes into a bitmap. Every copy of it is acknowledged again. Ids
+// outlive lost connections, since upstream's queue may hold copies. An id becomes sure after some calm time: the
+// broker has its acknowledgement. If the broker sends a sure id over a new connection, an operator has moved the
+// cursor back. Sure ids are then forgotten when that very message is read, since all copies before it are old.
+//
+// Upstream counts the acknowledged messages of a batch for each delivery separately, and acknowledges the entry when
+// one count is full. So the acknowledgement that completes a batch names the whole entry if the entry came more than
+// once.
+//
+// # Memory
+//
+// Bodies are kept up to a limit. On Shared and Key_Shared a due message goes back to the broker although it is in
+// memory, if another consumer may do better with it: see isBetterElsewhere and canReturn.
+//
+// # How to drive it
+//
+// Hold one lock around each call, and release it before calling upstream, a policy or an observer. After each other
+// method, and at the time of [Group.Next], call [Group.Due] and carry out its decisions.
+//
+//	verb                      | calls
+//	--------------------------+------------------------------------------------------------------------------
+//	Receive                   | Take, else read upstream's channel and Arrive, until one of them delivers.
+//	                          | Wait before blocking; Unwait if the context ends first
+//	after a hand-over         | the ack-timeout policy for Delivery.Count, then StartTimeout
+//	Arrive returns AckAgain   | acknowledge Again in another goroutine; after an error another copy will come
+//	Ack, AckID                | BeginAck. Acknowledge: upstream's AckID of Object, or of the entry if Whole; EndAck;
+//	                          | if that returns an Again, acknowledge it too. Unknown: upstream's AckID of the id
+//	AckID of a whole batch    | upstream's AckID, SettleEntry
+//	AckCumulative             | Upto, upstream's AckIDCumulative, the Again of Upto, SettleUpto
+//	AckWithTxn                | BeginAck, upstream's AckWithTxn, EndAck with Undecided
+//	Nack, NackWithDelay, …    | Find for the count, the policy, Nack. If Last: Nack, then as DeadLetter
+//	NackID of a whole batch   | HeldOf, then Nack of each
+//	DeadLetter, Reconsume…    | BeginAck, publish, upstream's AckID, EndAck
+//	Decisions.GiveUps         | Nack with the policy's delay, then as DeadLetter
+//	InProgress                | Touch
+//	Delivery, RedeliveryCount | Find
+//	Chan                      | its goroutine does as Receive; PutBack returns a message that was not taken
+//	RedeliverNow              | RedeliverNow
+//	GiveBack                  | GiveBack, close upstream's consumer; Lost when the next one is subscribed
+//	Seek                      | upstream's Seek, Forget
+//
+// Upstream's side calls [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the goroutine
+// that receives it, before the message can be read; Activate from the listener; Gone when a topic vanishes.
+//
+// # Known windows
+//
+// These are deliberately left open. They cost a duplicate or a count, never a message:
+//
+//   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
+//     the messages to another consumer.
+//   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
+//   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
+//   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
+//     calm seconds, and left it behind during a further loss.
+//   - An operator's reset does not bring back messages that were acknowledged in the last seconds, or after a loss
+//     and before their partition was heard of again, or with a batch that is not settled whole. After Wrap it brings
+//     back none.
+//   - A copy that was sent before a transaction began looks like its abort.
+//
+// One more is upstream's, with or without this package: it counts a message of a batch as acknowledged although that
+// call failed. If the others are acknowledged, the broker forgets the message. It still waits here, but does not
+// outlive the process.
+package partition

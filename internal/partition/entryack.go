@@ -1,0 +1,32 @@
+package partition
+
+// entryAck tracks the acknowledgement of one entry. Upstream counts the acknowledged messages of each delivery
+// of an entry separately, and acknowledges the entry when one count is full. Acknowledgements of two
+// deliveries do not add up. So the last acknowledgement of an entry that came more than once has to name the
+// whole entry.
+type entryAck struct {
+	total   int32 // messages of the entry
+	settled int32 // of them
+	again   bool  // it came more than once
+	last    int32 // index that came last
+	epoch   uint64
+	came    bool
+}
+
+// comes notes that a message of the entry came. Each delivery brings messages in the order of their indexes,
+// over one connection.
+func (a *entryAck) comes(index int32, epoch uint64) {
+	if a.came && (index <= a.last || epoch != a.epoch) {
+		a.again = true
+	}
+	a.came, a.last, a.epoch = true, index, epoch
+}
+
+// isLast reports whether one more message completes the entry.
+func (a *entryAck) isLast() bool { return a.settled+1 >= a.total }
+
+// isComplete reports whether all messages of the entry are settled.
+func (a *entryAck) isComplete() bool { return a.settled >= a.total }
+
+// needsWhole reports whether the acknowledgement that completes the entry has to name the whole of it.
+func (a *entryAck) needsWhole() bool { return a.again && a.total > 1 }

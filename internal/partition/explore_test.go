@@ -1,0 +1,308 @@
+package partition
+
+import (
+	"flag"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/race"
+)
+
+var deeper = flag.Int("deeper", 0, "how many more steps the exploration plays")
+
+// exploration plays all sequences of steps of a world up to a depth. Of those that lead to the same state it
+// goes on with one.
+type exploration struct {
+	*kind
+	met   map[uint64]struct{}
+	x     encoder
+	found []step // a sequence that breaks what must hold
+	fault string
+}
+
+func explore(k *kind, depth int) *exploration {
+	x := &exploration{kind: k, met: map[uint64]struct{}{}, x: encoder{sendings: map[*sending]int{}}}
+	level := [][]step{nil}
+	x.met[newWorld(k).hash(&x.x)] = struct{}{}
+	for range depth {
+		var next [][]step
+		for _, path := range level {
+			w := x.play(path)
+			for _, s := range w.steps() {
+				reached := x.play(path)
+				reached.do(s)
+				longer := append(slices.Clip(path), s)
+				if reached.check(); reached.fault != "" {
+					x.found, x.fault = longer, reached.fault
+					return x
+				}
+				h := reached.hash(&x.x)
+				if _, met := x.met[h]; met {
+					continue
+				}
+				x.met[h] = struct{}{}
+				next = append(next, longer)
+				if reached.complete(); reached.fault != "" {
+					x.found, x.fault = longer, "in the end: "+reached.fault
+					return x
+				}
+			}
+		}
+		level = next
+	}
+	return x
+}
+
+func (x *exploration) play(path []step) *world {
+	w := newWorld(x.kind)
+	for _, s := range path {
+		w.do(s)
+	}
+	return w
+}
+
+func (x *exploration) String() string {
+	var b strings.Builder
+	for _, s := range x.found {
+		fmt.Fprintf(&b, "\n  %v", s)
+	}
+	return fmt.Sprintf("%s%s", x.fault, b.String())
+}
+
+// complete goes on with a world fairly, which ends every doubt: the other consumer leaves, every call returns,
+// the application settles what it gets, what is sent arrives. Then everything has to be settled, and
+// acknowledged at the broker.
+func (w *world) complete() {
+	w.kind = &kind{name: w.name, options: w.options, topics: w.kind.topics, ledgers: w.ledgers, broker: w.broker, window: 1 << 20}
+	for t, topic := range w.topics {
+		if topic.inactive {
+			w.activate(t)
+		}
+		w.otherDies(t)
+		for i, messages := range topic.messages {
+			for _, m := range messages {
+				if m.pending {
+					m.pending = false
+					topic.entries[i].owner = nobody
+				}
+			}
+		}
+	}
+	w.act(w.g.Due(w.now))
+	for range 300 {
+		w.flush()
+		for len(w.ops) > 0 {
+			if w.ops[0].inPipe {
+				w.end(0, Failed)
+			} else {
+				w.end(0, Done)
+			}
+		}
+		for t, topic := range w.topics {
+			for w.next(t) >= 0 {
+				w.send(t, w.next(t))
+			}
+			for e, messages := range topic.messages {
+				for i, m := range messages {
+					if m.has {
+						w.begin(t, e, i)
+						w.end(len(w.ops)-1, Done)
+					}
+				}
+			}
+		}
+		for range 100 {
+			if len(w.queue) == 0 && w.g.in[Ready] == 0 {
+				break
+			}
+			w.receive()
+			w.act(w.g.Due(w.now))
+		}
+		if w.check(); w.fault != "" {
+			return
+		}
+		if w.isComplete() {
+			break
+		}
+		w.receive()
+		if len(w.pipe) == 0 && !w.anyHeld() {
+			at, ok := w.g.Next()
+			if !ok {
+				break
+			}
+			w.now = max(w.now, at)
+		}
+		w.act(w.g.Due(w.now))
+	}
+	w.checkComplete()
+}
+
+func (w *world) anyHeld() bool {
+	for _, topic := range w.topics {
+		for _, messages := range topic.messages {
+			for _, m := range messages {
+				if m.has {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+func (w *world) isComplete() bool {
+	for _, topic := range w.topics {
+		for _, e := range topic.entries {
+			if !e.isAcked() {
+				return false
+			}
+		}
+	}
+	return len(w.queue) == 0 && !w.anyHeld()
+}
+
+func (w *world) checkComplete() {
+	for t, topic := range w.topics {
+		for i, e := range topic.entries {
+			for j, m := range topic.messages[i] {
+				switch {
+				case m.must:
+					w.fail("%v was settled when an operator moved the cursor back, and did not come again", w.id(t, i, j))
+				case e.isAcked():
+				case m.settled:
+					w.fail("%v is settled here and not at the broker", w.id(t, i, j))
+				default:
+					w.fail("%v is stuck", w.id(t, i, j))
+				}
+			}
+		}
+	}
+}
+
+// check checks what must hold between steps.
+func (w *world) check() {
+	g := w.g
+	var memory int64
+	var in [states]int
+	for _, p := range g.partitions {
+		var of [states]int
+		for at, e := range p.entries {
+			if e.at != at {
+				w.fail("%v is in the place of %v", e.at, at)
+			}
+			var states [states]int32
+			var kept int32
+			for _, m := range e.messages {
+				if m == nil {
+					continue
+				}
+				states[m.state]++
+				of[m.state]++
+				in[m.state]++
+				if m.body != nil {
+					kept++
+					memory += m.size
+				}
+				w.checkMessage(m)
+			}
+			if kept > 0 {
+				memory += e.buffer
+			}
+			if states != e.in || kept != e.kept || states[Settled] != e.ack.settled {
+				w.fail("%v counts %v %d %d, has %v %d", at, e.in, e.kept, e.ack.settled, states, kept)
+			}
+		}
+		if of != p.in {
+			w.fail("partition %s counts %v, has %v", p.topic, p.in, of)
+		}
+		if r := &p.request; g.o.rewinds() && p.in[Asked] > 0 && r.timer.slot == 0 {
+			w.fail("nobody looks after what is asked of %s", p.topic)
+		}
+	}
+	if in != g.in || memory != g.memory {
+		w.fail("the group counts %v and %d bytes, has %v and %d", g.in, g.memory, in, memory)
+	}
+	if memory > g.o.MemoryLimit {
+		w.fail("%d bytes are kept, of %d", memory, g.o.MemoryLimit)
+	}
+	for i, t := range g.clock.heap {
+		if t.slot != i+1 || i > 0 && g.clock.before(t, g.clock.heap[(i+1)/2-1]) {
+			w.fail("the clock is out of order")
+		}
+	}
+}
+
+// checkMessage checks that something will happen to a message.
+func (w *world) checkMessage(m *message) {
+	switch {
+	case m.busy > 0:
+	case m.state == Waiting && m.timer.slot == 0:
+		w.fail("%v waits for nothing", m.entry.at)
+	case m.state == Ready && (!m.queued || m.body == nil):
+		w.fail("%v is ready, and nobody will take it", m.entry.at)
+	case m.state == Asked && !w.g.o.rewinds() && m.entry.request.timer.slot == 0:
+		w.fail("nobody looks after %v, which is asked", m.entry.at)
+	case m.timer.slot > 0 && m.state == Asked:
+		w.fail("%v has a timer and is asked", m.entry.at)
+	}
+}
+
+func kinds() []*kind {
+	of := func(k Kind) Options { return Options{Kind: k, MemoryLimit: 100} }
+	room := func(o Options, bytes int64) Options { o.MemoryLimit = bytes; return o }
+	indexAcks := func(o Options) Options { o.IndexAcks = true; return o }
+	exclusive, failover, shared := of(Exclusive), of(Failover), of(Shared)
+	one, two, three, batch := [][]int{{1}}, [][]int{{1, 1}}, [][]int{{1, 1, 1}}, [][]int{{2, 1}}
+	deadLetters := shared
+	deadLetters.MaxDeliveries = 2
+	return []*kind{
+		{name: "exclusive", options: exclusive, topics: three, window: 4, depth: 8},
+		{name: "exclusive without memory", options: room(exclusive, 0), topics: three, window: 4, depth: 8},
+		{name: "exclusive with memory for one", options: room(exclusive, 1), topics: three, window: 4, depth: 7},
+		{name: "exclusive with batches", options: exclusive, topics: batch, window: 5, depth: 8},
+		{name: "exclusive with cumulative acks", options: exclusive, topics: batch, window: 5, upto: true, depth: 7},
+		{name: "exclusive with ack timeouts", options: exclusive, topics: two, window: 3, timeout: 2 * tick, depth: 8},
+		{name: "exclusive with responses", options: exclusive, topics: two, window: 3, responses: true, depth: 8},
+		{name: "exclusive with an operator", options: exclusive, topics: two, window: 3, resets: true, depth: 9},
+		{name: "exclusive with transactions", options: exclusive, topics: two, window: 3, txn: true, depth: 8},
+		{name: "two exclusive topics", options: room(exclusive, 1), topics: [][]int{{1, 1}, {1}}, window: 3, depth: 8},
+		{name: "failover", options: failover, topics: two, window: 4, others: true, depth: 8},
+		{name: "failover with batches", options: failover, topics: [][]int{{2}}, window: 5, others: true, depth: 8},
+		{name: "failover with a queue that is cleared", options: failover, topics: two, window: 4, others: true, clears: true, depth: 8},
+		{name: "shared", options: shared, topics: two, window: 3, others: true, depth: 8},
+		{name: "shared without memory", options: room(shared, 0), topics: two, window: 3, others: true, depth: 8},
+		{name: "shared with batches", options: shared, topics: batch, window: 5, others: true, depth: 8},
+		{name: "shared with batches and a queue that is cleared", options: shared, topics: batch, window: 4, clears: true, depth: 8},
+		{name: "shared with index acks", options: indexAcks(shared), broker: true, topics: [][]int{{3}}, window: 6, others: true, depth: 7},
+		{name: "shared with index acks at the client", options: indexAcks(shared), topics: [][]int{{2}}, window: 4, others: true, depth: 8},
+		{name: "shared with ack timeouts", options: shared, topics: two, window: 3, timeout: 2 * tick, depth: 8},
+		{name: "shared with dead letters", options: deadLetters, topics: one, window: 2, timeout: tick, others: true, depth: 9},
+		{name: "shared with responses", options: shared, topics: [][]int{{2}}, window: 4, responses: true, depth: 8},
+		{name: "shared with responses and no memory", options: room(shared, 0), topics: one, window: 2, responses: true, depth: 10},
+		{name: "shared with an operator", options: shared, topics: batch, window: 4, resets: true, depth: 9},
+		{name: "shared with snoozes", options: shared, topics: one, window: 2, others: true, snoozes: true, depth: 9},
+		{name: "two shared topics", options: shared, topics: [][]int{{1}, {1}}, window: 3, others: true, depth: 8},
+		{name: "a shadow topic", options: shared, topics: [][]int{{1}, {1}}, window: 3, ledgers: true, byID: true, depth: 7},
+		{name: "key-shared", options: of(KeyShared), topics: two, window: 3, others: true, depth: 7},
+	}
+}
+
+func TestExploration(t *testing.T) {
+	for _, k := range kinds() {
+		t.Run(strings.ReplaceAll(k.name, " ", "-"), func(t *testing.T) {
+			t.Parallel()
+			depth, began := k.depth+*deeper, time.Now()
+			if race.Enabled {
+				depth -= 2
+			}
+			x := explore(k, depth)
+			if x.found != nil {
+				t.Fatal(x)
+			}
+			t.Logf("depth %d: %d states in %v", depth, len(x.met), time.Since(began).Round(time.Millisecond))
+		})
+	}
+}

@@ -1,0 +1,189 @@
+package partition
+
+import (
+	"errors"
+	"math"
+	"time"
+)
+
+// Kind is the type of a subscription.
+type Kind uint8
+
+const (
+	Exclusive Kind = iota
+	Failover
+	Shared
+	KeyShared
+)
+
+// Options describe the subscription and the wishes of the application.
+type Options struct {
+	Kind          Kind
+	NonDurable    bool          // the broker forgets the subscription with its connection
+	IndexAcks     bool          // client and broker acknowledge single messages of a batch
+	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
+	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection
+	MaxDeliveries uint32        // after so many a message is a dead letter; 0 for no limit
+	AckedAfter    time.Duration // an acknowledgement older than that has reached the broker
+}
+
+// rewinds reports whether the broker answers a request for one entry with everything that is not acknowledged.
+func (o *Options) rewinds() bool { return o.Kind == Exclusive || o.Kind == Failover }
+
+// hasOthers reports whether the broker may at any time give this consumer's messages to another one.
+func (o *Options) hasOthers() bool { return !o.rewinds() && !o.NonDurable }
+
+// isLast reports whether a message with this redelivery count is given up if the application does not settle
+// it this time.
+func (o *Options) isLast(count uint32) bool {
+	return o.MaxDeliveries > 0 && uint64(count)+1 >= uint64(o.MaxDeliveries)
+}
+
+// Group has the partitions of a subscription, and the memory, clock and order that they share. The caller
+// serializes all calls.
+type Group struct {
+	o          Options
+	partitions map[string]*Partition
+	ledgers    map[int64]*Partition // whose ledger it is; nil if topics share it
+	in         [states]int
+	clock      clock
+	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
+	newsTurn   bool       // the last hand-over came from memory
+	memory     int64      // bytes of the bodies that are kept
+	outcomes   outcomes
+	hands      uint64 // hand-overs that have numbers
+
+	epoch  uint64 // grows with each connection or partition that may be lost
+	floor  uint64 // messages of an earlier epoch are stale, in all partitions
+	loss   bool   // an epoch began, and afterLoss has not looked at it yet
+	lossAt time.Duration
+
+	reading reading
+	out     Decisions
+}
+
+// New returns a Group without partitions. They are added as their messages arrive.
+func New(o Options) *Group {
+	if o.AckedAfter <= 0 {
+		o.AckedAfter = ackedAfter
+	}
+	return &Group{o: o, partitions: map[string]*Partition{}, ledgers: map[int64]*Partition{}, epoch: 1, floor: 1}
+}
+
+// ackedAfter is the default of Options.AckedAfter: acknowledgements are sent every 100 ms, and a busy machine
+// may take long.
+const ackedAfter = 2100 * time.Millisecond
+
+// ID names a message. The zero Topic stands for a bare id, whose topic is that of its ledger. Index is −1 for
+// a whole entry.
+type ID struct {
+	Topic  string
+	Ledger int64
+	Entry  int64
+	Index  int32
+}
+
+func (id ID) position() position { return position{id.Ledger, id.Entry} }
+
+func (id ID) place() place { return place{id.position(), max(0, id.Index)} }
+
+// ErrAmbiguous is returned for a bare id of a ledger that several topics share, as a shadow topic and its source do.
+var ErrAmbiguous = errors.New("the ledger belongs to several topics of this consumer: settle by message, not by id")
+
+// partitionOf returns the partition that an id belongs to, or nil if that is unknown.
+func (g *Group) partitionOf(id ID) (*Partition, error) {
+	if id.Topic != "" {
+		return g.partitions[id.Topic], nil
+	}
+	p, known := g.ledgers[id.Ledger]
+	if known && p == nil {
+		return nil, ErrAmbiguous
+	}
+	return p, nil
+}
+
+// find returns the message that an id names, or nil if it is not known.
+func (g *Group) find(id ID) (*message, error) {
+	p, err := g.partitionOf(id)
+	if p == nil {
+		return nil, err
+	}
+	e := p.entries[id.position()]
+	if e == nil {
+		return nil, nil
+	}
+	if id.Index < 0 {
+		if e.isBatch() {
+			return nil, nil
+		}
+		id.Index = 0
+	}
+	return e.known(id.Index), nil
+}
+
+// Decisions are for the caller to carry out, with no lock held.
+type Decisions struct {
+	Requests []Request  // to send to the broker
+	GiveUps  []Delivery // to publish as dead letters: their last delivery timed out; Nack them first, and then BeginAck
+	TimedOut []Delivery // for observers
+}
+
+// Request asks the broker to send an entry again.
+type Request struct {
+	Source any // of the partition
+	Topic  string
+	ID     any // of the newest delivery of a message that is due
+}
+
+// Due lets all timers go off that are over at now, and returns the decisions since the last call. Call it
+// after each other method, and at the time that Next returns.
+func (g *Group) Due(now time.Duration) Decisions {
+	if g.loss && now >= g.lossAt+lossPause {
+		g.afterLoss(now)
+	}
+	for t := g.clock.pop(now); t != nil; t = g.clock.pop(now) {
+		switch {
+		case t.request != nil:
+			g.requestOver(now, t.request)
+		case t.settled != nil:
+			g.turnSettled(now, t.settled)
+		case t.message.busy > 0:
+			t.message.overdue = true
+		default:
+			g.timeOver(now, t.message)
+		}
+	}
+	out := g.out
+	g.out = Decisions{}
+	return out
+}
+
+// Next returns when Due has more to do; ok is false if nothing waits.
+func (g *Group) Next() (at time.Duration, ok bool) {
+	at, ok = g.clock.next()
+	if loss := g.lossAt + lossPause; g.loss && (!ok || loss < at) {
+		return loss, true
+	}
+	return at, ok
+}
+
+// add returns a time after now, without an overflow.
+func add(now, d time.Duration) time.Duration {
+	if d = max(0, d); d > math.MaxInt64-now {
+		return math.MaxInt64
+	}
+	return now + d
+}
+
+// timeOver acts for a message whose time is over.
+func (g *Group) timeOver(now time.Duration, m *message) {
+	switch m.state {
+	case Held:
+		g.ackTimeoutOver(now, m)
+	case Waiting:
+		g.delayOver(now, m)
+	case Ready:
+		g.readyTooLong(now, m)
+	case Unseen, Asked, Settled:
+	}
+}

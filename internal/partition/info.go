@@ -1,0 +1,53 @@
+package partition
+
+import "time"
+
+// Info describes an unsettled message.
+type Info struct {
+	Delivery
+	State   State
+	Current bool          // the hand-over is the newest one, and the application has it
+	Stale   bool          // another consumer may have it
+	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
+	Begun   bool          // other messages of its batch came
+}
+
+// Find describes a message; ok is false if it is settled or was never delivered.
+func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
+	m, err := g.find(id)
+	if m == nil || !m.isOpen() {
+		return Info{}, false, err
+	}
+	i = Info{Delivery: g.delivery(m, m.body, false), State: m.state, Stale: !m.isFresh()}
+	i.Current = m.isWith(hand)
+	i.Begun = len(m.entry.messages) > 1
+	if m.timer.slot > 0 && (m.state == Held || m.state == Waiting) {
+		i.At = m.timer.at
+	}
+	return i, true, nil
+}
+
+// HeldOf returns the messages of an entry that the application has.
+func (g *Group) HeldOf(id ID) (held []ID, err error) {
+	p, err := g.partitionOf(id)
+	if p == nil || p.entries[id.position()] == nil {
+		return nil, err
+	}
+	for m := range p.entries[id.position()].all {
+		if m.state == Held {
+			held = append(held, ID{p.topic, id.Ledger, id.Entry, m.index})
+		}
+	}
+	return held, nil
+}
+
+// Stats counts messages by state, and bytes.
+type Stats struct {
+	Held, Waiting, Ready, Asked int
+	Bytes                       int64
+}
+
+// Stats returns the current counts.
+func (g *Group) Stats() Stats {
+	return Stats{g.in[Held], g.in[Waiting], g.in[Ready], g.in[Asked], g.memory}
+}

@@ -1,0 +1,169 @@
+package partition
+
+import (
+	"cmp"
+	"time"
+)
+
+// State is where a message is. The table in the package comment says how it changes.
+type State uint8
+
+const (
+	Unseen  State = iota // nothing of it came yet, or it was forgotten
+	Held                 // the application has it
+	Waiting              // for the end of its delay
+	Ready                // due and in memory, for the next Take
+	Asked                // due and requested from the broker
+	Settled              // acknowledged
+)
+
+const states = int(Settled) + 1
+
+func (s State) String() string {
+	return [states]string{"unseen", "held", "waiting", "ready", "asked", "settled"}[s]
+}
+
+// message is one message of an entry.
+type message struct {
+	entry *entry
+	index int32
+	state State
+	busy  int32 // calls under way that acknowledge or publish it; it is not handed out until they return
+
+	id     any    // of the newest delivery
+	epoch  uint64 // of the newest delivery; 0 if the broker may have sent it to another consumer since
+	count  uint32 // redelivery count of the newest hand-over, or of the first one to come
+	broker uint32 // the largest redelivery count that the broker sent
+	hand   uint64 // number of the newest hand-over; see Delivery
+	since  time.Duration
+
+	delivered bool // the application had it at least once
+	uncounted bool // the next hand-over does not count
+	fromHere  bool // it stays with this consumer: it was snoozed
+	timedOut  bool // its ack timeout was over, and it was not handed out since
+	overdue   bool // its timer went off while it was busy
+	queued    bool // it is in Group.ready
+	undecided bool // held by a transaction, which may be aborted
+
+	timer       timer         // the ack timeout, the delay, or the time to give it back
+	timeout     time.Duration // how long the ack timeout is; 0 for none
+	due         time.Duration // when its delay is over
+	firstFailed time.Duration // when the application first failed on it; 0 for never
+
+	body any // for a hand-over from memory; nil if it is not kept
+	size int64
+}
+
+// position is where an entry is in its partition.
+type position struct{ ledger, entry int64 }
+
+func (p position) before(q position) bool {
+	return p.ledger < q.ledger || p.ledger == q.ledger && p.entry < q.entry
+}
+
+// place is where a message is in its partition.
+type place struct {
+	position
+	index int32
+}
+
+func (p place) compare(q place) int {
+	return cmp.Or(cmp.Compare(p.ledger, q.ledger), cmp.Compare(p.entry, q.entry), cmp.Compare(p.index, q.index))
+}
+
+func (p place) before(q place) bool { return p.compare(q) < 0 }
+
+func (m *message) place() place { return place{m.entry.at, m.index} }
+
+// entry is the unit that the broker stores and sends: a message, or a batch.
+type entry struct {
+	partition *Partition
+	at        position
+	messages  []*message // by index; nil for those that are not known
+	one       [1]*message
+	first     message   // storage of messages[0]
+	block     []message // storage of all messages of a batch
+	in        [states]int32
+	busy      int32 // calls under way that settle a message of it
+	ack       entryAck
+	request   request // where the broker sends single entries again
+
+	kept   int32 // messages whose bodies are kept
+	buffer int64 // bytes of the buffer that the payloads of a batch share
+}
+
+// message returns the message with an index, which is made if it is not known.
+func (e *entry) message(index int32) *message {
+	if missing := int(index) + 1 - len(e.messages); missing > 0 {
+		e.messages = append(e.messages, make([]*message, missing)...)
+	}
+	if e.messages[index] == nil {
+		m := &e.first
+		switch {
+		case int(index) < len(e.block):
+			m = &e.block[index]
+		case index > 0:
+			m = &message{}
+		}
+		*m = message{entry: e, index: index}
+		m.timer.message = m
+		e.messages[index] = m
+		e.in[Unseen]++
+		e.partition.in[Unseen]++
+		e.partition.group.in[Unseen]++
+	}
+	return e.messages[index]
+}
+
+// all ranges over the messages that are known.
+func (e *entry) all(yield func(*message) bool) {
+	for _, m := range e.messages {
+		if m != nil && !yield(m) {
+			return
+		}
+	}
+}
+
+// known returns the message with an index, or nil.
+func (e *entry) known(index int32) *message {
+	if int(index) >= len(e.messages) {
+		return nil
+	}
+	return e.messages[index]
+}
+
+func (e *entry) isBatch() bool { return e.ack.total > 1 }
+
+// unsettled returns how many known messages are not settled yet.
+func (e *entry) unsettled() int32 { return e.in[Held] + e.in[Waiting] + e.in[Ready] + e.in[Asked] }
+
+// settledIndexes returns which messages are settled.
+func (e *entry) settledIndexes() (indexes indexSet) {
+	for m := range e.all {
+		if m.state == Settled {
+			indexes = indexes.with(m.index)
+		}
+	}
+	return indexes
+}
+
+// isOpen reports whether a message is known and not settled.
+func (m *message) isOpen() bool { return m.state != Unseen && m.state != Settled }
+
+// isWith reports whether the application has a message by this hand-over.
+func (m *message) isWith(hand uint64) bool {
+	return m.state == Held && !m.undecided && (hand == m.hand || hand == AnyHand)
+}
+
+// move changes the state of a message. Nothing else does.
+func (m *message) move(to State) {
+	e := m.entry
+	e.in[m.state]--
+	e.in[to]++
+	p := e.partition
+	p.in[m.state]--
+	p.in[to]++
+	p.group.in[m.state]--
+	p.group.in[to]++
+	m.state = to
+}

@@ -1,0 +1,141 @@
+package partition
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var withMutants = flag.Bool("mutants", false, "remove each rule of the machine in turn, and see that some test fails (10 minutes)")
+
+// mutants are the rules of the machine, and what the code is without each.
+var mutants = []struct{ rule, file, with, without string }{
+	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		return g.deliver(now, m, c.Body, false)\n"},
+	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entries[at] == nil && p.settled.hasEntry(at) {", "if false {"},
+	{"a copy of a settled message of a batch is not handed out", "ack.go", "		p.settled.addPart(e.at, e.settledIndexes())\n", ""},
+	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}}", "c.Object, false}}"},
+	{"the newest delivery is acknowledged", "arrive.go", "	m.id, m.epoch = c.Object, g.epoch\n", "	if m.id == nil {\n		m.id = c.Object\n	}\n	m.epoch = g.epoch\n"},
+	{"a copy in a new epoch makes a message fresh", "arrive.go", "	m.id, m.epoch = c.Object, g.epoch\n", "	m.id = c.Object\n	m.epoch = max(m.epoch, 1)\n"},
+	{"a copy is kept if there is room", "arrive.go", "		m.counts(c.Count)\n		g.keep(m, c)\n		switch {", "		m.counts(c.Count)\n		switch {"},
+	{"the last ack of an entry that came twice names the whole", "ack.go", "a.isLast() && a.needsWhole(), m}", "a.isLast() && false, m}"},
+	{"an entry whose newer delivery came meanwhile is acknowledged once more", "ack.go", "e.ack.isComplete() && e.ack.needsWhole() && !whole", "false && e.ack.isComplete() && !whole"},
+	{"a lower index is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
+	{"a new epoch is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},
+	{"more of the current entry may come", "ack.go", "	case e == p.current && e.in[Settled] > 0: // more of it may be on its way\n		return\n", ""},
+	{"what came of an entry before makes it one that came twice", "arrive.go", "				e.ack.again = true\n", ""},
+	{"a busy message is not handed out when its time is over", "group.go", "		case t.message.busy > 0:\n			t.message.overdue = true\n", ""},
+	{"a busy message is not taken", "take.go", "m.state != Ready || m.busy > 0:", "m.state != Ready:"},
+	{"a message that was ready and busy is queued again", "ack.go", "	case m.state == Ready:\n		g.makeReady(now, m)\n", ""},
+	{"a timer that went off while busy goes off again", "ack.go", "	case m.overdue:\n		g.clock.set(&m.timer, now)\n", ""},
+	{"a copy of an asked message is not handed out while busy", "arrive.go", "		if m.busy == 0 {\n			g.keep(m, c)\n			defer", "		if true {\n			g.keep(m, c)\n			defer"},
+	{"and is requested again if it is not settled", "ack.go", "	case m.state == Asked && m.overdue:\n		r := g.requestOf(m.entry)\n		r.open = false\n		g.send(now, r)\n", ""},
+	{"a stale message is not handed out from memory", "connection.go", "	return m.epoch >= max(p.floor, p.group.floor)\n", "	_ = p\n	return true\n"},
+	{"a connection makes what others may have stale", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", ""},
+	{"and nothing where no other can have it", "connection.go", "	if g.o.hasOthers() {\n		g.floor = g.epoch\n	}\n", "	g.floor = g.epoch\n"},
+	{"a partition that becomes inactive is stale", "connection.go", "		p.floor = g.epoch\n", ""},
+	{"what is ready and stale is requested after a loss", "connection.go", "		if m.state == Ready {\n			g.makeReady(now, m)\n		}\n", "		if m.state == Ready {\n			m.queued = true\n			g.ready = append(g.ready, m)\n		}\n"},
+	{"Take passes what is stale", "take.go", "		case !m.isFresh():\n			g.ask(now, m)\n", ""},
+	{"requests are repeated after a loss", "connection.go", "			t.request.open = false\n			g.clock.set(t, now)\n", ""},
+	{"what was sent before a partition became active is dropped", "arrive.go", "		if old {\n", "		if false && old {\n"},
+	{"its first message is awaited anew in each epoch", "marks.go", "	if m.epoch != epoch {", "	if len(m.objects) == 0 {"},
+	{"what was sent before it became inactive is dropped too", "connection.go", "p.drops, p.starts = true,", "p.drops, p.starts = active,"},
+	{"and requested", "connection.go", "		m.id, m.count = c.Object, c.Count\n		g.ask(now, m)\n", ""},
+	{"a request makes a batch stale", "request.go", "			m.epoch = 0\n", "			m.epoch += 0\n"},
+	{"a request is open until it is answered", "request.go", "	case !r.open:\n		g.send(now, r)\n", "	default:\n		g.send(now, r)\n"},
+	{"a request is repeated", "request.go", "	g.clock.set(&r.timer, now+r.pause())\n", ""},
+	{"not while an answer may be in the queue", "request.go", "r.open && silent < r.pause():", "r.open && silent < 0:"},
+	{"an answer is over at the furthest message", "request.go", "	if r.begun && at == p.top {\n		g.answered(now, r)\n	}\n", ""},
+	{"a message that the answer had passed is requested at once", "request.go", "		r.more = true\n", ""},
+	{"an answer begins with a message that is not after the last", "request.go", "		r.begun = r.open\n", "		r.begun = false\n"},
+	{"a request ends with its last message", "request.go", "	r.tries = 0\n	if r.asked() == 0 {\n		r.end()\n	}\n", "	r.tries = 0\n"},
+	{"pauses begin anew with each answer", "request.go", "	r.tries = 0\n	if r.asked()", "	if r.asked()"},
+	{"what is requested in vain is forgotten", "request.go", "	case r.tries >= inVain && p.sent == g.epoch:\n		g.giveUpAsked(now, r)\n", ""},
+	{"not while its partition may be away", "request.go", "r.tries >= inVain && p.sent == g.epoch:", "r.tries >= inVain:"},
+	{"a nack of an earlier hand-over is ignored", "nack.go", "	if !m.isWith(f.Hand) {", "	if !m.isWith(AnyHand) {"},
+	{"hand-overs have numbers from the second on", "take.go", "		m.hand = g.hands\n", ""},
+	{"and from the first on if the broker delivered the message before", "take.go", "if m.delivered || m.count > 0 {", "if m.delivered {"},
+	{"each hand-over counts", "take.go", "			m.count += min(1, ^m.count)\n", ""},
+	{"a snoozed one does not", "take.go", "		if !m.uncounted {\n", "		if true {\n"},
+	{"the broker's count counts if it is larger", "take.go", "		m.count = max(m.count, m.broker)\n", ""},
+	{"but of no batch", "arrive.go", "	if !m.entry.isBatch() && m.delivered {\n", "	if m.delivered {\n"},
+	{"what was never delivered is not counted", "take.go", "	if m.delivered {\n		if !m.uncounted", "	if true {\n		if !m.uncounted"},
+	{"a message that may not come yet waits", "arrive.go", "		if c.Wait <= 0 {", "		if true {"},
+	{"an ack timeout sends a message to another consumer", "take.go", "	return m.timedOut || ", "	return "},
+	{"so does the last delivery", "take.go", "g.o.isLast(m.count+1) || ", ""},
+	{"and an application that mostly fails", "take.go", " || g.outcomes.mostlyFail()", ""},
+	{"and a key that has failed for long", "take.go", " ||\n		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared", ""},
+	{"and a message that nobody takes", "take.go", "	if g.o.hasOthers() {\n		g.clock.set(&m.timer, now+g.readyTime())\n	}\n", ""},
+	{"but no snoozed message", "take.go", "g.o.hasOthers() && !m.fromHere && ", "g.o.hasOthers() && "},
+	{"and no batch with a message at work", "take.go", "e.in[Held] == 0 && e.busy == 0 && ", ""},
+	{"and no batch with a message that is being settled", "take.go", " && e.busy == 0 && ", " && "},
+	{"and no batch with a settled message", "take.go", " && (e.in[Settled] == 0 || g.o.IndexAcks)", ""},
+	{"unless the broker knows that", "take.go", "(e.in[Settled] == 0 || g.o.IndexAcks)", "e.in[Settled] == 0"},
+	{"new messages and those that come back alternate", "take.go", "	if g.newsTurn && isNew {", "	if false {"},
+	{"settled ids outlive a lost connection", "connection.go", "	g.epoch++\n	if g.o.hasOthers()", "	g.epoch++\n	for _, p := range g.partitions {\n		p.settled.generations = [generations]map[int64]*roaring64.Bitmap{}\n	}\n	if g.o.hasOthers()"},
+	{"an operator who moves the cursor back is obeyed", "connection.go", "	p.settled.forgetSure()\n", ""},
+	{"but only when the queue of that time was read", "connection.go", "		p.resets.add(object, g.epoch)\n", "		p.settled.forgetSure()\n"},
+	{"an acknowledgement is sure after a while", "connection.go", "p.settled.isSure(id.position())", "p.settled.hasEntry(id.position())"},
+	{"none becomes surer after a loss", "turn.go", "	case p.calm == g.epoch:\n", "	default:\n"},
+	{"before the partition was heard of", "turn.go", "p.sent == g.epoch && g.reading.idleAt", "g.reading.idleAt"},
+	{"and its queue was empty for a while", "turn.go", " && g.reading.idleAt >= p.sentAt+idleTime", ""},
+	{"the cursor does not move while all is calm", "connection.go", "p.calm != g.epoch && ", ""},
+	{"a bare id of a shared ledger is refused", "group.go", "	if known && p == nil {\n		return nil, ErrAmbiguous\n	}\n", "	if known && p == nil {\n		for _, p = range g.partitions {\n			return p, nil\n		}\n	}\n"},
+	{"memory is limited", "memory.go", "	if g.memory+needs > g.o.MemoryLimit {\n		return\n	}\n", ""},
+	{"a batch counts once", "memory.go", "	if e.kept == 0 {\n		needs += c.Buffer\n	}\n", "	needs += c.Buffer\n"},
+	{"what is settled needs no memory", "ack.go", "	g.drop(m)\n	m.move(Settled)", "	m.move(Settled)"},
+	{"nor does what is asked", "request.go", "	g.drop(m)\n	g.clock.stop", "	g.clock.stop"},
+	{"the last delivery that times out is given up here", "nack.go", "	if d.Last && m.body != nil && m.isFresh() {", "	if false {"},
+	{"a transaction that is aborted keeps the delay", "arrive.go", "		case now < m.due: // it was aborted, and its delay goes on\n			g.wait(m, m.due)\n", ""},
+	{"and hands the message out again", "arrive.go", "		case !m.undecided || m.busy > 0:\n", "		case true:\n"},
+	{"a transaction is forgotten", "nack.go", "	if m.undecided {\n		g.forget(now, m)\n		return\n	}\n", ""},
+}
+
+var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: (Test\S+)`)
+
+// TestMutants removes each rule and sees that another test of this package fails. It prints which one did.
+func TestMutants(t *testing.T) {
+	for _, m := range mutants {
+		t.Run(strings.ReplaceAll(m.rule, " ", "-"), func(t *testing.T) {
+			path, err := filepath.Abs(m.file)
+			require.NoError(t, err)
+			code, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.Equal(t, 1, strings.Count(string(code), m.with), "the code of this rule is not in %s once", m.file)
+			if !*withMutants {
+				return
+			}
+			mutant := strings.Replace(string(code), m.with, m.without, 1)
+			if strings.Contains(m.without, "roaring64") && !strings.Contains(mutant, `roaring64"`) {
+				mutant = strings.Replace(mutant, "import (", "import (\n	\"github.com/RoaringBitmap/roaring/v2/roaring64\"", 1)
+			}
+			dir := t.TempDir()
+			changed := filepath.Join(dir, m.file)
+			require.NoError(t, os.WriteFile(changed, []byte(mutant), 0o600))
+			overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{path: changed}})
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, "overlay.json"), overlay, 0o600))
+			cmd := exec.Command("go", "test", "-overlay", filepath.Join(dir, "overlay.json"), "-vet=off", "-failfast", "-count=1", "-timeout=120s",
+				"-skip", "TestMutants", ".", "-args", fmt.Sprintf("-deeper=%d", *deeper))
+			out, err := cmd.CombinedOutput()
+			require.NotContains(t, string(out), "[build failed]", "%s", out)
+			if err == nil {
+				t.Fatalf("nothing notices that this rule is missing: %s", m.rule)
+			}
+			by := []string{}
+			for _, f := range failed.FindAllStringSubmatch(string(out), -1) {
+				if f[1] != "TestExploration" && f[1] != "TestTable" {
+					by = append(by, strings.TrimPrefix(f[1], "TestExploration/"))
+				}
+			}
+			t.Logf("%s: noticed by %s", m.rule, strings.Join(by[:min(1, len(by))], ", "))
+		})
+	}
+}

@@ -1,0 +1,139 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Failure is a message that the application gives back for later.
+type Failure struct {
+	ID        ID
+	Hand      uint64 // of the hand-over, or AnyHand
+	Delay     time.Duration
+	Uncounted bool // the message was snoozed: the next hand-over does not count
+	Copy      Copy // the application's copy, kept if there is room; its Source and Object are needed if the message is not known
+}
+
+// AnyHand stands for the newest hand-over, where the application does not show which it had.
+const AnyHand = ^uint64(0)
+
+// Nack takes a message back from the application until its delay is over. It reports whether that changed
+// anything: a second nack does not, and neither does a nack of an earlier hand-over, or of a message that is
+// settled.
+func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
+	m, err := g.find(f.ID)
+	if err != nil {
+		return Delivery{}, false, err
+	}
+	if m == nil || m.state == Unseen {
+		if m = g.adopt(f); m == nil {
+			return Delivery{}, false, nil
+		}
+	}
+	if !m.isWith(f.Hand) {
+		return g.delivery(m, m.body, false), false, nil
+	}
+	d := g.delivery(m, m.body, false)
+	g.keep(m, f.Copy)
+	m.uncounted, m.fromHere = f.Uncounted, f.Uncounted
+	if !f.Uncounted {
+		g.fails(now, m)
+	}
+	g.wait(m, add(now, f.Delay))
+	return d, true, nil
+}
+
+// adopt takes a message into the table that the application has from elsewhere, or that was forgotten.
+func (g *Group) adopt(f Failure) *message {
+	p, _ := g.partitionOf(f.ID)
+	if p == nil && f.ID.Topic != "" && f.Copy.Source != nil {
+		p = g.partition(f.ID.Topic, f.Copy.Source)
+	}
+	at := f.ID.position()
+	if p == nil || f.Copy.Object == nil || f.ID.Index < 0 || p.settled.has(at, f.ID.Index) {
+		return nil
+	}
+	m := g.entry(p, at, f.Copy.Total).message(f.ID.Index)
+	if m.busy > 0 || m.state == Settled {
+		return nil
+	}
+	m.move(Held)
+	m.id, m.epoch, m.count, m.delivered, m.hand = f.Copy.Object, 0, f.Copy.Count, true, f.Hand
+	return m
+}
+
+// fails notes that the application failed on a message.
+func (g *Group) fails(now time.Duration, m *message) {
+	g.outcomes.add(true)
+	if m.firstFailed == 0 {
+		m.firstFailed = now
+	}
+}
+
+// wait has a message wait until due.
+func (g *Group) wait(m *message, due time.Duration) {
+	m.move(Waiting)
+	m.timeout, m.due, m.undecided = 0, due, false
+	g.clock.set(&m.timer, due)
+}
+
+// StartTimeout starts the ack timeout of a hand-over.
+func (g *Group) StartTimeout(now time.Duration, id ID, hand uint64, timeout time.Duration) {
+	m, _ := g.find(id)
+	if m != nil && m.isWith(hand) {
+		m.timeout = max(1, timeout)
+		g.clock.set(&m.timer, add(now, timeout))
+	}
+}
+
+// Touch restarts the ack timeout of a message. It reports whether the application has the message.
+func (g *Group) Touch(now time.Duration, id ID, hand uint64) (bool, error) {
+	m, err := g.find(id)
+	if m == nil || !m.isWith(hand) {
+		return false, err
+	}
+	if m.timeout > 0 {
+		g.clock.set(&m.timer, add(now, m.timeout))
+	}
+	return true, nil
+}
+
+// ackTimeoutOver takes a message back that the application has for too long.
+func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
+	if m.undecided {
+		g.forget(now, m)
+		return
+	}
+	d := g.delivery(m, m.body, false)
+	if d.Last && m.body != nil && m.isFresh() {
+		g.out.GiveUps = append(g.out.GiveUps, d)
+		return
+	}
+	g.out.TimedOut = append(g.out.TimedOut, d)
+	g.fails(now, m)
+	m.timedOut = true
+	g.wait(m, now)
+}
+
+// RedeliverNow makes everything due that waits here, and returns how much that is.
+func (g *Group) RedeliverNow(now time.Duration) int {
+	waiting := slices.DeleteFunc(slices.Clone(g.clock.heap), func(t *timer) bool {
+		return t.message == nil || t.message.state != Waiting
+	})
+	slices.SortFunc(waiting, func(a, b *timer) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) })
+	for _, t := range waiting {
+		g.clock.set(t, now)
+	}
+	return len(waiting)
+}
+
+// PutBack takes a message back that was handed out and that the application never got.
+func (g *Group) PutBack(now time.Duration, d Delivery) {
+	m, _ := g.find(d.ID)
+	if m == nil || !m.isWith(d.Hand) {
+		return
+	}
+	m.uncounted = true
+	g.wait(m, now)
+}

@@ -1,0 +1,103 @@
+package partition
+
+import "time"
+
+// Partition is one topic, or one partition of a topic, as this consumer sees it.
+type Partition struct {
+	group   *Group
+	topic   string
+	source  any
+	entries map[position]*entry
+	in      [states]int
+	settled settledIDs
+	current *entry // whose messages came last; more of them may follow
+
+	request request // where the broker rewinds
+	last    place   // of the copy that came last
+	top     place   // the furthest that ever came
+
+	floor  uint64 // messages of an earlier epoch are stale
+	drops  bool   // copies are dropped: the broker sent them before this consumer became active
+	starts marks  // the first messages that were sent after that
+	resets marks  // the first messages that the broker sent again though it surely has their acknowledgements
+
+	sent    uint64        // the newest epoch in which the broker sent something
+	sentAt  time.Duration // when it first did in that epoch
+	calm    uint64        // the newest epoch in which all that the broker had to send again was taken
+	silence time.Duration // reading time when a copy came last
+}
+
+// partition returns the partition of a topic, which is made if it is new.
+func (g *Group) partition(topic string, source any) *Partition {
+	p := g.partitions[topic]
+	if p == nil {
+		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, sent: g.epoch, calm: g.epoch}
+		p.request.partition = p
+		p.request.timer.request, p.settled.timer.settled = &p.request, p
+		g.partitions[topic] = p
+	}
+	if source != nil {
+		p.source = source
+	}
+	return p
+}
+
+// messages ranges over the messages that are known.
+func (p *Partition) messages(yield func(*message) bool) {
+	for _, e := range p.entries {
+		for m := range e.all {
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// ledgers ranges over the ledgers of all ids that are known; it may repeat some.
+func (p *Partition) ledgers(yield func(int64) bool) {
+	for at := range p.entries {
+		if !yield(at.ledger) {
+			return
+		}
+	}
+	for at := range p.settled.parts {
+		if !yield(at.ledger) {
+			return
+		}
+	}
+	for _, of := range p.settled.generations {
+		for ledger := range of {
+			if !yield(ledger) {
+				return
+			}
+		}
+	}
+}
+
+// Gone forgets a partition whose topic is no longer this consumer's.
+func (g *Group) Gone(topic string) {
+	p := g.partitions[topic]
+	if p == nil {
+		return
+	}
+	for m := range p.messages {
+		g.clock.stop(&m.entry.request.timer)
+		g.forgetMessage(m)
+	}
+	g.clock.stop(&p.request.timer)
+	g.clock.stop(&p.settled.timer)
+	delete(g.partitions, topic)
+	for ledger := range p.ledgers {
+		if g.ledgers[ledger] == p {
+			delete(g.ledgers, ledger)
+		}
+	}
+}
+
+// Forget forgets everything, for a Seek.
+func (g *Group) Forget() {
+	for topic := range g.partitions {
+		g.Gone(topic)
+	}
+	g.ready, g.out = nil, Decisions{}
+}

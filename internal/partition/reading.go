@@ -1,0 +1,61 @@
+package partition
+
+import "time"
+
+// reading measures for how long the application has been reading: while it waits for a message, and a little
+// before each message that it takes. A request that was not answered while it read was in vain. While it works
+// on a message, an answer may lie in upstream's queue.
+type reading struct {
+	total  time.Duration
+	last   time.Duration // when a message was taken last
+	waits  bool
+	since  time.Duration // when the wait began, or total was last brought up to date
+	began  time.Duration // when the wait began
+	idleAt time.Duration // when a whole idleTime had passed in which a message was waited for and none came
+}
+
+const (
+	idleTime = time.Second
+	// stepTime is how much the time before a message counts at most. Upstream shares a channel of ten messages
+	// among its partitions, so a second of them shows that a partition has nothing in its queue.
+	stepTime = 50 * time.Millisecond
+)
+
+// at returns for how long the application has been reading by now.
+func (r *reading) at(now time.Duration) time.Duration {
+	if r.waits {
+		r.total += now - r.since
+		r.since = now
+		if now-r.began >= idleTime {
+			r.idleAt = now
+		}
+	}
+	return r.total
+}
+
+// Wait notes that the application waits for a message and that none is there.
+func (g *Group) Wait(now time.Duration) {
+	r := &g.reading
+	if r.at(now); !r.waits {
+		r.waits, r.since, r.began = true, now, now
+	}
+}
+
+// Unwait notes that the application waits no longer. Arrive and a Take that succeeds include it.
+func (g *Group) Unwait(now time.Duration) {
+	r := &g.reading
+	r.at(now)
+	if r.waits {
+		r.waits, r.last = false, now
+	}
+}
+
+// took notes that a message was taken from upstream.
+func (g *Group) took(now time.Duration, p *Partition) {
+	r := &g.reading
+	if g.Unwait(now); now > r.last {
+		r.total += min(now-r.last, stepTime)
+		r.last = now
+	}
+	p.silence = r.total
+}

@@ -1,0 +1,159 @@
+package partition
+
+import (
+	"slices"
+	"time"
+)
+
+// request asks the broker for the due messages of an entry or, where the broker rewinds, of a partition.
+type request struct {
+	partition *Partition
+	entry     *entry // nil for all of a partition
+	open      bool   // it was sent, and its answer may be on its way
+	begun     bool   // where the broker rewinds: the answer has begun to come
+	more      bool   // where the broker rewinds: a message became due that the answer had passed
+	tries     int    // requests since an answer came
+	mark      time.Duration
+	timer     timer
+}
+
+const (
+	firstPause, longestPause = time.Second, time.Minute
+	// inVain is how often a message is requested before it counts as another consumer's, or as acknowledged elsewhere.
+	inVain = 10
+)
+
+// pause is how long the application reads in vain before a request is repeated.
+func (r *request) pause() time.Duration {
+	return min(longestPause, firstPause<<min(max(0, r.tries-1), 10))
+}
+
+// asked returns how many messages wait for the answer.
+func (r *request) asked() int {
+	if r.entry != nil {
+		return int(r.entry.in[Asked])
+	}
+	return r.partition.in[Asked]
+}
+
+func (g *Group) requestOf(e *entry) *request {
+	if g.o.rewinds() {
+		return &e.partition.request
+	}
+	return &e.request
+}
+
+// ask has the broker send a message again that is due.
+func (g *Group) ask(now time.Duration, m *message) {
+	g.drop(m)
+	g.clock.stop(&m.timer)
+	m.move(Asked)
+	r := g.requestOf(m.entry)
+	switch {
+	case !r.open:
+		g.send(now, r)
+	case r.begun && !r.partition.last.before(m.place()):
+		r.more = true
+	}
+}
+
+// send sends a request, and notes when to look after it.
+func (g *Group) send(now time.Duration, r *request) {
+	waiting := r.waiting()
+	if len(waiting) == 0 {
+		return
+	}
+	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
+	r.open, r.begun, r.more, r.mark = true, false, false, g.reading.at(now)
+	r.tries++
+	if g.o.hasOthers() {
+		for m := range first.entry.all { // all of a batch may go to another consumer
+			m.epoch = 0
+		}
+	}
+	g.out.Requests = append(g.out.Requests, Request{r.partition.source, r.partition.topic, first.id})
+	g.clock.set(&r.timer, now+r.pause())
+}
+
+// waiting returns the messages that wait for the answer.
+func (r *request) waiting() (all []*message) {
+	messages := r.partition.messages
+	if r.entry != nil {
+		messages = r.entry.all
+	}
+	for m := range messages {
+		if m.state == Asked {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// requestOver looks after a request whose pause is over. It is repeated unless the answer may still be in
+// upstream's queue.
+func (g *Group) requestOver(now time.Duration, r *request) {
+	p := r.partition
+	silent := g.reading.at(now) - max(r.mark, p.silence)
+	switch {
+	case r.asked() == 0:
+		r.end()
+	case r.open && silent < r.pause():
+		g.clock.set(&r.timer, now+r.pause()-silent)
+	case r.tries >= inVain && p.sent == g.epoch:
+		g.giveUpAsked(now, r)
+	default:
+		g.send(now, r)
+	}
+}
+
+// comes notes that a message came that was waited for.
+func (r *request) comes() {
+	r.tries = 0
+	if r.asked() == 0 {
+		r.end()
+	}
+}
+
+// end notes that nothing waits for an answer any more.
+func (r *request) end() {
+	r.open, r.begun, r.more, r.tries = false, false, false, 0
+	r.partition.group.clock.stop(&r.timer)
+}
+
+// giveUpAsked forgets the messages that were requested in vain. They are another consumer's, or acknowledged.
+func (g *Group) giveUpAsked(now time.Duration, r *request) {
+	for _, m := range r.waiting() {
+		if m.busy == 0 {
+			g.forget(now, m)
+		}
+	}
+	r.end()
+}
+
+// passes notes that a copy came. Where the broker rewinds, the answer to a request begins with a message that
+// is not after the last one, and is over at the furthest one.
+func (g *Group) passes(now time.Duration, p *Partition, at place) {
+	r := &p.request
+	if !p.last.before(at) {
+		r.begun = r.open
+	}
+	p.last = at
+	if p.top.before(at) {
+		p.top = at
+	}
+	if r.begun && at == p.top {
+		g.answered(now, r)
+	}
+}
+
+// answered notes that the answer of a request is over.
+func (g *Group) answered(now time.Duration, r *request) {
+	more := r.more
+	r.open, r.begun, r.more = false, false, false
+	switch {
+	case r.asked() == 0:
+		r.end()
+	case more:
+		g.send(now, r)
+	}
+}

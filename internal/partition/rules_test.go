@@ -1,0 +1,666 @@
+package partition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// Rules that the exploration cannot see, since its worlds are small: numbers, long times, many messages.
+
+func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) Arrival {
+	c := f.copy(id, total)
+	if change != nil {
+		change(&c)
+	}
+	return f.Arrive(f.now, c)
+}
+
+// takes returns the next message that is ready.
+func (f *fixture) takes(t *testing.T) Delivery {
+	t.Helper()
+	d, ok := f.Take(f.now, false)
+	require.True(t, ok, "nothing is ready")
+	return d
+}
+
+func at(entry int64, index int32) ID { return ID{"A", 1, entry, index} }
+
+// settles acknowledges a message and returns how.
+func (f *fixture) settles(t *testing.T, id ID) (Ack, *Again) {
+	t.Helper()
+	a, standing, err := f.BeginAck(f.now, id)
+	require.NoError(t, err)
+	require.Equal(t, Acknowledge, standing)
+	return a, f.EndAck(f.now, &a, Done)
+}
+
+func TestCountGrowsWithEachHandOver(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	assert.Zero(t, f.arrives().Count)
+	for n := uint32(1); n < 4; n++ {
+		f.nack()
+		f.passes()
+		d := f.takes(t)
+		assert.Equal(t, n, d.Count)
+		assert.Equal(t, uint64(n), d.Hand)
+	}
+}
+
+func TestLargerCountOfTheBrokerIsTakenOver(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Count = 7 })
+	assert.EqualValues(t, 7, a.Count)
+}
+
+func TestCountOfTheBrokerIsIgnoredForBatches(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.arrivesAs(at(0, 0), 2, nil)
+	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
+	f.arrivesAs(at(0, 0), 2, func(c *Copy) { c.Count = 7 })
+	f.due()
+	assert.EqualValues(t, 1, f.takes(t).Count)
+}
+
+func TestMessageThatWasNeverDeliveredIsNotCounted(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Wait, c.Count = time.Minute, 3 })
+	assert.Equal(t, Noted, a.Verdict, "it may not come yet")
+	f.passes()
+	assert.Equal(t, time.Minute, f.now)
+	assert.EqualValues(t, 3, f.takes(t).Count)
+}
+
+func TestSnoozeDoesNotCount(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MaxDeliveries: 2})
+	f.arrives()
+	f.Nack(f.now, Failure{ID: of0, Hand: 0, Delay: time.Minute, Uncounted: true})
+	f.passes()
+	d := f.takes(t)
+	assert.Zero(t, d.Count, "though its next delivery is the last, a snoozed message stays here")
+	assert.NotZero(t, d.Hand)
+}
+
+func TestHandOverPutBackIsNotCounted(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	a := f.arrives()
+	f.PutBack(f.now, a.Delivery)
+	f.due()
+	assert.Zero(t, f.takes(t).Count)
+}
+
+func TestNackOfAnEarlierHandOverIsIgnoredAfterForgetting(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	m, _ := f.find(of0)
+	f.forget(f.now, m)
+	a := f.arrivesAs(of0, 1, func(c *Copy) { c.Count = 1 }) // the broker has counted the request
+	require.Equal(t, Deliver, a.Verdict)
+	_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: 0})
+	assert.False(t, changed, "the first hand-over was forgotten, and is not the newest one")
+}
+
+func TestCopyIsKeptThoughItIsNotDue(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.reach(Waiting)
+	m, _ := f.find(of0)
+	f.drop(m)
+	f.arrives()
+	f.passes()
+	assert.NotNil(t, f.takes(t).Body)
+	assert.Zero(t, f.requests)
+}
+
+func TestNewestDeliveryIsAcknowledged(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrives()
+	f.arrives()
+	a, _, _ := f.BeginAck(f.now, of0)
+	assert.Equal(t, 2, a.Object)
+}
+
+func TestSettledEntryIsAcknowledgedWhole(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 2, nil)
+	f.arrivesAs(at(0, 1), 2, nil)
+	a, again := f.settles(t, at(0, 0))
+	assert.False(t, a.Whole)
+	assert.Nil(t, again)
+	a, again = f.settles(t, at(0, 1))
+	assert.False(t, a.Whole, "it came once")
+	assert.Nil(t, again)
+	x := f.arrivesAs(at(0, 1), 2, nil)
+	assert.Equal(t, AckAgain, x.Verdict)
+	assert.True(t, x.Whole)
+}
+
+func TestLastAckOfABatchThatCameTwiceNamesTheEntry(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for range 2 {
+		f.arrivesAs(at(0, 0), 2, nil)
+		f.arrivesAs(at(0, 1), 2, nil)
+	}
+	a, again := f.settles(t, at(0, 0))
+	assert.False(t, a.Whole)
+	assert.Nil(t, again)
+	a, again = f.settles(t, at(0, 1))
+	assert.True(t, a.Whole)
+	assert.Nil(t, again)
+}
+
+func TestTwoLastAcksAtOnceNameTheEntry(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for range 2 {
+		f.arrivesAs(at(0, 0), 2, nil)
+		f.arrivesAs(at(0, 1), 2, nil)
+	}
+	a, _, _ := f.BeginAck(f.now, at(0, 0))
+	b, _, _ := f.BeginAck(f.now, at(0, 1))
+	assert.False(t, a.Whole || b.Whole)
+	assert.Nil(t, f.EndAck(f.now, &a, Done))
+	again := f.EndAck(f.now, &b, Done)
+	require.NotNil(t, again)
+	assert.True(t, again.Whole)
+}
+
+func TestSettledMessageOfABatchThatCameInPartIsNotHandedOut(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 2, nil)
+	f.settles(t, at(0, 0))
+	f.arrivesAs(at(1, 0), 1, nil) // nothing more of the first entry comes in that delivery
+	assert.Equal(t, AckAgain, f.arrivesAs(at(0, 0), 2, nil).Verdict)
+	assert.Equal(t, Deliver, f.arrivesAs(at(0, 1), 2, nil).Verdict)
+	a, _ := f.settles(t, at(0, 1))
+	assert.True(t, a.Whole)
+}
+
+func TestRestOfABatchThatCameInPartIsAnotherDelivery(t *testing.T) {
+	for _, between := range []func(*fixture){
+		func(f *fixture) { f.Lost(f.now) },
+		func(f *fixture) { f.arrivesAs(at(1, 0), 1, nil) },
+	} {
+		f := newFixture(Options{Kind: Shared, IndexAcks: true})
+		f.arrivesAs(at(0, 0), 2, nil)
+		f.settles(t, at(0, 0))
+		between(f)
+		f.arrivesAs(at(0, 1), 2, nil)
+		a, _ := f.settles(t, at(0, 1))
+		assert.True(t, a.Whole)
+	}
+}
+
+// A request brings a whole batch, so it is over with the last message that waits for it.
+func TestRequestOfABatchEndsWithItsLastMessage(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MemoryLimit: 1})
+	for i := range int32(3) {
+		f.arrivesAs(at(0, i), 3, nil)
+		f.Nack(f.now, Failure{ID: at(0, i), Hand: AnyHand, Delay: time.Minute})
+	}
+	f.passes()
+	f.passes()
+	assert.Equal(t, 1, f.requests)
+	r := &f.partitions["A"].entries[of0.position()].request
+	f.arrivesAs(at(0, 1), 3, nil)
+	assert.True(t, r.open)
+	assert.Zero(t, r.tries, "an answer came")
+	f.arrivesAs(at(0, 2), 3, nil)
+	f.arrivesAs(at(0, 0), 3, nil)
+	assert.False(t, r.open)
+}
+
+func TestRequestsInVainEndOnceThePartitionIsHeard(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	f.Lost(f.now)
+	f.due()
+	f.Wait(f.now)
+	for range 3 * inVain {
+		f.passes()
+	}
+	assert.Equal(t, Asked, f.state(), "its partition may be away, for an hour")
+	assert.Greater(t, f.now, 20*time.Minute)
+	f.Sent(f.now, at(7, 0), "another message")
+	for range 2 {
+		f.passes()
+	}
+	assert.Equal(t, Unseen, f.state())
+	_, ok := f.Next()
+	assert.False(t, ok, "nothing is left to do")
+}
+
+// A busy application may have the answer in its queue.
+func TestRequestIsNotRepeatedWhileTheApplicationDoesNotRead(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	for range 100 {
+		f.passes()
+	}
+	assert.Zero(t, f.requests)
+	f.Wait(f.now)
+	f.passes()
+	assert.Equal(t, 1, f.requests)
+}
+
+// A partition whose messages are slow to come is not forgotten because others are busy: the application takes
+// theirs all the time.
+func TestRequestIsRepeatedWhileOtherTopicsAreBusy(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.reach(Asked)
+	for n := range int64(200) {
+		f.now += 20 * time.Millisecond
+		f.arrivesAs(ID{"B", 2, n, 0}, 1, nil)
+		f.due()
+	}
+	assert.Positive(t, f.requests)
+}
+
+func TestRequestIsNotRepeatedWhileItsPartitionIsRead(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Asked)
+	for n := range int64(200) {
+		f.now += 20 * time.Millisecond
+		f.arrivesAs(at(1+n, 0), 1, nil)
+		f.due()
+	}
+	assert.Zero(t, f.requests)
+}
+
+// Where the broker rewinds one request brings everything, and a message that became due behind its answer
+// needs another one.
+func TestOneRequestOfAPartitionIsUnderWay(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
+	for n := range int64(3) {
+		f.arrivesAs(at(n, 0), 1, func(c *Copy) { c.Size = 2 })
+	}
+	f.Nack(f.now, Failure{ID: at(1, 0), Hand: AnyHand, Delay: time.Minute})
+	f.Nack(f.now, Failure{ID: at(2, 0), Hand: AnyHand, Delay: time.Minute})
+	f.passes()
+	f.passes()
+	assert.Equal(t, 1, f.requests)
+	f.arrivesAs(at(0, 0), 1, func(c *Copy) { c.Size = 2 }) // the answer begins
+	f.Nack(f.now, Failure{ID: at(0, 0), Hand: AnyHand})
+	f.due()
+	assert.Equal(t, 1, f.requests, "the answer has passed this one, and is under way")
+	f.arrivesAs(at(1, 0), 1, func(c *Copy) { c.Size = 2 })
+	f.arrivesAs(at(2, 0), 1, func(c *Copy) { c.Size = 2 })
+	f.due()
+	assert.Equal(t, 2, f.requests)
+}
+
+func TestMessageGoesToAnotherConsumerBeforeItsLastDelivery(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MaxDeliveries: 2})
+	f.reach(Waiting)
+	f.passes()
+	assert.Equal(t, Asked, f.state())
+}
+
+func TestMessageGoesToAnotherConsumerWhenNearlyAllFail(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for n := range int64(mostlyFails) {
+		f.arrivesAs(at(n+1, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(n+1, 0), Hand: AnyHand, Delay: time.Hour})
+	}
+	f.reach(Waiting)
+	f.passes()
+	assert.Equal(t, Asked, f.state())
+}
+
+func TestKeyMayLeaveAfterFiveSeconds(t *testing.T) {
+	f := newFixture(Options{Kind: KeyShared})
+	f.arrives()
+	f.now = time.Second
+	f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Second})
+	f.passes()
+	assert.Equal(t, Ready, f.state())
+	d := f.takes(t)
+	f.Nack(f.now, Failure{ID: of0, Hand: d.Hand, Delay: time.Minute})
+	f.passes()
+	assert.Equal(t, Asked, f.state())
+}
+
+// A batch is sent whole to the next consumer, which knows nothing of what is settled or at work here.
+func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		indexAcks bool
+		do        func(*testing.T, *fixture)
+		want      State
+	}{
+		{"nothing", false, func(t *testing.T, f *fixture) {
+			f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: time.Hour})
+		}, Asked},
+		{"a sibling at work", false, func(*testing.T, *fixture) {}, Ready},
+		{"a sibling at work, with index acks", true, func(*testing.T, *fixture) {}, Ready},
+		{"a settled sibling", false, func(t *testing.T, f *fixture) { f.settles(t, at(0, 1)) }, Ready},
+		{"a settled sibling, with index acks", true, func(t *testing.T, f *fixture) { f.settles(t, at(0, 1)) }, Asked},
+		{"a waiting sibling that is being settled", false, func(t *testing.T, f *fixture) {
+			f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: time.Hour})
+			f.BeginAck(f.now, at(0, 1))
+		}, Ready},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(Options{Kind: Shared, MaxDeliveries: 2, IndexAcks: c.indexAcks})
+			f.arrivesAs(at(0, 0), 2, nil)
+			f.arrivesAs(at(0, 1), 2, nil)
+			f.nack()
+			c.do(t, f)
+			f.passes()
+			assert.Equal(t, c.want, f.state())
+		})
+	}
+}
+
+// A request of a batch may move all of it to another consumer.
+func TestRequestMakesABatchStale(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MemoryLimit: 1})
+	f.arrivesAs(at(0, 0), 2, func(c *Copy) { c.Size = 2 })
+	f.arrivesAs(at(0, 1), 2, nil)
+	f.nack()
+	f.Nack(f.now, Failure{ID: at(0, 1), Hand: AnyHand, Delay: 2 * time.Minute})
+	f.passes()
+	i, _, _ := f.Find(at(0, 1), AnyHand)
+	assert.True(t, i.Stale)
+	f.arrivesAs(at(0, 1), 2, nil)
+	i, _, _ = f.Find(at(0, 1), AnyHand)
+	assert.False(t, i.Stale)
+}
+
+// A message that came before has to be requested by a name that its topic has.
+func TestBufferOfABatchCountsOnce(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1000})
+	for i := range int32(2) {
+		f.arrivesAs(at(0, i), 2, func(c *Copy) { c.Size, c.Buffer = 10, 900 })
+	}
+	assert.EqualValues(t, 920, f.Stats().Bytes)
+	f.settles(t, at(0, 0))
+	assert.EqualValues(t, 910, f.Stats().Bytes)
+	f.settles(t, at(0, 1))
+	assert.Zero(t, f.Stats().Bytes)
+}
+
+func TestWhatIsAskedTakesNoMemory(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Ready)
+	assert.EqualValues(t, 1, f.Stats().Bytes)
+	f.passes()
+	assert.Equal(t, Stats{Asked: 1}, f.Stats())
+}
+
+func TestNewMessagesAndThoseThatComeBackAlternate(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	for n := range int64(3) {
+		f.arrivesAs(at(n, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand})
+	}
+	f.due()
+	var turns []bool
+	for range 4 {
+		_, ok := f.Take(f.now, true)
+		turns = append(turns, ok)
+	}
+	assert.Equal(t, []bool{true, false, true, false}, turns)
+}
+
+func TestLastDeliveryThatTimesOutIsGivenUp(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
+	f.arrives()
+	f.StartTimeout(f.now, of0, 0, time.Second)
+	f.now = time.Second
+	d := f.Due(f.now)
+	require.Len(t, d.GiveUps, 1)
+	assert.Empty(t, d.Requests)
+	assert.NotNil(t, d.GiveUps[0].Body)
+}
+
+func TestMessageThatIsAcknowledgedIsNotGivenUpMeanwhile(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MaxDeliveries: 1})
+	f.arrives()
+	f.StartTimeout(f.now, of0, 0, time.Second)
+	a, _, _ := f.BeginAck(f.now, of0)
+	f.now = time.Second
+	assert.Empty(t, f.Due(f.now).GiveUps)
+	f.EndAck(f.now, &a, Failed)
+	assert.Len(t, f.Due(f.now).GiveUps, 1)
+}
+
+func TestTouchStartsTheAckTimeoutAnew(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrives()
+	f.StartTimeout(f.now, of0, 0, time.Minute)
+	f.now = 59 * time.Second
+	ok, err := f.Touch(f.now, of0, 0)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	f.now = 118 * time.Second
+	f.due()
+	assert.Equal(t, Held, f.state())
+}
+
+func TestTransactionThatEndsIsForgotten(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.arrives()
+	f.ack(Undecided)
+	f.passes()
+	assert.Equal(t, undecidedTime, f.now)
+	assert.Equal(t, Unseen, f.state())
+	assert.Empty(t, f.partitions["A"].entries)
+}
+
+func TestAbortedTransactionKeepsTheCount(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	f.arrives()
+	for n := uint32(1); n < 4; n++ {
+		f.ack(Undecided)
+		assert.Equal(t, n, f.arrives().Count)
+	}
+}
+
+func TestBareIDOfASharedLedgerIsRefused(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	shadow := ID{"B", 1, 0, 0}
+	f.arrivesAs(of0, 1, nil)
+	bare := ID{Ledger: 1}
+	i, ok, err := f.Find(bare, AnyHand)
+	require.NoError(t, err)
+	assert.True(t, ok)
+	assert.Equal(t, "A", i.ID.Topic)
+	f.settles(t, of0) // it leaves the table; only the ledger says that it was here
+	f.arrivesAs(shadow, 1, nil)
+	_, _, err = f.BeginAck(f.now, bare)
+	require.ErrorIs(t, err, ErrAmbiguous)
+	_, _, err = f.Nack(f.now, Failure{ID: bare, Hand: AnyHand})
+	require.ErrorIs(t, err, ErrAmbiguous)
+	f.settles(t, shadow)
+}
+
+// An operator moves the cursor back: the broker closes the connection and sends settled messages again. A lost
+// acknowledgement looks the same, but for its age.
+func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
+	settled, other := at(0, 0), at(9, 0)
+	calm := func(f *fixture) { // nothing is in doubt for a while
+		for range 4 {
+			f.Wait(f.now)
+			f.now += ackedAfter
+			f.due()
+		}
+	}
+	lost := func(f *fixture) { f.Lost(f.now) }
+	sends := func(id ID) func(*fixture) {
+		return func(f *fixture) { f.Sent(f.now, id, "new"); f.Arrive(f.now, Copy{ID: id, Object: "new", Body: "body"}) }
+	}
+	settles := func(id ID) func(*fixture) {
+		return func(f *fixture) {
+			f.arrivesAs(id, 1, nil)
+			a, _, _ := f.BeginAck(f.now, id)
+			f.EndAck(f.now, &a, Done)
+		}
+	}
+	readsOldCopy := func(f *fixture) { f.arrivesAs(settled, 1, nil) }
+	for _, c := range []struct {
+		name  string
+		steps []func(*fixture)
+		want  State
+	}{
+		{"acknowledged long ago", []func(*fixture){settles(settled), calm, lost, sends(settled)}, Held},
+		{"acknowledged just now", []func(*fixture){settles(settled), lost, sends(settled)}, Settled},
+		{"no connection was lost", []func(*fixture){settles(settled), calm, sends(settled)}, Settled},
+		{"acknowledged in doubt, the partition is away", []func(*fixture){settles(at(1, 0)), lost, settles(settled), calm, lost, sends(settled)}, Settled},
+		{"acknowledged in doubt, the queue is never empty", []func(*fixture){settles(settled), lost, sends(other), func(f *fixture) {
+			for range 10 {
+				f.now += ackedAfter
+				f.due()
+			}
+		}, lost, sends(settled)}, Settled},
+		{"acknowledged in doubt that is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
+		{"an old copy in the queue", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "new") }, readsOldCopy}, Settled},
+		{"a lost ack beside it", []func(*fixture){settles(settled), calm, settles(other), lost, sends(other), readsOldCopy}, Settled},
+		{"another one is reset, and the rest of the queue is new", []func(*fixture){settles(settled), settles(other), calm, lost, sends(other), readsOldCopy}, Held},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFixture(Options{Kind: Exclusive})
+			for _, step := range c.steps {
+				step(f)
+			}
+			assert.Equal(t, c.want, f.state())
+		})
+	}
+}
+
+func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	c := f.copy(of0, 1)
+	_, changed, err := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute, Copy: c})
+	require.NoError(t, err)
+	assert.True(t, changed)
+	f.passes()
+	assert.Equal(t, 1, f.requests, "another consumer may have it: it is not handed out from memory")
+	assert.EqualValues(t, 1, f.arrives().Count)
+}
+
+func TestGivenBackMessagesComeAgainUncounted(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrives()
+	f.GiveBack(f.now)
+	f.due()
+	assert.Equal(t, 1, f.requests)
+	assert.Zero(t, f.arrives().Count)
+}
+
+func TestUnaskedCopyIsALossIfNobodyTellsOfThem(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, Deaf: true})
+	for n := range int64(3) {
+		f.arrivesAs(at(n, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand, Delay: time.Minute})
+	}
+	stale := func() (all []bool) {
+		for n := range int64(3) {
+			i, _, _ := f.Find(at(n, 0), AnyHand)
+			all = append(all, i.Stale)
+		}
+		return all
+	}
+	f.arrivesAs(at(0, 0), 1, nil)
+	assert.Equal(t, []bool{false, true, true}, stale())
+	f.arrivesAs(at(1, 0), 1, nil)
+	assert.Equal(t, []bool{false, false, true}, stale(), "it is of the same connection")
+}
+
+func TestRedeliverNowKeepsTheOrder(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	for n := range int64(3) {
+		f.arrivesAs(at(n, 0), 1, nil)
+		f.Nack(f.now, Failure{ID: at(n, 0), Hand: AnyHand, Delay: time.Duration(3-n) * time.Minute})
+	}
+	assert.Equal(t, 3, f.RedeliverNow(f.now))
+	f.due()
+	for n := int64(2); n >= 0; n-- {
+		assert.Equal(t, n, f.takes(t).ID.Entry)
+	}
+}
+
+func TestCumulativeAckSettlesWhatIsBefore(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive})
+	for n := range int64(3) {
+		f.arrivesAs(at(n, 0), 2, nil)
+		f.arrivesAs(at(n, 1), 2, nil)
+	}
+	_, again, err := f.Upto(at(1, 0))
+	require.NoError(t, err)
+	assert.Nil(t, again)
+	require.NoError(t, f.SettleUpto(f.now, at(1, 0)))
+	assert.Equal(t, 3, f.Stats().Held)
+}
+
+func TestWholeEntryIsSettled(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(0, 0), 3, nil)
+	f.arrivesAs(at(0, 1), 3, nil)
+	held, err := f.HeldOf(at(0, -1))
+	require.NoError(t, err)
+	assert.Len(t, held, 2)
+	require.NoError(t, f.SettleEntry(f.now, at(0, -1)))
+	assert.Equal(t, AckAgain, f.arrivesAs(at(0, 2), 3, nil).Verdict)
+}
+
+// Ten thousand topics that lose their connection at once cost one look at what waits.
+func TestManyLossesCostOneLook(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, MemoryLimit: 1 << 30})
+	for n := range int64(1000) {
+		id := ID{string(rune('A' + n)), n, 0, 0}
+		f.arrivesAs(id, 1, nil)
+		f.Nack(f.now, Failure{ID: id, Hand: AnyHand})
+	}
+	f.due()
+	f.requests = 0
+	for range 10_000 {
+		f.Lost(f.now)
+	}
+	f.now += lossPause
+	f.due()
+	assert.Equal(t, 1000, f.requests)
+}
+
+func TestGoneTopicLeavesNothing(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Ready)
+	f.arrivesAs(at(1, 0), 1, nil)
+	f.settles(t, at(1, 0))
+	f.Gone("A")
+	_, ok := f.Take(f.now, false)
+	assert.False(t, ok)
+	assert.Empty(t, f.clock.heap)
+	assert.Empty(t, f.ledgers)
+	assert.Equal(t, Stats{}, f.Stats())
+}
+
+func TestSettledIDsAreBounded(t *testing.T) {
+	f := newFixture(Options{Kind: Shared, AckedAfter: time.Second})
+	for n := range int64(20_000) { // a ledger each
+		f.arrivesAs(ID{"A", n, 0, 0}, 1, nil)
+		f.settles(t, ID{"A", n, 0, 0})
+		if n%1000 == 0 {
+			f.now += time.Second
+			f.due()
+		}
+	}
+	f.now += 3 * time.Second
+	f.due()
+	f.passes()
+	p := f.partitions["A"]
+	assert.Less(t, len(p.settled.generations[sure]), settledBytes/ledgerBytes)
+	assert.Len(t, f.ledgers, len(p.settled.generations[sure])+len(p.settled.generations[older])+len(p.settled.generations[recent]))
+	assert.True(t, p.settled.has(position{19_999, 0}, 0), "the newest ones are kept")
+}
+
+func TestPartsAreBounded(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for n := range int64(3 * maxParts) {
+		f.arrivesAs(at(n, 1), 2, nil)
+		f.settles(t, at(n, 1))
+	}
+	assert.LessOrEqual(t, len(f.partitions["A"].settled.parts), maxParts)
+	assert.Len(t, f.partitions["A"].entries, 1)
+}

@@ -1,0 +1,139 @@
+package partition
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/RoaringBitmap/roaring/v2/roaring64"
+)
+
+// settledIDs are the entries of a partition that are settled and left the table. Copies of them may still
+// come: out of upstream's queue, with the answer to a request, after a lost connection. Entries are in bitmaps
+// by ledger, so millions of them in order cost a few bytes.
+//
+// An entry is recent at first. Each turn of the generations makes it older, and it is sure after two: the
+// broker has its acknowledgement. Nothing is forgotten when a connection is lost, since upstream's queue of
+// that time may hold copies.
+type settledIDs struct {
+	generations [generations]map[int64]*roaring64.Bitmap
+	timer       timer // of the next turn
+
+	parts map[position]indexSet // entries that came in part, and whose messages that came are settled; never sure
+	order []position            // of parts, oldest first; may name entries that are gone
+}
+
+const (
+	recent = iota
+	older
+	sure
+	generations
+)
+
+// maxParts bounds parts: those are rare, and the oldest are the least likely to come again.
+const maxParts = 1024
+
+// indexSet is a set of messages of one batch.
+type indexSet []uint64
+
+func (s indexSet) has(index int32) bool {
+	word := int(index / 64)
+	return word < len(s) && s[word]&(1<<(index%64)) != 0
+}
+
+func (s indexSet) with(index int32) indexSet {
+	for len(s) <= int(index/64) {
+		s = append(s, 0)
+	}
+	s[index/64] |= 1 << (index % 64)
+	return s
+}
+
+// add notes that all messages of an entry are settled.
+func (s *settledIDs) add(at position) {
+	delete(s.parts, at)
+	if s.generations[recent] == nil {
+		s.generations[recent] = map[int64]*roaring64.Bitmap{}
+	}
+	of := s.generations[recent]
+	if of[at.ledger] == nil {
+		of[at.ledger] = roaring64.New()
+	}
+	of[at.ledger].Add(uint64(at.entry))
+}
+
+// addPart notes that some messages of an entry are settled and the others did not come.
+func (s *settledIDs) addPart(at position, indexes indexSet) {
+	if s.parts == nil {
+		s.parts = map[position]indexSet{}
+	}
+	s.parts[at] = indexes
+	s.order = append(s.order, at)
+	for len(s.order) > maxParts {
+		delete(s.parts, s.order[0])
+		s.order = s.order[1:]
+	}
+}
+
+// takePart removes an entry from parts, since more of it comes, and returns its settled messages.
+func (s *settledIDs) takePart(at position) indexSet {
+	indexes := s.parts[at]
+	delete(s.parts, at)
+	return indexes
+}
+
+// has reports whether a message is settled that is not in the table.
+func (s *settledIDs) has(at position, index int32) bool {
+	return s.hasEntry(at) || s.parts[at].has(max(0, index))
+}
+
+// hasEntry reports whether all messages of an entry are settled.
+func (s *settledIDs) hasEntry(at position) bool {
+	for _, of := range s.generations {
+		if b := of[at.ledger]; b != nil && b.Contains(uint64(at.entry)) {
+			return true
+		}
+	}
+	return false
+}
+
+// isSure reports whether the broker certainly has the acknowledgement of an entry.
+func (s *settledIDs) isSure(at position) bool {
+	b := s.generations[sure][at.ledger]
+	return b != nil && b.Contains(uint64(at.entry))
+}
+
+// turn makes everything older. It forgets sure entries of the oldest ledgers beyond limit bytes, and reports whether it did.
+func (s *settledIDs) turn(limit uint64) (forgot bool) {
+	if s.generations[sure] == nil {
+		s.generations[sure] = map[int64]*roaring64.Bitmap{}
+	}
+	of := s.generations[sure]
+	for ledger, b := range s.generations[older] {
+		if of[ledger] == nil {
+			of[ledger] = b
+		} else {
+			of[ledger].Or(b)
+		}
+		of[ledger].RunOptimize()
+	}
+	s.generations[older], s.generations[recent] = s.generations[recent], nil
+	bytes := uint64(0)
+	for _, ledger := range slices.Backward(slices.Sorted(maps.Keys(of))) {
+		if bytes += ledgerBytes + of[ledger].GetSizeInBytes(); bytes > limit {
+			delete(of, ledger)
+			forgot = true
+		}
+	}
+	return forgot
+}
+
+// ledgerBytes is the overhead of a ledger's bitmap.
+const ledgerBytes = 256
+
+// isEmpty reports whether a turn would change nothing.
+func (s *settledIDs) isEmpty() bool {
+	return len(s.generations[recent]) == 0 && len(s.generations[older]) == 0
+}
+
+// forgetSure forgets the sure ids, after an operator moved the cursor back.
+func (s *settledIDs) forgetSure() { s.generations[sure] = nil }

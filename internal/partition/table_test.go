@@ -1,0 +1,195 @@
+package partition
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+)
+
+// fixture is a Group with one message, A:1:0, of which each delivery has a number as its id.
+type fixture struct {
+	*Group
+	now        time.Duration
+	deliveries int
+	requests   int
+	hand       uint64
+}
+
+var of0 = ID{"A", 1, 0, 0}
+
+func newFixture(o Options) *fixture {
+	if o.MemoryLimit == 0 {
+		o.MemoryLimit = 100
+	}
+	return &fixture{Group: New(o)}
+}
+
+func (f *fixture) copy(id ID, total int32) Copy {
+	f.deliveries++
+	return Copy{ID: id, Source: "source", Object: f.deliveries, Body: "body", Total: total, Size: 1}
+}
+
+func (f *fixture) arrives() Arrival {
+	a := f.Arrive(f.now, f.copy(of0, 1))
+	if a.Verdict == Deliver {
+		f.hand = a.Hand
+	}
+	return a
+}
+
+func (f *fixture) nack() bool {
+	_, changed, _ := f.Nack(f.now, Failure{ID: of0, Hand: AnyHand, Delay: time.Minute})
+	return changed
+}
+
+func (f *fixture) ack(outcome Outcome) Standing {
+	a, standing, _ := f.BeginAck(f.now, of0)
+	if standing == Acknowledge {
+		f.EndAck(f.now, &a, outcome)
+	}
+	return standing
+}
+
+func (f *fixture) due() {
+	f.requests += len(f.Due(f.now).Requests)
+}
+
+// passes lets time pass until the next timer goes off.
+func (f *fixture) passes() {
+	if at, ok := f.Next(); ok {
+		f.now = max(f.now, at)
+	}
+	f.due()
+}
+
+func (f *fixture) state() State {
+	if m, _ := f.find(of0); m != nil {
+		return m.state
+	}
+	if p := f.partitions["A"]; p != nil && p.settled.has(of0.position(), 0) {
+		return Settled
+	}
+	return Unseen
+}
+
+// reach brings the message to a state.
+func (f *fixture) reach(s State) {
+	switch s {
+	case Unseen:
+	case Held:
+		f.arrives()
+	case Waiting:
+		f.reach(Held)
+		f.nack()
+	case Ready:
+		f.reach(Waiting)
+		f.passes()
+	case Asked:
+		f.reach(Waiting)
+		m, _ := f.find(of0)
+		f.drop(m)
+		f.passes()
+	case Settled:
+		f.reach(Held)
+		f.ack(Done)
+	}
+	f.requests = 0
+}
+
+// The table of the package comment, a row for each cell.
+func TestTable(t *testing.T) {
+	arrives := func(f *fixture) any { return f.arrives().Verdict }
+	nacked := func(f *fixture) any { return f.nack() }
+	acked := func(f *fixture) any { return f.ack(Done) }
+	notAcked := func(f *fixture) any { return f.ack(Failed) }
+	over := func(f *fixture) any { f.passes(); return f.requests }
+	lost := func(f *fixture) any { f.Lost(f.now); f.now += lossPause; f.due(); return f.requests }
+	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.passes(); f.passes(); return f.requests }
+	shared, exclusive := Options{Kind: Shared}, Options{Kind: Exclusive}
+	for _, c := range []struct {
+		o     Options
+		from  State
+		event string
+		do    func(*fixture) any
+		to    State
+		want  any
+	}{
+		{shared, Unseen, "a copy arrives", arrives, Held, Deliver},
+		{shared, Held, "a copy arrives", arrives, Held, Noted},
+		{shared, Waiting, "a copy arrives", arrives, Waiting, Noted},
+		{shared, Ready, "a copy arrives", arrives, Ready, Noted},
+		{shared, Asked, "a copy arrives", arrives, Held, Deliver},
+		{shared, Settled, "a copy arrives", arrives, Settled, AckAgain},
+
+		{shared, Unseen, "nack", nacked, Unseen, false},
+		{shared, Held, "nack", nacked, Waiting, true},
+		{shared, Waiting, "nack", nacked, Waiting, false},
+		{shared, Ready, "nack", nacked, Ready, false},
+		{shared, Asked, "nack", nacked, Asked, false},
+		{shared, Settled, "nack", nacked, Settled, false},
+
+		{shared, Unseen, "ack succeeds", acked, Unseen, Unknown},
+		{shared, Held, "ack succeeds", acked, Settled, Acknowledge},
+		{shared, Waiting, "ack succeeds", acked, Settled, Acknowledge},
+		{shared, Ready, "ack succeeds", acked, Settled, Acknowledge},
+		{shared, Asked, "ack succeeds", acked, Settled, Acknowledge},
+		{shared, Settled, "ack succeeds", acked, Settled, AlreadySettled},
+
+		{shared, Unseen, "ack fails", notAcked, Unseen, Unknown},
+		{shared, Held, "ack fails", notAcked, Held, Acknowledge},
+		{shared, Waiting, "ack fails", notAcked, Waiting, Acknowledge},
+		{shared, Ready, "ack fails", notAcked, Ready, Acknowledge},
+		{shared, Asked, "ack fails", notAcked, Asked, Acknowledge},
+		{shared, Settled, "ack fails", notAcked, Settled, AlreadySettled},
+
+		{shared, Unseen, "its time is over", over, Unseen, 0},
+		{shared, Held, "its time is over", func(f *fixture) any {
+			f.StartTimeout(f.now, of0, f.hand, time.Minute)
+			f.passes()
+			return f.requests
+		}, Asked, 1}, // it goes to another consumer
+		{exclusive, Held, "its time is over", func(f *fixture) any {
+			f.StartTimeout(f.now, of0, f.hand, time.Minute)
+			f.passes()
+			return f.requests
+		}, Ready, 0},
+		{shared, Waiting, "its time is over", over, Ready, 0},
+		{shared, Ready, "its time is over", over, Asked, 1},
+		{exclusive, Ready, "its time is over", over, Ready, 0},
+		{shared, Asked, "its time is over", func(f *fixture) any { f.Wait(f.now); f.passes(); return f.requests }, Asked, 1},
+		{shared, Settled, "its time is over", over, Settled, 0},
+
+		{shared, Unseen, "connection lost", lost, Unseen, 0},
+		{shared, Held, "connection lost", lost, Held, 0},
+		{shared, Waiting, "connection lost", lost, Waiting, 0},
+		{shared, Ready, "connection lost", lost, Asked, 1},
+		{exclusive, Ready, "connection lost", lost, Ready, 0},
+		{shared, Asked, "connection lost", lost, Asked, 1},
+		{shared, Settled, "connection lost", lost, Settled, 0},
+		{shared, Held, "connection lost, nack, delay over", func(f *fixture) any {
+			f.Lost(f.now)
+			f.nack()
+			f.passes()
+			f.passes()
+			return f.requests
+		}, Asked, 1},
+		{shared, Waiting, "connection lost, delay over", lostThenOver, Asked, 1},
+		{exclusive, Waiting, "connection lost, delay over", lostThenOver, Ready, 0},
+		{shared, Waiting, "connection lost, a copy arrives, delay over", func(f *fixture) any {
+			f.Lost(f.now)
+			f.arrives()
+			f.passes()
+			f.passes()
+			return f.requests
+		}, Ready, 0},
+	} {
+		t.Run(c.from.String()+", "+c.event, func(t *testing.T) {
+			f := newFixture(c.o)
+			f.reach(c.from)
+			assert.Equal(t, c.from, f.state(), "before")
+			assert.Equal(t, c.want, c.do(f))
+			assert.Equal(t, c.to, f.state(), "after")
+		})
+	}
+}

@@ -1,0 +1,132 @@
+package partition
+
+import "time"
+
+const (
+	// A ready message that the application does not take for so long goes to another consumer. On Key_Shared
+	// its key does not move before.
+	readyShared    = 30 * time.Second
+	readyKeyShared = 5 * time.Second
+)
+
+// Delivery is one hand-over of a message to the application.
+type Delivery struct {
+	ID         ID
+	Source     any
+	Object     any    // id of the newest delivery
+	Body       any    // nil if it is not known here
+	Count      uint32 // redelivery count
+	Hand       uint64 // number of the hand-over; 0 for the first one of a message that the broker sent for the first time
+	Last       bool   // if it fails, no delivery is left
+	FromMemory bool   // the broker was not asked
+}
+
+func (g *Group) delivery(m *message, body any, fromMemory bool) Delivery {
+	p := m.entry.partition
+	return Delivery{
+		ID:     ID{p.topic, m.entry.at.ledger, m.entry.at.entry, m.index},
+		Source: p.source, Object: m.id, Body: body,
+		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count), FromMemory: fromMemory,
+	}
+}
+
+// deliver hands a message to the application, and counts that.
+func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool) Arrival {
+	g.clock.stop(&m.timer)
+	m.move(Held)
+	if m.delivered {
+		if !m.uncounted {
+			m.count += min(1, ^m.count)
+		}
+		m.count = max(m.count, m.broker)
+	}
+	if m.delivered || m.count > 0 {
+		g.hands++
+		m.hand = g.hands
+	}
+	m.since, m.timeout = now, 0
+	m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.undecided = true, false, false, false, false, false
+	return Arrival{Verdict: Deliver, Delivery: g.delivery(m, body, fromMemory)}
+}
+
+// Take returns the next message that is ready; ok is false if there is none, or if it is the turn of a new
+// one: these and messages that come back alternate. isNew tells that a new one can be read.
+func (g *Group) Take(now time.Duration, isNew bool) (d Delivery, ok bool) {
+	if g.newsTurn && isNew {
+		g.newsTurn = false
+		return Delivery{}, false
+	}
+	g.newsTurn = false
+	for len(g.ready) > 0 {
+		m := g.ready[0]
+		g.ready[0] = nil
+		g.ready = g.ready[1:]
+		m.queued = false
+		switch {
+		case m.state != Ready || m.busy > 0: // settled, or queued again when that call has failed
+		case !m.isFresh():
+			g.ask(now, m)
+		default:
+			g.newsTurn = true
+			g.Unwait(now)
+			return g.deliver(now, m, m.body, true).Delivery, true
+		}
+	}
+	return Delivery{}, false
+}
+
+// makeReady has Take return a message, unless it may be another consumer's by now.
+func (g *Group) makeReady(now time.Duration, m *message) {
+	if m.body == nil || !m.isFresh() {
+		g.ask(now, m)
+		return
+	}
+	if m.state != Ready {
+		m.move(Ready)
+	}
+	if !m.queued {
+		m.queued = true
+		g.ready = append(g.ready, m)
+	}
+	if g.o.hasOthers() {
+		g.clock.set(&m.timer, now+g.readyTime())
+	}
+}
+
+func (g *Group) readyTime() time.Duration {
+	if g.o.Kind == KeyShared {
+		return readyKeyShared
+	}
+	return readyShared
+}
+
+// readyTooLong gives a message back that the application did not take.
+func (g *Group) readyTooLong(now time.Duration, m *message) {
+	if g.canReturn(m) {
+		g.ask(now, m)
+		return
+	}
+	g.clock.set(&m.timer, now+g.readyTime())
+}
+
+// delayOver hands a message out from memory, or asks the broker for it.
+func (g *Group) delayOver(now time.Duration, m *message) {
+	if g.isBetterElsewhere(now, m) && g.canReturn(m) {
+		g.ask(now, m)
+		return
+	}
+	g.makeReady(now, m)
+}
+
+// isBetterElsewhere reports whether a message that is due had better be the next consumer's.
+func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
+	return m.timedOut || g.o.isLast(m.count+1) || g.outcomes.mostlyFail() ||
+		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared
+}
+
+// canReturn reports whether a message may become another consumer's. A batch is sent whole, unless the broker
+// knows which of its messages are acknowledged.
+func (g *Group) canReturn(m *message) bool {
+	e := m.entry
+	return g.o.hasOthers() && !m.fromHere && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks)
+}

@@ -1,0 +1,35 @@
+package partition
+
+import (
+	"maps"
+	"time"
+)
+
+// turnSettled makes the settled ids of a partition older. After a loss none becomes surer before all that the
+// broker had to send again was taken: until then their acknowledgements may be lost.
+func (g *Group) turnSettled(now time.Duration, p *Partition) {
+	g.reading.at(now)
+	switch {
+	case p.calm == g.epoch:
+		if p.settled.turn(settledBytes / uint64(len(g.partitions))) {
+			g.forgetLedgers(p)
+		}
+	case p.sent == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
+		p.calm = g.epoch
+	}
+	if !p.settled.isEmpty() {
+		g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
+	}
+}
+
+// settledBytes is how much the settled ids of all partitions take at most.
+const settledBytes = 1 << 20
+
+// forgetLedgers forgets the ledgers of a partition that have no known ids left.
+func (g *Group) forgetLedgers(p *Partition) {
+	known := map[int64]bool{}
+	for ledger := range p.ledgers {
+		known[ledger] = true
+	}
+	maps.DeleteFunc(g.ledgers, func(ledger int64, of *Partition) bool { return of == p && !known[ledger] })
+}

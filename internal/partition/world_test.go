@@ -1,0 +1,763 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// A world is the machine with everything around it, small enough that all that can happen in a few steps can
+// be played: a broker that sends entries and takes acknowledgements and requests, upstream's queue, which a
+// slow application reads, another consumer, an operator, and time.
+
+const (
+	tick      = time.Second
+	nackDelay = tick
+)
+
+// kind is one such world.
+type kind struct {
+	name      string
+	options   Options
+	topics    [][]int // messages of each entry of each topic
+	depth     int
+	ledgers   bool // topics share their ledgers, as a shadow topic and its source do
+	broker    bool // the broker has batch-index acknowledgement
+	window    int  // copies that upstream's queue has room for
+	others    bool // there is another consumer
+	resets    bool // an operator moves the cursor back
+	responses bool // acknowledgements take time, and fail
+	upto      bool // the application acknowledges cumulatively
+	byID      bool // the application settles by bare id
+	snoozes   bool
+	txn       bool
+	timeout   time.Duration
+	clears    bool // upstream's queue is cleared when a connection is lost
+}
+
+// brokerEntry is an entry as the broker knows it.
+type brokerEntry struct {
+	acked []bool
+	left  []bool // out: acknowledged one by one, at a broker without batch-index acknowledgement
+	owner owner
+	count uint32
+}
+
+type owner uint8
+
+const (
+	nobody owner = iota // to be sent
+	ours
+	theirs
+)
+
+func (e *brokerEntry) isAcked() bool { return !slices.Contains(e.acked, false) }
+
+// sending is one delivery of an entry. Upstream counts what of it is acknowledged.
+type sending struct {
+	topic, entry int
+	left         []bool
+}
+
+// object is the id of one message of a sending.
+type object struct {
+	of    *sending
+	index int
+	count uint32
+}
+
+// command is what the client sends.
+type command struct {
+	request      bool
+	topic, entry int
+	index        int // -1 for the whole entry
+	op           int // whose acknowledgement it is, from 1
+}
+
+// seen is what the application knows of a message.
+type seen struct {
+	has      bool          // it works on it
+	handed   bool          // it ever had it
+	settled  bool          // its Ack returned nil
+	may      bool          // it may be handed out though it was settled: an operator moved the cursor back
+	must     bool          // likewise, and it has to be
+	acks     bool          // an acknowledgement is under way
+	snoozed  bool          // the next hand-over does not count
+	pending  bool          // in a transaction
+	late     bool          // its delivery may have been forgotten: counts begin anew
+	at       time.Duration // when it was settled
+	notUntil time.Duration // it must not come before
+	deadline time.Duration // when its ack timeout is over; 0 for none
+	count    uint32
+	broker   uint32 // largest count that came with a copy
+	hand     uint64
+	oldHand  uint64
+	window   bool // a copy of it was in upstream's queue when the broker took it back
+	theirs   bool // another consumer acknowledged it
+	hasOld   bool
+}
+
+type worldTopic struct {
+	entries  []*brokerEntry
+	messages [][]*seen
+	inactive bool
+}
+
+type world struct {
+	*kind
+	g         *Group
+	now       time.Duration
+	topics    []*worldTopic
+	queue     []*object
+	pipe      []command
+	ops       []*worldOp
+	fault     string
+	last      place // of the newest message that was handed out first
+	reset     bool
+	waits     bool
+	lost      bool // a connection was
+	unordered bool // messages may come out of order
+}
+
+type worldOp struct {
+	ack    Ack
+	m      *seen
+	inPipe bool
+	topic  int
+	entry  int
+}
+
+func newWorld(k *kind) *world {
+	o := k.options
+	o.AckedAfter = tick
+	w := &world{kind: k, g: New(o)}
+	for _, sizes := range k.topics {
+		t := &worldTopic{}
+		for _, size := range sizes {
+			t.entries = append(t.entries, &brokerEntry{acked: make([]bool, size), left: make([]bool, size)})
+			messages := make([]*seen, size)
+			for i := range messages {
+				messages[i] = &seen{}
+			}
+			t.messages = append(t.messages, messages)
+		}
+		w.topics = append(w.topics, t)
+	}
+	return w
+}
+
+func (w *world) fail(format string, args ...any) {
+	if w.fault == "" {
+		w.fault = fmt.Sprintf(format, args...)
+	}
+}
+
+func topicName(t int) string { return string(rune('A' + t)) }
+
+func (w *world) id(t, e, i int) ID {
+	ledger := int64(t + 1)
+	if w.ledgers {
+		ledger = 1
+	}
+	return ID{topicName(t), ledger, int64(e), int32(i)}
+}
+
+func (w *world) at(id ID) (t, e, i int) { return int(id.Topic[0] - 'A'), int(id.Entry), int(id.Index) }
+
+// step is an event and what it is about.
+type step struct {
+	event event
+	topic uint8
+	entry uint8
+	index uint8
+}
+
+type event uint8
+
+const (
+	receive event = iota
+	send
+	flush
+	pass // time
+	ack
+	nack
+	nackOld
+	snooze
+	ackUpto
+	begin
+	endDone
+	endFailed
+	beginTxn
+	abort
+	lose
+	loseAll // what was sent to the broker, too
+	otherTakes
+	otherAcks
+	otherDies
+	moveCursor
+	deactivate
+	activate
+	activateLate // the broker begins to send before it says who is active
+	events
+)
+
+var eventNames = [events]string{"receive", "send", "flush", "pass", "ack", "nack", "nackOld", "snooze", "ackUpto", "begin", "endDone", "endFailed",
+	"beginTxn", "abort", "lose", "loseAll", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
+
+func (s step) String() string {
+	return fmt.Sprintf("%s %c%d.%d", eventNames[s.event], 'A'+s.topic, s.entry, s.index)
+}
+
+// steps returns all that can happen now.
+func (w *world) steps() (all []step) {
+	add := func(e event, at ...int) {
+		s := step{event: e}
+		for i, v := range at {
+			switch i {
+			case 0:
+				s.topic = uint8(v)
+			case 1:
+				s.entry = uint8(v)
+			case 2:
+				s.index = uint8(v)
+			}
+		}
+		all = append(all, s)
+	}
+	if len(w.queue) > 0 || w.g.in[Ready] > 0 || !w.waits {
+		add(receive)
+	}
+	if len(w.pipe) > 0 {
+		add(flush)
+	}
+	add(pass)
+	for t, topic := range w.topics {
+		if w.next(t) >= 0 {
+			if len(w.queue) < w.window && !topic.inactive {
+				add(send, t)
+			}
+			if w.others && (!w.options.rewinds() || topic.inactive) {
+				add(otherTakes, t)
+			}
+		}
+		add(lose, t)
+		if len(w.pipe) > 0 {
+			add(loseAll, t)
+		}
+		if w.options.Kind == Failover {
+			if topic.inactive {
+				add(activate, t)
+				if w.next(t) >= 0 && len(w.queue) < w.window {
+					add(activateLate, t)
+				}
+			} else {
+				add(deactivate, t)
+			}
+		}
+		if w.resets && !w.reset {
+			add(moveCursor, t)
+		}
+		if slices.ContainsFunc(topic.entries, func(e *brokerEntry) bool { return e.owner == theirs }) {
+			add(otherAcks, t)
+			if !topic.inactive {
+				add(otherDies, t)
+			}
+		}
+		w.applicationSteps(t, add)
+	}
+	for i, op := range w.ops {
+		if !op.inPipe {
+			add(endDone, 0, 0, i)
+		}
+		add(endFailed, 0, 0, i)
+	}
+	return all
+}
+
+func (w *world) applicationSteps(t int, add func(event, ...int)) {
+	for e, messages := range w.topics[t].messages {
+		for i, m := range messages {
+			if m.has {
+				add(nack, t, e, i)
+				if w.snoozes {
+					add(snooze, t, e, i)
+				}
+				if w.upto {
+					add(ackUpto, t, e, i)
+				}
+			}
+			if m.handed && !m.settled && !m.acks && !m.pending {
+				if w.responses {
+					if len(w.ops) < 2 {
+						add(begin, t, e, i)
+					}
+				} else {
+					add(ack, t, e, i)
+				}
+				if w.txn {
+					add(beginTxn, t, e, i)
+				}
+			}
+			if m.pending {
+				add(abort, t, e, i)
+			}
+			if m.hasOld {
+				add(nackOld, t, e, i)
+			}
+		}
+	}
+}
+
+// next returns the entry that the broker sends next, or -1.
+func (w *world) next(t int) int {
+	for i, e := range w.topics[t].entries {
+		if e.owner == nobody && !e.isAcked() && !w.isPending(t, i) {
+			return i
+		}
+	}
+	return -1
+}
+
+func (w *world) isPending(t, e int) bool {
+	return slices.ContainsFunc(w.topics[t].messages[e], func(m *seen) bool { return m.pending })
+}
+
+func (w *world) do(s step) {
+	t, e, i := int(s.topic), int(s.entry), int(s.index)
+	topic := w.topics[t]
+	var m *seen
+	if s.event != endDone && s.event != endFailed {
+		m = topic.messages[e][min(i, len(topic.messages[e])-1)]
+	}
+	switch s.event {
+	case receive:
+		w.receive()
+	case send:
+		w.send(t, w.next(t))
+	case flush:
+		w.flush()
+	case pass:
+		w.pass(tick)
+	case ack:
+		w.begin(t, e, i)
+		w.end(len(w.ops)-1, Done)
+	case begin:
+		w.begin(t, e, i)
+	case endDone:
+		w.end(i, Done)
+	case endFailed:
+		w.end(i, Failed)
+	case nack, snooze:
+		w.nack(t, e, i, m.hand, s.event == snooze)
+	case nackOld:
+		m.hasOld = false
+		if _, changed, _ := w.g.Nack(w.now, Failure{ID: w.id(t, e, i), Hand: m.oldHand, Delay: nackDelay}); changed {
+			w.fail("a nack of an earlier delivery took effect")
+		}
+	case ackUpto:
+		w.ackUpto(t, e, i)
+	case beginTxn:
+		w.beginTxn(t, e, i)
+	case abort:
+		m.pending = false
+		topic.entries[e].owner = nobody
+	case lose, loseAll:
+		w.lose(t, s.event == loseAll)
+	case otherTakes:
+		topic.entries[w.next(t)].owner = theirs
+	case otherAcks:
+		for x, entry := range topic.entries {
+			if entry.owner == theirs {
+				entry.owner = nobody
+				for i := range entry.acked {
+					entry.acked[i] = true
+					topic.messages[x][i].theirs = true
+				}
+			}
+		}
+	case otherDies:
+		w.otherDies(t)
+	case moveCursor:
+		w.moveCursor(t)
+	case deactivate:
+		w.deactivate(t)
+	case activate:
+		w.activate(t)
+	case activateLate:
+		w.otherDies(t)
+		w.send(t, w.next(t))
+		w.unordered = true
+		w.topics[t].inactive = false
+		w.g.Activate(w.now, topicName(t), t, true)
+	}
+	w.act(w.g.Due(w.now))
+}
+
+// act does what the machine decided.
+func (w *world) act(d Decisions) {
+	for _, r := range d.Requests {
+		o := r.ID.(*object)
+		w.pipe = append(w.pipe, command{request: true, topic: o.of.topic, entry: o.of.entry})
+	}
+	for _, given := range d.GiveUps {
+		t, e, i := w.at(given.ID)
+		m := w.topics[t].messages[e][i]
+		if m.deadline == 0 || w.now < m.deadline {
+			w.fail("given up before its ack timeout was over")
+		}
+		if _, ok, _ := w.g.Nack(w.now, Failure{ID: given.ID, Hand: given.Hand, Delay: nackDelay}); !ok {
+			w.fail("given up, and cannot be taken back")
+		}
+		m.notUntil = w.now + nackDelay
+		w.timesOut(m)
+	}
+	for _, over := range d.TimedOut {
+		t, e, i := w.at(over.ID)
+		m := w.topics[t].messages[e][i]
+		if m.deadline == 0 || w.now < m.deadline {
+			w.fail("timed out early")
+		}
+		w.timesOut(m)
+	}
+}
+
+func (w *world) timesOut(m *seen) {
+	m.has, m.hasOld, m.oldHand, m.deadline = false, true, m.hand, 0
+}
+
+// send sends an entry. What of it is acknowledged is left out, if broker and client acknowledge single
+// messages of a batch.
+func (w *world) send(t, e int) {
+	entry := w.topics[t].entries[e]
+	entry.owner = ours
+	for _, m := range w.topics[t].messages[e] {
+		m.window = false
+	}
+	if w.waits { // it takes the message now
+		w.waits = false
+		w.g.Unwait(w.now)
+	}
+	s := &sending{t, e, slices.Repeat([]bool{true}, len(entry.acked))}
+	for i, acked := range entry.acked {
+		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks {
+			continue
+		}
+		o := &object{s, i, entry.count}
+		w.queue = append(w.queue, o)
+		w.g.Sent(w.now, w.id(t, e, i), o)
+	}
+}
+
+// receive does what Consumer.Receive does.
+func (w *world) receive() {
+	if d, ok := w.g.Take(w.now, len(w.queue) > 0); ok {
+		w.waits = false
+		w.handed(d)
+		return
+	}
+	if len(w.queue) == 0 {
+		w.waits = true
+		w.g.Wait(w.now)
+		return
+	}
+	w.waits = false
+	o := w.queue[0]
+	w.queue = w.queue[1:]
+	t, e := o.of.topic, o.of.entry
+	m := w.topics[t].messages[e][o.index]
+	m.broker = max(m.broker, o.count)
+	a := w.g.Arrive(w.now, Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.left)), Count: o.count, Size: 1})
+	switch a.Verdict {
+	case Deliver:
+		if m.late = !m.handed || m.settled; m.late {
+			m.broker = o.count
+		}
+		w.handed(a.Delivery)
+	case AckAgain:
+		w.ackObject(a.Again.Object.(*object), a.Again.Whole, 0)
+	case Noted, Old:
+	}
+}
+
+// handed checks a hand-over.
+func (w *world) handed(d Delivery) {
+	t, e, i := w.at(d.ID)
+	m := w.topics[t].messages[e][i]
+	switch {
+	case m.settled && !m.may:
+		w.fail("%v handed out after it was settled", d.ID)
+	case m.acks:
+		w.fail("%v handed out while it is acknowledged", d.ID)
+	case w.now < m.notUntil:
+		w.fail("%v handed out %v early", d.ID, m.notUntil-w.now)
+	case m.has:
+		w.fail("%v handed out twice", d.ID)
+	case d.FromMemory && (m.theirs || w.topics[t].entries[e].owner == theirs) && !m.window:
+		w.fail("%v handed out from memory, and another consumer has it", d.ID)
+	}
+	want := m.broker
+	if !m.late && m.handed {
+		want = m.count
+		if !m.snoozed {
+			want++
+		}
+		if len(w.topics[t].messages[e]) == 1 {
+			want = max(want, m.broker)
+		}
+	}
+	if d.Count != want && !m.may {
+		w.fail("%v has redelivery count %d, want %d", d.ID, d.Count, want)
+	}
+	if d.Body == nil {
+		w.fail("%v handed out without a body", d.ID)
+	}
+	if at := (place{d.ID.position(), d.ID.Index}); !m.handed && !w.reset && !w.unordered && w.options.rewinds() && len(w.topics) == 1 {
+		if at.before(w.last) {
+			w.fail("%v handed out after a later one", d.ID)
+		}
+		w.last = at
+	}
+	old := *m
+	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, window: m.window, theirs: m.theirs, hasOld: old.hasOld, oldHand: old.oldHand}
+	if w.timeout > 0 {
+		w.g.StartTimeout(w.now, d.ID, d.Hand, w.timeout)
+		m.deadline = w.now + w.timeout
+	}
+}
+
+func (w *world) nack(t, e, i int, hand uint64, snoozed bool) {
+	m := w.topics[t].messages[e][i]
+	_, changed, err := w.g.Nack(w.now, Failure{ID: w.appID(t, e, i), Hand: hand, Delay: nackDelay, Uncounted: snoozed})
+	if err != nil || !changed {
+		if !(w.byID && errors.Is(err, ErrAmbiguous)) {
+			w.fail("a nack had no effect: %v", err)
+		}
+		return
+	}
+	m.has, m.notUntil, m.deadline, m.snoozed = false, w.now+nackDelay, 0, snoozed
+}
+
+// appID is the id by which the application settles.
+func (w *world) appID(t, e, i int) ID {
+	id := w.id(t, e, i)
+	if w.byID {
+		id.Topic = ""
+	}
+	return id
+}
+
+func (w *world) begin(t, e, i int) {
+	m := w.topics[t].messages[e][i]
+	a, standing, err := w.g.BeginAck(w.now, w.appID(t, e, i))
+	op := &worldOp{ack: a, m: m, topic: t, entry: e}
+	switch {
+	case err != nil:
+		if !w.byID || !errors.Is(err, ErrAmbiguous) {
+			w.fail("%v", err)
+		}
+		op.m = nil
+	case standing != Acknowledge:
+		w.fail("an unsettled message is %d", standing)
+		op.m = nil
+	default:
+		m.acks = true
+		op.inPipe = w.ackObject(a.Object.(*object), a.Whole, len(w.ops)+1)
+	}
+	w.ops = append(w.ops, op)
+}
+
+func (w *world) end(i int, outcome Outcome) {
+	op := w.ops[i]
+	w.ops = slices.Delete(w.ops, i, i+1)
+	for c := range w.pipe {
+		switch at := w.pipe[c].op; {
+		case at == i+1:
+			w.pipe[c].op = 0
+		case at > i+1:
+			w.pipe[c].op--
+		}
+	}
+	if op.m == nil {
+		return
+	}
+	op.m.acks = false
+	if again := w.g.EndAck(w.now, &op.ack, outcome); again != nil {
+		w.ackObject(again.Object.(*object), again.Whole, 0)
+	}
+	if outcome == Done {
+		w.settled(op.m)
+	}
+}
+
+func (w *world) settled(m *seen) {
+	*m = seen{handed: true, settled: true, at: w.now, count: m.count, broker: m.broker, hand: m.hand, oldHand: m.oldHand}
+}
+
+// ackObject acknowledges as upstream does, and reports whether something is sent to the broker.
+func (w *world) ackObject(o *object, whole bool, op int) bool {
+	o.of.left[o.index] = false
+	index := o.index
+	switch {
+	case whole || !slices.Contains(o.of.left, true):
+		index = -1
+	case !w.options.IndexAcks:
+		return false
+	}
+	w.pipe = append(w.pipe, command{topic: o.of.topic, entry: o.of.entry, index: index, op: op})
+	return true
+}
+
+func (w *world) ackUpto(t, e, i int) {
+	id := w.id(t, e, i)
+	d, again, _ := w.g.Upto(id)
+	o := d.Object.(*object)
+	for x := 0; x <= o.index; x++ {
+		o.of.left[x] = false
+	}
+	through := e - 1
+	if !slices.Contains(o.of.left, true) {
+		through = e
+	}
+	for x := 0; x <= through; x++ {
+		w.pipe = append(w.pipe, command{topic: t, entry: x, index: -1})
+	}
+	if again != nil {
+		w.ackObject(again.Object.(*object), again.Whole, 0)
+	}
+	_ = w.g.SettleUpto(w.now, id)
+	for x, messages := range w.topics[t].messages[:e+1] {
+		for y, m := range messages {
+			if m.handed && (x < e || y <= i) {
+				w.settled(m)
+			}
+		}
+	}
+}
+
+func (w *world) beginTxn(t, e, i int) {
+	m := w.topics[t].messages[e][i]
+	a, _, _ := w.g.BeginAck(w.now, w.id(t, e, i))
+	w.g.EndAck(w.now, &a, Undecided)
+	m.pending, m.has, m.deadline = true, false, 0
+}
+
+// flush has the broker take what was sent to it.
+func (w *world) flush() {
+	for _, c := range w.pipe {
+		w.take(c)
+	}
+	w.pipe = nil
+}
+
+func (w *world) take(c command) {
+	e := w.topics[c.topic].entries[c.entry]
+	if c.op > 0 {
+		w.ops[c.op-1].inPipe = false
+	}
+	switch {
+	case c.request && w.topics[c.topic].inactive:
+	case c.request && w.options.rewinds():
+		w.takeBack(c.topic)
+	case c.request && e.owner == ours:
+		w.takesBack(c.topic, c.entry)
+		e.count++
+	case c.request:
+	case c.index < 0:
+		for i := range e.acked {
+			e.acked[i] = true
+		}
+		e.owner = nobody
+	case w.broker:
+		e.acked[c.index] = true
+		if e.count = 0; e.isAcked() {
+			e.owner = nobody
+		}
+	default: // it leaves that out of the next delivery, and waits for it all the same
+		e.left[c.index] = true
+	}
+}
+
+// pass lets time pass, in which what was sent reaches the broker.
+func (w *world) pass(d time.Duration) {
+	w.flush()
+	if w.g.loss { // a loss is looked at soon
+		w.now += lossPause
+		w.act(w.g.Due(w.now))
+		return
+	}
+	w.now += d
+}
+
+// lose ends the connection of a topic: the broker sends everything again that is not acknowledged. What is in
+// upstream's queue is read all the same.
+func (w *world) lose(t int, all bool) {
+	if all {
+		w.pipe = slices.DeleteFunc(w.pipe, func(c command) bool { return c.topic == t }) // an acknowledgement among them never ends well
+	}
+	w.takeBack(t)
+	if w.clears {
+		w.queue = slices.DeleteFunc(w.queue, func(o *object) bool { return o.of.topic == t })
+	}
+	w.lost = true
+	w.g.Lost(w.now)
+}
+
+// takeBack takes everything back that this consumer has not acknowledged.
+func (w *world) takeBack(t int) {
+	for i, e := range w.topics[t].entries {
+		if e.owner == ours {
+			w.takesBack(t, i)
+		}
+	}
+}
+
+func (w *world) takesBack(t, e int) {
+	w.topics[t].entries[e].owner = nobody
+	for _, o := range w.queue {
+		if o.of.topic == t && o.of.entry == e {
+			w.topics[t].messages[e][o.index].window = true
+		}
+	}
+}
+
+func (w *world) otherDies(t int) {
+	for _, e := range w.topics[t].entries {
+		if e.owner == theirs {
+			e.owner = nobody
+		}
+	}
+}
+
+func (w *world) moveCursor(t int) {
+	w.reset = true
+	for i, e := range w.topics[t].entries {
+		sure := e.isAcked() && !w.lost && !slices.ContainsFunc(w.topics[t].messages[i], func(m *seen) bool { return w.now-m.at <= 3*tick })
+		for j, m := range w.topics[t].messages[i] {
+			e.acked[j] = false
+			m.may = m.settled
+			m.must = m.settled && sure
+		}
+		e.owner = nobody
+	}
+	w.lose(t, true)
+}
+
+func (w *world) deactivate(t int) {
+	w.takeBack(t)
+	w.topics[t].inactive = true
+	w.g.Activate(w.now, topicName(t), t, false)
+}
+
+// activate makes this consumer the active one. The broker may have sent it the newest message before it
+// rewinds and tells.
+func (w *world) activate(t int) {
+	w.otherDies(t)
+	entries := w.topics[t].entries
+	if newest := len(entries) - 1; !entries[newest].isAcked() && len(w.queue) < w.window {
+		w.send(t, newest)
+		entries[newest].owner = nobody
+	}
+	w.topics[t].inactive = false
+	w.g.Activate(w.now, topicName(t), t, true)
+}
