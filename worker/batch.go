@@ -113,32 +113,33 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 			whole = w.broken(err, v)
 		}
 	}()
-	each, some := batchErrorIn(err)
+	each, some := AsBatchError(err)
 	if !some {
 		whole = err
 	}
 	return each, whole
 }
 
-// batchErrorIn returns the BatchError that err is or wraps, alone or with others, with the marks around it put on each of its errors.
-func batchErrorIn(err error) (each BatchError, some bool) {
+// AsBatchError returns the BatchError that err is or wraps, alone or joined with others, as the Worker of a BatchHandler reads it: Permanent
+// or RetryAfter around it is put around each of its errors. It reports false if err fails the whole batch.
+func AsBatchError(err error) (each BatchError, some bool) {
 	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and nobody knows which messages these mean
 	case BatchError:
 		return e, true
 	case *permanentError:
-		each, some = batchErrorIn(e.error)
+		each, some = AsBatchError(e.error)
 		return each.marked(Permanent), some
 	case *retryAfterError:
-		each, some = batchErrorIn(e.error)
+		each, some = AsBatchError(e.error)
 		return each.marked(func(err error) error { return RetryAfter(e.delay, err) }), some
 	case *PanicError:
 		return nil, false
 	case interface{ Unwrap() error }:
-		return batchErrorIn(e.Unwrap())
+		return AsBatchError(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		each = BatchError{}
 		for _, part := range e.Unwrap() {
-			of, ok := batchErrorIn(part)
+			of, ok := AsBatchError(part)
 			if some = ok; !some {
 				return nil, false
 			}

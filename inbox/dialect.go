@@ -1,0 +1,90 @@
+package inbox
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Dialect is the SQL of a database. The zero Dialect is none.
+type Dialect struct{ *dialect }
+
+// The databases that an Inbox can use.
+var (
+	// Postgres is PostgreSQL 9.5 or later, and what speaks its SQL.
+	Postgres = Dialect{&dialect{
+		name: "Postgres", quote: `"`, numbered: true,
+		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
+			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s (committed)",
+		lock:    "SELECT pg_advisory_xact_lock(hashtext(%s))",
+		insert:  "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
+		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED)",
+		missing: "42P01",
+	}}
+	// MySQL is MySQL 5.7 or later, and MariaDB 10.3 or later.
+	MySQL = Dialect{&dialect{
+		name: "MySQL", quote: "`",
+		create:  "CREATE TABLE IF NOT EXISTS %[1]s (receipt binary(16) PRIMARY KEY, committed bigint NOT NULL, INDEX %[2]s (committed))",
+		insert:  "INSERT IGNORE INTO %[1]s (receipt, committed) VALUES %[2]s",
+		prune:   "DELETE FROM %[1]s WHERE committed < %[2]s ORDER BY committed LIMIT %[3]d",
+		missing: "Error 1146",
+	}}
+	// SQLite is SQLite 3.24 or later. It has one writer at a time: set a busy timeout, and prefer BatchHandler.
+	SQLite = Dialect{&dialect{
+		name: "SQLite", quote: `"`,
+		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt BLOB PRIMARY KEY, committed INTEGER NOT NULL) WITHOUT ROWID;\n" +
+			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s (committed)",
+		insert:  "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
+		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d)",
+		missing: "no such table",
+	}}
+)
+
+type dialect struct {
+	name     string
+	quote    string // around an identifier
+	numbered bool   // parameters are $1, $2 … and not ?
+	create   string // of table and index
+	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
+	insert   string // receipts that are not there yet; the others change nothing
+	prune    string // deletes a limited number of receipts
+	missing  string // in the error of a statement whose table is missing
+}
+
+// String returns the name of the variable.
+func (d Dialect) String() string {
+	if d.dialect == nil {
+		return "none"
+	}
+	return d.name
+}
+
+// quoted returns a name that may have a schema before it, as in "app.inbox".
+func (d Dialect) quoted(name string) string {
+	return d.quote + strings.ReplaceAll(name, ".", d.quote+"."+d.quote) + d.quote
+}
+
+// parameters returns n groups of placeholders: ($1, $2), ($3, $4).
+func (d Dialect) parameters(groups, each int) string {
+	var b strings.Builder
+	for g := range groups {
+		if g > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteByte('(')
+		for i := range each {
+			if i > 0 {
+				b.WriteString(", ")
+			}
+			b.WriteString(d.parameter(g*each + i + 1))
+		}
+		b.WriteByte(')')
+	}
+	return b.String()
+}
+
+func (d Dialect) parameter(n int) string {
+	if d.numbered {
+		return fmt.Sprintf("$%d", n)
+	}
+	return "?"
+}

@@ -1,0 +1,47 @@
+package inbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// explained says what failed, and wraps ErrNoTable if the table is missing. Of a nil error it returns nil.
+func (i *Inbox) explained(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	err = fmt.Errorf("inbox: %s (%v): %w", operation, i.dialect, err)
+	if code := codeOf(err); code == i.dialect.missing || code == "" && strings.Contains(err.Error(), i.dialect.missing) {
+		return fmt.Errorf("%w: table %s: %w", ErrNoTable, i.table, err)
+	}
+	return err
+}
+
+// codeOf returns the SQLSTATE of an error of a Postgres driver, or "".
+func codeOf(err error) string {
+	var state interface{ SQLState() string }
+	if errors.As(err, &state) {
+		return state.SQLState()
+	}
+	return ""
+}
+
+// isTransient reports whether a transaction may succeed when it begins again. database/sql has no common errors, so those of MySQL and
+// SQLite drivers are known by their text.
+func isTransient(err error) bool {
+	switch codeOf(err) {
+	case "40001", "40P01": // serialization failure, deadlock
+		return true
+	case "":
+	default:
+		return false
+	}
+	text := err.Error()
+	for _, part := range []string{"Error 1213", "Error 1205", "database is locked", "database table is locked", "SQLITE_BUSY"} {
+		if strings.Contains(text, part) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,90 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+// Handler returns a handler for worker.New that calls f in a transaction with the receipt of the message. f makes its effects with tx and
+// leaves its end to the Inbox. If f returns an error or panics, the transaction is rolled back, and the error decides what happens to the
+// message, as in any handler. After a deadlock, a serialization failure or a busy database the transaction and f run again at once, three
+// times at most.
+//
+// If two consumers have the same message, the second waits for the transaction of the first. It returns nil once that is committed, and
+// calls f if that was rolled back.
+//
+// The transaction ends with ctx. If the connection to the database breaks during a commit, the handler returns an error although the
+// effects may be there; when the message comes back, the receipt shows whether they are.
+func (i *Inbox) Handler(f func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error) worker.Handler {
+	return func(ctx context.Context, msg pulsar.Message) error {
+		todo, err := i.entries(ctx, []pulsar.Message{msg})
+		if err != nil {
+			return err
+		}
+		_, err = i.commit(ctx, todo, func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error { return f(ctx, tx, msgs[0]) })
+		return err
+	}
+}
+
+// BatchHandler is Handler for worker.NewBatch: one transaction has the effects and the receipts of a batch. f gets the messages whose
+// receipts are not there yet. Messages of a batch with the same key are one message; f gets the first.
+//
+// If f returns a worker.BatchError, the transaction is rolled back, and f is called again, in a new transaction, with the messages that
+// are not in it. Only those in it fail, each with its own error. Any other error fails all messages that f got.
+func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error) worker.BatchHandler {
+	return func(ctx context.Context, msgs []pulsar.Message) error {
+		todo, err := i.entries(ctx, msgs)
+		if err != nil {
+			return err
+		}
+		failed := worker.BatchError{}
+		for len(todo) > 0 {
+			var tried []entry
+			if tried, err = i.commit(ctx, todo, f); err == nil {
+				break
+			}
+			each, ok := failures(err, len(tried))
+			if !ok {
+				if len(tried) == len(msgs) {
+					return err // the Worker may halve the batch
+				}
+				for n := range tried {
+					each[n] = err
+				}
+			}
+			todo = nil
+			for n, e := range tried {
+				if each[n] == nil {
+					todo = append(todo, e)
+					continue
+				}
+				for _, index := range e.indices {
+					failed[index] = each[n]
+				}
+			}
+		}
+		if len(failed) == 0 {
+			return nil
+		}
+		return failed
+	}
+}
+
+// failures returns the errors of a BatchError by index. It reports false if err is none, or has an index of n or more.
+func failures(err error, n int) (each worker.BatchError, ok bool) {
+	found, ok := worker.AsBatchError(err)
+	each = worker.BatchError{}
+	for index, err := range found {
+		if index < 0 || index >= n {
+			return worker.BatchError{}, false
+		}
+		if err != nil {
+			each[index] = err
+		}
+	}
+	return each, ok
+}

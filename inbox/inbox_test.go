@@ -1,0 +1,338 @@
+package inbox_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/inbox"
+	"github.com/pulsar-redelivery/redelivery/worker"
+)
+
+func (db database) handler(box *inbox.Inbox) worker.Handler {
+	return box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
+		return db.add(ctx, tx, string(msg.Payload()))
+	})
+}
+
+func TestHandlerOfRedeliveredMessageChangesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		seen, err := box.Seen(t.Context(), numbered(0))
+		require.NoError(t, err)
+		require.False(t, seen)
+		for range 3 {
+			require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		}
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1}, effects)
+		require.Equal(t, 1, receipts)
+		require.Equal(t, inbox.Stats{Transactions: 1, Receipts: 1, Duplicates: 2}, box.Stats())
+		seen, err = box.Seen(t.Context(), numbered(0))
+		require.NoError(t, err)
+		require.True(t, seen)
+	})
+}
+
+func TestHandlerOfOtherSubscriptionHasItsOwnEffect(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		require.NoError(t, db.handler(db.box(t))(t.Context(), numbered(0)))
+		require.NoError(t, db.handler(db.box(t, inbox.WithSubscription("another")))(t.Context(), numbered(0)))
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 2}, effects)
+		require.Equal(t, 2, receipts)
+	})
+}
+
+func TestHandlerThatFailsLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		fails := errors.New("no stock")
+		failing := func(end func() error) worker.Handler {
+			return box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
+				require.NoError(t, db.add(ctx, tx, "a"))
+				return end()
+			})
+		}
+		require.Equal(t, fails, failing(func() error { return fails })(t.Context(), numbered(0)))
+		require.PanicsWithValue(t, "bug", func() { _ = failing(func() error { panic("bug") })(t.Context(), numbered(0)) })
+		effects, receipts := db.effects(t)
+		require.Empty(t, effects)
+		require.Zero(t, receipts)
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+	})
+}
+
+func TestHandlersOfOneMessageAtOnceHaveOneEffect(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		begun, end := make(chan struct{}, 8), make(chan struct{})
+		slow := box.Handler(func(ctx context.Context, tx *sql.Tx, msg pulsar.Message) error {
+			begun <- struct{}{}
+			<-end
+			return db.add(ctx, tx, "a")
+		})
+		var group errgroup.Group
+		for range 4 {
+			group.Go(func() error { return slow(t.Context(), numbered(0)) })
+		}
+		<-begun
+		time.Sleep(50 * time.Millisecond) // the others wait for the receipt; however long they take, the result is the same
+		close(end)
+		require.NoError(t, group.Wait())
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1}, effects)
+		require.Equal(t, 1, receipts)
+		require.Empty(t, begun)
+	})
+}
+
+func TestBatchHandlerHasOneTransaction(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		require.NoError(t, db.handler(box)(t.Context(), numbered(1)))
+		handler := box.BatchHandler(db.addAll)
+		require.NoError(t, handler(t.Context(), append(batchOf(3), numbered(0))))
+		require.NoError(t, handler(t.Context(), batchOf(3)))
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1, "b": 1, "c": 1}, effects)
+		require.Equal(t, 3, receipts)
+		require.Equal(t, uint64(2), box.Stats().Transactions)
+	})
+}
+
+func TestBatchHandlerThatFailsForSomeCommitsTheOthers(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		bad, later := worker.Permanent(errors.New("no such account")), errors.New("locked")
+		err := box.BatchHandler(func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
+			require.NoError(t, db.addAll(ctx, tx, msgs))
+			failed := worker.BatchError{}
+			for i, msg := range msgs {
+				switch string(msg.Payload()) {
+				case "b":
+					failed[i] = bad
+				case "d":
+					failed[i] = later
+				}
+			}
+			return failed
+		})(t.Context(), append(batchOf(5), numbered(1)))
+		require.Equal(t, worker.BatchError{1: bad, 3: later, 5: bad}, err)
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1, "c": 1, "e": 1}, effects)
+		require.Equal(t, 3, receipts)
+	})
+}
+
+func TestBatchHandlerThatFailsForAllLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		fails := errors.New("no stock")
+		handler := box.BatchHandler(func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
+			require.NoError(t, db.addAll(ctx, tx, msgs))
+			return fails
+		})
+		require.Equal(t, fails, handler(t.Context(), batchOf(3)))
+		wrong := worker.BatchError{7: fails}
+		require.Equal(t, error(wrong), box.BatchHandler(func(context.Context, *sql.Tx, []pulsar.Message) error { return wrong })(t.Context(), batchOf(3)))
+		_, receipts := db.effects(t)
+		require.Zero(t, receipts)
+
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		require.Equal(t, worker.BatchError{1: fails, 2: fails}, handler(t.Context(), batchOf(3)))
+	})
+}
+
+func TestHandlerThatEndsItsTransactionIsAnError(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		rollsBack := box.Handler(func(_ context.Context, tx *sql.Tx, _ pulsar.Message) error { return tx.Rollback() })
+		require.ErrorIs(t, rollsBack(t.Context(), numbered(0)), inbox.ErrTransactionEnded)
+		commits := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
+			return errors.Join(db.add(ctx, tx, "a"), tx.Commit())
+		})
+		require.ErrorIs(t, commits(t.Context(), numbered(0)), inbox.ErrTransactionEnded)
+		require.NoError(t, commits(t.Context(), numbered(0)), "the receipt was committed with the effect")
+		effects, _ := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1}, effects)
+	})
+}
+
+func TestHandlerWhoseContextEndsLeavesNothing(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		over := errors.New("timeout")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		err := box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
+			require.NoError(t, db.add(ctx, tx, "a"))
+			cancel(over)
+			return nil
+		})(ctx, numbered(0))
+		require.Error(t, err)
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1}, effects)
+		require.Equal(t, 1, receipts)
+	})
+}
+
+func TestHandlerWithoutTableSaysSo(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box, err := inbox.New(db.DB, db.dialect, inbox.WithSubscription("s"), inbox.WithTable("absent"))
+		require.NoError(t, err)
+		err = db.handler(box)(t.Context(), numbered(0))
+		require.ErrorIs(t, err, inbox.ErrNoTable)
+		require.ErrorContains(t, err, "table absent")
+		_, err = box.Prune(t.Context(), time.Hour)
+		require.ErrorIs(t, err, inbox.ErrNoTable)
+		_, err = box.Seen(t.Context(), numbered(0))
+		require.ErrorIs(t, err, inbox.ErrNoTable)
+	})
+}
+
+func TestWrongDialectIsNamedInTheError(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		wrong := inbox.MySQL
+		if db.dialect == inbox.MySQL {
+			wrong = inbox.Postgres
+		}
+		box, err := inbox.New(db.DB, wrong, inbox.WithSubscription("s"))
+		require.NoError(t, err)
+		require.ErrorContains(t, box.Migrate(t.Context()), "inbox: creating the table redelivery_inbox ("+wrong.String()+"): ")
+	})
+}
+
+func TestHandlerWithoutSubscriptionSaysSo(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box, err := inbox.New(db.DB, db.dialect)
+		require.NoError(t, err)
+		require.ErrorContains(t, db.handler(box)(t.Context(), numbered(0)), "want WithSubscription")
+	})
+}
+
+// Two transactions lock two rows in opposite orders: the database ends one of them, which begins again.
+func TestHandlersInADeadlockBothSucceed(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		_, err := db.ExecContext(t.Context(), "INSERT INTO effect VALUES ('x', 0), ('y', 0)")
+		require.NoError(t, err)
+		var first sync.WaitGroup
+		if db.dialect != inbox.SQLite { // has one writer at a time
+			first.Add(2)
+		}
+		handle := func(n int64, one, other string) error {
+			met := db.dialect == inbox.SQLite
+			return box.Handler(func(ctx context.Context, tx *sql.Tx, _ pulsar.Message) error {
+				if err := db.add(ctx, tx, one); err != nil {
+					return err
+				}
+				if !met {
+					met = true
+					first.Done()
+					first.Wait()
+				}
+				return db.add(ctx, tx, other)
+			})(t.Context(), numbered(n))
+		}
+		var group errgroup.Group
+		group.Go(func() error { return handle(0, "x", "y") })
+		group.Go(func() error { return handle(1, "y", "x") })
+		require.NoError(t, group.Wait())
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"x": 2, "y": 2}, effects)
+		require.Equal(t, 2, receipts)
+		if db.dialect != inbox.SQLite {
+			require.Equal(t, uint64(1), box.Stats().Retries)
+		}
+	})
+}
+
+func TestMigrateAtOnceCreatesOneTable(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box, err := inbox.New(db.DB, db.dialect, inbox.WithSubscription("s"))
+		require.NoError(t, err)
+		var group errgroup.Group
+		for range 8 {
+			group.Go(func() error { return box.Migrate(t.Context()) })
+		}
+		require.NoError(t, group.Wait())
+		require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+	})
+}
+
+func TestPruneDeletesOldReceiptsAlone(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t, inbox.WithPruning(0))
+		require.NoError(t, box.BatchHandler(db.addAll)(t.Context(), batchOf(5)))
+		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")
+		require.NoError(t, err)
+		require.NoError(t, db.handler(box)(t.Context(), numbered(9)))
+		n, err := box.Prune(t.Context(), 2*time.Hour)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		n, err = box.Prune(t.Context(), 30*time.Minute)
+		require.NoError(t, err)
+		require.EqualValues(t, 5, n)
+		_, receipts := db.effects(t)
+		require.Equal(t, 1, receipts)
+	})
+}
+
+func TestHandlerPrunesBesideItsWork(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		require.NoError(t, db.box(t, inbox.WithPruning(0)).BatchHandler(db.addAll)(t.Context(), batchOf(5)))
+		_, err := db.ExecContext(t.Context(), "UPDATE redelivery_inbox SET committed = committed - 3600")
+		require.NoError(t, err)
+		box := db.box(t, inbox.WithPruning(time.Minute))
+		require.NoError(t, db.handler(box)(t.Context(), numbered(9)))
+		_, receipts := db.effects(t)
+		require.Equal(t, 1, receipts)
+		require.Equal(t, uint64(5), box.Stats().Pruned)
+	})
+}
+
+func TestWithKeyMakesProducersDuplicatesOneMessage(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t, inbox.WithKey(func(msg pulsar.Message) string { return msg.Properties()["order"] }))
+		for n, order := range []string{"7", "7", "", ""} {
+			m := numbered(int64(n))
+			m.props = map[string]string{"order": order}
+			require.NoError(t, db.handler(box)(t.Context(), m))
+		}
+		effects, receipts := db.effects(t)
+		require.Equal(t, map[string]int{"a": 1, "c": 1, "d": 1}, effects)
+		require.Equal(t, 3, receipts)
+	})
+}
+
+func TestNewWithBadInputNamesTheValue(t *testing.T) {
+	db := &sql.DB{}
+	for want, option := range map[string]inbox.Option{
+		`WithTable is "a; DROP TABLE b", want`:       inbox.WithTable("a; DROP TABLE b"),
+		`WithTable is "a.b.c", want`:                 inbox.WithTable("a.b.c"),
+		`WithSubscription is "", want`:               inbox.WithSubscription(""),
+		`WithKey is nil, want`:                       inbox.WithKey(nil),
+		`WithPruning is 30ns, want 0, or a minute`:   inbox.WithPruning(30),
+		`WithPruning is -1h0m0s, want`:               inbox.WithPruning(-time.Hour),
+		`WithRetryTopic is "a/b", want`:              inbox.WithRetryTopic("a/b"),
+		`WithTxOptions's ReadOnly is true, want fal`: inbox.WithTxOptions(sql.TxOptions{ReadOnly: true}),
+	} {
+		_, err := inbox.New(db, inbox.SQLite, option)
+		require.ErrorIs(t, err, redelivery.ErrInvalidOption)
+		require.ErrorContains(t, err, want)
+	}
+	_, err := inbox.New(nil, inbox.SQLite)
+	require.ErrorContains(t, err, "New's db is nil, want a *sql.DB")
+	_, err = inbox.New(db, inbox.Dialect{})
+	require.ErrorContains(t, err, "New's dialect is none, want Postgres, MySQL or SQLite")
+}

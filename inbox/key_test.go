@@ -1,0 +1,56 @@
+package inbox_test
+
+import (
+	"database/sql"
+	"testing"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/inbox"
+)
+
+func TestKeyOfFirstMessageIsItsTopicAndID(t *testing.T) {
+	for want, m := range map[string]message{
+		topic + " 1:2:0:0": {topic: topic, id: pulsar.NewMessageID(1, 2, 0, 0)},
+		topic + " 1:2:0":   {topic: topic, id: pulsar.NewMessageID(1, 2, -1, 0)},
+		topic + " 1:2:3:4": {topic: topic + "-partition-3", id: pulsar.NewMessageID(1, 2, 4, 0)},
+		topic + " 1:2:5:6": {topic: topic + "-partition-5", id: pulsar.NewMessageID(1, 2, 6, 5)},
+	} {
+		require.Equal(t, want, inbox.Key(m))
+	}
+}
+
+func TestKeyOfRetryAndReplayIsTheFirstMessages(t *testing.T) {
+	retry := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "RECONSUMETIMES": "1"}
+	replay := map[string]string{"REAL_TOPIC": "orders", "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
+	id := pulsar.NewMessageID(9, 9, 0, 0)
+	for name, m := range map[string]message{
+		"retry":                     {topic: topic + "-billing-RETRY", id: id, props: retry},
+		"retry of a partition":      {topic: topic + "-billing-RETRY-partition-1", id: id, props: retry},
+		"retry of several topics":   {topic: "persistent://public/default/another-billing-RETRY", id: id, props: retry},
+		"replay to the topic":       {topic: topic + "-partition-3", id: id, props: replay},
+		"replay to the retry topic": {topic: topic + "-billing-RETRY", id: id, props: replay},
+	} {
+		require.Equal(t, topic+" 1:2:3:4", inbox.Key(m), name)
+	}
+}
+
+func TestKeyInRetryTopicWithOwnNameNeedsWithRetryTopic(t *testing.T) {
+	m := message{topic: "persistent://public/default/later-partition-1", id: pulsar.NewMessageID(9, 9, 0, 1),
+		props: map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4"}}
+	require.Equal(t, "persistent://public/default/later 9:9:1:0", inbox.Key(m))
+	box, err := inbox.New(&sql.DB{}, inbox.SQLite, inbox.WithRetryTopic("later"))
+	require.NoError(t, err)
+	require.Equal(t, topic+" 1:2:3:4", box.Key(m))
+}
+
+// A service that forwards a message with all its properties publishes a new message.
+func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
+	props := map[string]string{"REAL_TOPIC": topic, "REAL_SUBSCRIPTION": "billing", "ORIGIN_MESSAGE_IDY_TIME": "1:2:3:4", "REPLAY_RUN": "r"}
+	for _, name := range []string{"persistent://public/default/ship", "persistent://public/default/ship-packing-RETRY", topic + "-billing-DLQ"} {
+		require.Equal(t, name+" 9:9:0:0", inbox.Key(message{topic: name, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+	}
+	delete(props, "REPLAY_RUN")
+	require.Equal(t, topic+" 9:9:0:0", inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+}

@@ -1,0 +1,150 @@
+package inbox
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Schema returns the statements that create the table of receipts and its index, for those who have migrations of their own.
+//
+// A receipt is 16 bytes: a hash of the subscription and the key. The table is not partitioned by day, since no unique index of Postgres
+// spans partitions: the receipt of yesterday would not be found today. An index on the time makes pruning cheap instead.
+func (i *Inbox) Schema() string {
+	name := i.table[strings.LastIndex(i.table, ".")+1:] + "_committed"
+	return fmt.Sprintf(i.dialect.create, i.dialect.quoted(i.table), i.dialect.quoted(name))
+}
+
+// Migrate creates the table of receipts if it is missing. Several processes may call it at the same time.
+func (i *Inbox) Migrate(ctx context.Context) error {
+	tx, err := i.db.BeginTx(ctx, nil)
+	if err != nil {
+		return i.explained("beginning a transaction", err)
+	}
+	defer func() { _ = tx.Rollback() }() // without effect after Commit
+	statements := strings.Split(i.Schema(), ";\n")
+	if i.dialect.lock != "" {
+		statements = slices.Insert(statements, 0, fmt.Sprintf(i.dialect.lock, "'"+i.table+"'"))
+	}
+	for _, statement := range statements {
+		if _, err := tx.ExecContext(ctx, statement); err != nil {
+			return i.explained("creating the table "+i.table, err)
+		}
+	}
+	return i.explained("creating the table "+i.table, tx.Commit())
+}
+
+// maxRows is how many receipts a statement has at most: SQLite allows 999 parameters by default.
+const maxRows = 400
+
+// insert inserts receipts and returns how many of them were not there.
+func (i *Inbox) insert(ctx context.Context, tx *sql.Tx, receipts [][]byte) (int, error) {
+	now, inserted := time.Now().Unix(), 0
+	for some := range slices.Chunk(receipts, maxRows) {
+		args := make([]any, 0, 2*len(some))
+		for _, receipt := range some {
+			args = append(args, receipt, now)
+		}
+		result, err := tx.ExecContext(ctx,
+			fmt.Sprintf(i.dialect.insert, i.dialect.quoted(i.table), i.dialect.parameters(len(some), 2)), args...)
+		if err != nil {
+			return 0, i.explained("inserting receipts", err)
+		}
+		n, err := result.RowsAffected()
+		if err != nil {
+			return 0, i.explained("inserting receipts", err)
+		}
+		inserted += int(n)
+	}
+	return inserted, nil
+}
+
+// find returns those of the receipts that are there.
+func (i *Inbox) find(ctx context.Context, receipts [][]byte) (found [][]byte, err error) {
+	found = [][]byte{}
+	for some := range slices.Chunk(receipts, maxRows) {
+		args := make([]any, len(some))
+		for n, receipt := range some {
+			args[n] = receipt
+		}
+		rows, err := i.db.QueryContext(ctx, fmt.Sprintf("SELECT receipt FROM %s WHERE receipt IN %s", i.dialect.quoted(i.table),
+			i.dialect.parameters(1, len(some))), args...)
+		if err != nil {
+			return nil, i.explained("reading receipts", err)
+		}
+		for rows.Next() {
+			var receipt []byte
+			if err := rows.Scan(&receipt); err != nil {
+				return nil, errors.Join(i.explained("reading receipts", err), rows.Close())
+			}
+			found = append(found, receipt)
+		}
+		if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+			return nil, i.explained("reading receipts", err)
+		}
+	}
+	return found, nil
+}
+
+// Seen reports whether the effects of a message were committed. Outside of a handler it needs WithSubscription.
+func (i *Inbox) Seen(ctx context.Context, msg pulsar.Message) (bool, error) {
+	receipt, err := i.receipt(ctx, msg)
+	if err != nil {
+		return false, err
+	}
+	found, err := i.find(ctx, [][]byte{receipt})
+	return len(found) > 0, err
+}
+
+const (
+	pruneRows     = 5000        // in a transaction of Prune
+	pruneSomeRows = 200         // with a message
+	pruneEvery    = time.Minute // where nothing is left to prune
+)
+
+// Prune deletes the receipts that are older than olderThan and returns how many. It deletes them in many small transactions, which do
+// not stop the handlers; several processes may prune at the same time. See WithPruning for the choice of olderThan.
+func (i *Inbox) Prune(ctx context.Context, olderThan time.Duration) (int64, error) {
+	if olderThan <= 0 {
+		return 0, invalid("Prune's olderThan", olderThan, "more than 0")
+	}
+	for total := int64(0); ; {
+		n, err := i.prune(ctx, olderThan, pruneRows)
+		total += n
+		if err != nil || n < pruneRows {
+			return total, err
+		}
+	}
+}
+
+func (i *Inbox) prune(ctx context.Context, olderThan time.Duration, rows int) (int64, error) {
+	result, err := i.db.ExecContext(ctx, fmt.Sprintf(i.dialect.prune, i.dialect.quoted(i.table), i.dialect.parameter(1), rows),
+		time.Now().Add(-olderThan).Unix())
+	if err != nil {
+		return 0, i.explained("pruning receipts", err)
+	}
+	n, err := result.RowsAffected()
+	i.counts.pruned.Add(uint64(max(n, 0)))
+	return n, i.explained("pruning receipts", err)
+}
+
+// pruneSome prunes beside the work: at most a few receipts with a message, so that none waits for long. An error can wait for the next
+// time: the message at hand is committed.
+func (i *Inbox) pruneSome(ctx context.Context) {
+	now, next := time.Now(), i.nextPrune.Load()
+	if i.pruning == 0 || now.Unix() < next || !i.nextPrune.CompareAndSwap(next, now.Add(pruneEvery).Unix()) {
+		return
+	}
+	switch n, err := i.prune(ctx, i.pruning, pruneSomeRows); {
+	case err != nil:
+		i.counts.pruneErrors.Add(1)
+	case n == pruneSomeRows:
+		i.nextPrune.Store(0)
+	}
+}
