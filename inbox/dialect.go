@@ -10,11 +10,11 @@ type Dialect struct{ *dialect }
 
 // The databases that an Inbox can use.
 var (
-	// Postgres is PostgreSQL 9.5 or later, and what speaks its SQL.
+	// Postgres is PostgreSQL 10 or later, and what speaks its SQL.
 	Postgres = Dialect{&dialect{
 		name: "Postgres", quote: `"`, numbered: true,
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
-			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s (committed)",
+			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s USING brin (committed) WITH (autosummarize = on)",
 		lock:    "SELECT pg_advisory_xact_lock(hashtext(%s))",
 		insert:  "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
 		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED)",
