@@ -132,6 +132,12 @@ benchmarks-quick: ## the same in 4 minutes, into benchmarks/out
 otel: $(GOLANGCI) ## check and test the module of OpenTelemetry
 	cd otel && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...
 
+.PHONY: inbox
+inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and on a PostgreSQL, which is started for it
+	eval "$$(test/scripts/postgres start)" && cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...; \
+		status=$$?; test/scripts/postgres stop; exit $$status
+	go -C examples/inbox run .
+
 .PHONY: dashboard
 dashboard: ## run dashboard and alerts against a real Prometheus, which is fetched, and draw their pictures (2 minutes)
 	eval "$$(test/scripts/prometheus)" && go test ./metrics/deploy -v -count 1 -update -scrape 60s

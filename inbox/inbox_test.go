@@ -4,11 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 
@@ -335,4 +337,16 @@ func TestNewWithBadInputNamesTheValue(t *testing.T) {
 	require.ErrorContains(t, err, "New's db is nil, want a *sql.DB")
 	_, err = inbox.New(db, inbox.Dialect{})
 	require.ErrorContains(t, err, "New's dialect is none, want Postgres, MySQL or SQLite")
+}
+
+func TestInboxIsACollectorOfItsStats(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		for range 3 {
+			require.NoError(t, db.handler(box)(t.Context(), numbered(0)))
+		}
+		require.NoError(t, testutil.CollectAndCompare(box, strings.NewReader(
+			"# HELP redelivery_inbox_duplicates_total Messages whose effects had been committed before.\n"+
+				"# TYPE redelivery_inbox_duplicates_total counter\nredelivery_inbox_duplicates_total 2\n"), "redelivery_inbox_duplicates_total"))
+	})
 }
