@@ -134,7 +134,7 @@ otel: $(GOLANGCI) ## check and test the module of OpenTelemetry
 
 .PHONY: inbox
 inbox: $(GOLANGCI) ## check and test the module of effects once, on SQLite and on a PostgreSQL, which is started for it
-	eval "$$(test/scripts/postgres start)" && cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...; \
+	eval "$$(test/scripts/postgres start)" && (cd inbox && $(GOLANGCI) run ./... && go mod tidy -diff && go test -race ./...); \
 		status=$$?; test/scripts/postgres stop; exit $$status
 	go -C examples/inbox run .
 

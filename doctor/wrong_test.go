@@ -90,7 +90,7 @@ var matrix = map[string]wrong{
 		s.without("-billing-RETRY")
 		s.without("-billing-DLQ")
 	}},
-	"a misspelt topic": {"topic", Problem, func(s *scene) { s.setup.Topic, s.setup.RetryTopic, s.setup.DeadLetterTopic = s.topic("x"), "", "" }},
+	"a misspelled topic": {"topic", Problem, func(s *scene) { s.setup.Topic, s.setup.RetryTopic, s.setup.DeadLetterTopic = s.topic("x"), "", "" }},
 	"a migrated topic": {"scalable", Problem, func(s *scene) {
 		s.altered(func(r *http.Response, body []byte) []byte {
 			switch {
@@ -128,7 +128,7 @@ var matrix = map[string]wrong{
 		s.rest("POST", admin.Topic(s.topic("-p"))+"/partitions", 3)
 		s.setup.Topic = s.topic("-p")
 	}},
-	"a misspelt subscription": {"subscription", Problem, func(s *scene) { s.setup.Subscription, s.setup.RetryTopic = "biling", "" }},
+	"a misspelled subscription": {"subscription", Problem, func(s *scene) { s.setup.Subscription, s.setup.RetryTopic = "biling", "" }},
 	"no subscription": {"subscription", Problem, func(s *scene) {
 		s.set("autoSubscriptionCreation", map[string]any{"allowAutoSubscriptionCreation": false})
 		s.setup.Subscription, s.setup.RetryTopic = "other", ""

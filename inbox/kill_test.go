@@ -216,7 +216,7 @@ func TestKillsLeaveEachEffectOnce(t *testing.T) {
 		}
 		last = time.Now()
 		if report, err := letters.Replay(t.Context(), deadletter.ReplayOptions{MaxReplays: 100}); err == nil {
-			replayed += int(report.Done)
+			replayed += report.Done
 		}
 		var have int
 		if err := db.QueryRowContext(t.Context(), "SELECT count(*) FROM effect").Scan(&have); err == nil && have == *messages && killed == *kills {

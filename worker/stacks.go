@@ -10,12 +10,12 @@ import (
 // stackOfPanic leaves out of a stack, taken where a panic was recovered, all that is above the function that panicked.
 func stackOfPanic(stack []byte) []byte {
 	header, frames, _ := bytes.Cut(stack, []byte("\n"))
-	_, own, found := cutFrame(frames, "panic(")
+	own, found := cutFrame(frames, "panic(")
 	if !found {
 		return stack
 	}
 	for bytes.HasPrefix(own, []byte("runtime.")) { // of an index out of range, a nil pointer and the like
-		_, below, found := cutFrame(own, "runtime.")
+		below, found := cutFrame(own, "runtime.")
 		if !found {
 			break
 		}
@@ -24,17 +24,17 @@ func stackOfPanic(stack []byte) []byte {
 	return append(append(header, '\n'), own...)
 }
 
-// cutFrame returns what is above and below the first frame whose function has a prefix. A frame has two lines: the function and its place.
-func cutFrame(frames []byte, prefix string) (above, below []byte, found bool) {
+// cutFrame returns the frames below the first one whose function has a prefix. A frame has two lines: the function and its place.
+func cutFrame(frames []byte, prefix string) (below []byte, found bool) {
 	for at := 0; at < len(frames); {
 		function, rest, _ := bytes.Cut(frames[at:], []byte("\n"))
 		_, next, _ := bytes.Cut(rest, []byte("\n"))
 		if bytes.HasPrefix(function, []byte(prefix)) {
-			return frames[:at], next, true
+			return next, true
 		}
 		at = len(frames) - len(next)
 	}
-	return nil, nil, false
+	return nil, false
 }
 
 // goroutine returns the number of the calling goroutine, as stacks name it: "goroutine 7 ".

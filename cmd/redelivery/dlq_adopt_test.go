@@ -22,7 +22,7 @@ func (b *broker) mail(subscriptions ...string) (dlq string) {
 		p.SendAsync(b.t.Context(), &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Properties: map[string]string{
 			"REAL_TOPIC": origin, "REAL_SUBSCRIPTION": "mail"}}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
 	}
-	require.NoError(b.t, p.Flush())
+	require.NoError(b.t, p.FlushWithCtx(b.t.Context()))
 	return dlq
 }
 

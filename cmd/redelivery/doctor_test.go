@@ -32,7 +32,7 @@ func inProcess(t *testing.T) *pulsartest.Server {
 func TestDoctor(t *testing.T) {
 	server := inProcess(t)
 	code, stdout, stderr := examined("-subscription", "billing", "orders")
-	assert.Equal(t, 1, code, "a topic that does not exist may be misspelt")
+	assert.Equal(t, 1, code, "a topic that does not exist may be misspelled")
 	assert.Empty(t, stderr)
 	assert.Regexp(t, `(?m)^ok       reachable +the broker and its admin API answer; the topic is not\n +there yet$`, stdout)
 	assert.Regexp(t, `(?m)^problem  topic +orders does not exist`, stdout)

@@ -85,7 +85,7 @@ type seen struct {
 	acks     bool          // an acknowledgement is under way
 	snoozed  bool          // the next hand-over does not count
 	pending  bool          // in a transaction
-	late     bool          // its delivery may have been forgotten: counts begin anew
+	late     bool          // its delivery may have been forgotten: counts begin again
 	at       time.Duration // when it was settled
 	notUntil time.Duration // it must not come before
 	deadline time.Duration // when its ack timeout is over; 0 for none

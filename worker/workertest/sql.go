@@ -82,7 +82,7 @@ func (c *stepConn) BeginTx(ctx context.Context, opts driver.TxOptions) (tx drive
 	if b, ok := c.Conn.(driver.ConnBeginTx); ok {
 		tx, err = b.BeginTx(ctx, opts)
 	} else {
-		tx, err = c.Begin() //nolint:staticcheck // an old driver has no other way
+		tx, err = c.Begin() // an old driver has no other way
 	}
 	if err != nil {
 		return nil, err
@@ -115,14 +115,14 @@ func (s *stepStmt) ExecContext(ctx context.Context, args []driver.NamedValue) (d
 	if e, ok := s.Stmt.(driver.StmtExecContext); ok {
 		return executed(ctx)(e.ExecContext(ctx, args))
 	}
-	return executed(ctx)(s.Exec(values(args))) //nolint:staticcheck // an old driver has no other way
+	return executed(ctx)(s.Exec(values(args))) // an old driver has no other way
 }
 
 func (s *stepStmt) QueryContext(ctx context.Context, args []driver.NamedValue) (driver.Rows, error) {
 	if q, ok := s.Stmt.(driver.StmtQueryContext); ok {
 		return queried(ctx)(q.QueryContext(ctx, args))
 	}
-	return queried(ctx)(s.Query(values(args))) //nolint:staticcheck // an old driver has no other way
+	return queried(ctx)(s.Query(values(args))) // an old driver has no other way
 }
 
 func values(args []driver.NamedValue) []driver.Value {
