@@ -32,7 +32,7 @@ func beside() {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
-		_ = flag.Set("test.parallel", "24")
+		_ = flag.Set("test.parallel", "12")
 	}
 }
 

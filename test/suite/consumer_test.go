@@ -25,9 +25,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	parallel := "64" // tests against a broker mostly wait
+	parallel := "32" // tests against a broker mostly wait
 	if race.Enabled {
-		parallel = "24" // and otherwise take ten times as long
+		parallel = "12" // and otherwise take ten times as long
 	}
 	_ = flag.Set("test.parallel", parallel)
 	if os.Getenv(leaking) != "" {
