@@ -39,7 +39,7 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	switch {
 	case opts.EnableBatchIndexAcknowledgment: // the caller says that the broker keeps them
 		p.indexAcks = ledger.KeptIndexAcks
-	case !s.withoutIndexAcks && groupsAcks(opts) && !hasTransactions(s.client):
+	case !s.withoutIndexAcks && gainsByIndexAcks(opts) && !hasTransactions(s.client):
 		p.opts.EnableBatchIndexAcknowledgment, p.indexAcks = true, ledger.SentIndexAcks
 		s.addsIndexAcks = true
 	}
@@ -50,10 +50,14 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	return p, nil
 }
 
-// groupsAcks reports whether upstream sends many acknowledgements in one command. Where each has a command of its own, batches of 1,000 cost
-// seven times as much CPU by batch-index acknowledgement, and with AckWithResponse thirty times, since each message waits for the broker.
-func groupsAcks(opts pulsar.ConsumerOptions) bool {
-	return !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
+// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each has a command of its own:
+// batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since each message waits for the broker. On
+// Exclusive and Failover a cumulative acknowledgement inside of a batch leaves another rest of the batch than with plain
+// pulsar-client-go, whose own test then waits for ever. A zero-queue consumer under load stops answering: its Close takes 30 s.
+func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
+	shared := opts.Type == pulsar.Shared || opts.Type == pulsar.KeyShared
+	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
+	return shared && grouped && !opts.EnableZeroQueueConsumer
 }
 
 // hasTransactions reports whether a client of pulsar-client-go was made with EnableTransaction, which its interface does not show. With batch-index
