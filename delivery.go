@@ -50,19 +50,20 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	}, nil
 }
 
-// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like firstPublished it
-// takes a message of the application's own, whose methods may panic, for none of the retry topic.
-func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
-	before := uint64(0)
-	defer func() {
-		_ = recover()
-		n = uint32(min(before+uint64(count)+1, math.MaxUint32))
-	}()
-	if p.isRetry(msg) {
-		before = uint64(publishing.Attempts(msg))
-		count -= min(count, publishing.RedeliveryCount(msg)) // deliveries that are among them
+// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before.
+func (p *publisher) attempt(msg pulsar.Message, count uint32) uint32 {
+	before, among := p.earlier(msg)
+	return uint32(min(uint64(before)+uint64(count-min(count, among))+1, math.MaxUint32))
+}
+
+// earlier returns the attempts of a message before it was published to the retry topic, and how many of its redelivery count are among
+// them. Like firstPublished it takes a message of the application's own, whose methods may panic, for none of the retry topic.
+func (p *publisher) earlier(msg pulsar.Message) (attempts, among uint32) {
+	defer func() { _ = recover() }()
+	if !p.isRetry(msg) {
+		return 0, 0
 	}
-	return 0 // see above
+	return publishing.Attempts(msg), publishing.RedeliveryCount(msg)
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the

@@ -5,12 +5,12 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/deadletter"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -33,7 +33,7 @@ func keyOf(msg pulsar.Message, retryTopics []string) string {
 			return origin + " " + id
 		}
 	}
-	return topic + " " + firstID(msg)
+	return topic + " " + publishing.OriginID(msg)
 }
 
 func isReplay(topic, origin string, props map[string]string) bool {
@@ -43,17 +43,6 @@ func isReplay(topic, origin string, props map[string]string) bool {
 func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 	subscription := props[reconsume.PropertyRealSubscription]
 	return subscription != "" && strings.HasSuffix(topic, "-"+subscription+pulsar.RetryTopicSuffix) || slices.Contains(retryTopics, topic)
-}
-
-// firstID returns the id as retries and dead letters of the message name it: pulsar-client-go's ids have partition 0 where the
-// consumer subscribed to one partition, so the partition is that of the topic's name.
-func firstID(msg pulsar.Message) string {
-	id := msg.ID()
-	number := strings.TrimPrefix(strings.TrimPrefix(msg.Topic(), topicname.Base(msg.Topic())), "-partition-")
-	if n, err := strconv.ParseInt(number, 10, 32); err == nil && int32(n) != id.PartitionIdx() {
-		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), int32(n))
-	}
-	return id.String()
 }
 
 // receiptOf returns the primary key of a receipt: 128 bits of a SHA-256 of subscription and key.

@@ -97,7 +97,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 			props[name] = value
 		}
 	}
-	id := originID(msg)
+	id := publishing.OriginID(msg)
 	for name, value := range map[string]string{
 		pulsar.SysPropertyRealTopic:       topicname.Base(msg.Topic()),
 		PropertyRealSubscription:          o.Subscription,
@@ -114,17 +114,6 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	}
 	props[publishing.OriginPublishTime] = strconv.FormatInt(published.UnixMilli(), 10)
 	return props
-}
-
-// originID is the id of a message with the partition that its topic says: upstream's ids have 0 where somebody subscribed to one partition.
-func originID(msg pulsar.Message) string {
-	id := msg.ID()
-	base := topicname.Base(msg.Topic())
-	partition, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(msg.Topic(), base), "-partition-"), 10, 32)
-	if err == nil && int32(partition) != id.PartitionIdx() {
-		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), int32(partition))
-	}
-	return id.String()
 }
 
 func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string {

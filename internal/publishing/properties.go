@@ -118,3 +118,15 @@ func TypeName(err error) (name string) {
 		err = inner
 	}
 }
+
+// OriginID returns a message's id as its retries and dead letters name it, with the partition that its topic says: pulsar-client-go's ids have 0
+// where a consumer subscribed to one partition.
+func OriginID(msg pulsar.Message) string {
+	id := msg.ID()
+	base := topicname.Base(msg.Topic())
+	partition, err := strconv.ParseInt(strings.TrimPrefix(strings.TrimPrefix(msg.Topic(), base), "-partition-"), 10, 32)
+	if err == nil && int32(partition) != id.PartitionIdx() {
+		id = pulsar.NewMessageID(id.LedgerID(), id.EntryID(), id.BatchIdx(), int32(partition))
+	}
+	return id.String()
+}
