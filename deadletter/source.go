@@ -141,10 +141,10 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 // maxSilences is how many consumers have to give nothing before the end is believed against what the admin API says.
 const maxSilences = 5
 
-// silent is called when nothing came and nothing is under way. It may be the end: the last letters are acknowledged already, or chunks
+// silent is called when nothing came and nothing is under way, for longer with each consumer: a large letter takes time. It may be the end: the last letters are acknowledged already, or chunks
 // without an end. Or the broker has stalled, which another consumer ends. It returns the last entry that ought to have come, if any.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
-	if s.consumer == nil || time.Since(s.heard) < s.t.quiet {
+	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil
 	}
 	end, _, err := s.t.shorten(ctx, s.partition, s.end)
