@@ -20,8 +20,9 @@ import (
 
 // Properties that a replay adds to a message.
 const (
-	PropertyReplayCount = "REPLAY_COUNT" // how often the letter was replayed
-	PropertyReplayRun   = "REPLAY_RUN"   // the id of the last replay
+	PropertyReplayCount = publishing.ReplayCount // how often the letter was replayed
+	PropertyReplayRun   = publishing.ReplayRun   // the id of the last replay
+	PropertyReplayTopic = publishing.ReplayTopic // the topic that it was replayed to, without partition
 )
 
 const (
@@ -57,7 +58,7 @@ type Letter struct {
 	Payload     []byte            `json:"payload,omitempty"`     // in base64
 
 	place
-	to string // the topic that a replay publishes it to
+	to string // the topic that a replay publishes it to, without partition
 }
 
 // place is where a letter is in its topic.
@@ -173,6 +174,7 @@ func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props[pulsar.SysPropertyReconsumeTimes] = "0"
 	props[PropertyReplayCount] = strconv.Itoa(l.Replays + 1)
 	props[PropertyReplayRun] = run
+	props[PropertyReplayTopic] = l.to
 	m := l.original()
 	m.Properties = props
 	return m

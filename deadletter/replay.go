@@ -19,7 +19,7 @@ import (
 //
 // Replay keeps what the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the origin
 // and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
-// RECONSUMETIMES to 0, and adds REPLAY_COUNT and REPLAY_RUN. Letters that cannot be published like that are left out and reported.
+// RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. Letters that cannot be published like that are left out and reported.
 //
 // If ctx is done, the process dies or the broker is lost, the next Replay with the same options continues the run, and no letter
 // is lost. It publishes again the letters that were published but not acknowledged, a few hundred at most. A broker that

@@ -30,7 +30,7 @@ func TestReplay(t *testing.T) {
 			assert.Equal(t, map[string]string{
 				"number": "7", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
 				"REAL_TOPIC": tp.origin, "REAL_SUBSCRIPTION": sub, "ORIGIN_MESSAGE_ID": "7:7:-1", "ORIGIN_MESSAGE_IDY_TIME": "7:7:-1",
-				"ORIGIN_TOPIC": tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1", "REPLAY_RUN": report.Run,
+				"ORIGIN_TOPIC": tp.origin, "RECONSUMETIMES": "0", "REPLAY_COUNT": "1", "REPLAY_RUN": report.Run, "REPLAY_TOPIC": tp.retry,
 			}, got[7].Properties())
 			assert.Equal(t, "letter 7", string(got[7].Payload()))
 			assert.Zero(t, b.backlog(tp.dlq, own))

@@ -37,10 +37,13 @@ var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, 
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
 	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount, publishing.OriginPublishTime,
 	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyDeadLetterTopic,
-	PropertyOriginSchemaVersion}
+	PropertyOriginSchemaVersion, publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
 
-// bookkeeping are the properties that Reconsumers write.
+// bookkeeping are the properties that Reconsumers and replays write.
 var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)
+
+// ofReplays are those that package deadletter writes. A message that was replayed to the consumer's topic keeps them.
+var ofReplays = []string{publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
 
 // isOwnRetry reports whether a message is a retry that this consumer published, or another one of its subscription. Only then are the
 // properties of a retry believed.
@@ -84,8 +87,11 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
 	maps.Copy(props, msg.Properties())
 	if !o.isOwnRetry(msg) {
+		replay := publishing.IsReplay(msg)
 		for _, name := range bookkeeping {
-			delete(props, name)
+			if !replay || !slices.Contains(ofReplays, name) {
+				delete(props, name)
+			}
 		}
 	}
 	if saysCause(custom) {
