@@ -16,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // topicInfo is what the broker's statistics say about a dead letter or retry topic.
@@ -136,7 +137,8 @@ func (d *dlq) dead(ctx context.Context, topic string) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		return l.Properties[deadletter.PropertyReplayRun] == "" && (l.Type != "" || l.Reason != "" || l.Origin != "" || l.OriginID != ""), nil
+		replayed, died := l.Properties[deadletter.PropertyReplayRun], l.Properties[reconsume.PropertyDeadLetterTime]
+		return l.Type+l.Reason+died != "" || replayed == "" && l.Origin+l.OriginID != "", nil
 	}
 	return false, nil
 }

@@ -14,12 +14,16 @@ func TestDlqListAll(t *testing.T) {
 	b.subscribe(origin+"-graveyard", "audit")
 	b.publish(origin+"-graveyard", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: letter})
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x"), Properties: map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1"}})
+	again := map[string]string{"REAL_TOPIC": origin, "REPLAY_RUN": "1", "DEAD_LETTER_TIME": "1700000000000"}
+	b.subscribe(origin+"-twice-dead", "audit")
+	b.publish(origin+"-twice-dead", &pulsar.ProducerMessage{Payload: []byte("x"), Properties: again})
 	code, stdout, stderr := dlqRun("", "list")
 	require.Zero(t, code, stderr)
 	require.NotContains(t, stdout, "graveyard")
 	code, stdout, stderr = dlqRun("", "list", "-all")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "orders-graveyard ")
+	require.Contains(t, stdout, "orders-twice-dead ")
 	require.NotContains(t, stdout, "\norders ")
 	require.Contains(t, stdout, "orders-billing-DLQ")
 }
