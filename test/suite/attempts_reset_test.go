@@ -1,0 +1,140 @@
+package suite
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+)
+
+const killedThenReset = "REDELIVERY_TEST_KILLED_THEN_RESET"
+
+// Twenty messages succeed at their third delivery, which is their last. Then their consumer's process is killed, and an operator resets the
+// cursor. Each comes again as a new message if the log of attempts was forgotten, before the reset or after it, and without that if the process
+// lived long enough to remove its records. Else each comes with its old count, and its next failure makes a dead letter of it.
+func TestCursorResetAfterAKill(t *testing.T) {
+	if how := os.Getenv(killedThenReset); how != "" {
+		succeedAtTheThird(t, strings.Fields(how))
+		return
+	}
+	const n = 20
+	for name, c := range map[string]struct {
+		lives                       time.Duration // after the last acknowledgement
+		forgetsBefore, forgetsAfter bool
+		count                       uint32
+		letters                     int
+	}{
+		"forgotten before the reset":  {lives: time.Second, forgetsBefore: true},
+		"forgotten after the reset":   {lives: time.Second, forgetsAfter: true},
+		"not forgotten":               {lives: time.Second, count: 2, letters: n},
+		"killed seconds after acking": {lives: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			b.subscribe(b.options(topic, pulsar.Exclusive)).Close() // the subscription is there
+			dead := b.deadLetters(topic)
+			before := time.Now().Add(-time.Minute)
+			b.send(topic, n, false)
+
+			child := exec.Command(os.Args[0], "-test.run=^TestCursorResetAfterAKill$")
+			child.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", killedThenReset, b.url, topic, n))
+			said, err := child.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, child.Start())
+			line, err := bufio.NewReader(said).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "acknowledged\n", line)
+			time.Sleep(c.lives)
+			require.NoError(t, child.Process.Kill())
+			require.Error(t, child.Wait())
+
+			forget := func() {
+				log, err := attempts.Open(b.client, attempts.Options{Topic: attemptLog(topic)})
+				require.NoError(t, err)
+				defer log.Close()
+				require.NoError(t, log.Ready(t.Context()))
+				require.Len(t, log.Records(), n)
+				require.NoError(t, log.ForgetAll(t.Context()))
+			}
+			if c.forgetsBefore {
+				forget()
+			}
+			require.Zero(t, b.stats(topic, 0).Backlog)
+			b.rest("POST", topic, fmt.Sprintf("/subscription/%s/resetcursor/%d", sub, before.UnixMilli()), nil, nil)
+			require.Equal(t, n, b.stats(topic, 0).Backlog)
+			if c.forgetsAfter {
+				forget()
+			}
+
+			second := subscribeThreeTimes(t, b.client, topic)
+			defer second.Close()
+			again := func(count uint32) (right int) {
+				for range n {
+					msg := receive(t, second)
+					if msg.RedeliveryCount() == count {
+						right++
+					}
+					require.NoError(t, second.NackWithReason(msg, errors.New("no coffee")))
+				}
+				return right
+			}
+			require.Equal(t, n, again(c.count))
+			if c.letters > 0 {
+				for range c.letters {
+					require.Equal(t, "no coffee", next(t, dead, 15*time.Second).Properties()["EXCEPTION_MESSAGE"])
+				}
+			} else {
+				require.Equal(t, n, again(1))
+				for range n {
+					require.NoError(t, second.Ack(receive(t, second)))
+				}
+				letters := b.stats(deadLetterTopic(topic), 0)
+				require.Zero(t, letters.Backlog+letters.Unacked)
+			}
+			require.Eventually(t, func() bool { return b.stats(topic, 0).Backlog == 0 }, 10*time.Second, ms(20))
+		})
+	}
+}
+
+func subscribeThreeTimes(t *testing.T, client pulsar.Client, topic string) *redelivery.Consumer {
+	c, err := redelivery.Subscribe(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Exclusive},
+		redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithNackRedeliveryDelay(ms(100)),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 3}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+	require.NoError(t, err)
+	return c
+}
+
+// succeedAtTheThird says when all messages are acknowledged, and waits to be killed.
+func succeedAtTheThird(t *testing.T, how []string) {
+	client, err := pulsar.NewClient(pulsar.ClientOptions{URL: how[0], Logger: logtest.Client(t)})
+	require.NoError(t, err)
+	c := subscribeThreeTimes(t, client, how[1])
+	var n int
+	_, err = fmt.Sscan(how[2], &n)
+	require.NoError(t, err)
+	for acked := 0; acked < n; {
+		msg := receive(t, c)
+		if msg.RedeliveryCount() < 2 {
+			require.NoError(t, c.NackWithReason(msg, errors.New("no coffee")))
+			continue
+		}
+		require.NoError(t, c.Ack(msg))
+		acked++
+	}
+	fmt.Println("acknowledged")
+	time.Sleep(time.Minute)
+}
