@@ -17,11 +17,11 @@ import (
 )
 
 // service consumes a topic with retries and dead letters.
-func (b *broker) service(topic string, p redelivery.DeadLetterPolicy) *redelivery.Consumer {
+func (b *broker) service(topic string, p redelivery.DeadLetterPolicy, options ...redelivery.Option) *redelivery.Consumer {
 	p.MaxReconsumes, p.InitialSubscriptionName = 5, "inspect"
 	c, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: sub, Type: pulsar.Shared,
-		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}, redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
-		redelivery.WithDeadLetterPolicy(p), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}, append(options, redelivery.WithReconsumeBackoff(backoff.Fixed(0)),
+		redelivery.WithDeadLetterPolicy(p), redelivery.WithLogger(slog.New(slog.DiscardHandler)))...)
 	require.NoError(b.t, err)
 	b.t.Cleanup(c.Close)
 	return c

@@ -112,14 +112,15 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 // setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its
 // properties may say of an earlier topic what its first consumer noted for its own retries; ORIGIN_TOPIC and
 // DEAD_LETTER_TIME are always those of the dead letter. Only a letter that came from a retry topic says elsewhere which
-// topic that is of.
+// topic that is of. A writer that sets ORIGIN_PUBLISH_TIME has removed what an earlier consumer noted.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
 	real, own := topicname.Base(props[pulsar.SysPropertyRealTopic]), topicname.Base(props[reconsume.PropertyOriginTopic])
 	subscription := props[reconsume.PropertyRealSubscription]
 	retried := strings.HasSuffix(own, pulsar.RetryTopicSuffix) ||
 		local(dlq) == local(real)+"-"+subscription+pulsar.DlqTopicSuffix
-	if real == "" || own != "" && own != real && props[reconsume.PropertyDeadLetterTime] != "" && !retried {
+	mixed := props[reconsume.PropertyDeadLetterTime] != "" && props[publishing.OriginPublishTime] == ""
+	if real == "" || own != "" && own != real && mixed && !retried {
 		l.Origin = own
 	} else {
 		l.Origin, l.Subscription = real, subscription

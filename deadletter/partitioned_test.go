@@ -19,7 +19,9 @@ import (
 func (b *broker) creates(policy map[string]any) {
 	b.namespace = fmt.Sprintf("public/creates-%08x", rand.Uint32())
 	b.rest("PUT", "namespaces/"+b.namespace, map[string]any{"replication_clusters": []string{"standalone"}}, nil)
-	b.rest("POST", "namespaces/"+b.namespace+"/autoTopicCreation", policy, nil)
+	if policy != nil {
+		b.rest("POST", "namespaces/"+b.namespace+"/autoTopicCreation", policy, nil)
+	}
 }
 
 var creations = map[string]map[string]any{

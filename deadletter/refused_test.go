@@ -96,7 +96,7 @@ func (b *broker) noJournal(tp topics) {
 	var all []string
 	b.rest("GET", "persistent://"+b.namespace, nil, &all)
 	for _, topic := range all {
-		if strings.HasPrefix(topic, tp.dlq+"-") {
+		if strings.HasPrefix(topic, tp.dlq+"-") && !strings.HasPrefix(topic, tp.dlq+"-partition-") {
 			var names []string
 			b.rest("GET", topic+"/subscriptions", nil, &names)
 			require.Empty(b.t, names, topic)

@@ -2,7 +2,10 @@ package deadletter_test
 
 import (
 	"errors"
-	"log/slog"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -10,90 +13,214 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/doctor"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
 )
 
-// A service with retries, dead letters and a log of attempts works whatever topics its namespace lets the broker
-// create, and with its letters in a namespace of their own: each message is a letter after its retries, is replayed,
-// and is processed.
-func TestServiceInNamespacesOfAllKinds(t *testing.T) {
+// site is where a service works: what its namespaces allow, how many replicas it has, and whether another service publishes its messages.
+type site struct {
+	topics   map[string]any // which topics the namespaces let the broker create
+	apart    bool           // letters have a namespace of their own
+	replicas int
+	chained  bool // messages are those that another service forwards, with the properties of its retries and replays
+}
+
+// A service with retries, dead letters and a log of attempts works wherever it is: each message is retried, fails, becomes a letter that names
+// the service's topic, is replayed and processed once, and the doctor finds everything.
+func TestService(t *testing.T) {
 	t.Parallel()
-	for name, c := range map[string]struct {
-		policy map[string]any
-		apart  bool
-	}{
-		"topics are created partitioned":      {policy: creations["partitioned"]},
-		"no topics are created":               {policy: creations["off"]},
+	for name, s := range map[string]site{
+		"topics are created partitioned":      {topics: creations["partitioned"]},
+		"no topics are created":               {topics: creations["off"]},
 		"letters in a namespace of their own": {apart: true},
+		"two replicas":                        {replicas: 2},
+		"chain of two services":               {chained: true},
+		"all of these": {topics: creations["partitioned"],
+			apart: true, replicas: 2, chained: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			b := real(t)
-			if c.policy != nil {
-				b.creates(c.policy)
+			b := newBroker(t)
+			if b.inProcess != nil && (s.topics != nil || s.apart) {
+				t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
 			}
-			namespace := b.namespace
-			tp := b.topics(0)
-			if c.apart {
-				tp, namespace = b.apart(0)
-			}
-			log := tp.origin + "-" + sub + "-ATTEMPTS"
-			if name == "no topics are created" {
-				b.create(log, 0)
-			}
-			const n = 6
-			consumer, err := redelivery.Subscribe(b.client, pulsar.ConsumerOptions{Topic: tp.origin, SubscriptionName: sub, Type: pulsar.Shared, RetryEnable: true,
-				DLQ: &pulsar.DLQPolicy{MaxDeliveries: 2, RetryLetterTopic: tp.retry, DeadLetterTopic: tp.dlq, InitialSubscriptionName: "inspect"}},
-				redelivery.WithNackRedeliveryDelay(100*time.Millisecond), redelivery.WithReconsumeBackoff(backoff.Fixed(100*time.Millisecond)),
-				redelivery.WithAttemptLog(redelivery.AttemptLog{}), redelivery.WithLogger(slog.New(slog.DiscardHandler)))
-			require.NoError(t, err)
-			defer consumer.Close()
-			b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 3, tp.orders(n)...)
-			d := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription = "inspect" })
-			deadline := time.After(time.Minute)
-			for retried, dead := 0, false; !dead; { // each is retried once, then nacked until it is a letter
-				select {
-				case msg := <-consumer.Chan():
-					if _, ok := msg.Properties()["RECONSUMETIMES"]; !ok {
-						consumer.ReconsumeLater(msg.Message, 100*time.Millisecond)
-						retried++
-						break
-					}
-					consumer.NackWithReason(msg.Message, errors.New("no stock"))
-				case <-time.After(time.Second):
-					dead = b.backlog(tp.dlq, "inspect") > 0 && len(peek(t, d)) == n
-				case <-deadline:
-					t.Fatalf("%d letters after %d retries", len(peek(t, d)), retried)
-				}
-			}
-			require.NotEmpty(t, consumer.AttemptLog().Sessions())
-			for _, f := range doctor.Examine(t.Context(), doctor.Setup{Admin: doctor.Admin{URL: b.admin}, Client: b.client, Topic: tp.origin, Subscription: sub}) {
-				require.NotContains(t, f.Found, "404", f.Check)
-			}
-			report, err := d.Replay(bg, deadletter.ReplayOptions{Namespaces: []string{namespace}})
-			require.NoError(t, err)
-			require.Equal(t, n, report.Done)
-			require.Equal(t, tp.retry, report.Targets[0].Topic)
-			require.Zero(t, b.backlog(tp.dlq, "inspect"))
-			for range n {
-				select {
-				case msg := <-consumer.Chan():
-					require.NoError(t, consumer.Ack(msg.Message))
-				case <-time.After(time.Minute):
-					t.Fatal("a replayed letter did not come")
-				}
-			}
-			b.noJournal(tp)
+			s.works(t, b)
 		})
 	}
 }
 
-// orders are messages that have not failed yet.
-func (t topics) orders(n int) (all []*pulsar.ProducerMessage) {
-	for _, l := range t.letters(n) {
-		all = append(all, &pulsar.ProducerMessage{Payload: l.Payload})
+func (s site) works(t *testing.T, b *broker) {
+	const n = 12
+	s.setNamespace(b)
+	namespace := b.namespace
+	tp := s.names(b)
+	if s.apart { // so that these topics do not have the broker's special names either
+		s.setNamespace(b)
+		tp.retry, tp.dlq = tp.origin+"-later", s.names(b).origin+"-letters"
+	}
+	if s.topics["allowAutoTopicCreation"] == false {
+		for _, topic := range []string{tp.origin, tp.retry, tp.dlq, tp.origin + "-" + sub + "-ATTEMPTS"} {
+			b.create(topic, 0)
+		}
+	}
+	shop := shop{t: t, want: n, down: true, retried: map[string]bool{}, processed: map[string]pulsar.Message{}}
+	var consumers []*redelivery.Consumer
+	for range max(1, s.replicas) {
+		c := b.service(tp.origin, redelivery.DeadLetterPolicy{MaxDeliveries: 2, RetryTopic: tp.retry, Topic: tp.dlq},
+			redelivery.WithNackRedeliveryDelay(100*time.Millisecond), redelivery.WithAttemptLog(redelivery.AttemptLog{}))
+		consumers = append(consumers, c)
+		go shop.handle(c)
+	}
+	var msgs []*pulsar.ProducerMessage
+	for i := range n {
+		msgs = append(msgs, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i), Key: fmt.Sprint(i % 5)})
+	}
+	if s.chained {
+		msgs = s.forwarded(b, msgs)
+	}
+	b.publish(pulsar.ProducerOptions{Topic: tp.origin}, 3, msgs...)
+
+	dlq := b.open(tp.dlq, func(o *deadletter.Options) { o.Subscription, o.AnyTopic = "inspect", true })
+	var dead []deadletter.Letter
+	require.Eventually(t, func() bool {
+		dead = nil
+		for l, err := range dlq.Peek(bg, 2*n) {
+			if err != nil {
+				break // there is no such topic before the first letter
+			}
+			dead = append(dead, l)
+		}
+		return len(dead) >= n
+	}, time.Minute, 500*time.Millisecond)
+	require.Len(t, dead, n)
+	for _, l := range dead {
+		require.Equal(t, tp.origin, l.Origin)
+		require.Equal(t, sub, l.Subscription)
+		require.Equal(t, "no stock", l.Reason)
+		require.Equal(t, "1", l.Properties["RECONSUMETIMES"])
+		require.Zero(t, l.Replays)
+	}
+	require.Len(t, shop.retried, n)
+	require.Eventually(t, func() bool { return len(consumers[0].AttemptLog().Sessions()) == len(consumers) }, 15*time.Second, 50*time.Millisecond)
+	for _, f := range doctor.Examine(t.Context(), doctor.Setup{Admin: doctor.Admin{URL: b.admin}, Client: b.client, Topic: tp.origin, Subscription: sub,
+		RetryTopic: tp.retry, DeadLetterTopic: tp.dlq}) {
+		require.NotContains(t, f.Found, "404", f.Check)
+		require.NotContains(t, f.Found, "does not exist", f.Check)
+	}
+
+	shop.open()
+	o := deadletter.ReplayOptions{Canary: 2, CanaryTimeout: 30 * time.Second}
+	if s.apart {
+		_, err := dlq.Replay(bg, deadletter.ReplayOptions{ToOrigin: true})
+		require.ErrorIs(t, err, deadletter.ErrOtherNamespace)
+		o.Topic, o.Namespaces = tp.retry, []string{namespace}
+	}
+	report, err := dlq.Replay(bg, o)
+	require.NoError(t, err)
+	require.Equal(t, n, report.Done)
+	require.Equal(t, tp.retry, report.Targets[0].Topic)
+	require.Eventually(t, func() bool { return shop.all() == n }, 30*time.Second, 50*time.Millisecond)
+	for payload, msg := range shop.processed {
+		require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"], payload)
+		require.Equal(t, tp.origin, msg.Properties()["REAL_TOPIC"], payload)
+	}
+	require.Eventually(t, func() bool { return consumers[0].AttemptLog().Stats().Records == 0 }, 15*time.Second, 50*time.Millisecond)
+	b.noJournal(tp)
+}
+
+// setNamespace has topics in a new namespace. The broker in process has but one.
+func (s site) setNamespace(b *broker) {
+	if b.inProcess == nil {
+		b.creates(s.topics)
+	}
+}
+
+func (s site) names(b *broker) topics {
+	name := fmt.Sprintf("persistent://%s/orders-%08x", b.namespace, rand.Uint32())
+	return topics{name, name + "-" + sub + "-RETRY", name + "-" + sub + "-DLQ"}
+}
+
+// forwarded are messages as another service forwards them, after its own retries and replays.
+func (s site) forwarded(b *broker, msgs []*pulsar.ProducerMessage) (all []*pulsar.ProducerMessage) {
+	ctx := waittest.Context(b.t)
+	first := b.topics(0)
+	c := b.service(first.origin, redelivery.DeadLetterPolicy{})
+	next := func() pulsar.Message {
+		msg, err := c.Receive(ctx)
+		require.NoError(b.t, err)
+		return msg
+	}
+	b.publish(pulsar.ProducerOptions{Topic: first.origin}, 3, msgs...)
+	for range msgs {
+		require.NoError(b.t, c.DeadLetter(ctx, next(), errors.New("no address")))
+	}
+	dlq := b.open(first.dlq, func(o *deadletter.Options) { o.Subscription = "inspect" })
+	_, err := dlq.Replay(bg, deadletter.ReplayOptions{})
+	require.NoError(b.t, err)
+	for range msgs {
+		require.NoError(b.t, c.ReconsumeLaterNext(ctx, next()))
+	}
+	for range msgs {
+		msg := next()
+		require.Equal(b.t, "1", msg.Properties()["REPLAY_COUNT"])
+		require.Equal(b.t, "1", msg.Properties()["RECONSUMETIMES"])
+		all = append(all, &pulsar.ProducerMessage{Payload: msg.Payload(), Key: msg.Key(), Properties: maps.Clone(msg.Properties())})
+		require.NoError(b.t, c.Ack(msg))
 	}
 	return all
+}
+
+// shop handles messages: until it opens each one is retried once, and fails then.
+type shop struct {
+	t    *testing.T
+	want int
+
+	mu        sync.Mutex
+	down      bool
+	retried   map[string]bool
+	processed map[string]pulsar.Message
+}
+
+func (s *shop) handle(c *redelivery.Consumer) {
+	for {
+		msg, err := c.Receive(s.t.Context())
+		if err != nil {
+			return
+		}
+		s.mu.Lock()
+		payload := string(msg.Payload())
+		down, first := s.down, !s.retried[payload]
+		s.retried[payload] = true
+		if !down {
+			if s.processed[payload] != nil {
+				s.t.Errorf("%s is processed twice", payload)
+			}
+			s.processed[payload] = msg
+		}
+		s.mu.Unlock()
+		switch {
+		case !down:
+			err = c.Ack(msg)
+		case first:
+			err = c.ReconsumeLaterNext(s.t.Context(), msg)
+		default:
+			err = c.NackWithReason(msg, errors.New("no stock"))
+		}
+		if err != nil && s.t.Context().Err() == nil {
+			s.t.Errorf("%s: %v", payload, err)
+		}
+	}
+}
+
+func (s *shop) open() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.down = false
+}
+
+func (s *shop) all() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.processed)
 }
