@@ -52,7 +52,8 @@ type Options struct {
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
 	// Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a Key_Shared consumer gets only its own keys.
-	// Dead letters are in no batch with others, unless a setting of batches is given here.
+	// Dead letters are in no batch with others, unless a setting of batches is given here. pulsar-client-go does not say the ordering key of a batch:
+	// retries with one are in no batch, nor are dead letters, unless there is a Schema.
 	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
 	// batching and compression, unless ProducerAccessMode allows only one producer. With Encryption an empty payload
 	// needs a batch, or pulsar-client-go reads its ciphertext: so with DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.

@@ -269,14 +269,18 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 	if _, ok := ctx.Deadline(); !ok { // upstream may lose a message while its topic is terminated, and wait for ever
 		ctx, cancel = context.WithTimeout(ctx, r.o.OperationTimeout)
 	}
-	answer := r.written(ctx, start, cm.Message, &pulsar.ProducerMessage{
+	msg := &pulsar.ProducerMessage{
 		Payload:      cm.Payload(),
 		Key:          cm.Key(),
 		OrderingKey:  cm.OrderingKey(),
 		EventTime:    cm.EventTime(),
 		Properties:   props,
 		DeliverAfter: delay,
-	})
+	}
+	if r.isAlone(msg) {
+		msg.DeliverAt = atOnce
+	}
+	answer := r.written(ctx, start, cm.Message, msg)
 	return func() error {
 		defer cancel()
 		if err := answer(); err != nil {
@@ -287,6 +291,16 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 		}
 		return nil
 	}
+}
+
+// atOnce is no delay, and has upstream publish a message in no batch.
+var atOnce = time.UnixMilli(1)
+
+// isAlone reports whether a message without a delay has to be in no batch: upstream does not say the ordering key of a batch, and Key_Shared
+// consumers would get the message by its other key, or by none. A letter with a schema stays in a batch, since only that says the version.
+func (r *Reconsumer) isAlone(msg *pulsar.ProducerMessage) bool {
+	letter := msg.Properties[PropertyDeadLetterTime] != ""
+	return msg.OrderingKey != "" && msg.DeliverAfter == 0 && len(msg.Payload) > 0 && !(letter && r.o.Schema != nil)
 }
 
 // Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when it is ready. A

@@ -99,7 +99,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	bare := func() func() error {
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
 		if msg.Schema = nil; msg.DeliverAfter == 0 {
-			msg.DeliverAt = time.UnixMilli(1) // at once, in no batch: that would have the consumer's version
+			msg.DeliverAt = atOnce // a batch would have the consumer's version
 		}
 		return start(ctx, msg)
 	}
@@ -110,7 +110,7 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 		return bare()
 	}
 	delay := msg.DeliverAfter
-	msg.Schema, msg.DeliverAfter = schema, 0
+	msg.Schema, msg.DeliverAfter, msg.DeliverAt = schema, 0, time.Time{}
 	answered := start(ctx, msg)
 	return func() error {
 		err := answered()

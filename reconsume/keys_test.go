@@ -1,0 +1,98 @@
+package reconsume_test
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// Of two Key_Shared consumers of a retry topic or a dead letter topic each key has one, though many keys are published at the same time.
+func TestAKeyHasOneConsumer(t *testing.T) {
+	t.Parallel()
+	for name, of := range map[string]func(i int) *pulsar.ProducerMessage{
+		"keys": func(i int) *pulsar.ProducerMessage { return &pulsar.ProducerMessage{Key: fmt.Sprint("key ", i)} },
+		"ordering keys": func(i int) *pulsar.ProducerMessage {
+			return &pulsar.ProducerMessage{OrderingKey: fmt.Sprint("key ", i)}
+		},
+		"ordering keys beside others": func(i int) *pulsar.ProducerMessage {
+			return &pulsar.ProducerMessage{Key: "same", OrderingKey: fmt.Sprint("key ", i)}
+		},
+	} {
+		for _, dead := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, dead letters %t", name, dead), func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				const n, keys = 200, 40
+				target := b.topic + "-sub-RETRY"
+				if dead {
+					target = b.topic + "-sub-DLQ"
+				}
+				var owners []pulsar.Consumer
+				for range 2 {
+					owners = append(owners, b.subscribe(pulsar.ConsumerOptions{Topic: target, Type: pulsar.KeyShared}))
+				}
+				c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+				var msgs []*pulsar.ProducerMessage
+				for i := range n {
+					m := of(i % keys)
+					m.Payload = fmt.Append(nil, i)
+					msgs = append(msgs, m)
+				}
+				b.send(nil, msgs...)
+				r := b.reconsumer(reconsume.Options{})
+				var failures sync.WaitGroup
+				for range n {
+					cm := b.receive(c)
+					failures.Go(func() {
+						publish := func() error { return r.LaterAfter(in(time.Minute), cm, 0, nil) }
+						if dead {
+							publish = func() error { return r.DeadLetter(in(time.Minute), cm, errors.New("bad")) }
+						}
+						if err := publish(); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				failures.Wait()
+				seen := map[string]map[int]bool{}
+				for range n {
+					var msg pulsar.ConsumerMessage
+					owner := 0
+					select {
+					case msg = <-owners[0].Chan():
+					case msg = <-owners[1].Chan():
+						owner = 1
+					case <-time.After(20 * time.Second):
+						t.Fatal("a message is lost")
+					}
+					key := msg.OrderingKey()
+					if key == "" {
+						key = msg.Key()
+					}
+					if seen[key] == nil {
+						seen[key] = map[int]bool{}
+					}
+					seen[key][owner] = true
+				}
+				require.Len(t, seen, keys)
+				both, first := 0, 0
+				for _, owners := range seen {
+					if len(owners) == 2 {
+						both++
+					} else if owners[0] {
+						first++
+					}
+				}
+				require.Zero(t, both, "keys that came to both consumers")
+				require.NotContains(t, []int{0, keys}, first, "keys of the first consumer")
+			})
+		}
+	}
+}
