@@ -119,6 +119,28 @@ func TestProducerNameThatIsTaken(t *testing.T) {
 	})
 }
 
+// A mode of access that only one replica's producer can have is warned of before the first letter, and its refusal says what to change.
+func TestAccessModeOfOneProducerIsWarnedOf(t *testing.T) {
+	for mode, want := range map[pulsar.ProducerAccessMode]string{
+		pulsar.ProducerAccessModeExclusive:        "mode=Exclusive",
+		pulsar.ProducerAccessModeWaitForExclusive: "mode=WaitForExclusive",
+	} {
+		var log bytes.Buffer
+		o := reconsume.Options{ProducerOptions: pulsar.ProducerOptions{ProducerAccessMode: mode}, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+		run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+			require.Contains(t, log.String(), want)
+			c.refuse = func(o pulsar.ProducerOptions) error {
+				return errors.New("server error: ProducerBusy: Topic has an existing exclusive producer: x")
+			}
+			err := r.DeadLetter(bg, pulsar.ConsumerMessage{Consumer: acks, Message: message{}}, errBroker)
+			require.ErrorContains(t, err, "want ProducerAccessModeShared for all producers of the topic")
+		})
+	}
+	var log bytes.Buffer
+	run(t, reconsume.Options{Logger: slog.New(slog.NewTextHandler(&log, nil))}, func(*testing.T, *reconsume.Reconsumer, *client, *consumer) {})
+	require.Empty(t, log.String())
+}
+
 // A namespace that allows one producer for a topic has all messages published by the usual one.
 func TestLimitOfProducers(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {

@@ -55,7 +55,8 @@ type Options struct {
 	// Dead letters are in no batch with others, unless a setting of batches is given here. pulsar-client-go does not say the ordering key of a batch:
 	// retries with one are in no batch, nor are dead letters, unless there is a Schema.
 	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
-	// batching and compression, unless ProducerAccessMode allows only one producer. With Encryption an empty payload
+	// batching and compression, unless ProducerAccessMode allows only one producer: of several replicas then only one can publish, and a warning is
+	// logged. With Encryption an empty payload
 	// needs a batch, or pulsar-client-go reads its ciphertext: so with DisableBatching, and of a retry, which is delayed. Default: LZ4 compression.
 	ProducerOptions pulsar.ProducerOptions
 	// DeadLetterTopicProducerName is the dead letter producer's name. Only one producer at a time may have it: another one, as of a second
@@ -108,6 +109,11 @@ func (o Options) withDefaults() (Options, error) {
 		return o, fmt.Errorf("reconsume: Options.InitialSubscriptionName is %q, want none with this version of pulsar-client-go",
 			o.InitialSubscriptionName)
 	}
+	if mode, alone := accessModes[o.ProducerOptions.ProducerAccessMode]; alone {
+		o.Logger.Warn("reconsume: the access mode of producers lets one at a time publish to a topic: of several replicas one can publish retries "+
+			"and dead letters, and messages of the others wait; use ProducerAccessModeShared", "mode", mode, "retry_topic", o.RetryLetterTopic,
+			"dead_letter_topic", o.DeadLetterTopic)
+	}
 	o.MaxDeliveries = cmp.Or(o.MaxDeliveries, publishing.MaxReconsumes)
 	o.OperationTimeout = cmp.Or(o.OperationTimeout, 30*time.Second)
 	if o.Backoff == nil {
@@ -121,6 +127,10 @@ func (o Options) withDefaults() (Options, error) {
 	}
 	return o, nil
 }
+
+// accessModes are those that one producer at a time can have.
+var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
+	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 
 // warnOfShortName logs that a name without a namespace meant a topic of public/default in earlier versions, if that is another one.
 func (o *Options) warnOfShortName(name string) {

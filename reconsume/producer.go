@@ -116,6 +116,8 @@ func (o *Options) createProducer(client pulsar.Client, options func() pulsar.Pro
 		p.Schema = nil
 		o.Logger.Warn("reconsume: the topic has another schema, so messages are published without one: let each schema have a topic of its own",
 			"topic", p.Topic, "error", err)
+	case strings.Contains(err.Error(), "existing exclusive producer"):
+		return made, fmt.Errorf("%w: want ProducerAccessModeShared for all producers of the topic", err)
 	default:
 		return made, err
 	}
