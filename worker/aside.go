@@ -83,7 +83,7 @@ func (o *outage) lookAhead() error {
 		return err
 	}
 	o.mu.Lock()
-	n := o.failures.Looks(o.tries)
+	n := o.state.Looks()
 	o.mu.Unlock()
 	fresh, more := false, true
 	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
@@ -174,24 +174,20 @@ func (o *outage) takeFailed() (failed []task, pause time.Duration) {
 	if o.probed(task{msg: o.large}) >= 0 {
 		o.large = nil
 	}
-	return failed, max(o.paused, outages.ShortPause)
+	return failed, max(o.state.Pause(), outages.ShortPause)
 }
 
 // givesBack reports whether what is set aside goes back to the broker before the next try, as far as is known.
 func (o *outage) givesBack() bool {
 	o.mu.Lock()
-	long := o.paused >= outages.ShortPause
+	long := o.state.Pause() >= outages.ShortPause
 	o.mu.Unlock()
 	return long && o.lanes == nil && !o.keepsAll()
 }
 
 // probed is how often a message failed when it was tried, or -1 if it did not fail before. The caller holds mu.
 func (o *outage) probed(t task) int {
-	n, failed := o.tried[nameOf(t.msg)]
-	if !failed && !t.kept && t.counted().RedeliveryCount() == 0 {
-		return -1
-	}
-	return n
+	return o.state.Probes(nameOf(t.msg), t.kept || t.counted().RedeliveryCount() > 0)
 }
 
 // choose takes the message out that is tried next. It reports false if there is none, or the outage is over.
@@ -212,7 +208,7 @@ func (o *outage) choose() (t task, ok bool) {
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.over != nil && o.pausing >= outages.ShortPause || o.valve.isShut()) &&
+	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.valve.isShut()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.more > 0 })
 }
 

@@ -32,24 +32,18 @@ type outage struct {
 	probing chan struct{}  // held by the slot that tries its messages
 	large   pulsar.Message // the one that was looked at last, if there was no room for it; whose turn it is guards it
 
-	mu       sync.Mutex    // guards what follows
-	failures outages.Row   // before the outage
-	over     chan struct{} // closed when the outage is over; nil while there is none
-	began    time.Time
-	tries    uint32
-	tried    map[name]int  // how often each message that failed did so as a probe
-	aside    []task        // messages that are set aside: not tried at present
-	asked    time.Duration // by the RetryAfter of the last try
-	pausing  time.Duration // until the next try; 0 while none is waited for
-	paused   time.Duration // before this try
+	mu    sync.Mutex // guards what follows
+	state outages.Outage[name]
+	over  chan struct{} // closed when the outage is over; nil while there is none
+	began time.Time
+	aside []task // messages that are set aside: not tried at present
 
 	abandoned bool   // since Run ended
 	notice    notice // that there is one
 }
 
 func newOutage(r *run) *outage {
-	return &outage{run: r, probing: make(chan struct{}, 1), tried: map[name]int{},
-		failures: outages.NewRow(r.window, r.ratio)}
+	return &outage{run: r, probing: make(chan struct{}, 1), state: outages.New[name](r.window, r.ratio)}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -96,68 +90,61 @@ func (o *outage) tryNext(over chan struct{}) (mine bool) {
 
 // waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
 func (o *outage) waitToTry(over chan struct{}) error {
-	pause := o.nextPause()
-	o.setPausing(pause)
-	defer o.setPausing(0)
-	o.giveBackAtRest()
-	timer := time.NewTimer(pause)
+	timer := time.NewTimer(o.nextPause())
 	defer timer.Stop()
+	o.giveBackAtRest()
 	select {
 	case <-timer.C:
 	case <-over:
 	case <-o.taking.Done():
 	}
 	_, err := o.valve.waitAnd(o.taking, o.giveBackAtRest)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state.Try()
 	return err
 }
 
 // nextPause is how long to wait before the next try.
 func (o *outage) nextPause() (pause time.Duration) {
-	o.mu.Lock()
-	tries, asked := o.tries, o.asked
-	o.mu.Unlock()
+	tries := o.tries()
 	if err := o.protect(func() error { pause = o.pause.Next(tries); return nil }); err != nil {
 		pause = time.Minute
 	}
-	return max(pause, asked)
-}
-
-func (o *outage) setPausing(pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if o.pausing = pause; pause > 0 {
-		o.paused = pause
+	return o.state.Wait(pause)
+}
+
+// tries is how many tries of the outage failed; 0 if there is none.
+func (o *outage) tries() uint32 {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over == nil {
+		return 0
 	}
+	return o.state.Tries()
 }
 
 // report notes how the handler did. It reports whether what failed is to be tried again
 // without being nacked: there is an outage, and it is no probe that failed too often.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
-	before, keep := o.over, true
+	before := o.over
 	for i, out := range outcomes {
-		switch failed := out.retries(); {
-		case probe && (out.verb == dead || out.verb == snooze) && o.over != nil: // it tells nothing, and others come first
-			o.tried[nameOf(tasks[i].msg)]++
-		case out.verb == dead, out.verb == snooze, out.verb == held, o.abandoned:
-		case o.over == nil:
-			if failed && (tasks[i].kept || tasks[i].counted().RedeliveryCount() > 0) {
-				break // it says more about the message than about what handlers need
-			}
-			if o.failures.Note(failed) {
-				o.begin(out)
-				o.tried[nameOf(tasks[i].msg)] = 0 // it failed before
-			}
-		case !failed:
-			o.end()
-		case probe:
-			keep = o.failedAgain(nameOf(tasks[i].msg), out)
-		default: // it was called before the outage began
-			of := nameOf(tasks[i].msg)
-			o.tried[of] = max(0, o.tried[of]) // it failed before
+		if out.verb != held && !o.abandoned {
+			o.state.Report(attemptOf(tasks[i], out, probe))
 		}
 	}
-	after, began, tries := o.over, o.began, o.tries
+	switch down := o.state.State() != outages.Closed; {
+	case down && before == nil:
+		o.over, o.began = make(chan struct{}), time.Now()
+	case !down && before != nil:
+		close(o.over)
+		o.over = nil
+	}
+	keep = o.over != nil && !slices.ContainsFunc(tasks[:len(outcomes)], func(t task) bool { return !o.state.Keeps(nameOf(t.msg)) })
+	after, began, tries := o.over, o.began, o.state.Tries()
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
@@ -168,13 +155,28 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
-	return keep && after != nil
+	return keep
+}
+
+// attemptOf is what an outcome says about an outage.
+func attemptOf(t task, out outcome, probe bool) outages.Attempt[name] {
+	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.kept || t.counted().RedeliveryCount() > 0, Probe: probe}
+	switch {
+	case out.verb == dead, out.verb == snooze:
+		a.Result = outages.Unclear
+	case out.retries():
+		a.Result = outages.Failed
+	}
+	if !out.away {
+		a.Asked = out.delay
+	}
+	return a
 }
 
 // tell tells whether there is an outage, if that changed.
 func (o *outage) tell() {
 	o.notice.tell(&o.mu, func() bool { return o.over != nil }, func(begins bool) func() {
-		after, tries, abandoned := time.Since(o.began), o.tries, o.abandoned
+		after, tries, abandoned := time.Since(o.began), o.state.Tries(), o.abandoned
 		return func() {
 			switch {
 			case begins:
@@ -193,12 +195,7 @@ func (o *outage) sendAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
 	}
-	o.mu.Lock()
-	tries := o.tries
-	if o.over == nil { // one may begin
-		tries = 0
-	}
-	o.mu.Unlock()
+	tries := o.tries() // 0 if there is no outage: one may begin
 	var longest time.Duration
 	_ = o.protect(func() error { _, longest = policies.Bounds(o.pause, tries); return nil })
 	for i := range outcomes {
@@ -206,40 +203,12 @@ func (o *outage) sendAway(outcomes []outcome) {
 	}
 }
 
-// begin begins an outage. The caller holds mu.
-func (o *outage) begin(last outcome) {
-	o.over, o.began, o.tries = make(chan struct{}), time.Now(), 0
-	o.ask(last)
-	clear(o.tried)
-}
-
-// failedAgain counts a failed probe, and reports whether its message stays here, uncounted. The caller holds mu.
-func (o *outage) failedAgain(of name, out outcome) (keep bool) {
-	o.tries++
-	o.ask(out)
-	o.tried[of]++
-	return o.tried[of] <= outages.FreeProbes
-}
-
-// ask makes the next pause as long as the delay of a message that stays here. The caller holds mu.
-func (o *outage) ask(out outcome) {
-	if o.asked = out.delay; out.away {
-		o.asked = 0
-	}
-}
-
 // takesLong notes a probe that keeps others from being tried.
 func (o *outage) takesLong() {
 	o.mu.Lock()
-	o.tries++
+	o.state.TakesLong()
 	o.mu.Unlock()
 	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried beside it", o.who()...)
-}
-
-// end ends an outage. The caller holds mu.
-func (o *outage) end() {
-	close(o.over)
-	o.over = nil
 }
 
 // abandon ends an outage at the end of a drain, and leaves its messages to the broker.
@@ -247,6 +216,7 @@ func (o *outage) abandon() {
 	o.mu.Lock()
 	over, aside := o.over, o.aside
 	o.over, o.aside, o.abandoned = nil, nil, true
+	o.state.Close()
 	o.mu.Unlock()
 	o.leaveAll(aside, untried)
 	if over != nil {

@@ -1,4 +1,4 @@
-// Package outages says when failures are an outage, and how it is tried. The Worker goes by it, and so does the simulation of one.
+// Package outages says when failures are an outage, and how an outage is probed. A Worker goes by it, and so does the simulation of one.
 package outages
 
 import (
@@ -7,51 +7,183 @@ import (
 )
 
 const (
-	// FreeProbes is how often a message may fail as a probe before a failure counts as an attempt, so that messages that always fail make room.
+	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages that always fail make room.
 	FreeProbes = 2
-	// Most is how many messages an outage has looked at and keeps, where they cannot be given back.
+	// Most is how many messages an outage looks at, and keeps where they cannot be given back.
 	Most = 1000
-	// ShortPause is how long a pause may be without giving back what is kept: that takes some calls of the broker.
+	// ShortPause is the longest pause for which messages are not given back, which takes some calls of the broker.
 	ShortPause = time.Second
 
-	firstHarder = 2 // harder in an outage that does not follow another
+	firstHarder = 2  // harder in an outage that does not follow another
+	mostHarder  = 20 // doublings
 )
 
-// Next is which of the messages that wait to be tried is next: one that did not fail before, since that tells an outage from messages that
-// always fail, the last one that came; or else the one that was tried least. tries says how often each was, or -1 for one that did not fail
-// before. It is -1 if there are none.
-func Next[T any](waiting []T, tries func(T) int) (place int) {
+// State says whether there is an outage.
+type State uint8
+
+// The states. What moves an Outage from one to another:
+//
+//	         | failures in a row | Try     | a probe fails or takes long, Wait | a message succeeds
+//	Closed   | Open              | –       | –                                 | –
+//	Open     | –                 | Probing | Open                              | Closed
+//	Probing  | –                 | –       | Open                              | Closed
+const (
+	Closed  State = iota // no outage: all messages are handled
+	Open                 // an outage: nothing is handled until a pause is over
+	Probing              // an outage: one message is tried
+)
+
+// Result is how a handler's call ended.
+type Result uint8
+
+// The results.
+const (
+	Succeeded Result = iota
+	Failed
+	Unclear // it says nothing about an outage: a permanent error, a snooze
+)
+
+// Attempt is one call of a handler with the message K.
+type Attempt[K comparable] struct {
+	Message K
+	Result  Result
+	Before  bool          // the message failed before, so that a failure says more about the message
+	Probe   bool          // the message was tried in an outage
+	Asked   time.Duration // how long the failed message wants to wait; the next pause is at least as long
+}
+
+// Outage is closed, open or probing. It holds no clock and starts nothing: the caller reports how calls ended, waits for the pauses, and
+// says when it tries a message. It is not safe for concurrent use.
+type Outage[K comparable] struct {
+	state  State
+	row    row
+	tries  uint32        // probes that failed
+	failed map[K]int     // how often each message that failed in this outage did so as a probe
+	asked  time.Duration // by the last failure
+	pause  time.Duration // before this try or the next one; 0 while it is not known
+}
+
+// New returns a closed Outage, which opens when ratio × window messages have failed in a row, but not before window messages were handled.
+func New[K comparable](window int, ratio float64) Outage[K] {
+	return Outage[K]{row: row{window: window, need: max(1, int(math.Ceil(ratio*float64(window)-1e-9)))}}
+}
+
+// State returns the state.
+func (o *Outage[K]) State() State { return o.state }
+
+// Tries returns how many probes of this outage failed.
+func (o *Outage[K]) Tries() uint32 { return o.tries }
+
+// Report notes how a call ended.
+func (o *Outage[K]) Report(a Attempt[K]) {
+	if o.state == Closed {
+		if a.Result == Unclear || a.Result == Failed && a.Before {
+			return
+		}
+		if o.row.note(a.Result == Failed) {
+			o.failed = map[K]int{a.Message: 0}
+			o.open(0, a.Asked)
+		}
+		return
+	}
+	switch {
+	case a.Result == Succeeded:
+		o.state = Closed
+	case a.Probe && a.Result == Failed:
+		o.failed[a.Message]++
+		o.open(o.tries+1, a.Asked)
+	case a.Probe: // others come first
+		o.failed[a.Message]++
+		o.open(o.tries, o.asked)
+	case a.Result == Failed: // its call began before the outage
+		o.failed[a.Message] += 0
+	}
+}
+
+func (o *Outage[K]) open(tries uint32, asked time.Duration) {
+	o.state, o.tries, o.asked, o.pause = Open, tries, asked, 0
+}
+
+// TakesLong notes that a probe has not returned for long, so that another message is tried beside it.
+func (o *Outage[K]) TakesLong() {
+	if o.state != Closed {
+		o.open(o.tries+1, o.asked)
+	}
+}
+
+// Close ends an outage without a success.
+func (o *Outage[K]) Close() { o.state = Closed }
+
+// Keeps reports whether a message that has just failed is to be tried again without counting an attempt.
+func (o *Outage[K]) Keeps(message K) bool {
+	return o.state != Closed && o.failed[message] <= FreeProbes
+}
+
+// Wait notes the pause before the next try: the policy's, or a longer one that the last failure asked for. It returns that pause.
+func (o *Outage[K]) Wait(policy time.Duration) time.Duration {
+	if o.state == Probing { // there was nothing to try
+		o.state = Open
+	}
+	o.pause = max(policy, o.asked)
+	return o.pause
+}
+
+// Pause returns the pause that the next try waits for or, while a message is tried, waited for; 0 if it is not known yet.
+func (o *Outage[K]) Pause() time.Duration { return o.pause }
+
+// Try says that a message is tried now.
+func (o *Outage[K]) Try() {
+	if o.state == Open {
+		o.state = Probing
+	}
+}
+
+// Looks returns how many messages that did not fail before are looked at to try the last of them: more each time, since messages that
+// always fail come in bunches, and more from the beginning in an outage soon after another.
+func (o *Outage[K]) Looks() int {
+	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.harder-firstHarder), 10))
+}
+
+// Probes returns how often a message failed as a probe in this outage, or -1 if it did not fail at all. before says whether the message
+// failed before the outage.
+func (o *Outage[K]) Probes(message K, before bool) int {
+	n, failed := o.failed[message]
+	if !failed && !before {
+		return -1
+	}
+	return n
+}
+
+// Next returns the place of the message to try next: the last one that did not fail before, since that tells an outage from messages that
+// always fail, or else the first of those that were tried least. probes is Probes of a message. Next returns -1 if there are no messages.
+func Next[T any](waiting []T, probes func(T) int) (place int) {
 	place, fewest := -1, 0
 	for i, t := range waiting {
-		if n := tries(t); place < 0 || n < fewest || n < 0 {
+		if n := probes(t); place < 0 || n < fewest || n < 0 {
 			place, fewest = i, n
 		}
 	}
 	return place
 }
 
-// Row counts failures as they come one after another. A success says that what handlers need is there, however many others fail.
-type Row struct {
-	window int // of messages, which an outage takes at least
-	need   int // failures in a row that are an outage
-	seen   int
+// row counts failures in a row. A success says that what handlers need is there, however many others fail.
+type row struct {
+	window int  // messages without which there is no outage
+	need   int  // failures in a row that make an outage
+	seen   int  // messages since the last outage
 	failed int  // in a row
 	passed int  // likewise
 	harder uint // how often need is doubled
 }
 
-// NewRow takes what WithPauseOnFailure is given.
-func NewRow(window int, ratio float64) Row {
-	return Row{window: window, need: max(1, int(math.Ceil(ratio*float64(window)-1e-9)))}
-}
-
-// Note adds a message, and reports whether an outage begins. The next one takes more, until a window of messages pass: one that ended and
-// begins again may be none, but some messages among others.
-func (r *Row) Note(failed bool) (begins bool) {
+// note adds a message, and reports whether an outage begins. The next outage needs four times as many failures, until as many windows of
+// messages have succeeded in a row: an outage that begins again soon may be chance.
+func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {
 		r.failed = 0
-		if r.passed++; r.passed>>r.harder >= r.window {
+		r.passed++
+		if r.passed>>r.harder >= r.window {
 			r.harder = 0
 		}
 		return false
@@ -61,12 +193,6 @@ func (r *Row) Note(failed bool) (begins bool) {
 	if r.seen < r.window || r.failed>>r.harder < r.need {
 		return false
 	}
-	r.seen, r.failed, r.harder = 0, 0, min(r.harder+firstHarder, 20)
+	r.seen, r.failed, r.harder = 0, 0, min(r.harder+firstHarder, mostHarder)
 	return true
-}
-
-// Looks is how many messages that did not fail before are looked at to try the last of them: more each time, since messages that always fail
-// come in bunches, and more from the beginning in an outage soon after another.
-func (r *Row) Looks(tries uint32) int {
-	return min(Most, 1<<min(2*uint(tries)+2*(r.harder-firstHarder), 10))
 }

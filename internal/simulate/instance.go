@@ -21,7 +21,7 @@ type instance struct {
 
 func newInstance(w *world, number int) *instance {
 	return &instance{world: w, number: number, idle: w.Concurrency, waits: map[*message]bool{},
-		downtime: downtime{row: outages.NewRow(w.Window, w.Ratio)}}
+		downtime: downtime{outage: outages.New[*message](w.Window, w.Ratio)}}
 }
 
 // permits reports whether the broker may send a message. A consumer with too many unacknowledged ones is blocked until half of them are gone.
@@ -67,7 +67,7 @@ func (i *instance) next() *message {
 
 // take fills the places.
 func (i *instance) take() {
-	if i.outage {
+	if i.isDown() {
 		i.look()
 		return
 	}

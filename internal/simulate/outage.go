@@ -1,21 +1,13 @@
 package simulate
 
-import (
-	"time"
-
-	"github.com/pulsar-redelivery/redelivery/internal/outages"
-)
+import "github.com/pulsar-redelivery/redelivery/internal/outages"
 
 // downtime is what an instance knows of an outage, see worker/outage.go.
 type downtime struct {
-	row    outages.Row // before the outage
-	outage bool
-	era    int // outages until now
-	tries  uint32
-	pause  time.Duration    // before the next try
-	tried  map[*message]int // how often each message that failed did so as a probe
-	aside  fifo             // kept and not tried at present
-	away   bool             // all is given back, until the pause is over
+	outage outages.Outage[*message]
+	era    int  // outages until now
+	aside  fifo // kept and not tried at present
+	away   bool // all is given back, until the pause is over
 
 	looks   int  // at how many more messages, to try the last of them
 	patient bool // more may come at once
@@ -23,42 +15,41 @@ type downtime struct {
 
 // report notes how a handler did, and reports whether its message stays here.
 func (i *instance) report(m *message, failed, probe bool) (keep bool) {
-	switch {
-	case i.Window == 0:
+	if i.Window == 0 {
 		return false
-	case !i.outage:
-		if failed && (m.kept || m.count > 0) { // it says more about the message
-			return false
-		}
-		if !i.row.Note(failed) {
-			return false
-		}
-		i.outage, i.tries, i.tried = true, 0, map[*message]int{m: 0}
+	}
+	began := !i.isDown()
+	result := outages.Succeeded
+	if failed {
+		result = outages.Failed
+	}
+	i.outage.Report(outages.Attempt[*message]{Message: m, Result: result, Before: m.kept || m.count > 0, Probe: probe})
+	switch {
+	case !i.isDown():
+		i.looks = 0
+		return false
+	case began:
 		i.era++
 		i.nextTry()
-		return true
-	case !failed:
-		i.outage, i.looks = false, 0
-		return false
-	case !probe:
-		i.tried[m] += 0
-		return true
+	case probe:
+		i.nextTry()
 	}
-	i.tries++
-	i.tried[m]++
-	i.nextTry()
-	return i.tried[m] <= outages.FreeProbes
+	return failed && i.outage.Keeps(m)
 }
+
+// isDown reports whether there is an outage, as far as the instance knows.
+func (i *instance) isDown() bool { return i.outage.State() != outages.Closed }
 
 // nextTry begins the pause before the next try.
 func (i *instance) nextTry() {
-	i.pause, i.looks = i.bounded(i.Pause.Next(i.tries)), 0
-	i.push(event{at: i.now + i.pause, kind: probes, of: i.number, era: i.era})
+	i.looks = 0
+	pause := i.outage.Wait(i.bounded(i.Pause.Next(i.outage.Tries())))
+	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
 }
 
 // rest gives everything back to the broker if no handler is at work and the pause is not short, see worker/rest.go.
 func (i *instance) rest() {
-	if !i.outage || i.idle < i.Concurrency || i.looks > 0 || i.pause < outages.ShortPause {
+	if !i.isDown() || i.idle < i.Concurrency || i.looks > 0 || i.outage.Pause() < outages.ShortPause {
 		return
 	}
 	for m := range i.waits {
@@ -82,15 +73,16 @@ func (i *instance) rest() {
 
 // probe begins a try: the instance is there again, and is sent messages.
 func (i *instance) probe(era int) {
-	if era == i.era && i.outage {
-		i.away, i.patient, i.looks = false, true, i.row.Looks(i.tries)
+	if era == i.era && i.isDown() {
+		i.away, i.patient, i.looks = false, true, i.outage.Looks()
+		i.outage.Try()
 		i.push(event{at: i.now + request, kind: looked, of: i.number, era: era})
 	}
 }
 
 // looked ends the wait for more messages, if there is one to try.
 func (i *instance) looked(era int) {
-	if era == i.era && i.outage {
+	if era == i.era && i.isDown() {
 		i.patient = false
 		i.look()
 	}
@@ -120,9 +112,5 @@ func (i *instance) look() {
 
 // probed is how often a message failed when it was tried, or -1 if it did not fail before.
 func (i *instance) probed(m *message) int {
-	n, failed := i.tried[m]
-	if !failed && !m.kept && m.count == 0 {
-		return -1
-	}
-	return n
+	return i.outage.Probes(m, m.kept || m.count > 0)
 }
