@@ -3,6 +3,7 @@ package inbox_test
 import (
 	"context"
 	"database/sql"
+	"flag"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/inbox"
 )
+
+var receipts = flag.Int("receipts", 0, "how many receipts there are before BenchmarkHandler, which then prunes them too")
 
 // BenchmarkHandler compares a handler that has its effect in a transaction with the same handler of an Inbox, and the same for batches of
 // 100. Eight handlers run at the same time, in pairs of a few thousand calls, so that a slow moment of the database meets both. The figure
@@ -36,6 +39,8 @@ func BenchmarkHandler(b *testing.B) {
 			box, err := inbox.New(db, inbox.Postgres, inbox.WithSubscription("s"))
 			require.NoError(b, err)
 			require.NoError(b, box.Migrate(b.Context()))
+			_, err = db.ExecContext(b.Context(), "INSERT INTO redelivery_inbox SELECT decode(md5(n::text), 'hex'), n FROM generate_series(1, $1::int) n", *receipts)
+			require.NoError(b, err)
 			effect := func(ctx context.Context, tx *sql.Tx, msgs []pulsar.Message) error {
 				for _, msg := range msgs {
 					if _, err := tx.ExecContext(ctx, "INSERT INTO effect VALUES ($1, $2)", msg.ID().EntryID(), "an order"); err != nil {
@@ -61,6 +66,12 @@ func BenchmarkHandler(b *testing.B) {
 				with += calls(b, size, &next, box.BatchHandler(effect))
 			}
 			b.ReportMetric(without.Seconds()/with.Seconds(), "ratio")
+			if *receipts > 0 {
+				began := time.Now()
+				n, err := box.Prune(b.Context(), time.Hour)
+				require.NoError(b, err)
+				b.ReportMetric(float64(n)/time.Since(began).Seconds(), "pruned/s")
+			}
 		})
 	}
 }

@@ -1,6 +1,7 @@
 package inbox
 
 import (
+	"encoding/hex"
 	"fmt"
 	"strings"
 )
@@ -16,7 +17,8 @@ var (
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
 			"CREATE INDEX IF NOT EXISTS %[2]s ON %[1]s USING brin (committed) WITH (autosummarize = on)",
 		lock:    "SELECT pg_advisory_xact_lock(hashtext(%s))",
-		insert:  "INSERT INTO %[1]s (receipt, committed) VALUES %[2]s ON CONFLICT DO NOTHING",
+		joined:  true,
+		insert:  "INSERT INTO %[1]s (receipt, committed) SELECT decode(r, 'hex'), $2 FROM unnest(string_to_array($1, ',')) AS r ON CONFLICT DO NOTHING",
 		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED)",
 		missing: "42P01",
 	}}
@@ -45,6 +47,7 @@ type dialect struct {
 	numbered bool   // parameters are $1, $2 … and not ?
 	create   string // of table and index
 	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
+	joined   bool   // insert has the receipts in one parameter, in hex with commas between them: with 200 parameters it took three times as long
 	insert   string // receipts that are not there yet; the others change nothing
 	prune    string // deletes a limited number of receipts
 	missing  string // in the error of a statement whose table is missing
@@ -61,6 +64,21 @@ func (d Dialect) String() string {
 // quoted returns a name that may have a schema before it, as in "app.inbox".
 func (d Dialect) quoted(name string) string {
 	return d.quote + strings.ReplaceAll(name, ".", d.quote+"."+d.quote) + d.quote
+}
+
+// inserting returns the statement that inserts receipts, and its arguments.
+func (d Dialect) inserting(table string, receipts [][]byte, committed int64) (statement string, args []any) {
+	if d.joined {
+		texts := make([]string, len(receipts))
+		for n, receipt := range receipts {
+			texts[n] = hex.EncodeToString(receipt)
+		}
+		return fmt.Sprintf(d.insert, d.quoted(table)), []any{strings.Join(texts, ","), committed}
+	}
+	for _, receipt := range receipts {
+		args = append(args, receipt, committed)
+	}
+	return fmt.Sprintf(d.insert, d.quoted(table), d.parameters(len(receipts), 2)), args
 }
 
 // parameters returns n groups of placeholders: ($1, $2), ($3, $4).

@@ -47,12 +47,8 @@ const maxRows = 400
 func (i *Inbox) insert(ctx context.Context, tx *sql.Tx, receipts [][]byte) (int, error) {
 	now, inserted := time.Now().Unix(), 0
 	for some := range slices.Chunk(receipts, maxRows) {
-		args := make([]any, 0, 2*len(some))
-		for _, receipt := range some {
-			args = append(args, receipt, now)
-		}
-		result, err := tx.ExecContext(ctx,
-			fmt.Sprintf(i.dialect.insert, i.dialect.quoted(i.table), i.dialect.parameters(len(some), 2)), args...)
+		statement, args := i.dialect.inserting(i.table, some, now)
+		result, err := tx.ExecContext(ctx, statement, args...)
 		if err != nil {
 			return 0, i.explained("inserting receipts", err)
 		}
