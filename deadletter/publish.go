@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -20,10 +22,15 @@ type publisherKey struct {
 	ledger  int64
 	schema  string // version
 	batched bool   // batches of one: only these say which version, and only these can be empty
+	chunk   int    // the bytes of a chunk, for a letter that is larger than the topic allows; 0 for the usual
 }
 
 func (k publisherKey) name(run string) string {
-	return fmt.Sprintf("replay-%s-%d-%d-%s-%t", run, k.from, k.ledger, k.schema, k.batched)
+	name := fmt.Sprintf("replay-%s-%d-%d-%s-%t", run, k.from, k.ledger, k.schema, k.batched)
+	if k.chunk > 0 {
+		name += fmt.Sprintf("-%d", k.chunk)
+	}
+	return name
 }
 
 type publisher struct {
@@ -41,6 +48,7 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	if err != nil {
 		return nil, err
 	}
+	most := r.mostBytes(ctx, topic)
 	if n > 0 {
 		topic = fmt.Sprintf("%s-partition-%d", topic, r.o.Routing.partition(l, topic, n))
 	}
@@ -49,6 +57,12 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 		key.schema = l.Schema
 	}
 	key.batched = inBatches(l, schema) // a message of chunks has the schema, but does not say which version
+	if most > 0 && l.weight()+aside > most {
+		if key.batched || l.Size < 2 {
+			return nil, errTooLarge
+		}
+		key.chunk = (l.Size + 1) / 2 // the broker does not compare chunks with the topic's limit
+	}
 	if before, ok := r.users[topic]; ok && before != key {
 		if err := r.w.settle(ctx, 0); err != nil { // upstream's order is that of one producer
 			return nil, err
@@ -63,15 +77,55 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	}
 	o := producerOptions(topic, schema, key.batched)
 	o.Name = key.name(r.j.run.ID)
+	if key.chunk > 0 {
+		o.ChunkMaxMessageSize, o.CompressionType = uint(key.chunk), pulsar.NoCompression // which could make one chunk of it
+	}
 	if !publishing.InitialSubscription(&o, keeper) {
 		return nil, errors.New("deadletter: this version of pulsar-client-go cannot have a producer create a subscription")
 	}
+	if why := r.refused[topic+key.schema]; why != nil {
+		return nil, why
+	}
 	producer, err := r.t.newProducer(ctx, o, r.o.Encryption)
 	if err != nil {
+		r.refused[topic+key.schema] = err
 		return nil, err
 	}
 	r.publishers[key] = &publisher{producer: producer}
 	return r.publishers[key], nil
+}
+
+// aside is what a message has beside its letter's weight, at most: names and what upstream adds.
+const aside = 1 << 10
+
+var errTooLarge = errors.New(tooLarge)
+
+// refusal returns why a letter has to stay, if it has no publisher and will not have one unless somebody changes its topic; "" if the replay
+// cannot go on.
+func (o *ReplayOptions) refusal(err error) string {
+	switch {
+	case errors.Is(err, errTooLarge):
+		return tooLarge
+	case strings.Contains(err.Error(), "IncompatibleSchema"):
+		return refusedSchema
+	case o.Topic != "": // all letters go there
+		return ""
+	case errors.Is(err, pulsar.ErrTopicTerminated) || strings.Contains(err.Error(), "TopicTerminated"):
+		return topicEnded
+	case strings.Contains(err.Error(), "AuthorizationError"):
+		return topicForbidden
+	}
+	return ""
+}
+
+// mostBytes is how large a message the topic's policy allows; 0 if it does not say, or the admin API does not.
+func (r *replay) mostBytes(ctx context.Context, topic string) int {
+	most, known := r.limits[topic]
+	if !known && r.t.o.Admin.URL != "" {
+		_ = r.t.o.Admin.call(ctx, admin.Topic(topic)+"/maxMessageSize", &most) // which few may ask for
+		r.limits[topic] = most
+	}
+	return most
 }
 
 // inBatches reports whether l is published in batches of one: only these say which version of the schema, and only these can be empty.

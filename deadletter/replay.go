@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -45,7 +46,8 @@ func (t *Topic) Replay(ctx context.Context, o ReplayOptions) (Report, error) {
 		return Report{}, err
 	}
 	defer j.close()
-	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{}}
+	r := &replay{t: t, o: o, j: j, pacer: newPacer(o.Rate), publishers: map[publisherKey]*publisher{}, users: map[string]publisherKey{},
+		refused: map[string]error{}, limits: map[string]int{}}
 	defer r.closePublishers()
 	defer r.closeCanary()
 	if err = r.run(ctx, partitions); err == nil {
@@ -107,6 +109,8 @@ type replay struct {
 
 	publishers map[publisherKey]*publisher
 	users      map[string]publisherKey // of a topic: who published last
+	refused    map[string]error        // why no producer could be made, by topic and version of the schema
+	limits     map[string]int          // of topics: bytes of a message
 	stay       []stay                  // to be noted before anything is published: letters were left that may not be next time
 	leaves     bool                    // the last letter was the last of these
 	pacer      pacer
@@ -248,6 +252,10 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	l.to = topic
 	p, err := r.publisher(ctx, topic, l, schema)
 	if err != nil {
+		if left = r.o.refusal(err); left != "" {
+			r.leave(left, l)
+			return left, nil
+		}
 		return "", err
 	}
 	if r.o.Canary > 0 && !r.j.sound && r.sent < r.o.Canary {
@@ -271,7 +279,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 // deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
-	case why != unreadable && why != encrypted && why != topicGone && why != retryGone:
+	case !slices.Contains([]string{unreadable, encrypted, topicGone, retryGone, tooLarge, refusedSchema, topicEnded, topicForbidden}, why):
 		r.leaves = false
 	case r.leaves && last >= 0 && r.stay[last].Why == why:
 		r.stay[last].To = l.pos

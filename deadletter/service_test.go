@@ -85,15 +85,17 @@ func (s site) works(t *testing.T, b *broker) {
 	var dead []deadletter.Letter
 	require.Eventually(t, func() bool {
 		dead = nil
+		died := map[string]bool{}
 		for l, err := range dlq.Peek(bg, 2*n) {
 			if err != nil {
 				break // there is no such topic before the first letter
 			}
 			dead = append(dead, l)
+			died[string(l.Payload)] = true
 		}
-		return len(dead) >= n
+		return len(died) == n
 	}, time.Minute, 500*time.Millisecond)
-	require.Len(t, dead, n)
+	doubles := len(dead) - n // of a slow broker, whose confirmation came too late
 	for _, l := range dead {
 		require.Equal(t, tp.origin, l.Origin)
 		require.Equal(t, sub, l.Subscription)
@@ -118,9 +120,10 @@ func (s site) works(t *testing.T, b *broker) {
 	}
 	report, err := dlq.Replay(bg, o)
 	require.NoError(t, err)
-	require.Equal(t, n, report.Done)
+	require.GreaterOrEqual(t, report.Done, n)
 	require.Equal(t, tp.retry, report.Targets[0].Topic)
 	require.Eventually(t, func() bool { return shop.all() == n }, 30*time.Second, 50*time.Millisecond)
+	require.LessOrEqual(t, shop.twice, doubles)
 	for payload, msg := range shop.processed {
 		require.Equal(t, "1", msg.Properties()["REPLAY_COUNT"], payload)
 		require.Equal(t, tp.origin, msg.Properties()["REAL_TOPIC"], payload)
@@ -180,6 +183,7 @@ type shop struct {
 	down      bool
 	retried   map[string]bool
 	processed map[string]pulsar.Message
+	twice     int
 }
 
 func (s *shop) handle(c *redelivery.Consumer) {
@@ -194,7 +198,7 @@ func (s *shop) handle(c *redelivery.Consumer) {
 		s.retried[payload] = true
 		if !down {
 			if s.processed[payload] != nil {
-				s.t.Errorf("%s is processed twice", payload)
+				s.twice++
 			}
 			s.processed[payload] = msg
 		}

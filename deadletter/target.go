@@ -189,6 +189,11 @@ const (
 	topicGone  = "came from a topic that is gone"
 	retryGone  = "has no retry topic to go to"
 
+	tooLarge       = "is larger than its topic allows"
+	refusedSchema  = "has a schema that its topic does not take"
+	topicEnded     = "goes to a topic that is terminated"
+	topicForbidden = "goes to a topic that refuses this tool's role"
+
 	sealed         = "is encrypted: needs keys, or nobody could read what is exported"
 	notText        = "has a key or a property that is not UTF-8, which JSON cannot have"
 	wasEncrypted   = "was encrypted: needs keys to encrypt it again"
