@@ -266,3 +266,13 @@ func WithCause(err error) LaterOption {
 func WithCallback(done func(error)) LaterOption {
 	return func(r *retry) { r.Callback = done }
 }
+
+// with applies options.
+func with(how retry, options []LaterOption) retry {
+	for _, option := range options {
+		if option != nil {
+			option(&how)
+		}
+	}
+	return how
+}

@@ -160,16 +160,6 @@ func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how 
 	return nil
 }
 
-// with applies options.
-func with(how retry, options []LaterOption) retry {
-	for _, option := range options {
-		if option != nil {
-			option(&how)
-		}
-	}
-	return how
-}
-
 // policy asks the policy how to reconsume a message.
 func (r *Reconsumer) policy(msg pulsar.Message) (how retry, err error) {
 	if msg == nil {
@@ -291,16 +281,6 @@ func (r *Reconsumer) publish(ctx context.Context, start starter, cm pulsar.Consu
 		}
 		return nil
 	}
-}
-
-// atOnce is no delay, and has upstream publish a message in no batch.
-var atOnce = time.UnixMilli(1)
-
-// isAlone reports whether a message without a delay has to be in no batch: upstream does not say the ordering key of a batch, and Key_Shared
-// consumers would get the message by its other key, or by none. A letter with a schema stays in a batch, since only that says the version.
-func (r *Reconsumer) isAlone(msg *pulsar.ProducerMessage) bool {
-	letter := msg.Properties[PropertyDeadLetterTime] != ""
-	return msg.OrderingKey != "" && msg.DeliverAfter == 0 && len(msg.Payload) > 0 && !(letter && r.o.Schema != nil)
 }
 
 // Close closes the producers. Calls in flight return ErrClosed. A producer that is still being created is closed when it is ready. A
