@@ -70,8 +70,8 @@ func NewBatch(consumer *redelivery.Consumer, handler BatchHandler, batch Batch, 
 	w.batch = Batch{cmp.Or(batch.MaxMessages, 100), cmp.Or(batch.MaxBytes, 1<<20), cmp.Or(batch.MaxWait, 100*time.Millisecond)}
 	w.handle = func(ctx context.Context, tasks []task, errs []error) bool {
 		msgs := make([]pulsar.Message, len(tasks))
-		for i, t := range tasks {
-			msgs[i] = t.counted()
+		for i := range tasks {
+			msgs[i] = tasks[i].counted()
 		}
 		return w.spread(w.handleBatch(ctx, handler, msgs), errs)
 	}
@@ -160,77 +160,4 @@ func (e BatchError) marked(mark func(error) error) BatchError {
 		}
 	}
 	return marked
-}
-
-// collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.
-func (s *slot) collect(ctx context.Context, into []task) (batch []task, err error) {
-	select {
-	case s.collecting <- struct{}{}:
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-	defer func() { <-s.collecting }()
-	defer func() {
-		if batch == nil && len(into) > 0 { // an observer or an interceptor of the Consumer called runtime.Goexit
-			s.set(into)
-		}
-	}()
-	t, err := s.next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
-	defer cancel()
-	for bytes := int64(0); ; {
-		if t.beat == nil && (len(into) == 0 || into[0].beat != nil) { // a Consumer has ack timeouts or not
-			t.beat = s.heartbeat(t.msg, time.Time{})
-		}
-		into = append(into, t)
-		bytes += int64(len(t.msg.Payload()))
-		if len(into) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
-			return into, nil
-		}
-		if t, err = s.next(inTime); err != nil && time.Since(began) < takingTime {
-			t, err = s.nextAtOnce(ctx)
-		}
-		if err != nil { // the end of MaxWait, a pause, a drain; or the Consumer is lost, as the next call finds
-			return into, nil
-		}
-	}
-}
-
-// takingTime is how long it may take to take what is there already, however short MaxWait is.
-const takingTime = 10 * time.Millisecond
-
-// nextAtOnce takes a message if one is there.
-func (s *slot) nextAtOnce(ctx context.Context) (task, error) {
-	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
-	defer cancel()
-	return s.next(ctx)
-}
-
-// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be tried by itself, all of it within
-// the time of one.
-func (r *run) ackTogether(tasks []task, outcomes []outcome) {
-	var acks []int
-	var ids []pulsar.MessageID
-	for i, t := range tasks {
-		if outcomes[i].verb == ack {
-			acks, ids = append(acks, i), append(ids, t.msg.ID())
-		}
-	}
-	if len(ids) == 0 {
-		return
-	}
-	err := r.protect(func() error { return r.consumer.AckIDList(ids) })
-	var failed pulsar.AckError
-	some, began := errors.As(err, &failed), time.Now()
-	for n, i := range acks {
-		if err == nil || some && failed[ids[n]] == nil {
-			outcomes[i].verb = acked
-		} else {
-			outcomes[i].began = began
-		}
-	}
 }

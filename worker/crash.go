@@ -8,10 +8,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
-	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times when its process
@@ -70,13 +71,13 @@ const (
 type crashes struct {
 	*run
 	log  *attempts.Log
-	turn chan struct{} // held by the one suspect that is handled
+	turn turn // of the one suspect that is handled
 }
 
 func newCrashes(r *run) *crashes {
 	log := r.consumer.AttemptLog()
 	log.KeepAlive()
-	return &crashes{r, log, make(chan struct{}, 1)}
+	return &crashes{r, log, newTurn()}
 }
 
 // needsLog returns an error if there is a limit and nothing to count by.
@@ -88,8 +89,11 @@ func (s *settings) needsLog(consumer *redelivery.Consumer) error {
 }
 
 // limit returns the error for a message that is not to be handled any more, or nil.
-func (c *crashes) limit(t task) error {
-	if n := int(c.log.Crashes(attempts.KeyOf(t.msg))); n >= c.crashLimit {
+func (c *crashes) limit(msg pulsar.Message) error {
+	if c == nil {
+		return nil
+	}
+	if n := int(c.log.Crashes(attempts.KeyOf(msg))); n >= c.crashLimit {
 		return Permanent(&CrashError{n})
 	}
 	return nil
@@ -139,7 +143,7 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, t := range tasks {
 		c.warn(t)
 	}
-	if c.limit(tasks[0]) != nil {
+	if c.limit(tasks[0].msg) != nil {
 		return func() {}, nil
 	}
 	keys := make([]attempts.Key, len(tasks))
@@ -187,13 +191,10 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 
 // takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
 func (c *crashes) takeTurn() (leave func(), err error) {
-	select {
-	case c.turn <- struct{}{}:
-	case <-c.working.Done():
-		return nil, c.working.Err()
+	if err := c.turn.lockOr(c.working); err != nil {
+		return nil, err
 	}
-	var once sync.Once
-	next := func() { once.Do(func() { <-c.turn }) }
+	next := sync.OnceFunc(c.turn.unlock)
 	timer := time.AfterFunc(suspectTime, next)
 	return func() {
 		timer.Stop()
@@ -223,18 +224,6 @@ func (b *begun) end() {
 	b.over = true
 }
 
-// tried writes down that a message failed that is tried again here. It is due at once for whoever has it next: what waits would be overtaken by
-// others of its key.
-func (r *run) tried(t task, o outcome) {
-	if log := r.consumer.AttemptLog(); log != nil {
-		count := t.counted().RedeliveryCount()
-		if o.verb != snooze {
-			count++
-		}
-		log.Failed(attempts.KeyOf(t.msg), count, 0, publishing.TypeName(o.err))
-	}
-}
-
 // isCrash reports whether a message was not handled, which is not for a classifier to judge.
 func isCrash(err error) bool {
 	permanent, ok := err.(*permanentError) //nolint:errorlint // as limit made it
@@ -243,38 +232,4 @@ func isCrash(err error) bool {
 	}
 	_, ok = permanent.error.(*CrashError) //nolint:errorlint // likewise
 	return ok
-}
-
-// handleOthers calls the handler with the tasks that may be handled; the others have their error.
-func (s *slot) handleOthers(ctx context.Context, tasks []task, errs []error) (whole bool) {
-	if s.crashes == nil {
-		return s.handle(ctx, tasks, errs)
-	}
-	var others []task
-	var places []int
-	for i, t := range tasks {
-		if err := s.crashes.limit(t); err != nil {
-			errs[i] = err
-			s.counts.crashed.Add(1)
-			continue
-		}
-		others, places = append(others, t), append(places, i)
-	}
-	switch len(others) {
-	case len(tasks):
-		return s.handle(ctx, tasks, errs)
-	case 0:
-		return false
-	}
-	returned := make([]error, len(others))
-	for i := range returned {
-		returned[i] = errExited
-	}
-	defer func() {
-		for i, err := range returned {
-			errs[places[i]] = err
-		}
-	}()
-	s.handle(ctx, others, returned)
-	return false
 }

@@ -31,6 +31,17 @@ func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 // IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can tell it from a failure.
 func IsSnooze(err error) bool { return snoozeIn(err) != nil }
 
+// snoozeIn returns the Snooze in err, or nil. An error whose methods panic has none.
+func snoozeIn(err error) (found *snoozeError) {
+	defer func() {
+		if recover() != nil {
+			found = nil
+		}
+	}()
+	errors.As(err, &found)
+	return found
+}
+
 var errUnknown = errors.New("no reason given")
 
 func orUnknown(err error) error {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"runtime"
 	"testing"
 	"time"
 
@@ -13,7 +12,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -37,10 +35,10 @@ func TestErrorsThatPanic(t *testing.T) {
 		"hostile":              {err: hostile{errTest}, dead: "an error of type worker_test.hostile: panic: no luck", stats: worker.Stats{Failed: 2, Panics: 2}},
 		"wrapped":              {err: fmt.Errorf("a: %w", path), dead: "an error of type *fmt.wrapError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 		"a panic":              {err: path, panics: true, dead: "an error of type *worker.PanicError" + panicked, stats: worker.Stats{Failed: 2, Panics: 4}},
-		"permanent":            {err: worker.Permanent(path), dead: "*fs.PathError, whose Error panics", stats: worker.Stats{Permanent: 1}},
-		"without a text":       {err: (*textless)(nil), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
-		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Permanent: 1}},
-		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "*worker_test.textless, whose Error panics", stats: worker.Stats{Failed: 2}},
+		"permanent":            {err: worker.Permanent(path), dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Permanent: 1, Panics: 1}},
+		"without a text":       {err: (*textless)(nil), dead: "an error of type *worker_test.textless" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
+		"permanent, no text":   {err: worker.Permanent((*textless)(nil)), dead: "an error of type *worker_test.textless" + panicked, stats: worker.Stats{Permanent: 1, Panics: 1}},
+		"retry after, no text": {err: worker.RetryAfter(0, (*textless)(nil)), dead: "an error of type *worker_test.textless" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 		"of the classifier": {err: errTest, option: worker.WithClassifier(func(error) error { return path }),
 			dead: "an error of type *fs.PathError" + panicked, stats: worker.Stats{Failed: 2, Panics: 2}},
 		"of a middleware": {err: errTest, option: worker.WithMiddleware(func(worker.Handler) worker.Handler {
@@ -103,73 +101,6 @@ func TestErrorsThatPanicInABatch(t *testing.T) {
 type hostile struct{ error }
 
 func (e hostile) Unwrap() error { panic(e) }
-
-// What the Consumer calls may panic with such an error too.
-func TestPanicWithAnErrorThatPanics(t *testing.T) {
-	virtually(t, orders, func(t *rig) {
-		t.publish("a")
-		t.publish("b")
-		began := time.Now()
-		t.broker.Ack = func(pulsar.MessageID) error {
-			if time.Since(began) < time.Second {
-				panic((*fs.PathError)(nil))
-			}
-			return nil
-		}
-		w, stop := t.startBatch(worker.Batch{MaxMessages: 2}, func(context.Context, []pulsar.Message) error { return nil })
-		t.sleep(time.Hour)
-		require.NoError(t, stop())
-		require.EqualValues(t, 2, w.Stats().Succeeded)
-	})
-}
-
-// What ends its goroutine while a message is settled, as testing's FailNow does, does not have it handled again at once.
-func TestGoexitWhileSettling(t *testing.T) {
-	exit := worker.WithObserver(worker.Observer{Handled: func(worker.Handled) { runtime.Goexit() }})
-	pause := worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second))
-	pauses := worker.WithObserver(worker.Observer{Paused: func(p worker.Paused) {
-		if p.Paused {
-			runtime.Goexit()
-		}
-	}})
-	classify := worker.WithClassifier(func(error) error { runtime.Goexit(); return nil })
-	for name, c := range map[string]struct {
-		err     error // of the first call
-		options []worker.Option
-		calls   []time.Duration
-		stats   worker.Stats
-	}{
-		"classifier":   {errTest, []worker.Option{classify}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"by key":       {errTest, []worker.Option{classify, worker.WithKeyOrder()}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"in an outage": {errTest, []worker.Option{classify, pause}, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
-		"observer":     {nil, []worker.Option{exit}, []time.Duration{0}, worker.Stats{Succeeded: 1}},
-		"of a failure": {errTest, []worker.Option{exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"both":         {errTest, []worker.Option{classify, exit}, []time.Duration{0, time.Minute}, worker.Stats{Failed: 1, Succeeded: 1}},
-		"of an outage": {errTest, []worker.Option{pause, pauses}, []time.Duration{0, time.Second}, worker.Stats{Succeeded: 1}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			virtually(t, orders, func(t *rig) {
-				t.publishKeyed("a1")
-				calls := newCalls()
-				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-					if n := calls.note(msg); n == 1 {
-						return c.err
-					} else if n > 100 {
-						time.Sleep(time.Hour)
-					}
-					return nil
-				}, append(c.options, worker.WithConcurrency(1))...)
-				t.sleep(30 * time.Minute)
-				require.NoError(t, stop())
-				require.Len(t, calls.times(), len(c.calls))
-				for n, at := range calls.times() {
-					require.Equal(t, c.calls[n], at.Round(time.Second))
-				}
-				require.Equal(t, c.stats, w.Stats())
-			})
-		})
-	}
-}
 
 func TestIsSnooze(t *testing.T) {
 	snooze := worker.Snooze(time.Second)

@@ -17,7 +17,7 @@ const maxText = 1024
 // logFailures logs what the handler returned for messages that failed. A panic was logged already, with its stack.
 func (s *slot) logFailures(tasks []task, outcomes []outcome) {
 	for i, o := range outcomes {
-		if o.err != nil && o.verb != snooze && !isCrash(s.errs[i]) && !isPanic(o.err) {
+		if o.err != nil && o.verb != snooze && o.because != publishing.Crashed && !isPanic(o.err) {
 			s.logFailure(tasks[i], o.err)
 		}
 	}
@@ -42,7 +42,7 @@ func (w *Worker) logFailure(t task, err error) {
 	if !first {
 		return
 	}
-	attempt := uint64(t.counted().RedeliveryCount()) + 1
+	attempt := uint64(t.count()) + 1
 	w.logger.Warn("worker: message failed", append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
 }
 

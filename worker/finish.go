@@ -39,12 +39,11 @@ var errNothingToFinish = errors.New("worker: no batch is left that was begun")
 const takePoll = 20 * time.Millisecond
 
 // takeToFinish takes what is left of the batches that were begun.
-func (s *slot) takeToFinish(into []task) ([]task, error) {
-	if !s.finishBatches || s.valve.isAsked() || s.outage != nil && s.outage.current() != nil {
-		return nil, errNothingToFinish
+func (s *slot) takeToFinish() error {
+	if !s.finishBatches || s.valve.isAsked() || s.outage.isOn() {
+		return errNothingToFinish
 	}
-	s.finishes = true
-	return s.some(s.working, into)
+	return s.takeSome(s.working)
 }
 
 // nextToFinish takes a message of a batch that was begun.

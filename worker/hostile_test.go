@@ -85,44 +85,6 @@ func TestCallbacksCallBack(t *testing.T) {
 	}
 }
 
-// Whatever the Worker calls may panic.
-func TestCallbacksPanic(t *testing.T) {
-	oops := func() { panic("oops") }
-	policy := backoff.Func(func(n uint32) time.Duration { oops(); return 0 })
-	for name, options := range map[string][]worker.Option{
-		"by key":     {worker.WithKeyOrder()},
-		"classifier": {worker.WithClassifier(func(error) error { oops(); return nil })},
-		"pause":      {worker.WithPauseOnFailure(1, 1, policy)},
-		"middleware": {worker.WithMiddleware(func(next worker.Handler) worker.Handler {
-			return func(ctx context.Context, msg pulsar.Message) error {
-				if err := next(ctx, msg); err != nil {
-					oops()
-				}
-				return nil
-			}
-		})},
-	} {
-		t.Run(name, func(t *testing.T) {
-			virtually(t, withDeadLetters(9), func(t *rig) {
-				t.publishKeyed("a1", "a2")
-				calls := newCalls()
-				w, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
-					if calls.note(msg) <= 2 {
-						panic("oops")
-					}
-					return nil
-				}, options...)
-				t.sleep(time.Hour)
-				require.NoError(t, stop())
-				require.EqualValues(t, 2, w.Stats().Succeeded)
-				require.Len(t, calls.times(), 4)
-				require.Positive(t, calls.times()[3])
-				require.Zero(t, calls.times()[3].Round(time.Second)%time.Minute) // in place of what the policy does not say
-			}, redelivery.WithNackRedeliveryBackoff(policy), redelivery.WithAckTimeout(time.Minute))
-		})
-	}
-}
-
 // A Consumer that is lost ends Run, also if nothing is received because handlers are busy, or fail.
 func TestLostConsumerIsNoticed(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -61,7 +61,7 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 			return task{}, ctx.Err()
 		case len(l.ready) > 0 && !newsTurn:
 			t := l.takeTurn()
-			l.cameAgain = t.more > 0
+			l.cameAgain = t.tries > 0
 			l.wakeOne()
 			l.mu.Unlock()
 			l.tellRoom()
@@ -104,16 +104,6 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 
 // pull takes a message from the Consumer. It is the caller's if no other of its key is before it.
 func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
-	exited := true // by runtime.Goexit in an observer, an interceptor or a policy
-	defer func() {
-		if exited {
-			l.mu.Lock()
-			defer l.mu.Unlock()
-			l.pulling()
-			l.pulling = nil
-			l.wakeOne()
-		}
-	}()
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {
 		msg, err = nil, nil // there is something else to look at
@@ -124,7 +114,6 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 	if msg != nil && l.isAtWork(t) {
 		msg = nil
 	}
-	exited = false
 	l.mu.Lock()
 	l.cameAgain = l.cameAgain && msg != nil
 	if msg != nil {
@@ -175,8 +164,9 @@ func (l *lanes) keep(t task, o outcome) {
 	if o.verb == nack {
 		o.delay = d.NackDelay
 	}
-	if t.here = 0; o.verb != snooze {
-		t.more++
+	t.retries = 0
+	if o.verb != snooze {
+		t.tries++
 	}
 	if !l.wait(t, o.delay, l.fits(t.msg)) {
 		t.beat.stop()

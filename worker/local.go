@@ -30,20 +30,18 @@ func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// retryHere keeps what failed and has local retries left.
-func (s *slot) retryHere(probe bool) {
+// retryLocally keeps what failed and has local retries left.
+func (s *slot) retryLocally(tasks []task) {
 	s.pause = 0
-	if s.localRetries == 0 || probe || s.lost || s.taking.Err() != nil || s.outage != nil && s.outage.current() != nil {
+	if s.localRetries == 0 || s.probe != nil || s.replaced || s.taking.Err() != nil || s.outage.isOn() {
 		return
 	}
-	for i := range s.outcomes {
-		t := &s.tasks[i]
-		if s.outcomes[i].verb != nack || int(t.here) >= s.localRetries || s.isGone(i) {
-			continue
-		}
-		if s.protect(func() error { s.pause = max(s.pause, s.localPause.Next(t.here)); return nil }) == nil {
-			t.here++
-			s.outcomes[i].verb = held
+	for i := range tasks {
+		t, o := &tasks[i], &s.outcomes[i]
+		*o = o.decide(attempt{local: int(t.retries) < s.localRetries && !t.gone})
+		if o.verb == hold {
+			s.pause = max(s.pause, s.localPause.Next(t.retries))
+			t.retries++
 		}
 	}
 }

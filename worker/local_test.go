@@ -31,7 +31,6 @@ func TestLocalRetries(t *testing.T) {
 		"a permanent error":      {worker.Permanent(errTest), 9, nil, all[:1], worker.Stats{Permanent: 1}},
 		"RetryAfter":             {worker.RetryAfter(5*second, errTest), 1, nil, []time.Duration{0, 5 * second}, worker.Stats{Succeeded: 1, Failed: 1}},
 		"Snooze":                 {worker.Snooze(5 * second), 1, nil, []time.Duration{0, 5 * second}, worker.Stats{Succeeded: 1, Snoozed: 1}},
-		"a policy that panics":   {errTest, 1, backoff.Func(func(uint32) time.Duration { panic("no") }), []time.Duration{0, 60 * second}, worker.Stats{Succeeded: 1, Failed: 1, Panics: 1}},
 		"a handler that panics":  {nil, 2, nil, all[:3], worker.Stats{Succeeded: 1, Panics: 2}},
 		"without a pause":        {errTest, 2, backoff.Fixed(0), []time.Duration{0, 0, 0}, worker.Stats{Succeeded: 1}},
 	} {

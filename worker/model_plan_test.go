@@ -7,7 +7,6 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 	"pgregory.net/rapid"
 
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -37,16 +36,7 @@ type plan struct {
 type pausing struct {
 	window int
 	ratio  float64
-	pause  time.Duration // 0 for a policy that panics, after which it is a minute
-}
-
-func (p pausing) policy() backoff.RedeliveryBackoff {
-	return backoff.Func(func(uint32) time.Duration {
-		if p.pause == 0 {
-			panic(errTest)
-		}
-		return p.pause
-	})
+	pause  time.Duration
 }
 
 // planned is a message, and what its handler does each time; the last from then on.
@@ -111,7 +101,7 @@ func drawPlan(t *rapid.T) plan {
 	if rapid.Bool().Draw(t, "pauses") {
 		p.outage = pausing{
 			rapid.IntRange(1, 4).Draw(t, "window"), rapid.SampledFrom([]float64{0.3, 1}).Draw(t, "ratio"),
-			rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second, 0}).Draw(t, "pause"),
+			rapid.SampledFrom([]time.Duration{500 * time.Millisecond, 2 * time.Second, 5 * time.Second, time.Minute}).Draw(t, "pause"),
 		}
 	}
 	step := rapid.Custom(func(t *rapid.T) step {

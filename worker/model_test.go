@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
@@ -227,7 +228,7 @@ func (p plan) run() []string {
 	}
 	if p.outage.window > 0 {
 		workerOptions = append(workerOptions, worker.WithObserver(worker.Observer{Paused: m.pauses}),
-			worker.WithPauseOnFailure(p.outage.window, p.outage.ratio, p.outage.policy()))
+			worker.WithPauseOnFailure(p.outage.window, p.outage.ratio, backoff.Fixed(p.outage.pause)))
 	}
 	workerOptions = append(workerOptions, p.retryAndLimit()...)
 	w, err := worker.New(consumer, m.handle, workerOptions...)

@@ -15,15 +15,10 @@ func (n *notice) tell(mu *sync.Mutex, is func() bool, how func(is bool) (tell fu
 	defer mu.Unlock()
 	for n.told != is() && !n.telling {
 		n.told, n.telling = !n.told, true
-		n.tellOnce(mu, how(n.told))
-	}
-}
-
-func (n *notice) tellOnce(mu *sync.Mutex, tell func()) {
-	mu.Unlock()
-	defer func() {
+		report := how(n.told)
+		mu.Unlock()
+		report()
 		mu.Lock()
 		n.telling = false
-	}()
-	tell()
+	}
 }

@@ -1,7 +1,6 @@
 package worker
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -13,8 +12,7 @@ import (
 // versions may add more. redelivery.Observer reports what happens to the messages afterwards.
 //
 // Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message. A function may
-// call any method of the Worker and of its Consumer, but must not settle the message. If it panics, the Worker logs the panic and goes
-// on. After runtime.Goexit the Worker goes on too, but may skip the functions of later Observers.
+// call any method of the Worker and of its Consumer, but must not settle the message.
 type Observer struct {
 	Handling func(Handling) // the handler is called next, in this goroutine
 	Handled  func(Handled)  // the handler has returned; the message is not settled yet
@@ -86,38 +84,26 @@ func (all *observers) add(o Observer) {
 	}
 }
 
-// tell calls functions of observers. The panic of one does not keep the others from being called.
-func tell[E any](w *Worker, functions []func(E), event E) {
+func notify[E any](functions []func(E), event E) {
 	for _, f := range functions {
-		tellOne(w, f, event)
+		f(event)
 	}
-}
-
-func tellOne[E any](w *Worker, f func(E), event E) {
-	defer func() {
-		if v := recover(); v != nil {
-			_ = w.logPanic(v, slog.String("in", "an observer"))
-		}
-	}()
-	f(event)
 }
 
 func (w *Worker) event(msg pulsar.Message) redelivery.Event {
 	return redelivery.Event{Consumer: w.consumer, Topic: msg.Topic(), Subscription: w.consumer.Subscription(), ID: msg.ID(), Message: msg}
 }
 
-// tellHandling tells that the handler is called.
-func (w *Worker) tellHandling(tasks []task) {
+func (w *Worker) notifyHandling(tasks []task) {
 	if len(w.observers.handling) == 0 {
 		return
 	}
-	for _, t := range tasks {
-		tell(w, w.observers.handling, Handling{w.event(t.counted())})
+	for i := range tasks {
+		notify(w.observers.handling, Handling{w.event(tasks[i].counted())})
 	}
 }
 
-// tellHandled tells that the handler has returned.
-func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duration) {
+func (w *Worker) notifyHandled(tasks []task, outcomes []outcome, took time.Duration) {
 	if len(w.observers.handled) == 0 {
 		return
 	}
@@ -132,25 +118,14 @@ func (w *Worker) tellHandled(tasks []task, outcomes []outcome, took time.Duratio
 			outcome = redelivery.Snoozed
 		default: // it is to be tried again
 		}
-		tell(w, w.observers.handled, Handled{w.event(t.counted()), outcome, took, outcomes[i].err})
+		notify(w.observers.handled, Handled{w.event(t.counted()), outcome, took, outcomes[i].err})
 	}
 }
 
-// tellPaused tells that the Worker takes no more messages, or does again. It does so in a goroutine of its own, which alone ends if an
-// observer calls runtime.Goexit: the caller may have messages that nobody else knows of.
-func (w *Worker) tellPaused(paused bool, why PauseReason) {
-	if len(w.observers.paused) == 0 {
-		return
-	}
-	told := make(chan struct{})
-	go func() {
-		defer close(told)
-		tell(w, w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
-	}()
-	<-told
+func (w *Worker) notifyPaused(paused bool, why PauseReason) {
+	notify(w.observers.paused, Paused{w.consumer, w.consumer.Subscription(), paused, why})
 }
 
-// tellRunning tells that Run begins, or returns.
-func (w *Worker) tellRunning(running bool) {
-	tell(w, w.observers.running, Running{w, w.consumer, w.consumer.Subscription(), running})
+func (w *Worker) notifyRunning(running bool) {
+	notify(w.observers.running, Running{w, w.consumer, w.consumer.Subscription(), running})
 }

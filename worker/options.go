@@ -12,7 +12,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
@@ -62,7 +61,6 @@ func newSettings(options []Option) (settings, error) {
 			return s, err
 		}
 	}
-	s.logger = logs.Safe(s.logger)
 	return s, nil
 }
 
@@ -250,13 +248,27 @@ func WithMiddleware(middleware ...Middleware) Option {
 
 // WithClassifier (default: none) passes each error that a handler returns to classify, after all middleware. The error that classify
 // returns counts instead: Permanent or RetryAfter of the error, Snooze, the error itself, or nil for success. Use it to classify the
-// errors of a database or an HTTP client in one place. If classify panics or calls runtime.Goexit, the original error counts.
+// errors of a database or an HTTP client in one place. Many goroutines call classify at once.
 func WithClassifier(classify func(error) error) Option {
 	return func(s *settings) error {
 		if classify == nil {
 			return invalid("WithClassifier", "nil", "a func(error) error")
 		}
 		s.classify = classify
+		return nil
+	}
+}
+
+// WithPolicy (default: the Consumer's nack policy for all) chooses a policy for each message that failed, by the message and by its
+// error: the classifier's, if there is one. The policy gets the message's redelivery count, and its delay replaces the Consumer's. If
+// policyFor returns nil, the Consumer's policy applies. RetryAfter, Permanent, Snooze and an outage (WithPauseOnFailure) take precedence.
+// MaxDeliveries applies as always. Many goroutines call policyFor at once.
+func WithPolicy(policyFor func(msg pulsar.Message, err error) backoff.RedeliveryBackoff) Option {
+	return func(s *settings) error {
+		if policyFor == nil {
+			return invalid("WithPolicy", "nil", "a func(pulsar.Message, error) backoff.RedeliveryBackoff")
+		}
+		s.policy = policyFor
 		return nil
 	}
 }
@@ -273,7 +285,7 @@ func WithObserver(o Observer) Option {
 // WithLogger (default: slog.Default()) sets where the Worker logs. When messages fail, the first failure of a kind is logged at Warn with its
 // error, topic, message id and attempt, and then the number of the others once a minute. Errors of one type with the same text, but for
 // numbers and ids, are one kind; with redelivery.DeadLetterPolicy.OmitCause those of one type are, and no text is logged. Payloads and properties
-// are never logged. A slog.Handler that panics harms nothing but its line.
+// are never logged.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
 		if logger == nil {

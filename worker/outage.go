@@ -11,39 +11,27 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// name tells a message from others, at each of its deliveries.
-type name struct {
-	topic         string
-	ledger, entry int64
-	index         int32
-}
-
-func nameOf(msg pulsar.Message) name {
-	id := msg.ID()
-	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
-}
-
 // probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are put aside.
+// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are put aside. What begins
+// and ends it, and when to try which message, says outages.Outage. A nil outage never begins.
 type outage struct {
 	*run
-	probing chan struct{}  // held by the slot that tries its messages
-	large   pulsar.Message // the one that was looked at last, if there was no room for it; whose turn it is guards it
+	probing turn           // of the slot that waits to try a message, or tries it
+	unfit   pulsar.Message // the last one that was looked at, if the memory limit has no room for it; guarded by probing
 
-	mu    sync.Mutex // guards what follows
-	state outages.Outage[name]
-	over  chan struct{} // closed when the outage is over; nil while there is none
-	began time.Time
-	aside []task // messages that are set aside: not tried at present
-
+	mu        sync.Mutex // guards what follows
+	state     outages.Outage[name]
+	over      chan struct{} // closed when the outage is over; nil while there is none
+	began     time.Time
+	aside     []task // messages that are put aside: not tried at present
 	abandoned bool   // since Run ended
-	notice    notice // that there is one
+	notice    notice // that there is an outage
 }
 
 func newOutage(r *run) *outage {
-	return &outage{run: r, probing: make(chan struct{}, 1), state: outages.New[name](r.window, r.ratio)}
+	return &outage{run: r, probing: newTurn(), state: outages.New[name](r.window, r.ratio)}
 }
 
 // current returns a channel that is closed when the outage is over; nil if there is none.
@@ -53,68 +41,7 @@ func (o *outage) current() chan struct{} {
 	return o.over
 }
 
-// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller receives from probing
-// when the next slot may try. Its error says that nothing is to be tried any more.
-func (o *outage) wait() (probe bool, err error) {
-	defer o.resting()()
-	for {
-		over := o.current()
-		if over == nil {
-			_, err := o.valve.wait(o.taking)
-			return false, err
-		}
-		select {
-		case o.probing <- struct{}{}:
-		case <-over:
-			continue
-		case <-o.taking.Done():
-			return false, o.taking.Err()
-		}
-		if o.tryNext(over) {
-			return true, nil
-		}
-	}
-}
-
-// tryNext waits for the caller's turn to try a message, and reports whether it came. If not, or if the policy calls runtime.Goexit, another
-// slot may try.
-func (o *outage) tryNext(over chan struct{}) (mine bool) {
-	defer func() {
-		if !mine {
-			<-o.probing
-		}
-	}()
-	mine = o.current() == over && o.waitToTry(over) == nil && o.current() == over // another outage has a pause of its own
-	return mine
-}
-
-// waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
-func (o *outage) waitToTry(over chan struct{}) error {
-	timer := time.NewTimer(o.nextPause())
-	defer timer.Stop()
-	o.giveBackAtRest()
-	select {
-	case <-timer.C:
-	case <-over:
-	case <-o.taking.Done():
-	}
-	_, err := o.valve.waitAnd(o.taking, o.giveBackAtRest)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.state.Try()
-	return err
-}
-
-// nextPause is how long to wait before the next try.
-func (o *outage) nextPause() (pause time.Duration) {
-	tries := o.tries()
-	if err := o.protect(func() error { pause = o.pause.Next(tries); return nil }); err != nil {
-		pause = time.Minute
-	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.state.Wait(pause)
-}
+func (o *outage) isOn() bool { return o != nil && o.current() != nil }
 
 // tries is how many tries of the outage failed; 0 if there is none.
 func (o *outage) tries() uint32 {
@@ -126,14 +53,14 @@ func (o *outage) tries() uint32 {
 	return o.state.Tries()
 }
 
-// report notes how the handler did. It reports whether what failed is to be tried again
-// without being nacked: there is an outage, and it is no probe that failed too often.
+// report notes how the handler did. It reports whether messages that failed are to be tried again without being nacked: there is an outage, and
+// no message failed too often as a probe.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
 	before := o.over
 	for i, out := range outcomes {
-		if out.verb != held && !o.abandoned {
-			o.state.Report(attemptOf(tasks[i], out, probe))
+		if out.verb != hold && !o.abandoned {
+			o.state.Report(attemptIn(tasks[i], out, probe))
 		}
 	}
 	switch down := o.state.State() != outages.Closed; {
@@ -149,22 +76,22 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	switch {
 	case after != nil && before == nil:
 		o.valve.interrupt()
-		o.tell()
+		o.notify()
 	case after == nil && before != nil:
-		o.tell()
+		o.notify()
 	case probe && after != nil:
 		o.logger.Info("worker: messages still fail", append(o.who(), "for", time.Since(began), "tries", tries)...)
 	}
 	return keep
 }
 
-// attemptOf is what an outcome says about an outage.
-func attemptOf(t task, out outcome, probe bool) outages.Attempt[name] {
-	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.kept || t.counted().RedeliveryCount() > 0, Probe: probe}
+// attemptIn is what the outcome of a message says about an outage.
+func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
+	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.failed || t.count() > 0, Probe: probe}
 	switch {
 	case out.verb == dead, out.verb == snooze:
 		a.Result = outages.Unclear
-	case out.retries():
+	case out.fails():
 		a.Result = outages.Failed
 	}
 	if !out.away {
@@ -173,8 +100,19 @@ func attemptOf(t task, out outcome, probe bool) outages.Attempt[name] {
 	return a
 }
 
-// tell tells whether there is an outage, if that changed.
-func (o *outage) tell() {
+// markAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.
+func (o *outage) markAway(outcomes []outcome) {
+	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
+		return
+	}
+	_, longest := policies.Bounds(o.pause, o.tries()) // without an outage the first pause, since one may begin
+	for i := range outcomes {
+		outcomes[i].away = outcomes[i].delay > longest
+	}
+}
+
+// notify reports a change: that there is an outage, or that it is over.
+func (o *outage) notify() {
 	o.notice.tell(&o.mu, func() bool { return o.over != nil }, func(begins bool) func() {
 		after, tries, abandoned := time.Since(o.began), o.state.Tries(), o.abandoned
 		return func() {
@@ -185,30 +123,9 @@ func (o *outage) tell() {
 			case !abandoned:
 				o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
 			}
-			o.tellPaused(begins, PauseOutage)
+			o.notifyPaused(begins, PauseOutage)
 		}
 	})
-}
-
-// sendAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.
-func (o *outage) sendAway(outcomes []outcome) {
-	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
-		return
-	}
-	tries := o.tries() // 0 if there is no outage: one may begin
-	var longest time.Duration
-	_ = o.protect(func() error { _, longest = policies.Bounds(o.pause, tries); return nil })
-	for i := range outcomes {
-		outcomes[i].away = outcomes[i].delay > longest
-	}
-}
-
-// takesLong notes a probe that keeps others from being tried.
-func (o *outage) takesLong() {
-	o.mu.Lock()
-	o.state.TakesLong()
-	o.mu.Unlock()
-	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried beside it", o.who()...)
 }
 
 // abandon ends an outage at the end of a drain, and leaves its messages to the broker.
@@ -221,6 +138,70 @@ func (o *outage) abandon() {
 	o.leaveAll(aside, untried)
 	if over != nil {
 		close(over)
-		o.tell()
+		o.notify()
+	}
+}
+
+// putAside keeps messages until they are tried, or the outage is over. It reports false if it is.
+func (o *outage) putAside(tasks []task) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over == nil {
+		return false
+	}
+	for _, t := range tasks {
+		t.waited, t.retries = true, 0 // a batch of what was put aside has its local retries together
+		o.aside = append(o.aside, t)
+	}
+	o.valve.interrupt() // a slot that waits for a message to try has one now
+	return true
+}
+
+// takeBack takes what was put aside, as much as a handler gets at once, when the outage is over. It reports false if that is not so.
+func (o *outage) takeBack() (tasks []task, over bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over != nil {
+		return nil, false
+	}
+	n, bytes := 0, int64(0)
+	for n < len(o.aside) && (n == 0 || n < o.batch.MaxMessages && bytes < o.batch.MaxBytes) {
+		bytes += int64(len(o.aside[n].msg.Payload()))
+		n++
+	}
+	tasks, o.aside = o.aside[:n:n], o.aside[n:]
+	if len(o.aside) == 0 {
+		o.aside = nil
+	}
+	return tasks, true
+}
+
+// kept is how many messages are put aside.
+func (o *outage) kept() int {
+	if o == nil {
+		return 0
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return len(o.aside)
+}
+
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause, once it is known, is
+// not short, and none of them has tries that the broker does not know of.
+func (o *outage) mayGiveBack() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.valve.isShut()) &&
+		!slices.ContainsFunc(o.aside, func(t task) bool { return t.tries > 0 })
+}
+
+// gaveBack forgets the messages that were put aside: the broker has them.
+func (o *outage) gaveBack() {
+	o.mu.Lock()
+	aside := o.aside
+	o.aside = nil
+	o.mu.Unlock()
+	for _, t := range aside {
+		o.forget(t)
 	}
 }

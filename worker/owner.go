@@ -105,42 +105,42 @@ func comesBefore(msg, other pulsar.Message) bool {
 		cmp.Compare(a.BatchIdx(), b.BatchIdx())) < 0 && msg.Topic() == other.Topic()
 }
 
-// stillMine returns those tasks, which a slot has, that are the Consumer's. Of a key what is not known yet waits in its lane.
-func (r *run) stillMine(tasks []task) []task {
-	return slices.DeleteFunc(tasks, func(t task) bool {
-		if t.lane != nil {
-			mine, _ := r.lanes.isMine(t)
-			return !mine
-		}
-		_, err := r.consumer.Reclaim(t.counted())
-		if errors.Is(err, redelivery.ErrNotInFlight) {
-			r.counts.lost.Add(1)
-		} else if !r.comesAgain(t) {
-			return false
-		}
-		t.beat.stop()
-		return true
-	})
+// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again, since its ack timeout was
+// over before it waited. Of a key what is not known yet waits in its lane.
+func (r *run) isLost(t task) bool {
+	if t.lane != nil {
+		mine, _ := r.lanes.isMine(t)
+		return !mine
+	}
+	_, err := r.consumer.Reclaim(t.counted())
+	switch {
+	case errors.Is(err, redelivery.ErrNotInFlight):
+		r.counts.lost.Add(1)
+	case t.waited && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
+	default:
+		return false
+	}
+	t.beat.stop()
+	return true
 }
 
-// stillOwn lets go of those of the first n tasks, which waited, that are another consumer's by now, and returns the others and how many of
-// the first ones are left. If the Consumer is closed it leaves all of them, and returns an error.
-func (s *slot) stillOwn(tasks []task, n int) (own []task, left int, err error) {
-	if _, err = s.unlessClosed(tasks); err != nil {
-		s.set(tasks[:0])
-		return nil, 0, err
+// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If the Consumer is closed it
+// leaves all that the slot has, and returns an error.
+func (s *slot) dropLost(n int) (left int, err error) {
+	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
+		return n, nil
 	}
-	left = len(s.stillMine(tasks[:n]))
-	if own = slices.Delete(tasks, left, n); left == 0 {
-		s.set(own)
+	if err := s.ifClosed(s.tasks[0]); err != nil {
+		s.leaveOwn(untried)
+		return 0, err
 	}
-	if len(own) == 0 {
-		s.size = 0
+	rest := s.tasks[n:]
+	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
+	if len(own) < n {
+		s.hold(append(own, rest...)...)
 	}
-	return own, left, nil
-}
-
-// comesAgain reports whether a message that was kept comes once more, or did: its ack timeout was over before it was kept.
-func (r *run) comesAgain(t task) bool {
-	return (t.kept || t.aside || t.here > 0) && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight)
+	if len(s.tasks) == 0 {
+		s.portion = 0
+	}
+	return len(own), nil
 }

@@ -24,32 +24,23 @@ func (e *pauseForError) Error() string {
 }
 func (e *pauseForError) Unwrap() []error { return []error{&e.snooze, e.err} }
 
-// pauseForIn returns the PauseFor in err, or nil. Methods of err may panic.
-func pauseForIn(err error) (found *pauseForError) {
-	defer func() {
-		if recover() != nil {
-			found = nil
-		}
-	}()
+// pauseIn returns the PauseFor in err, or nil.
+func pauseIn(err error) (found *pauseForError) {
 	errors.As(err, &found)
 	return found
 }
 
 // pauseFor begins the pauses that handlers asked for. In a drain there are none.
-func (r *run) pauseFor(errs []error) {
-	for _, err := range errs {
-		if err == nil {
+func (r *run) pauseFor(outcomes []outcome) {
+	for _, o := range outcomes {
+		if o.pause == nil || o.pause.snooze.delay == 0 || r.taking.Err() != nil {
 			continue
 		}
-		p := pauseForIn(err)
-		if p == nil || p.snooze.delay == 0 || r.taking.Err() != nil {
-			continue
+		if r.valve.shutFor(o.pause.snooze.delay, r.notifyPausedFor) && r.repeats.first("pause", nil) {
+			_, attr := r.describe(o.pause.err)
+			r.logger.Warn("worker: a handler asked for a pause: no messages are taken for a while", append(r.who(), "for", o.pause.snooze.delay, attr)...)
 		}
-		if r.valve.shutFor(p.snooze.delay, r.tellPausedFor) && r.repeats.first("pause", nil) {
-			_, attr := r.describe(p.err)
-			r.logger.Warn("worker: a handler asked for a pause: no messages are taken for a while", append(r.who(), "for", p.snooze.delay, attr)...)
-		}
-		r.tellPausedFor()
+		r.notifyPausedFor()
 	}
 }
 
@@ -84,9 +75,9 @@ func (v *valve) pauseOver(until time.Time) bool {
 	return true
 }
 
-// tellPausedFor tells whether handlers have paused the Worker, if that changed.
-func (w *Worker) tellPausedFor() {
+// notifyPausedFor reports a change: handlers have paused the Worker, or that pause is over.
+func (w *Worker) notifyPausedFor() {
 	w.pausedFor.tell(&w.valve.mu, func() bool { return !w.valve.until.IsZero() }, func(paused bool) func() {
-		return func() { w.tellPaused(paused, PauseHandler) }
+		return func() { w.notifyPaused(paused, PauseHandler) }
 	})
 }

@@ -27,63 +27,26 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing that waits.
-func (s *slot) takeLimited(into []task) ([]task, error) {
-	if s.limiter == nil {
-		return s.take(into)
-	}
-	if s.waitBehind() {
-		defer func() { <-s.limiting }()
-	}
-	tasks, err := s.take(into)
-	if err != nil || len(tasks) == 0 {
-		return tasks, err
-	}
-	s.set(tasks)
-	return tasks, s.waitForRate(tasks)
-}
-
-// waitBehind waits until no other slot takes messages, and reports false in a drain: then each finishes what it can.
-func (s *slot) waitBehind() bool {
-	select {
-	case s.limiting <- struct{}{}:
-		return true
-	default:
-	}
-	defer s.resting()()
-	select {
-	case s.limiting <- struct{}{}:
-		return true
-	case <-s.taking.Done():
-		return false
-	}
-}
-
-// waitForRate waits until a handler may have these messages of the slot's. If nothing is to be handled any more, it leaves all that the
+// waitForRate waits until a handler may have the first n messages of the slot's. If nothing is to be handled any more, it leaves all that the
 // slot has to the broker, and returns an error.
-func (s *slot) waitForRate(tasks []task) error {
+func (s *slot) waitForRate(n int) error {
 	if s.limiter == nil {
 		return nil
 	}
-	n := 0
-	for i := range tasks {
-		if !tasks[i].paid {
-			tasks[i].paid = true
-			n++
+	unpaid := 0
+	for i := range s.tasks[:n] {
+		if t := &s.tasks[i]; !t.paid {
+			t.paid = true
+			unpaid++
 		}
 	}
-	if n == 0 || s.limiter.AllowN(time.Now(), n) {
+	if unpaid == 0 || s.limiter.AllowN(time.Now(), unpaid) {
 		return nil
 	}
 	s.renewAll()
-	ctx := s.taking
-	if s.finishes {
-		ctx = s.working
-	}
-	n, err := s.pay(ctx, n)
-	if err != nil && !s.finishes && s.mayFinish(tasks) {
-		s.finishes = true
-		_, err = s.pay(s.working, n)
+	missing, err := s.pay(s.taking, unpaid)
+	if err != nil && s.mayFinish(s.tasks[:n]) {
+		_, err = s.pay(s.working, missing)
 	}
 	if err != nil {
 		s.leaveOwn("it waited for the rate limit until the end")
@@ -92,31 +55,40 @@ func (s *slot) waitForRate(tasks []task) error {
 }
 
 // pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a time would always be
-// first. It keeps its place among those that wait, or Workers that happen to look in time would. It looks each second whether the limit was
-// changed so that another place would be better, or the Consumer is closed. If it fails it returns how many are missing.
+// first. If it fails it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
-		limit, burst := s.limiter.Limit(), s.limiter.Burst()
-		some := min(n, max(1, burst), max(1, int(min(float64(n), float64(limit)))))
-		r := s.limiter.ReserveN(time.Now(), some)
-		for r.Delay() > 0 {
-			if err = sleep(ctx, min(r.Delay(), time.Second)); err == nil {
-				err = s.ifClosed(s.tasks[0])
-			}
-			if err != nil {
-				r.Cancel()
-				return n, err
-			}
-			if l, b := s.limiter.Limit(), s.limiter.Burst(); l != limit || b != burst {
-				limit, burst = l, b
-				other := s.limiter.ReserveN(time.Now(), some)
-				if other.Delay() < r.Delay() {
-					r, other = other, r
-				}
-				other.Cancel()
-			}
+		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
+		if err := s.paySome(ctx, some); err != nil {
+			return n, err
 		}
 		n -= some
 	}
 	return 0, nil
+}
+
+// paySome takes tokens. It keeps its place among those that wait, or Workers that happen to look in time would be first. It looks each second
+// whether the limit was changed so that another place would be better, or the Consumer is closed.
+func (s *slot) paySome(ctx context.Context, some int) error {
+	limit, burst := s.limiter.Limit(), s.limiter.Burst()
+	place := s.limiter.ReserveN(time.Now(), some)
+	for place.Delay() > 0 {
+		err := sleep(ctx, min(place.Delay(), time.Second))
+		if err == nil {
+			err = s.ifClosed(s.tasks[0])
+		}
+		if err != nil {
+			place.Cancel()
+			return err
+		}
+		if l, b := s.limiter.Limit(), s.limiter.Burst(); l != limit || b != burst {
+			limit, burst = l, b
+			other := s.limiter.ReserveN(time.Now(), some)
+			if other.Delay() < place.Delay() {
+				place, other = other, place
+			}
+			other.Cancel()
+		}
+	}
+	return nil
 }

@@ -92,7 +92,7 @@ func (l *lanes) tellRoom() {
 			l.room.logged = time.Now()
 		}
 		return func() {
-			l.tellPaused(full, PauseMemoryLimit)
+			l.notifyPaused(full, PauseMemoryLimit)
 			if log {
 				l.logger.Warn("worker: the memory limit is reached: no more messages are taken until one that waits for its key is done",
 					append(l.who(), "waiting", waiting)...)

@@ -7,8 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // Reasons why a handler's context ended; context.Cause returns them.
@@ -34,8 +32,8 @@ type run struct {
 	lanes      *lanes         // nil without key order
 	outage     *outage        // nil without WithPauseOnFailure
 	crashes    *crashes       // nil without WithCrashLimit
-	collecting chan struct{}  // held by the slot that collects a batch
-	limiting   chan struct{}  // held by the slot that takes what waits for the rate limit
+	collecting turn           // of the slot that collects a batch
+	limiting   turn           // of the slot that takes what waits for the rate limit
 	alive      sync.WaitGroup // the goroutines of slots, and of what they leave behind
 
 	rest    rest
@@ -50,8 +48,7 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, began: time.Now(), collecting: make(chan struct{}, 1), limiting: make(chan struct{}, 1), rest: rest{turn: make(chan struct{}, 1)},
-		letters: letters{turn: make(chan struct{}, 1)}}
+	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()}, letters: letters{turn: newTurn()}}
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
@@ -80,9 +77,7 @@ func (r *run) run() error {
 	<-r.taking.Done()
 	before := r.counts.finished.Load()
 	n, _ := r.inFlight()
-	if r.outage != nil {
-		n += r.outage.kept()
-	}
+	n += r.outage.kept()
 	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "arriving", r.consumer.Stats().Arriving)...)
 	ended := make(chan struct{})
 	go func() {
@@ -104,7 +99,7 @@ func (r *run) run() error {
 	}
 	r.valve.end()
 	r.tellAsked()
-	r.tellPausedFor()
+	r.notifyPausedFor()
 	stuck := r.stuck()
 	r.logStopped(r.counts.finished.Load()-before, len(stuck))
 	r.mu.Lock()
@@ -128,90 +123,6 @@ func within(d time.Duration, done <-chan struct{}) bool {
 	}
 }
 
-// take takes what a slot is to handle next, nothing in an outage. Its error says that there is to be no more.
-func (s *slot) take(into []task) ([]task, error) {
-	for {
-		open, err := s.valve.waitAnd(s.taking, s.resting)
-		if err != nil {
-			return s.takeToFinish(into)
-		}
-		if s.outage != nil {
-			if tasks, over := s.outage.takeBack(into); !over || len(tasks) > 0 {
-				return s.unlessClosed(tasks)
-			}
-		}
-		tasks, err := s.some(open, into)
-		switch {
-		case err == nil:
-			return tasks, nil
-		case open.Err() == nil:
-			s.lose(err)
-			return nil, err
-		}
-	}
-}
-
-// some takes a message, or a batch of them.
-func (s *slot) some(ctx context.Context, into []task) ([]task, error) {
-	if s.batch != (Batch{}) {
-		return s.collect(ctx, into)
-	}
-	t, err := s.next(ctx)
-	return append(into, t), err
-}
-
-// next takes a message, in a drain one of a batch that was begun.
-func (s *slot) next(ctx context.Context) (task, error) {
-	if s.finishes {
-		return s.nextToFinish(ctx)
-	}
-	return s.receive(ctx)
-}
-
-func (r *run) receive(ctx context.Context) (task, error) {
-	if r.lanes != nil {
-		return r.lanes.next(ctx)
-	}
-	for {
-		msg, err := r.consumer.Receive(ctx)
-		if t := (task{msg: msg}); err != nil || !r.isAtWork(t) {
-			return t, err
-		}
-	}
-}
-
-// lose ends the Run because the Consumer is of no use any more.
-func (r *run) lose(err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.lost == nil && r.taking.Err() == nil {
-		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
-		r.stop()
-	}
-}
-
-// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: nobody may have been receiving, who would be
-// told.
-func (r *run) ifClosed(t task) error {
-	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err)
-		return err
-	}
-	return nil
-}
-
-// unlessClosed returns messages that were kept, or leaves them to the broker if the Consumer is closed.
-func (r *run) unlessClosed(tasks []task) ([]task, error) {
-	if len(tasks) == 0 {
-		return nil, nil
-	}
-	if err := r.ifClosed(tasks[0]); err != nil {
-		r.leaveAll(tasks, untried)
-		return nil, err
-	}
-	return tasks, nil
-}
-
 // inFlight counts the messages that slots have, and the slots that are stuck.
 func (r *run) inFlight() (messages, stuck int) {
 	now := r.now()
@@ -219,7 +130,7 @@ func (r *run) inFlight() (messages, stuck int) {
 		s.mu.Lock()
 		messages += len(s.tasks)
 		overdue := r.timeout > 0 && now-s.since >= r.overdue()
-		if s.stage == handling && (overdue || s.lost || r.lasting.Err() != nil) {
+		if s.stage == handling && (overdue || s.replaced || r.lasting.Err() != nil) {
 			stuck++
 		}
 		s.mu.Unlock()

@@ -27,8 +27,8 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 		return
 	}
 	inside := insight.Of(s.consumer)
-	for i, t := range tasks {
-		if inside.IsSettled(t.msg) && !s.isGone(i) && x.warned.CompareAndSwap(false, true) {
+	for _, t := range tasks {
+		if inside.IsSettled(t.msg) && !t.gone && x.warned.CompareAndSwap(false, true) {
 			s.logger.LogAttrs(context.Background(), slog.LevelWarn, "worker: the handler acknowledged or nacked its message itself; the Worker does that, by the "+
 				"handler's result: return nil, an error, worker.Snooze or worker.Permanent instead", about(t.counted())...)
 		}

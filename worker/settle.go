@@ -3,13 +3,17 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -23,125 +27,62 @@ const ackTimeout = time.Minute
 // deadLetterTimeout is how long the publishing of a dead letter may take.
 const deadLetterTimeout = 30 * time.Second
 
-// letters says whether a dead letter takes long. Then one slot at a time waits for such an answer, or all of them would.
+// maxLetters is how many dead letters of a batch are published at the same time.
+const maxLetters = 100
+
+// letters says whether a dead letter takes long. Then one slot at a time waits for an answer, or all of them would.
 type letters struct {
 	hang atomic.Bool
-	turn chan struct{} // held by the slot that waits
+	turn turn // of the slot that waits
 }
 
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is tried again")
 
-// maxLetters is how many dead letters of a batch are published at the same time.
-const maxLetters = 100
-
-// classifyAll has the classifier, if there is one, look at the errors of a handler.
-func (r *run) classifyAll(errs []error) {
-	for i, err := range errs {
-		if err != nil && r.classify != nil && !isCrash(err) {
-			errs[i] = r.classified(err)
-		}
-	}
-}
-
-// judge decides what becomes of a message that is to be tried again.
-func (r *run) judge(t *task, o *outcome) {
-	switch {
-	case !o.retries() && o.verb != snooze:
-	case r.working.Err() != nil:
-		o.verb = leave
-	case o.verb != snooze && r.isTooOld(*t):
-		o.verb, o.or, o.err, o.expired = dead, o.verb, fmt.Errorf("older than %v: %w", r.maxAge, o.err), true
-	}
-}
-
-// isTooOld reports whether a message is not to be tried again if it fails. A retry is as old as the message that it is a retry of.
-func (r *run) isTooOld(t task) bool {
-	if r.maxAge <= 0 {
-		return false
-	}
-	published := t.msg.PublishTime()
-	if d, err := r.consumer.Delivery(t.msg); err == nil && !d.FirstPublished.IsZero() {
-		published = d.FirstPublished
-	}
-	return time.Since(published) > r.maxAge
-}
-
-func (r *run) classified(err error) (class error) {
-	defer func() {
-		if v := recover(); v != nil {
-			_ = r.panicked(v, slog.String("in", "the classifier"))
-			class = err
-		}
-	}()
-	return r.classify(err)
-}
-
 // settle does what was decided.
 func (r *run) settle(ctx context.Context, t task, o outcome) {
-	because := publishing.Permanent
-	if o.retries() {
+	if o.fails() || o.verb == dead && o.because == publishing.MaxDeliveries {
 		r.counts.failed.Add(1)
-		if t.isLast(r.consumer) { // now, with its own reason, and not after Run has returned
-			o.verb, o.or, because = dead, nack, publishing.MaxDeliveries
-		}
-	}
-	if _, ok := o.err.(*CrashError); ok && because == publishing.Permanent { //nolint:errorlint // as limit made it; others' methods may panic
-		because = publishing.Crashed
 	}
 	if o.verb == dead {
-		if o.verb = r.deadLetter(publishing.Because(ctx, because), &t, o); because != publishing.MaxDeliveries {
-			r.countPermanent(o)
-		}
+		o.verb = r.deadLetter(ctx, &t, o)
+		r.countLetter(o)
 	}
 	switch o.verb {
 	case ack:
-		if !r.ack(&t, o.began) {
-			break
+		if r.ack(&t, o.since) {
+			r.succeeded()
 		}
-		fallthrough
 	case acked:
-		r.counts.succeeded.Add(1)
-		r.counts.finished.Add(1)
+		r.succeeded()
 	case nack, again, snooze:
-		switch {
-		case o.verb == snooze:
-			r.counts.snoozed.Add(1)
-		case o.verb == nack && r.policy != nil:
-			r.delayByPolicy(t, &o)
-		}
-		if t.lane != nil && r.diesOfTTL(ctx, &t, o) {
-			break
-		}
-		if t.lane != nil {
-			r.tried(t, o)
-			r.lanes.keep(t, o)
+		if r.tryAgain(ctx, &t, o) {
 			return
 		}
-		r.nack(t, o)
 	case leave:
 		r.leave(t, "the handler failed after the drain timeout", o.err)
-	case dead:
-		r.counts.finished.Add(1)
-	default: // done above
+	default: // done
 	}
 	r.forget(t)
 }
 
-// mayBeLetter reports whether settling a message may publish it.
-func (r *run) mayBeLetter(t task, o outcome) bool {
-	return o.verb == dead || o.retries() && t.isLast(r.consumer)
+func (r *run) succeeded() {
+	r.counts.succeeded.Add(1)
+	r.counts.finished.Add(1)
 }
 
-// countPermanent counts an error that was to make a dead letter: like any other if its message is to be tried again.
-func (r *run) countPermanent(o outcome) {
+// countLetter counts what was to be a dead letter: like any other error if its message is to be tried again.
+func (r *run) countLetter(o outcome) {
 	switch {
-	case o.retries():
-		r.counts.failed.Add(1)
-	case o.verb == dead && o.expired:
-		r.counts.expired.Add(1)
-		fallthrough
 	case o.verb == dead:
-		r.counts.permanent.Add(1)
+		r.counts.finished.Add(1)
+		if o.because != publishing.MaxDeliveries {
+			r.counts.permanent.Add(1)
+		}
+		if o.because == expired {
+			r.counts.expired.Add(1)
+		}
+	case o.fails() && o.because != publishing.MaxDeliveries: // that was counted
+		r.counts.failed.Add(1)
 	}
 }
 
@@ -161,91 +102,141 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. began is when it failed with others of its
+// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when it failed with others of its
 // batch, which have that time together; else zero.
-func (r *run) ack(t *task, began time.Time) bool {
+func (r *run) ack(t *task, since time.Time) bool {
 	for n := uint32(0); ; n++ {
-		err := r.protect(func() error { return r.consumer.Ack(t.msg) })
+		err := r.consumer.Ack(t.msg)
 		if err == nil {
 			return true
 		}
 		r.unsettled(*t, "acknowledging", err)
 		if n == 0 {
-			if began.IsZero() {
-				began = time.Now()
+			if since.IsZero() {
+				since = time.Now()
 			}
-			_ = r.renew(t) // or it would come again meanwhile; if it is not held any more, the next try tells
+			_ = r.renew(t) // or it would come again meanwhile; if it is not held any more, the next try shows that
 		}
-		if time.Since(began) >= ackTimeout || !r.mayRetry(*t, ackPause.Next(n)) {
+		if time.Since(since) >= ackTimeout || r.ifClosed(*t) != nil || sleep(r.working, ackPause.Next(n)) != nil {
 			r.leave(*t, "it was handled, but could not be acknowledged", err)
 			return false
 		}
 	}
 }
 
-// mayRetry waits for a pause and reports whether there is a point in trying again to settle a message.
-func (r *run) mayRetry(t task, pause time.Duration) bool {
-	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err) // nobody might be receiving, who would be told
-		return false
-	}
-	return sleep(r.working, pause) == nil
-}
-
 // deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to
-// the broker, and else o.or: it is to be tried again.
+// the broker, and else o.or: the message is to be tried again.
 func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	if r.letters.hang.Load() {
-		select {
-		case r.letters.turn <- struct{}{}:
-			defer func() { <-r.letters.turn }()
-		default:
+		if !r.letters.turn.tryLock() {
 			r.unsettled(*t, "publishing a dead letter", errLettersHang)
 			return o.or
 		}
+		defer r.letters.turn.unlock()
 	}
-	ctx, cancel := context.WithTimeout(ctx, deadLetterTimeout)
+	ctx, cancel := context.WithTimeout(publishing.Because(ctx, reasonFor(o)), deadLetterTimeout)
 	defer cancel()
 	defer time.AfterFunc(patience, func() { r.letters.hang.Store(true) }).Stop()
-	err := r.protect(func() error { return r.consumer.DeadLetter(ctx, t.counted(), o.err) })
+	err := r.consumer.DeadLetter(ctx, t.counted(), o.err)
 	if err == nil {
 		r.letters.hang.Store(false)
-	} else {
-		r.unsettled(*t, "publishing a dead letter", err)
+		return dead
 	}
+	r.unsettled(*t, "publishing a dead letter", err)
 	if errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err)
 	}
 	switch {
-	case err == nil, errors.Is(err, redelivery.ErrNotInFlight):
+	case errors.Is(err, redelivery.ErrNotInFlight):
+		return dead
 	case errors.Is(err, reconsume.ErrNotAcknowledged):
 		r.ack(t, time.Time{})
-	case errors.Is(err, redelivery.ErrClosed), r.ending():
+		return dead
+	case r.ending():
 		r.leave(*t, "the dead letter could not be published", err)
 		return done
 	default:
 		return o.or
 	}
-	return dead
+}
+
+func reasonFor(o outcome) string {
+	if o.because == expired {
+		return publishing.Permanent
+	}
+	return o.because
+}
+
+// tryAgain has a message come again later. It reports true if its key waits with it, so that the task is not over.
+func (r *run) tryAgain(ctx context.Context, t *task, o outcome) (waits bool) {
+	switch {
+	case o.verb == snooze:
+		r.counts.snoozed.Add(1)
+	case o.verb == nack && r.policy != nil:
+		if policy := r.policy(t.counted(), o.err); policy != nil {
+			o.verb, o.delay = again, max(0, policy.Next(t.count()))
+		}
+	}
+	switch {
+	case t.lane == nil:
+		r.nack(*t, o)
+		return false
+	case r.diesOfTTL(ctx, t, o):
+		return false
+	}
+	r.logAttempt(*t, o)
+	r.lanes.keep(*t, o)
+	return true
 }
 
 func (r *run) nack(t task, o outcome) {
-	err := r.protect(func() error {
-		if o.err == errHangs { //nolint:errorlint // as comesInVain made it
-			r.consumer.NackID(t.msg.ID()) // which moves nothing to the retry topic: as another message a handler would get it beside the one that hangs
-			return nil
-		}
-		switch o.verb {
-		case snooze:
-			return r.consumer.Snooze(t.msg, o.delay)
-		case again:
-			return r.consumer.NackWithDelayAndReason(t.msg, o.delay, o.err)
-		default:
-			return r.consumer.NackWithReason(t.msg, o.err)
-		}
-	})
+	var err error
+	switch {
+	case o.err == errHangs: //nolint:errorlint // as nackOfStuck made it
+		r.consumer.NackID(t.msg.ID()) // which does not use the retry topic: as another message a handler would get it beside the one that hangs
+	case o.verb == snooze:
+		err = r.consumer.Snooze(t.msg, o.delay)
+	case o.verb == again:
+		err = r.consumer.NackWithDelayAndReason(t.msg, o.delay, o.err)
+	default:
+		err = r.consumer.NackWithReason(t.msg, o.err)
+	}
 	if err != nil {
 		r.unsettled(t, "nacking", err)
+	}
+}
+
+// diesOfTTL publishes a message of a key as a dead letter that would wait here until the broker deletes it, and reports whether it did, or left
+// the message. The Consumer does so with all other messages.
+func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
+	delay := o.delay
+	if o.verb == nack {
+		d, err := r.consumer.Delivery(t.counted())
+		if err != nil {
+			return false
+		}
+		delay = d.NackDelay
+	}
+	if !insight.Of(r.consumer).OutlivesTTL(t.msg, delay) {
+		return false
+	}
+	o.or, o.because = o.verb, publishing.TTL
+	v := r.deadLetter(ctx, t, o)
+	if v == dead {
+		r.counts.finished.Add(1)
+	}
+	return v == dead || v == done
+}
+
+// logAttempt writes down that a message failed that is tried again here. It is due at once for the Worker that has it next: if it waited,
+// others of its key would overtake it.
+func (r *run) logAttempt(t task, o outcome) {
+	if log := r.consumer.AttemptLog(); log != nil {
+		count := t.count()
+		if o.verb != snooze {
+			count++
+		}
+		log.Failed(attempts.KeyOf(t.msg), count, 0, publishing.TypeName(o.err))
 	}
 }
 
@@ -269,9 +260,9 @@ func (r *run) leave(t task, why string, err error) {
 	r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: a message is left to the broker", attrs...)
 }
 
-// keepLeft renews the ack timeout of a message that is left, until Run returns. A policy may call runtime.Goexit meanwhile.
+// keepLeft renews the ack timeout of a message that is left, until Run returns.
 func (r *run) keepLeft(t *task) {
-	if r.renew(t) != nil { // which may call a policy, that calls Stats
+	if r.renew(t) != nil {
 		return
 	}
 	r.mu.Lock()
@@ -283,12 +274,59 @@ func (r *run) keepLeft(t *task) {
 	}
 }
 
-// protect calls the Consumer, which calls interceptors and policies: their panic becomes an error that wraps nothing.
-func (r *run) protect(call func() error) (err error) {
-	defer func() {
-		if v := recover(); v != nil {
-			err = errors.New(r.panicked(v).Error())
+// settleAll settles the messages of a batch. Dead letters begin to be published in their order, as long as that does not take long, and none
+// waits for the answer to the one before: all of them could take minutes.
+func (r *run) settleAll(tasks []task, outcomes []outcome) {
+	r.ackTogether(tasks, outcomes)
+	for i, o := range outcomes {
+		if o.verb != acked { // it waits for the others, which may take long
+			_ = r.renew(&tasks[i]) // if it is not held any more, settling it shows that
 		}
-	}()
-	return call()
+	}
+	inOrder, cancel := context.WithTimeout(r.lasting, patience)
+	defer cancel()
+	var letters sync.WaitGroup
+	defer letters.Wait()
+	free := make(chan struct{}, maxLetters)
+	for i, o := range outcomes {
+		switch o.verb {
+		case hold:
+		case dead:
+			free <- struct{}{}
+			begun, begins := context.WithCancel(inOrder)
+			letters.Go(func() {
+				defer func() { <-free }()
+				defer begins()
+				r.settle(publishing.WhenBegun(r.lasting, begins), tasks[i], o)
+			})
+			<-begun.Done()
+		default:
+			r.settle(r.lasting, tasks[i], o)
+		}
+	}
+}
+
+// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be acknowledged by itself, all of
+// it within the time of one.
+func (r *run) ackTogether(tasks []task, outcomes []outcome) {
+	var acks []int
+	var ids []pulsar.MessageID
+	for i, t := range tasks {
+		if outcomes[i].verb == ack {
+			acks, ids = append(acks, i), append(ids, t.msg.ID())
+		}
+	}
+	if len(ids) == 0 {
+		return
+	}
+	err := r.consumer.AckIDList(ids)
+	var failed pulsar.AckError
+	some, since := errors.As(err, &failed), time.Now()
+	for n, i := range acks {
+		if err == nil || some && failed[ids[n]] == nil {
+			outcomes[i].verb = acked
+		} else {
+			outcomes[i].since = since
+		}
+	}
 }

@@ -55,127 +55,104 @@ func (r *run) all() []*slot {
 	return slices.Clone(r.slots)
 }
 
-// isAtWork reports whether a handler has a message that came again. The message is not to be handled by two at a time: it is put aside
-// until the handler returns, whose result settles it, or until the handler is known to be stuck.
+// isAtWork reports whether a handler has a message that came again. Two handlers are not to have it at a time: it waits until the handler
+// returns, whose result settles it, or until the handler is known to be stuck.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false
 	}
-	of := nameOf(t.msg)
 	for _, s := range r.all() {
-		switch i, hangs := s.find(of); {
-		case i < 0:
-			continue
-		case !hangs && t.beat == nil:
-			t.beat = r.heartbeat(t.msg, time.Time{})
-			fallthrough
-		case !hangs:
-			if !s.putAside(i, t) { // the handler has returned meanwhile
-				return false
-			}
+		switch has, stuck := s.has(t); {
+		case !has:
+		case stuck:
+			r.alive.Go(func() { r.nackOfStuck(t) }) // a dead letter may take long, and the caller takes messages for all
+			return true
 		default:
-			r.startInVain(t)
+			if t.beat == nil {
+				t.beat = r.heartbeat(t.msg, time.Time{})
+			}
+			return s.keepNewer(t) // or the handler has returned meanwhile
 		}
-		return true
 	}
 	return false
 }
 
-// startInVain has a message come in vain in a goroutine of its own: a dead letter may take long, and the caller takes messages for all.
-func (r *run) startInVain(t task) { r.alive.Go(func() { r.comesInVain(t) }) }
-
-// comesInVain has a message come again whose handler is stuck. Each time it counts, so that it becomes a dead letter in the end.
-func (r *run) comesInVain(t task) {
+// nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead letter in the end.
+func (r *run) nackOfStuck(t task) {
 	t.lane = nil // that is the handler's
-	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs})
+	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)}))
 }
 
-// find returns the place of a message among those that the slot's handler has, or -1, and reports whether the handler hangs: then the slot is not
-// to keep the message.
-func (s *slot) find(of name) (i int, hangs bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for i := range s.tasks { // their heartbeats are being set
-		if s.stage == handling && nameOf(s.tasks[i].msg) == of {
-			if s.lost {
-				s.goes(i)
-			}
-			return i, s.lost
+// find returns the place of a message among those that the slot has, or -1, unless its handler has returned. The caller holds mu.
+func (s *slot) find(t task) int {
+	if s.stage != handling {
+		return -1
+	}
+	of := nameOf(t.msg)
+	for i := range s.tasks {
+		if nameOf(s.tasks[i].msg) == of {
+			return i
 		}
 	}
-	return -1, false
+	return -1
 }
 
-// putAside keeps a message that came again until the slot's handler returns, and reports false if it has.
-func (s *slot) putAside(i int, t task) bool {
+// has reports whether the slot's handler has a message, and whether it is stuck: then the message is settled without it.
+func (s *slot) has(t task) (has, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stage != handling || s.lost || i >= len(s.tasks) || nameOf(s.tasks[i].msg) != nameOf(t.msg) {
+	i := s.find(t)
+	if i >= 0 && s.replaced {
+		s.tasks[i].gone = true
+	}
+	return i >= 0, s.replaced
+}
+
+// keepNewer keeps a message that came again until the slot's handler returns, and reports false if it has.
+func (s *slot) keepNewer(t task) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	i := s.find(t)
+	if i < 0 || s.replaced {
 		return false
 	}
-	if s.again == nil {
-		s.again = map[int]task{}
-		if since := s.since; s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
-			time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
-		}
+	first := !slices.ContainsFunc(s.tasks, func(t task) bool { return t.newer != nil })
+	if first && s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
+		since := s.since
+		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
 	}
-	s.again[i].beat.stop()
-	s.again[i] = t
+	if before := s.tasks[i].newer; before != nil {
+		before.beat.stop()
+	}
+	s.tasks[i].newer = &t
 	return true
-}
-
-// goes notes that a message is settled without the slot's handler. The caller holds mu.
-func (s *slot) goes(i int) {
-	if s.gone == nil {
-		s.gone = map[int]bool{}
-	}
-	s.gone[i] = true
-}
-
-// isGone reports whether a message was settled without the slot's handler.
-func (s *slot) isGone(i int) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.gone[i]
-}
-
-// returned has the slot settle what its handler had: the newest delivery of what came again while that was at work.
-func (s *slot) returned() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stage = settling
-	for i, t := range s.again {
-		s.tasks[i].beat.stop()
-		s.tasks[i].msg, s.tasks[i].beat = t.msg, t.beat
-	}
-	s.again = nil
 }
 
 // losePlace has another slot take the place of one whose handler, which was called at a time, does not return.
 func (s *slot) losePlace(since time.Duration) {
 	s.mu.Lock()
-	if s.stage != handling || s.since != since || s.lost || s.taking.Err() != nil {
+	if s.stage != handling || s.since != since || s.replaced || s.taking.Err() != nil {
 		s.mu.Unlock()
 		return
 	}
-	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.with:]), size: s.size} // the handler has not got these
-	clear(s.tasks[s.with:])
-	s.tasks = s.tasks[:s.with]
-	var again []task
-	for i, t := range s.again {
-		if rest := i - s.with; rest >= 0 {
-			next.tasks[rest].beat.stop()
-			next.tasks[rest].msg, next.tasks[rest].beat = t.msg, t.beat
-			continue
-		}
-		s.goes(i)
-		again = append(again, t)
+	s.replaced = true
+	next := &slot{run: s.run, tasks: slices.Clone(s.tasks[s.called:]), portion: s.portion} // the handler has not got these
+	clear(s.tasks[s.called:])
+	s.tasks = s.tasks[:s.called]
+	for i := range next.tasks {
+		next.tasks[i].takeNewer()
 	}
-	s.lost, s.again = true, nil
+	var newer []task
+	for i := range s.tasks {
+		if t := &s.tasks[i]; t.newer != nil {
+			newer = append(newer, *t.newer)
+			t.newer, t.gone = nil, true
+		}
+	}
 	s.mu.Unlock()
-	s.run.replaceBy(next)
-	for _, t := range again {
-		s.comesInVain(t)
+	s.replaceBy(next)
+	for _, t := range newer {
+		s.nackOfStuck(t)
 	}
 }
 
@@ -184,31 +161,30 @@ func (r *run) replaceBy(next *slot) {
 	stuck := 0
 	for _, s := range r.all() {
 		s.mu.Lock()
-		if s.lost {
+		if s.replaced {
 			stuck++
 		}
 		s.mu.Unlock()
 	}
 	r.mu.Lock()
+	begins := r.taking.Err() == nil && stuck <= r.concurrency
 	switch {
-	case r.taking.Err() != nil:
-	case stuck > r.concurrency:
-		r.lost = fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, r.concurrency)
-		r.stop()
-	default:
+	case begins:
 		r.slots = append(r.slots, next)
 		r.alive.Go(next.loop)
-		next = nil
+	case r.taking.Err() == nil:
+		r.lost = fmt.Errorf("%w: %d, with WithConcurrency(%d)", ErrStuck, stuck, r.concurrency)
+		r.stop()
 	}
 	r.mu.Unlock()
-	if next != nil {
+	if !begins {
 		next.leaveOwn(untried)
 	}
 }
 
 // leaves reports whether the slot is to end, since another has its place. First it handles the messages that it still has.
 func (s *slot) leaves() bool {
-	leaves := s.lost && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
+	leaves := s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
 	if leaves {
 		s.run.mu.Lock()
 		s.slots = slices.DeleteFunc(s.slots, func(other *slot) bool { return other == s })
@@ -258,18 +234,10 @@ func (s *slot) endIfLost() {
 	}
 }
 
-// whileOurs returns a context that ends when the messages of the call are lost.
-func (s *slot) whileOurs(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
+func (s *slot) setEndCall(end context.CancelCauseFunc) {
 	s.mu.Lock()
-	s.endCall = cancel
-	s.mu.Unlock()
-	return ctx, func() {
-		s.mu.Lock()
-		s.endCall = nil
-		s.mu.Unlock()
-		cancel(nil)
-	}
+	defer s.mu.Unlock()
+	s.endCall = end
 }
 
 // names says which messages they are. The caller holds mu.

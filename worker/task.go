@@ -1,6 +1,8 @@
 package worker
 
 import (
+	"time"
+
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -8,23 +10,27 @@ import (
 
 // task is a message that was taken and is not settled yet.
 type task struct {
-	msg   pulsar.Message
-	beat  *heartbeat // nil for none
-	lane  *lane      // of its key; nil without key order, and without a key
-	here  uint32     // local retries of this delivery
-	more  uint32     // deliveries that the Consumer does not know of: it was tried again here
-	kept  bool       // it failed, and was kept
-	aside bool       // it was put aside in an outage
-	paid  bool       // the rate limit's token for its next call was taken
+	msg     pulsar.Message
+	beat    *heartbeat // nil for none
+	lane    *lane      // of its key; nil without key order, and without a key
+	retries uint32     // local ones of this delivery
+	tries   uint32     // that the Consumer does not know of, since the message waited here
+	failed  bool       // it failed here, and was not nacked
+	waited  bool       // it was in an outage, or in a slot that handled others
+	paid    bool       // the rate limit's token for its next call was taken
+	newer   *task      // the same message, which came again while the handler has this one
+	gone    bool       // it is settled without the handler, which is stuck
 }
 
 // counted returns the message with the redelivery count that counts.
 func (t *task) counted() pulsar.Message {
-	if t.more == 0 {
+	if t.tries == 0 {
 		return t.msg
 	}
-	return retried{t.msg, t.msg.RedeliveryCount() + t.more}
+	return retried{t.msg, t.count()}
 }
+
+func (t *task) count() uint32 { return t.msg.RedeliveryCount() + t.tries }
 
 // retried is a message that was tried again without being nacked. The Consumer goes by its count.
 type retried struct {
@@ -38,4 +44,33 @@ func (r retried) RedeliveryCount() uint32 { return r.count }
 func (t *task) isLast(c *redelivery.Consumer) bool {
 	d, err := c.Delivery(t.counted())
 	return err == nil && d.Last
+}
+
+// age is how long ago the message was published. A retry is as old as the message that it is a retry of.
+func (t *task) age(c *redelivery.Consumer) time.Duration {
+	published := t.msg.PublishTime()
+	if d, err := c.Delivery(t.msg); err == nil && !d.FirstPublished.IsZero() {
+		published = d.FirstPublished
+	}
+	return time.Since(published)
+}
+
+// takeNewer has what came again take the place of the delivery that the handler has had.
+func (t *task) takeNewer() {
+	if t.newer != nil {
+		t.beat.stop()
+		t.msg, t.beat, t.newer = t.newer.msg, t.newer.beat, nil
+	}
+}
+
+// name tells a message from others, at each of its deliveries.
+type name struct {
+	topic         string
+	ledger, entry int64
+	index         int32
+}
+
+func nameOf(msg pulsar.Message) name {
+	id := msg.ID()
+	return name{topic: msg.Topic(), ledger: id.LedgerID(), entry: id.EntryID(), index: id.BatchIdx()}
 }

@@ -92,8 +92,8 @@ func (w *Worker) Run(ctx context.Context) error {
 		return errRanBefore
 	}
 	defer w.repeats.end()
-	defer w.tellRunning(false)
-	w.tellRunning(true)
+	defer w.notifyRunning(false)
+	w.notifyRunning(true)
 	return r.run()
 }
 
@@ -123,7 +123,7 @@ func (w *Worker) tellAsked() {
 			case !over: // else Run returns
 				w.logger.Info("worker: resumed", w.who()...)
 			}
-			w.tellPaused(paused, PauseAsked)
+			w.notifyPaused(paused, PauseAsked)
 		}
 	})
 }
@@ -143,7 +143,7 @@ type Stats struct {
 	Snoozed   uint64 // Snoozes, each time
 	Permanent uint64 // errors without a retry: Permanent, and past WithMaxAge; if no dead letter can be made, they count as Failed instead
 	Expired   uint64 // those of Permanent that are past WithMaxAge
-	Panics    uint64 // of handlers, middleware, the classifier, methods of errors, the pause policy and interceptors; not of observers
+	Panics    uint64 // of handlers, middleware, and methods of their errors
 	Unsettled uint64 // attempts to acknowledge, nack or publish a dead letter that failed
 	Left      uint64 // messages left to the broker, or to the Consumer, without an end: by a drain, and those that could not be acknowledged
 	Lost      uint64 // messages dropped before their handler was called, because they belong to another consumer: redelivery.Observer.Lost
@@ -173,10 +173,8 @@ func (w *Worker) Stats() Stats {
 	}
 	if r := w.run.Load(); r != nil {
 		s.InFlight, s.Stuck = r.inFlight()
-		if r.outage != nil {
-			s.Outage = r.outage.current() != nil
-			s.InFlight += r.outage.kept()
-		}
+		s.Outage = r.outage.isOn()
+		s.InFlight += r.outage.kept()
 		if r.lanes != nil {
 			s.Waiting, s.Full = r.lanes.waiting()
 		}

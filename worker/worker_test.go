@@ -131,10 +131,6 @@ func TestOutcomes(t *testing.T) {
 			errs: []error{errTest}, classify: func(error) error { return nil }, calls: []time.Duration{0},
 			stats: worker.Stats{Succeeded: 1},
 		},
-		"a classifier that panics": {
-			errs: []error{errTest, nil}, classify: func(error) error { panic("oops") }, calls: []time.Duration{0, time.Second},
-			stats: worker.Stats{Failed: 1, Succeeded: 1, Panics: 1},
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			opts := withDeadLetters(3)

@@ -1,0 +1,80 @@
+package worker
+
+import (
+	"errors"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no handler is stuck, the Consumer
+// gives back to the broker what it has prefetched, and what is put aside, so that other consumers get it.
+type rest struct {
+	turn  turn // of the slot that reads or changes what follows; also while it is given back, which takes a while
+	slots int
+	never bool // the Consumer cannot give anything back
+}
+
+// resting notes that a slot waits for the end of a pause, or in an outage, until it calls ends.
+func (r *run) resting() (ends func()) {
+	r.rest.turn.lock()
+	defer r.rest.turn.unlock()
+	r.rest.slots++
+	r.giveBack()
+	return func() {
+		r.rest.turn.lock()
+		defer r.rest.turn.unlock()
+		r.rest.slots--
+	}
+}
+
+// giveBackAtRest is giveBack for a slot that rests already.
+func (r *run) giveBackAtRest() (ends func()) {
+	r.rest.turn.lock()
+	defer r.rest.turn.unlock()
+	r.giveBack()
+	return func() {}
+}
+
+// neverGivesBack reports whether the Consumer is known to give nothing back.
+func (r *run) neverGivesBack() bool {
+	r.rest.turn.lock()
+	defer r.rest.turn.unlock()
+	return r.rest.never
+}
+
+// mayGiveBack reports whether all slots rest, for long enough. A message that a stuck handler has would come again while that is at work.
+// Messages that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller has the turn.
+func (r *run) mayGiveBack() bool {
+	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
+		return false
+	}
+	if has, _ := r.inFlight(); has > 0 {
+		return false
+	}
+	if r.outage != nil {
+		return r.outage.mayGiveBack()
+	}
+	return r.valve.isAsked() // else the slots wait behind the rate limit
+}
+
+// giveBack gives back what the Consumer has. The caller has the turn.
+func (r *run) giveBack() {
+	if !r.mayGiveBack() {
+		return
+	}
+	switch err := r.consumer.GiveBack(); {
+	case err == nil:
+		if r.outage != nil {
+			r.outage.gaveBack()
+		}
+		if r.valve.isAsked() { // else it is an outage, which gives back before each try
+			r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
+		}
+	case errors.Is(err, errors.ErrUnsupported):
+		r.rest.never = true
+	case errors.Is(err, redelivery.ErrClosed):
+		r.lose(err)
+	default:
+		r.logger.Warn("worker: returning prefetched messages to the broker failed", append(r.who(), "error", err)...)
+	}
+}

@@ -1,0 +1,263 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots from it, and with
+// key order the memory limit too (room.go).
+
+// next has the slot hold what is to be handled next, and returns how many messages of it the handler gets. It returns 0 if there are none yet,
+// and an error if there are to be no more.
+func (s *slot) next() (n int, err error) {
+	defer func() {
+		if n == 0 {
+			s.endProbe() // it is not tried after all
+		}
+	}()
+	if err = s.fill(); err != nil || len(s.tasks) == 0 {
+		return 0, err
+	}
+	n = len(s.tasks)
+	if s.portion > 0 {
+		n = min(n, s.portion)
+	}
+	if err = s.waitForRate(n); err != nil {
+		return 0, err
+	}
+	if s.crashes != nil {
+		n = s.crashes.share(s.tasks[:n])
+		if s.returned, err = s.crashes.admit(s.tasks[:n]); err != nil {
+			s.leaveOwn(untried)
+			return 0, err
+		}
+	}
+	if n, err = s.dropLost(n); n == 0 && s.returned != nil {
+		s.returned()
+	}
+	return n, err
+}
+
+// fill has the slot hold messages: those that it has already, one to try in an outage, or others. It may come back without any.
+func (s *slot) fill() error {
+	if len(s.tasks) == 0 && s.outage.isOn() {
+		return s.takeProbe()
+	}
+	if s.putAside() {
+		return nil // the slot may have lost its place
+	}
+	var err error
+	if len(s.tasks) > 0 {
+		err = s.waitToGoOn()
+	} else {
+		err = s.takeLimited()
+	}
+	if err == nil {
+		s.putAside()
+	}
+	return err
+}
+
+// putAside puts aside what the slot has, if there is an outage.
+func (s *slot) putAside() bool {
+	if len(s.tasks) == 0 || !s.outage.isOn() {
+		return false
+	}
+	s.renewAll()
+	if !s.outage.putAside(s.tasks) {
+		return false
+	}
+	s.hold()
+	return true
+}
+
+// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it leaves its messages to
+// the broker, and returns an error.
+func (s *slot) waitToGoOn() error {
+	s.renewAll()
+	err := sleep(s.taking, s.pause)
+	if err != nil {
+		s.leaveOwn(untried)
+	}
+	return err
+}
+
+// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing that waits. In a drain
+// each finishes what it can.
+func (s *slot) takeLimited() error {
+	if s.limiter == nil {
+		return s.take()
+	}
+	if !s.limiting.tryLock() {
+		rested := s.resting()
+		err := s.limiting.lockOr(s.taking)
+		rested()
+		if err != nil {
+			return s.takeToFinish()
+		}
+	}
+	defer s.limiting.unlock()
+	if err := s.take(); err != nil {
+		return err
+	}
+	return s.waitForRate(len(s.tasks))
+}
+
+// take takes what a slot is to handle next, nothing in an outage. Its error says that there is to be no more.
+func (s *slot) take() error {
+	for {
+		open, err := s.valve.waitAnd(s.taking, s.resting)
+		if err != nil {
+			return s.takeToFinish()
+		}
+		if s.outage != nil {
+			if tasks, over := s.outage.takeBack(); !over || len(tasks) > 0 {
+				return s.holdUnlessClosed(tasks)
+			}
+		}
+		switch err := s.takeSome(open); {
+		case err == nil:
+			return nil
+		case open.Err() == nil:
+			s.lose(err)
+			return err
+		}
+	}
+}
+
+// takeSome takes a message, or a batch of them.
+func (s *slot) takeSome(ctx context.Context) error {
+	if s.batch != (Batch{}) {
+		return s.collect(ctx)
+	}
+	t, err := s.takeOne(ctx)
+	if err == nil {
+		s.hold(t)
+	}
+	return err
+}
+
+// takeOne takes a message, in a drain one of a batch that was begun.
+func (s *slot) takeOne(ctx context.Context) (task, error) {
+	if s.taking.Err() != nil {
+		return s.nextToFinish(ctx)
+	}
+	return s.receive(ctx)
+}
+
+func (r *run) receive(ctx context.Context) (task, error) {
+	if r.lanes != nil {
+		return r.lanes.next(ctx)
+	}
+	for {
+		msg, err := r.consumer.Receive(ctx)
+		if t := (task{msg: msg}); err != nil || !r.isAtWork(t) {
+			return t, err
+		}
+	}
+}
+
+// takingTime is how long it may take to take what is there already, however short MaxWait is.
+const takingTime = 10 * time.Millisecond
+
+// collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.
+func (s *slot) collect(ctx context.Context) error {
+	if err := s.collecting.lockOr(ctx); err != nil {
+		return err
+	}
+	defer s.collecting.unlock()
+	t, err := s.takeOne(ctx)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
+	defer cancel()
+	var batch []task
+	for bytes := int64(0); err == nil; { // else MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call finds
+		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // a Consumer has ack timeouts or not
+			t.beat = s.heartbeat(t.msg, time.Time{})
+		}
+		batch = append(batch, t)
+		bytes += int64(len(t.msg.Payload()))
+		if len(batch) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
+			break
+		}
+		if t, err = s.takeOne(inTime); err != nil && time.Since(began) < takingTime {
+			t, err = s.takeAtOnce(ctx)
+		}
+	}
+	s.hold(batch...)
+	return nil
+}
+
+// takeAtOnce takes a message if one is there.
+func (s *slot) takeAtOnce(ctx context.Context) (task, error) {
+	ctx, cancel := context.WithTimeout(ctx, 100*time.Microsecond) // with no time at all the Consumer does not look
+	defer cancel()
+	return s.takeOne(ctx)
+}
+
+// holdUnlessClosed has the slot hold messages that were kept, or leaves them to the broker if the Consumer is closed.
+func (s *slot) holdUnlessClosed(tasks []task) error {
+	if len(tasks) == 0 {
+		return nil
+	}
+	if err := s.ifClosed(tasks[0]); err != nil {
+		s.leaveAll(tasks, untried)
+		return err
+	}
+	s.hold(tasks...)
+	return nil
+}
+
+// lose ends the Run because the Consumer is of no use any more.
+func (r *run) lose(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.lost == nil && r.taking.Err() == nil {
+		r.lost = fmt.Errorf("worker: the consumer is lost: %w", err)
+		r.stop()
+	}
+}
+
+// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot was receiving, which would
+// have noticed.
+func (r *run) ifClosed(t task) error {
+	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
+		r.lose(err)
+		return err
+	}
+	return nil
+}
+
+// untried is why a message is left that waited for its next try.
+const untried = "the drain ended before its next try"
+
+// leaveAll leaves messages to the broker.
+func (r *run) leaveAll(tasks []task, why string) {
+	for _, t := range tasks {
+		r.leave(t, why, nil)
+		r.forget(t)
+	}
+}
+
+// sleep waits for a while, or until ctx is done, which is its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,256 @@
+package worker
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/outages"
+)
+
+// This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at what comes, and chooses.
+
+// probe is a try of a message. Until it ends, or takes long, no other message is tried.
+type probe struct {
+	timer   *time.Timer
+	release func()
+}
+
+// takeProbe waits for the slot's turn to try a message, and has it hold that. At the end of the outage it comes back with none.
+func (s *slot) takeProbe() error {
+	mine, err := s.outage.wait()
+	if err != nil || !mine {
+		return err
+	}
+	t, ok, err := s.outage.pick()
+	if err != nil || !ok {
+		s.outage.probing.unlock()
+		return err
+	}
+	limit := probeLimit
+	if s.timeout > 0 {
+		limit = min(limit, s.overdue())
+	}
+	release := sync.OnceFunc(s.outage.probing.unlock)
+	s.probe = &probe{release: release, timer: time.AfterFunc(limit, func() {
+		s.outage.takesLong()
+		release()
+	})}
+	s.hold(t)
+	return nil
+}
+
+// endProbe lets another slot try a message.
+func (s *slot) endProbe() {
+	if s.probe != nil {
+		s.probe.timer.Stop()
+		s.probe.release()
+		s.probe = nil
+	}
+}
+
+// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller has the turn probing. Its error
+// says that nothing is to be tried any more.
+func (o *outage) wait() (mine bool, err error) {
+	defer o.resting()()
+	for {
+		over := o.current()
+		if over == nil {
+			_, err := o.valve.wait(o.taking)
+			return false, err
+		}
+		select {
+		case o.probing <- struct{}{}:
+		case <-over:
+			continue
+		case <-o.taking.Done():
+			return false, o.taking.Err()
+		}
+		if o.current() == over && o.waitToTry(over) == nil && o.current() == over { // another outage has a pause of its own
+			return true, nil
+		}
+		o.probing.unlock()
+	}
+}
+
+// waitToTry waits for the pause before the next try, or the end of the outage, and while the Worker is paused.
+func (o *outage) waitToTry(over chan struct{}) error {
+	pause := o.pause.Next(o.tries())
+	o.mu.Lock()
+	pause = o.state.Wait(pause)
+	o.mu.Unlock()
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	o.giveBackAtRest()
+	select {
+	case <-timer.C:
+	case <-over:
+	case <-o.taking.Done():
+	}
+	_, err := o.valve.waitAnd(o.taking, o.giveBackAtRest)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.state.Try()
+	return err
+}
+
+// takesLong notes a probe that keeps others from being tried.
+func (o *outage) takesLong() {
+	o.mu.Lock()
+	o.state.TakesLong()
+	o.mu.Unlock()
+	o.logger.Warn("worker: a handler takes long during the outage: other messages are tried beside it", o.who()...)
+}
+
+// pick returns the message to try next, and false if there is none yet. The caller has the turn.
+func (o *outage) pick() (t task, ok bool, err error) {
+	for dropped := true; dropped; { // those that are another consumer's are no try
+		if err = o.lookAhead(); err != nil {
+			return t, false, err
+		}
+		if o.valve.isShut() || o.taking.Err() != nil {
+			return t, false, o.taking.Err()
+		}
+		for dropped = false; ; dropped = true {
+			if t, ok = o.choose(); !ok {
+				break
+			}
+			if err = o.ifClosed(t); err != nil {
+				o.leaveAll([]task{t}, untried)
+				return t, false, err
+			}
+			if !o.isLost(t) {
+				return t, true, nil
+			}
+		}
+	}
+	return t, false, nil
+}
+
+// choose takes the message out that is tried next. It reports false if there is none, or the outage is over.
+func (o *outage) choose() (t task, ok bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	next := outages.Next(o.aside, o.probes)
+	if next < 0 || o.over == nil {
+		return t, false
+	}
+	t = o.aside[next]
+	o.aside = slices.Delete(o.aside, next, next+1)
+	return t, true
+}
+
+// probes is how often a message failed when it was tried, or -1 if it did not fail before. The caller holds mu.
+func (o *outage) probes(t task) int {
+	return o.state.Probes(nameOf(t.msg), t.failed || t.count() > 0)
+}
+
+// lookAhead puts aside what comes, to choose from.
+func (o *outage) lookAhead() error {
+	open, err := o.valve.wait(o.taking)
+	if err != nil {
+		return err
+	}
+	o.mu.Lock()
+	n := o.state.Looks()
+	o.mu.Unlock()
+	fresh, more := false, true
+	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
+		if fresh, more, err = o.look(open); err != nil {
+			o.lose(err)
+			return err
+		}
+		if fresh {
+			n--
+		}
+	}
+	return nil
+}
+
+// look puts a message aside that has come, and reports whether it did not fail before, and whether to look at more. It waits for one if nothing is
+// there to try.
+func (o *outage) look(open context.Context) (fresh, more bool, err error) {
+	ctx := open
+	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {
+		return false, false, nil
+	} else if n > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(open, takingTime)
+		defer cancel()
+	}
+	t, err := o.receive(ctx)
+	switch {
+	case err != nil && ctx.Err() != nil:
+		return false, false, nil
+	case err != nil:
+		return false, false, err
+	}
+	_ = o.renew(&t) // if it is not held any more, settling it shows that
+	t.waited = true
+	o.mu.Lock()
+	o.aside = append(o.aside, t)
+	fresh = o.probes(t) < 0
+	if o.over == nil { // it is over: the next slot that takes messages takes this one first
+		o.valve.interrupt()
+	}
+	o.mu.Unlock()
+	o.unfit = t.msg
+	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil // those that failed are not to keep others from being reached
+}
+
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is settled. The caller has the
+// turn.
+func (o *outage) hasRoom() bool {
+	for shed := false; o.unfit != nil; shed = true {
+		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
+			o.unfit = nil
+		} else if shed || !o.shed() {
+			return false
+		}
+	}
+	return true
+}
+
+// shed leaves messages that failed to the Consumer until the next try, all but the one to try if there are no others, and reports whether that
+// may make room. Where they could be given back, the broker would count it, and where they wait for their keys they have to stay: then those
+// that fail too often as probes make room.
+func (o *outage) shed() bool {
+	if o.lanes != nil || !o.neverGivesBack() {
+		return false
+	}
+	tasks, pause := o.takeFailed()
+	for _, t := range tasks {
+		o.forget(t)
+		_ = o.consumer.Snooze(t.msg, pause) // if it is not held any more, it comes again
+	}
+	return true
+}
+
+// takeFailed takes out what shed leaves to the Consumer, and says for how long.
+func (o *outage) takeFailed() (failed []task, pause time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.aside = slices.DeleteFunc(o.aside, func(t task) bool {
+		if o.probes(t) < 0 {
+			return false
+		}
+		failed = append(failed, t)
+		return true
+	})
+	if next := outages.Next(failed, o.probes); len(o.aside) == 0 && next >= 0 {
+		o.aside, failed = append(o.aside, failed[next]), slices.Delete(failed, next, next+1)
+	}
+	if o.probes(task{msg: o.unfit}) >= 0 {
+		o.unfit = nil
+	}
+	return failed, max(o.state.Pause(), outages.ShortPause)
+}
+
+// givesBack reports whether what is put aside goes back to the broker before the next try, as far as is known.
+func (o *outage) givesBack() bool {
+	o.mu.Lock()
+	long := o.state.Pause() >= outages.ShortPause
+	o.mu.Unlock()
+	return long && o.lanes == nil && !o.neverGivesBack()
+}

@@ -1,0 +1,125 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+)
+
+// This file decides what becomes of a message after its handler has returned: read makes an outcome of the handler's error, and decide makes
+// it final by what is known of the message. Both are pure. settle.go carries the outcome out.
+
+// outcome is what becomes of a message.
+type outcome struct {
+	verb    verb
+	delay   time.Duration  // of again and snooze
+	err     error          // the handler's; nil for ack
+	because string         // of dead: the reason for publishing
+	or      verb           // in place of dead, if no dead letter can be published
+	since   time.Time      // of ack: when acknowledging it first failed with others of its batch; zero if it did not
+	pause   *pauseForError // with which the handler wants no messages to be taken for the delay; nil for none
+	away    bool           // its delay is longer than the pause of an outage, so that others are tried meanwhile
+}
+
+type verb uint8
+
+const (
+	nack   verb = iota // it comes back by the policy
+	again              // it comes back after a delay of its own
+	snooze             // likewise, and that does not count
+	ack
+	dead  // it becomes a dead letter
+	leave // the broker delivers it again when the Consumer is closed
+	hold  // its slot has it handled again: a local retry, in an outage, of a halved batch
+	acked // together with others
+	done  // it is settled
+)
+
+// expired is the reason of a dead letter past WithMaxAge. Its REASON is permanent.
+const expired = "expired"
+
+// fails reports whether the message is to be tried again, which counts as an attempt.
+func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
+
+// read returns what a handler's error calls for: the table in the documentation of the package. It panics if a method of err does.
+func read(err error) outcome {
+	if err == nil {
+		return outcome{verb: ack}
+	}
+	if s := snoozeIn(err); s != nil { // whatever a classifier has put around it
+		return outcome{verb: snooze, delay: s.delay, err: err, pause: pauseIn(err)}
+	}
+	var permanent *permanentError
+	var retry *retryAfterError
+	switch {
+	case errors.As(err, &permanent):
+		return outcome{verb: dead, err: cause(err), because: because(permanent)}
+	case errors.As(err, &retry):
+		return outcome{verb: again, delay: retry.delay, err: cause(err)}
+	default:
+		return outcome{err: err}
+	}
+}
+
+// cause returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.
+func cause(err error) error {
+	switch e := err.(type) { //nolint:errorlint // a mark inside another error stays, since that error is the cause
+	case *permanentError:
+		return e.error
+	case *retryAfterError:
+		return e.error
+	}
+	return err
+}
+
+func because(err *permanentError) string {
+	if _, crashed := err.error.(*CrashError); crashed { //nolint:errorlint // as limit made it
+		return publishing.Crashed
+	}
+	return publishing.Permanent
+}
+
+// read is the function read, but an error that names the type of err replaces one whose methods panic, as those of a nil pointer do.
+func (w *Worker) read(err error) (o outcome) {
+	defer func() {
+		if v := recover(); v != nil {
+			if o.err != nil {
+				err = o.err
+			}
+			o.err = w.broken(err, v)
+		}
+	}()
+	o = read(err)
+	if o.err != nil {
+		_ = o.err.Error()
+	}
+	return o
+}
+
+// attempt is what is known of a message whose handler has returned.
+type attempt struct {
+	local   bool          // the handler is called again first: WithLocalRetries
+	stays   bool          // it is tried again without a nack: an outage keeps it, or its batch is halved
+	drained bool          // the handlers' contexts have ended
+	old     time.Duration // the age that it is past; 0 if it is not
+	last    bool          // no delivery is left
+}
+
+// decide returns what becomes of a message for good.
+func (o outcome) decide(a attempt) outcome {
+	switch {
+	case !o.fails() && o.verb != snooze: // it is done with
+	case o.verb == nack && a.local, o.fails() && a.stays && !o.away:
+		o.verb = hold
+	case a.drained:
+		o.verb = leave
+	case o.verb == snooze: // at any age, and not counted
+	case a.old > 0:
+		o.or, o.verb, o.because, o.err = o.verb, dead, expired, fmt.Errorf("older than %v: %w", a.old, o.err)
+	case a.last: // now, with its own reason, and not after Run has returned
+		o.or, o.verb, o.because = nack, dead, publishing.MaxDeliveries
+	}
+	return o
+}
