@@ -11,7 +11,7 @@ type Dialect struct{ *dialect }
 
 // The databases that an Inbox can use.
 var (
-	// Postgres is PostgreSQL 10 or later, and what speaks its SQL.
+	// Postgres is PostgreSQL 10 or later.
 	Postgres = Dialect{&dialect{
 		name: "Postgres", quote: `"`, numbered: true,
 		create: "CREATE TABLE IF NOT EXISTS %[1]s (receipt bytea PRIMARY KEY, committed bigint NOT NULL);\n" +
@@ -19,7 +19,7 @@ var (
 		lock:    "SELECT pg_advisory_xact_lock(hashtext(%s))",
 		joined:  true,
 		insert:  "INSERT INTO %[1]s (receipt, committed) SELECT decode(r, 'hex'), $2 FROM unnest(string_to_array($1, ',')) AS r ON CONFLICT DO NOTHING",
-		prune:   "DELETE FROM %[1]s WHERE receipt IN (SELECT receipt FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED)",
+		prune:   "DELETE FROM %[1]s WHERE ctid = ANY(ARRAY(SELECT ctid FROM %[1]s WHERE committed < %[2]s LIMIT %[3]d FOR UPDATE SKIP LOCKED))",
 		missing: "42P01",
 	}}
 	// MySQL is MySQL 5.7 or later, and MariaDB 10.3 or later.
