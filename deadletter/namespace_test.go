@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -113,3 +114,18 @@ func TestLettersOfForwardedMessages(t *testing.T) {
 		require.Equal(t, sub, msg.Properties()["REAL_SUBSCRIPTION"])
 	}
 }
+
+// A topic without a namespace to replay to is of the namespace of the dead letter topic.
+func TestReplayToAShortTopicName(t *testing.T) {
+	t.Parallel()
+	b := real(t)
+	b.creates(nil)
+	tp := b.topics(0)
+	b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 1, tp.letters(3)...)
+	report, err := b.open(tp.dlq).Replay(bg, deadletter.ReplayOptions{Topic: local(tp.origin)})
+	require.NoError(t, err)
+	require.Equal(t, 3, report.Done)
+	require.Equal(t, tp.origin, report.Targets[0].Topic)
+}
+
+func local(topic string) string { return topic[strings.LastIndex(topic, "/")+1:] }

@@ -27,7 +27,7 @@ type ReplayOptions struct {
 	// subscription that they died on gets them. If there is no such topic, each letter goes to the default retry topic of
 	// the topic and the subscription that it names: <topic>-<subscription>-RETRY.
 	ToOrigin bool
-	// Topic is a persistent topic that all letters go to instead. Default: none.
+	// Topic is a persistent topic that all letters go to instead. A name without a namespace is of the dead letter topic's. Default: none.
 	Topic string
 	// Namespaces are those that letters may go back to beside the dead letter topic's own, each as tenant/namespace. Any
 	// publisher can forge where a letter says that it came from, so name only namespaces whose services use this dead
@@ -76,7 +76,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case !topicname.IsPersistent(o.Topic): // it stores nothing: what its consumers have no room for would be lost
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
-		o.Topic = topicname.Full(o.Topic)
+		o.Topic = topicname.In(t.o.Topic, o.Topic)
 	case ok:
 		o.Topic, o.ownRetry = base+pulsar.RetryTopicSuffix, true
 	}

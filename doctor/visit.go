@@ -35,7 +35,7 @@ func newVisit(ctx context.Context, s Setup) *visit {
 	s.Topic = topicname.Base(topicname.Full(s.Topic))
 	for _, topic := range []*string{&s.RetryTopic, &s.DeadLetterTopic} {
 		if *topic != "" {
-			*topic = topicname.Full(*topic)
+			*topic = topicname.In(s.Topic, *topic)
 		}
 	}
 	if s.Policy.Nack == nil {

@@ -113,7 +113,7 @@ func (f *attemptsFlags) parse(args []string) error {
 		return errUsage{err}
 	}
 	f.topic = topicname.Full(topics[0])
-	f.log = cmp.Or(f.log, attempts.Topic(f.topic, f.subscription))
+	f.log = topicname.In(f.topic, cmp.Or(f.log, attempts.Topic(f.topic, f.subscription)))
 	switch {
 	case f.forget != "" && f.forgetAll:
 		return errUsage{errors.New("-forget and -forget-all are both given, want one of them")}

@@ -52,6 +52,8 @@ func TestAttempts(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, errs, "there is no log persistent://public/default/orders-shipping-ATTEMPTS")
 	require.NotContains(t, server.Topics(), "persistent://public/default/orders-shipping-ATTEMPTS")
+	_, errs, _ = tool("-subscription", "shipping", "-log", "short", "shop/eu/orders")
+	require.Contains(t, errs, "there is no log persistent://shop/eu/short,")
 	_, ok := log.Find(key)
 	require.Eventually(t, func() bool { _, ok = log.Find(key); return !ok }, 10*time.Second, time.Millisecond)
 	for _, wrong := range [][]string{{"orders"}, {"-subscription", "b"}, {"-subscription", "b", "-forget", "x", "orders"}, {"-n", "-1", "-subscription", "b", "t"},

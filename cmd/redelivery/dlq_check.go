@@ -59,7 +59,7 @@ func (d *dlq) check(verb, topic string) error {
 
 // checkTarget looks at where a replay of the letters of a topic goes.
 func (d *dlq) checkTarget(topic string) error {
-	target := topicname.Base(topicname.Full(d.target))
+	target := topicname.Base(topicname.In(topic, d.target))
 	switch {
 	case d.target == "":
 		return nil

@@ -84,7 +84,7 @@ func guardedBroker(t *testing.T) (guarded, *broker) {
 // Who may not do something is told so, and nothing is changed; the grants in docs/deadletter.md are enough.
 func TestDlqPermission(t *testing.T) {
 	g, b := guardedBroker(t)
-	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-redelivery"
+	const dlq, retry, journal = origin + "-billing-DLQ", origin + "-billing-RETRY", origin + "-billing-DLQ-audit"
 	b.subscribe(retry, "billing")
 	b.subscribe(dlq, "audit")
 	for i := range 20 {
