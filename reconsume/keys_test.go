@@ -96,3 +96,38 @@ func TestAKeyHasOneConsumer(t *testing.T) {
 		}
 	}
 }
+
+// A plain consumer of dead letters that nacks one of them gets that one again, and none that it has acknowledged.
+func TestNackedLetterComesAlone(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	dead := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic + "-sub-DLQ", Type: pulsar.Shared, NackRedeliveryDelay: 100 * time.Millisecond})
+	c := b.subscribe(pulsar.ConsumerOptions{Topic: b.topic, Type: pulsar.Shared})
+	const n = 50
+	for i := range n {
+		b.send(nil, &pulsar.ProducerMessage{Payload: fmt.Append(nil, i)})
+	}
+	r := b.reconsumer(reconsume.Options{})
+	var failures sync.WaitGroup
+	for range n {
+		cm := b.receive(c)
+		failures.Go(func() {
+			if err := r.DeadLetter(in(time.Minute), cm, errors.New("bad")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	failures.Wait()
+	for range n {
+		letter := b.receive(dead)
+		if string(letter.Payload()) == "7" {
+			dead.Nack(letter)
+			continue
+		}
+		require.NoError(t, dead.Ack(letter))
+	}
+	again := b.receive(dead)
+	require.Equal(t, "7", string(again.Payload()))
+	require.NoError(t, dead.Ack(again))
+	b.nothing(dead, time.Second)
+}
