@@ -1,6 +1,7 @@
 package suite
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -87,4 +88,35 @@ func TestSnoozeBeyondTheMemoryLimit(t *testing.T) {
 		require.NoError(t, c.Ack(msg))
 		b.settles(topic, 0)
 	})
+}
+
+// Where long snoozes move to the retry topic, more messages can be snoozed than the broker allows to be unacknowledged.
+func TestMoreSnoozesThanMayBeUnacknowledged(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	if b.inProcess != nil {
+		t.Skip("needs a real broker: PULSAR_URL and PULSAR_ADMIN_URL")
+	}
+	const n, limit, delay = 1500, 500, 10 * time.Second
+	namespace := b.namespace()
+	b.rest("POST", "namespaces/"+strings.Trim(strings.TrimPrefix(namespace, "persistent://"), "/"), "/maxUnackedMessagesPerConsumer", limit, nil)
+	topic := namespace + "orders"
+	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second))
+	b.send(topic, n, false)
+	begin := time.Now()
+	snoozed := map[string]time.Time{}
+	for len(snoozed) < n {
+		msg := receive(t, c)
+		require.Empty(t, snoozed[string(msg.Payload())], "all are snoozed before the first comes again")
+		snoozed[string(msg.Payload())] = time.Now()
+		require.NoError(t, c.Snooze(msg, delay))
+	}
+	for range n {
+		msg := receive(t, c)
+		require.GreaterOrEqual(t, time.Since(snoozed[string(msg.Payload())]), delay)
+		require.Zero(t, c.RedeliveryCount(msg))
+		require.NoError(t, c.Ack(msg))
+	}
+	require.Less(t, time.Since(begin), 3*delay, "one round, not three")
+	b.settles(topic, 0)
 }
