@@ -28,6 +28,14 @@ func RetryAfter(delay time.Duration, err error) error {
 // too, whatever else it wraps, so it stays one in a classifier. For WithPauseOnFailure it is neither a failure nor a success.
 func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 
+// PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d: the other side says that
+// it wants no calls meanwhile, as an HTTP server does by 429 with Retry-After. Neither counts as an attempt. Messages that handlers have already are
+// handled. If several handlers return it, the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with
+// the Consumer. The error has the text of err and wraps it, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
+func PauseFor(d time.Duration, err error) error {
+	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
+}
+
 // IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can tell it from a failure.
 func IsSnooze(err error) bool { return snoozeIn(err) != nil }
 
@@ -65,6 +73,23 @@ func (e *retryAfterError) Unwrap() error { return e.error }
 type snoozeError struct{ delay time.Duration }
 
 func (e *snoozeError) Error() string { return fmt.Sprintf("snoozed for %v", e.delay) }
+
+type pauseForError struct {
+	snooze snoozeError
+	err    error
+}
+
+func (e *pauseForError) Error() string {
+	return fmt.Sprintf("paused for %v: %v", e.snooze.delay, e.err)
+}
+
+func (e *pauseForError) Unwrap() []error { return []error{&e.snooze, e.err} }
+
+// pauseIn returns the PauseFor in err, or nil.
+func pauseIn(err error) (found *pauseForError) {
+	errors.As(err, &found)
+	return found
+}
 
 // PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of the
 // handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.

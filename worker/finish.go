@@ -40,7 +40,7 @@ const takePoll = 20 * time.Millisecond
 
 // takeToFinish takes what is left of the batches that were begun.
 func (s *slot) takeToFinish() error {
-	if !s.finishBatches || s.valve.isAsked() || s.outage.isOn() {
+	if !s.finishBatches || s.pauser.isAsked() || s.outage.isOn() {
 		return errNothingToFinish
 	}
 	return s.takeSome(s.working)
@@ -92,10 +92,7 @@ func (f *finishing) setAside(t task) {
 // hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether there is time for
 // them: to handle some of them only would repeat even more.
 func (r *run) hasToFinish() bool {
-	n := r.consumer.Stats().Arriving
-	if r.lanes != nil {
-		n += r.lanes.readyNow()
-	}
+	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)
 }
 

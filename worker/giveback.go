@@ -45,16 +45,18 @@ func (r *run) neverGivesBack() bool {
 // mayGiveBack reports whether all slots rest, for long enough. A message that a stuck handler has would come again while that is at work.
 // Messages that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
-	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil || r.lanes != nil && !r.lanes.isEmpty() {
+	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false
 	}
-	if has, _ := r.inFlight(); has > 0 {
+	held, _ := r.inFlight()
+	waiting, _ := r.lanes.stats()
+	if held > 0 || waiting > 0 {
 		return false
 	}
 	if r.outage != nil {
 		return r.outage.mayGiveBack()
 	}
-	return r.valve.isAsked() // else the slots wait behind the rate limit
+	return r.pauser.isAsked() // else the slots wait behind the rate limit
 }
 
 // giveBack gives back what the Consumer has. The caller has the turn.
@@ -67,7 +69,7 @@ func (r *run) giveBack() {
 		if r.outage != nil {
 			r.outage.gaveBack()
 		}
-		if r.valve.isAsked() { // else it is an outage, which gives back before each try
+		if r.pauser.isAsked() { // else it is an outage, which gives back before each try
 			r.logger.Info("worker: prefetched messages go back to the broker", r.who()...)
 		}
 	case errors.Is(err, errors.ErrUnsupported):

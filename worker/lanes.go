@@ -1,96 +1,67 @@
 package worker
 
 import (
-	"cmp"
 	"context"
+	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
-	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery"
 )
 
-// lanes keep the messages of each key in order. Of a key one message at a time is with a slot, or waits to be tried again; those
-// that come meanwhile wait in its lane. A slot that wants a message gets one whose turn it is, or takes one from the Consumer.
+// lanes hand messages out in the order of their keys. A slot that wants a message gets one that waited and may be taken, or takes one from the
+// Consumer, one slot at a time.
 type lanes struct {
 	*run
 
-	mu        sync.Mutex // guards what follows; the Consumer is not called while it is held
-	byKey     map[laneKey]*lane
-	ready     []*lane            // whose first message has its turn
-	count     int                // of messages that wait
-	pulling   context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
-	idle      int                // slots that wait for wake
-	cameAgain bool               // what was taken last had failed
-	room      room
-	over      bool // the Run is
+	mu         sync.Mutex // guards what follows; the Consumer is not called while it is held
+	keys       keys
+	room       room
+	cancelPull context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
+	idle       int                // slots that wait for wake
+	triedLast  bool               // what was taken last had failed before
 
 	wake chan struct{} // has one of the idle slots look again
 }
 
-// lane is a key of which there are messages.
-type lane struct {
-	key   laneKey
-	queue []task      // in order; the one that has its turn was taken out
-	again *time.Timer // after which the first has its turn; nil if none waits for that
-}
-
-// laneKey is a key of a topic. Its partitions are one topic: whoever changes their number moves keys from one to another.
-type laneKey struct{ topic, key string }
-
 func newLanes(r *run) *lanes {
-	return &lanes{run: r, byKey: map[laneKey]*lane{}, wake: make(chan struct{}, 1)}
+	return &lanes{run: r, keys: keys{lanes: map[laneKey]*lane{}}, wake: make(chan struct{}, 1)}
 }
 
-// keyOf returns the key that Key_Shared goes by; "" for none.
-func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
+// step is what a slot does next to get a message.
+type step uint8
 
-// next returns a message whose turn it is.
+const (
+	stepEnd  step = iota // its context has ended
+	stepTake             // it has taken a message that waited
+	stepRoom             // it looks whether there is room by now
+	stepPull             // it takes messages from the Consumer
+	stepIdle             // it waits
+)
+
+// next returns a message that may be handled.
 func (l *lanes) next(ctx context.Context) (task, error) {
-	for first := true; ; first = false {
-		l.mu.Lock()
-		l.room.look = l.room.look || first // the caller's last message may have made room
-		pulls := l.pulling == nil && len(l.room.over) == 0
-		newsTurn := pulls && l.cameAgain // or keys that always fail would keep the others waiting
-		switch {
-		case ctx.Err() != nil:
-			l.wakeOne() // in place of this slot
-			l.mu.Unlock()
+	l.mu.Lock()
+	l.room.look = true // the caller's last message may have made room
+	l.mu.Unlock()
+	for {
+		switch step, t, pull := l.step(ctx); step {
+		case stepEnd:
 			return task{}, ctx.Err()
-		case len(l.ready) > 0 && !newsTurn:
-			t := l.takeTurn()
-			l.cameAgain = t.tries > 0
-			l.wakeOne()
-			l.mu.Unlock()
-			l.tellRoom()
-			switch mine, known := l.isMine(t); {
-			case !known:
-			case mine && l.consumer.InProgress(t.msg) == nil:
+		case stepTake:
+			l.notifyRoom()
+			if l.mayBegin(t) && l.isHeld(t) {
 				return t, nil
-			case mine: // it was settled by a handler that took too long, and so had it come again
-				l.forget(t)
 			}
-		case l.pulling == nil && len(l.room.over) > 0 && l.room.look:
-			l.mu.Unlock()
+		case stepRoom:
 			l.lookForRoom()
-		case pulls:
-			var pull context.Context
-			if pull, l.pulling = context.WithCancel(ctx); len(l.ready) > 0 {
-				go l.pulling() // what is there already is taken first
-			}
-			l.mu.Unlock()
-			t, mine, err := l.pull(pull)
-			if mine && t.lane != nil {
-				mine, _ = l.isMine(t)
-			}
-			if mine || err != nil {
+		case stepPull:
+			if t, out, err := l.pull(pull); out || err != nil {
 				return t, err
 			}
-		default:
-			l.idle++
-			l.mu.Unlock()
+		case stepIdle:
 			select {
 			case <-l.wake:
 			case <-ctx.Done():
@@ -102,11 +73,41 @@ func (l *lanes) next(ctx context.Context) (task, error) {
 	}
 }
 
-// pull takes a message from the Consumer. It is the caller's if no other of its key is before it.
-func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
+// step decides. Messages that wait and new ones take turns, or keys that always fail would keep the others waiting.
+func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	free, full := l.cancelPull == nil, len(l.room.over) > 0
+	switch {
+	case ctx.Err() != nil:
+		l.wakeOne() // in place of this slot
+		return stepEnd, t, nil
+	case len(l.keys.ready) > 0 && !(free && !full && l.triedLast):
+		t = l.keys.take()
+		l.leaves()
+		l.triedLast = t.tries > 0
+		l.wakeOne()
+		return stepTake, t, nil
+	case free && full && l.room.look:
+		return stepRoom, t, nil
+	case free && !full:
+		pull, l.cancelPull = context.WithCancel(ctx)
+		if len(l.keys.ready) > 0 {
+			go l.cancelPull() // so that only what is there already is taken first
+		}
+		return stepPull, t, pull
+	default:
+		l.idle++
+		return stepIdle, t, nil
+	}
+}
+
+// pull takes a message from the Consumer. It reports false if there is none for the caller: an earlier one of its key is out, or something
+// else is to be looked at.
+func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {
-		msg, err = nil, nil // there is something else to look at
+		msg, err = nil, nil
 	}
 	if t.msg = msg; msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
@@ -115,38 +116,31 @@ func (l *lanes) pull(ctx context.Context) (t task, mine bool, err error) {
 		msg = nil
 	}
 	l.mu.Lock()
-	l.cameAgain = l.cameAgain && msg != nil
 	if msg != nil {
-		if mine = l.enter(&t); mine {
-			l.cameAgain = false
-		} else {
-			l.count++
-			l.mu.Unlock()
-			fits := l.fits(t.msg) // before the next one is taken
-			l.mu.Lock()
-			l.fill(t, fits)
-		}
+		out = l.keys.enter(&t)
 	}
-	l.pulling()
-	l.pulling = nil
+	l.triedLast = l.triedLast && msg != nil && !out
+	l.mu.Unlock()
+	fits := msg == nil || out || l.fits(msg) // before the next one is taken
+	l.mu.Lock()
+	if msg != nil && !out {
+		l.fill(t, fits)
+	}
+	l.cancelPull()
+	l.cancelPull = nil
 	l.wakeOne()
 	l.mu.Unlock()
-	l.tellRoom()
-	return t, mine, err
+	l.notifyRoom()
+	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
-// enter puts a message into its lane, and reports whether it is the first there. The caller holds mu.
-func (l *lanes) enter(t *task) bool {
-	key := laneKey{topicname.Base(t.msg.Topic()), keyOf(t.msg)}
-	if key.key == "" {
+// isHeld reports whether the Consumer still holds a message. If not, a handler that took too long has settled it, and it had come again
+// meanwhile.
+func (l *lanes) isHeld(t task) bool {
+	if l.consumer.InProgress(t.msg) == nil {
 		return true
 	}
-	if t.lane = l.byKey[key]; t.lane == nil {
-		t.lane = &lane{key: key}
-		l.byKey[key] = t.lane
-		return true
-	}
-	t.lane.add(*t)
+	l.forget(t)
 	return false
 }
 
@@ -174,63 +168,33 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 }
 
-// wait puts a message that has its turn back, and has its key wait: if an earlier one comes meanwhile, that is the next. It reports false if the
-// Run is over.
+// wait puts a message that is out back, and has its key wait: if an earlier one comes meanwhile, that is the next. It reports false if the
+// Run has ended.
 func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
-	defer l.tellRoom()
+	defer l.notifyRoom()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over {
+	if l.hasEnded() {
 		return false
 	}
-	l.count++
+	l.keys.putBack(t)
 	l.fill(t, fits)
-	t.lane.putBack(t)
-	t.lane.again = time.AfterFunc(d, func() { l.due(t.lane) })
+	t.lane.timer = time.AfterFunc(d, func() { l.free(t.lane) })
 	return true
-}
-
-// due ends the waiting of a key.
-func (l *lanes) due(of *lane) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.over {
-		return
-	}
-	of.again = nil
-	l.turn(of)
 }
 
 // free lets the next message of a lane go on.
 func (l *lanes) free(of *lane) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(of.queue) == 0 {
-		delete(l.byKey, of.key)
+	of.timer = nil
+	if l.hasEnded() || !l.keys.release(of) {
 		return
 	}
-	l.turn(of)
-}
-
-// turn has a slot take the first message of a lane. The caller holds mu.
-func (l *lanes) turn(of *lane) {
-	l.ready = append(l.ready, of)
-	if l.idle == 0 && l.pulling != nil {
-		l.pulling() // or nobody would notice
+	if l.idle == 0 && l.cancelPull != nil {
+		l.cancelPull() // or no slot would notice
 	}
 	l.wakeOne()
-}
-
-// takeTurn takes a message out whose turn it is. The caller holds mu.
-func (l *lanes) takeTurn() task {
-	of := l.ready[0]
-	l.ready[0] = nil
-	l.ready = l.ready[1:]
-	t := of.queue[0]
-	of.queue[0] = task{}
-	of.queue = of.queue[1:]
-	l.leaves()
-	return t
 }
 
 func (l *lanes) wakeOne() {
@@ -240,23 +204,97 @@ func (l *lanes) wakeOne() {
 	}
 }
 
-func (l *lanes) isEmpty() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count == 0
+// ownership says whose a message is.
+type ownership uint8
+
+const (
+	ownedHere ownership = iota
+	ownedUnknown
+	ownedElsewhere
+)
+
+// owner asks the Consumer whose a message is by now. If the Consumer is closed the next call of it shows that.
+func (r *run) owner(t task) ownership {
+	switch mine, err := r.consumer.Reclaim(t.counted()); {
+	case mine, errors.Is(err, redelivery.ErrClosed):
+		return ownedHere
+	case err == nil:
+		return ownedUnknown
+	default:
+		return ownedElsewhere
+	}
 }
 
-func (l *lanes) waiting() (messages int, full bool) {
+// askAgain is how often to ask whose a message is.
+const askAgain = 100 * time.Millisecond
+
+// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if it is lost, it is dropped,
+// with those behind it that are lost too.
+func (l *lanes) mayBegin(t task) bool {
+	switch l.owner(t) {
+	case ownedHere:
+		return true
+	case ownedUnknown:
+		l.mu.Lock()
+		l.room.over = nil // what comes again shows whose it is, and has to be taken
+		l.mu.Unlock()
+		if !l.wait(t, askAgain, true) {
+			t.beat.stop()
+			l.counts.left.Add(1)
+		}
+	case ownedElsewhere:
+		l.dropLost(t.lane)
+		t.beat.stop()
+		l.counts.lost.Add(1)
+		l.forget(t)
+	}
+	return false
+}
+
+// dropLost drops the lost messages of a lane of which the caller has the one that is out.
+func (l *lanes) dropLost(of *lane) {
+	l.mu.Lock()
+	gone := slices.Clone(of.queue)
+	l.mu.Unlock()
+	gone = slices.DeleteFunc(gone, func(t task) bool { return l.owner(t) != ownedElsewhere })
+	if len(gone) == 0 {
+		return
+	}
+	l.mu.Lock()
+	if !l.hasEnded() {
+		l.keys.drop(of, gone)
+		for _, t := range gone {
+			l.leaves()
+			l.ends(t.msg)
+		}
+		l.counts.lost.Add(uint64(len(gone)))
+		l.wakeOne() // there may be room, and the caller is not the one who takes what comes
+	}
+	l.mu.Unlock()
+	for _, t := range gone {
+		t.beat.stop()
+	}
+	l.notifyRoom()
+}
+
+// stats returns how many messages wait, and whether they reached the memory limit.
+func (l *lanes) stats() (waiting int, full bool) {
+	if l == nil {
+		return 0, false
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.count, len(l.room.over) > 0
+	return l.keys.waiting, len(l.room.over) > 0
 }
 
 // readyNow is how many messages of batches wait only for a slot.
 func (l *lanes) readyNow() (n int) {
+	if l == nil {
+		return 0
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, of := range l.ready {
+	for _, of := range l.keys.ready {
 		if of.queue[0].msg.ID().BatchSize() > 1 {
 			n++
 		}
@@ -264,22 +302,16 @@ func (l *lanes) readyNow() (n int) {
 	return n
 }
 
-// abandon leaves what waits to the broker.
+// abandon leaves what waits to the broker, after the Run has ended.
 func (l *lanes) abandon() {
 	l.mu.Lock()
-	var left []task
-	for _, of := range l.byKey {
-		left = append(left, of.queue...)
-		if of.again != nil {
-			of.again.Stop()
-		}
-	}
-	l.ready, l.count, l.room.over, l.over = nil, 0, nil, true
+	left := l.keys.clear()
+	l.room.over = nil
 	l.mu.Unlock()
 	for _, t := range left {
 		t.beat.stop()
 	}
-	l.tellRoom()
+	l.notifyRoom()
 	if len(left) > 0 {
 		l.counts.left.Add(uint64(len(left)))
 		l.logger.LogAttrs(l.lasting, slog.LevelWarn, "worker: messages that waited for their keys are left to the broker",

@@ -21,13 +21,12 @@ type outage struct {
 	probing turn           // of the slot that waits to try a message, or tries it
 	unfit   pulsar.Message // the last one that was looked at, if the memory limit has no room for it; guarded by probing
 
-	mu        sync.Mutex // guards what follows
-	state     outages.Outage[name]
-	over      chan struct{} // closed when the outage is over; nil while there is none
-	began     time.Time
-	aside     []task // messages that are put aside: not tried at present
-	abandoned bool   // since Run ended
-	notice    notice // that there is an outage
+	mu     sync.Mutex // guards what follows
+	state  outages.Outage[name]
+	over   chan struct{} // closed when the outage is over; nil while there is none
+	began  time.Time
+	aside  []task // messages that are put aside: not tried at present
+	change change // of over
 }
 
 func newOutage(r *run) *outage {
@@ -59,7 +58,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	o.mu.Lock()
 	before := o.over
 	for i, out := range outcomes {
-		if out.verb != hold && !o.abandoned {
+		if out.verb != hold && !o.hasEnded() {
 			o.state.Report(attemptIn(tasks[i], out, probe))
 		}
 	}
@@ -75,7 +74,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	o.mu.Unlock()
 	switch {
 	case after != nil && before == nil:
-		o.valve.interrupt()
+		o.pauser.interrupt()
 		o.notify()
 	case after == nil && before != nil:
 		o.notify()
@@ -113,14 +112,14 @@ func (o *outage) markAway(outcomes []outcome) {
 
 // notify reports a change: that there is an outage, or that it is over.
 func (o *outage) notify() {
-	o.notice.tell(&o.mu, func() bool { return o.over != nil }, func(begins bool) func() {
-		after, tries, abandoned := time.Since(o.began), o.state.Tries(), o.abandoned
+	o.change.report(&o.mu, func() bool { return o.over != nil }, func(begins bool) func() {
+		after, tries := time.Since(o.began), o.state.Tries()
 		return func() {
 			switch {
 			case begins:
 				o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
 					append(o.who(), "window", o.window, "ratio", o.ratio)...)
-			case !abandoned:
+			case !o.hasEnded():
 				o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
 			}
 			o.notifyPaused(begins, PauseOutage)
@@ -132,7 +131,7 @@ func (o *outage) notify() {
 func (o *outage) abandon() {
 	o.mu.Lock()
 	over, aside := o.over, o.aside
-	o.over, o.aside, o.abandoned = nil, nil, true
+	o.over, o.aside = nil, nil
 	o.state.Close()
 	o.mu.Unlock()
 	o.leaveAll(aside, untried)
@@ -153,7 +152,7 @@ func (o *outage) putAside(tasks []task) bool {
 		t.waited, t.retries = true, 0 // a batch of what was put aside has its local retries together
 		o.aside = append(o.aside, t)
 	}
-	o.valve.interrupt() // a slot that waits for a message to try has one now
+	o.pauser.interrupt() // a slot that waits for a message to try has one now
 	return true
 }
 
@@ -191,7 +190,7 @@ func (o *outage) kept() int {
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.valve.isShut()) &&
+	return (o.state.State() == outages.Open && o.state.Pause() >= outages.ShortPause || o.pauser.isPaused()) &&
 		!slices.ContainsFunc(o.aside, func(t task) bool { return t.tries > 0 })
 }
 

@@ -57,7 +57,7 @@ func (o *outage) wait() (mine bool, err error) {
 	for {
 		over := o.current()
 		if over == nil {
-			_, err := o.valve.wait(o.taking)
+			_, err := o.pauser.wait(o.taking, nil)
 			return false, err
 		}
 		select {
@@ -88,7 +88,7 @@ func (o *outage) waitToTry(over chan struct{}) error {
 	case <-over:
 	case <-o.taking.Done():
 	}
-	_, err := o.valve.waitAnd(o.taking, o.giveBackAtRest)
+	_, err := o.pauser.wait(o.taking, o.giveBackAtRest)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.state.Try()
@@ -109,7 +109,7 @@ func (o *outage) pick() (t task, ok bool, err error) {
 		if err = o.lookAhead(); err != nil {
 			return t, false, err
 		}
-		if o.valve.isShut() || o.taking.Err() != nil {
+		if o.pauser.isPaused() || o.taking.Err() != nil {
 			return t, false, o.taking.Err()
 		}
 		for dropped = false; ; dropped = true {
@@ -148,7 +148,7 @@ func (o *outage) probes(t task) int {
 
 // lookAhead puts aside what comes, to choose from.
 func (o *outage) lookAhead() error {
-	open, err := o.valve.wait(o.taking)
+	open, err := o.pauser.wait(o.taking, nil)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	o.aside = append(o.aside, t)
 	fresh = o.probes(t) < 0
 	if o.over == nil { // it is over: the next slot that takes messages takes this one first
-		o.valve.interrupt()
+		o.pauser.interrupt()
 	}
 	o.mu.Unlock()
 	o.unfit = t.msg

@@ -97,8 +97,8 @@ func (r *run) run() error {
 	if r.outage != nil {
 		r.outage.abandon()
 	}
-	r.valve.end()
-	r.tellAsked()
+	r.pauser.end()
+	r.notifyAsked()
 	r.notifyPausedFor()
 	stuck := r.stuck()
 	r.logStopped(r.counts.finished.Load()-before, len(stuck))
@@ -110,6 +110,9 @@ func (r *run) run() error {
 	}
 	return errors.Join(append(stuck, r.lost)...)
 }
+
+// hasEnded reports whether handlers' contexts have ended: no message waits here any more.
+func (r *run) hasEnded() bool { return r.working.Err() != nil }
 
 // within waits for done, but no longer than d.
 func within(d time.Duration, done <-chan struct{}) bool {

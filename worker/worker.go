@@ -11,14 +11,12 @@ import (
 // is safe for concurrent use.
 type Worker struct {
 	settings
-	consumer  *redelivery.Consumer
-	handle    func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
-	batch     Batch                                               // zero for a Handler
-	valve     valve
-	asked     notice // that there is a Pause; guarded by the lock of valve
-	pausedFor notice // that there is a pause by PauseFor; likewise
-	counts    counts
-	repeats   repeats
+	consumer *redelivery.Consumer
+	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
+	batch    Batch                                               // zero for a Handler
+	pauser   pauser
+	counts   counts
+	repeats  repeats
 
 	selfSettled selfSettled
 	run         atomic.Pointer[run] // nil until Run
@@ -102,30 +100,14 @@ func (w *Worker) Run(ctx context.Context) error {
 // (redelivery.Consumer.GiveBack) and no message waits for its key. Pause may be called before Run. A second Pause does nothing. When Run
 // returns, the pause ends, and Pause no longer has an effect.
 func (w *Worker) Pause() {
-	w.valve.shut()
-	w.tellAsked()
+	w.pauser.setAsked(true)
+	w.notifyAsked()
 }
 
 // Resume ends Pause.
 func (w *Worker) Resume() {
-	w.valve.open()
-	w.tellAsked()
-}
-
-// tellAsked tells whether there is a Pause, if that changed.
-func (w *Worker) tellAsked() {
-	w.asked.tell(&w.valve.mu, func() bool { return w.valve.asked }, func(paused bool) func() {
-		over := w.valve.over
-		return func() {
-			switch {
-			case paused:
-				w.logger.Info("worker: paused", w.who()...)
-			case !over: // else Run returns
-				w.logger.Info("worker: resumed", w.who()...)
-			}
-			w.notifyPaused(paused, PauseAsked)
-		}
-	})
+	w.pauser.setAsked(false)
+	w.notifyAsked()
 }
 
 // Stats are the counters of a Worker since New, and its current state.
@@ -159,7 +141,7 @@ type counts struct {
 // Stats returns the Worker's counters and its current state. The fields are read one after the other, not at one moment.
 func (w *Worker) Stats() Stats {
 	s := Stats{
-		Paused:    w.valve.isShut(),
+		Paused:    w.pauser.isPaused(),
 		Succeeded: w.counts.succeeded.Load(),
 		Failed:    w.counts.failed.Load(),
 		Snoozed:   w.counts.snoozed.Load(),
@@ -175,9 +157,7 @@ func (w *Worker) Stats() Stats {
 		s.InFlight, s.Stuck = r.inFlight()
 		s.Outage = r.outage.isOn()
 		s.InFlight += r.outage.kept()
-		if r.lanes != nil {
-			s.Waiting, s.Full = r.lanes.waiting()
-		}
+		s.Waiting, s.Full = r.lanes.stats()
 	}
 	return s
 }

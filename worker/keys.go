@@ -1,0 +1,122 @@
+package worker
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+)
+
+// keys keep the messages of each key in order. Of a key one message at a time is out: a slot has it, or it waits to be tried again; the
+// others wait in its lane. keys take no lock and start nothing.
+type keys struct {
+	lanes   map[laneKey]*lane
+	ready   []*lane // of which a slot may take the first message
+	waiting int     // messages in all lanes
+}
+
+// lane is a key of which there are messages.
+type lane struct {
+	key   laneKey
+	queue []task      // in order, without the message that is out
+	timer *time.Timer // after which the first message may be taken; nil if none waits for that
+}
+
+// laneKey is a key of a topic. Its partitions are one topic: a change of their number moves keys from one to another.
+type laneKey struct{ topic, key string }
+
+// keyOf returns the key that Key_Shared goes by; "" for none.
+func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
+
+// enter notes a message that has come. It reports true if the message has no key, or is the only one of its key, and is out now; else it waits.
+func (k *keys) enter(t *task) (out bool) {
+	key := laneKey{topicname.Base(t.msg.Topic()), keyOf(t.msg)}
+	if key.key == "" {
+		return true
+	}
+	if t.lane = k.lanes[key]; t.lane == nil {
+		t.lane = &lane{key: key}
+		k.lanes[key] = t.lane
+		return true
+	}
+	k.waiting++
+	t.lane.add(*t)
+	return false
+}
+
+// putBack has a message that was out wait again. Only messages that are known to be before it go before it.
+func (k *keys) putBack(t task) {
+	k.waiting++
+	of, at := t.lane, 0
+	for at < len(of.queue) && comesBefore(of.queue[at].msg, t.msg) {
+		at++
+	}
+	of.queue = slices.Insert(of.queue, at, t)
+}
+
+// release notes that nothing of a lane is out any more. It reports whether a message of it may be taken now.
+func (k *keys) release(of *lane) (ready bool) {
+	if len(of.queue) == 0 {
+		delete(k.lanes, of.key)
+		return false
+	}
+	k.ready = append(k.ready, of)
+	return true
+}
+
+// take takes the first message out of the lane that is ready for longest.
+func (k *keys) take() task {
+	of := k.ready[0]
+	k.ready[0] = nil
+	k.ready = k.ready[1:]
+	t := of.queue[0]
+	of.queue[0] = task{}
+	of.queue = of.queue[1:]
+	k.waiting--
+	return t
+}
+
+// drop takes messages out of a lane for good. They are in the order of its queue.
+func (k *keys) drop(of *lane, gone []task) {
+	next := 0
+	of.queue = slices.DeleteFunc(of.queue, func(t task) bool {
+		isGone := next < len(gone) && gone[next].msg == t.msg
+		if isGone {
+			next++
+		}
+		return isGone
+	})
+	k.waiting -= next
+}
+
+// clear takes all messages out.
+func (k *keys) clear() (all []task) {
+	for _, of := range k.lanes {
+		all = append(all, of.queue...)
+		of.queue = nil
+		if of.timer != nil {
+			of.timer.Stop()
+		}
+	}
+	k.ready, k.waiting = nil, 0
+	return all
+}
+
+// add puts a message in its place: what was lost and comes again may be before what is there already.
+func (of *lane) add(t task) {
+	at := len(of.queue)
+	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {
+		at--
+	}
+	of.queue = slices.Insert(of.queue, at, t)
+}
+
+// comesBefore reports whether a message is before another of its partition.
+func comesBefore(msg, other pulsar.Message) bool {
+	a, b := msg.ID(), other.ID()
+	return cmp.Or(cmp.Compare(a.LedgerID(), b.LedgerID()), cmp.Compare(a.EntryID(), b.EntryID()),
+		cmp.Compare(a.BatchIdx(), b.BatchIdx())) < 0 && msg.Topic() == other.Topic()
+}

@@ -1,0 +1,192 @@
+package worker
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// pauser keeps slots from taking messages: from Pause until Resume, and for a while after a handler returned PauseFor.
+type pauser struct {
+	flow atomic.Pointer[context.Context] // of the slots that take messages; nil in a pause, and until one does
+
+	mu       sync.Mutex         // held to change flow, and for what follows
+	stop     context.CancelFunc // ends flow
+	resumed  chan struct{}      // closed when the pause is over; nil while there is none
+	asked    bool               // by Pause
+	until    time.Time          // by PauseFor; zero if not
+	over     bool               // Run has returned, and there are no more pauses
+	byPause  change             // of asked
+	byHandle change             // of until
+}
+
+// wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx is done. If it has to
+// wait, it calls meanwhile before and ends after that; meanwhile may be nil.
+func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
+	for {
+		if flow := p.flow.Load(); flow != nil {
+			return *flow, ctx.Err()
+		}
+		resumed := p.begin(ctx)
+		if resumed == nil {
+			continue
+		}
+		ends := func() {}
+		if meanwhile != nil {
+			ends = meanwhile()
+		}
+		select {
+		case <-resumed:
+		case <-ctx.Done():
+		}
+		ends()
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// begin makes a flow, or returns what is closed when the pause is over.
+func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.resumed == nil && p.flow.Load() == nil {
+		flow, stop := context.WithCancel(ctx)
+		p.flow.Store(&flow)
+		p.stop = stop
+	}
+	return p.resumed
+}
+
+// set changes what the caller wants of pauses, and begins or ends one accordingly.
+func (p *pauser) set(change func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change()
+	switch paused := p.asked || !p.until.IsZero(); {
+	case paused && p.resumed == nil:
+		p.resumed = make(chan struct{})
+		p.endFlow()
+	case !paused && p.resumed != nil:
+		close(p.resumed)
+		p.resumed = nil
+	}
+}
+
+// setAsked begins or ends a pause by Pause.
+func (p *pauser) setAsked(asked bool) {
+	p.set(func() { p.asked = asked && !p.over })
+}
+
+// pauseFor begins a pause, if there is none for longer, and reports whether there was none by a handler. over is called when it is over.
+func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
+	until := time.Now().Add(d)
+	p.set(func() {
+		if p.over || !until.After(p.until) {
+			return
+		}
+		begins, p.until = p.until.IsZero(), until
+		time.AfterFunc(d, func() {
+			p.set(func() {
+				if p.until.Equal(until) { // else it was made longer
+					p.until = time.Time{}
+				}
+			})
+			over()
+		})
+	})
+	return begins
+}
+
+// end ends all pauses for good.
+func (p *pauser) end() {
+	p.set(func() { p.over, p.asked, p.until = true, false, time.Time{} })
+}
+
+// interrupt has the slots that take messages look again.
+func (p *pauser) interrupt() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.endFlow()
+}
+
+// endFlow ends what is under way. The caller holds mu.
+func (p *pauser) endFlow() {
+	if p.flow.Swap(nil) != nil {
+		p.stop()
+	}
+}
+
+func (p *pauser) isPaused() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.resumed != nil
+}
+
+// isAsked reports whether there is a pause by Pause.
+func (p *pauser) isAsked() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.asked
+}
+
+// change reports a condition when it begins and when it ends. Slow listeners may miss intermediate changes but always see the latest one.
+type change struct {
+	reported  bool // that the condition is there
+	reporting bool // by some goroutine
+}
+
+// report reports a change of the condition. It locks mu, calls is and describe, and calls the function that describe returned after unlocking.
+func (c *change) report(mu *sync.Mutex, is func() bool, describe func(is bool) (report func())) {
+	mu.Lock()
+	defer mu.Unlock()
+	for c.reported != is() && !c.reporting {
+		c.reported, c.reporting = !c.reported, true
+		report := describe(c.reported)
+		mu.Unlock()
+		report()
+		mu.Lock()
+		c.reporting = false
+	}
+}
+
+// notifyAsked reports a change: Pause was called, or its pause is over.
+func (w *Worker) notifyAsked() {
+	p := &w.pauser
+	p.byPause.report(&p.mu, func() bool { return p.asked }, func(paused bool) func() {
+		over := p.over
+		return func() {
+			switch {
+			case paused:
+				w.logger.Info("worker: paused", w.who()...)
+			case !over: // else Run returns
+				w.logger.Info("worker: resumed", w.who()...)
+			}
+			w.notifyPaused(paused, PauseAsked)
+		}
+	})
+}
+
+// notifyPausedFor reports a change: handlers have paused the Worker, or that pause is over.
+func (w *Worker) notifyPausedFor() {
+	p := &w.pauser
+	p.byHandle.report(&p.mu, func() bool { return !p.until.IsZero() }, func(paused bool) func() {
+		return func() { w.notifyPaused(paused, PauseHandler) }
+	})
+}
+
+// pauseFor begins the pauses that handlers asked for. In a drain there are none.
+func (r *run) pauseFor(outcomes []outcome) {
+	for _, o := range outcomes {
+		if o.pause == nil || o.pause.snooze.delay == 0 || r.taking.Err() != nil {
+			continue
+		}
+		d := o.pause.snooze.delay
+		if r.pauser.pauseFor(d, r.notifyPausedFor) && r.repeats.first("pause", nil) {
+			_, attr := r.describe(o.pause.err)
+			r.logger.Warn("worker: a handler asked for a pause: no messages are taken for a while", append(r.who(), "for", d, attr)...)
+		}
+		r.notifyPausedFor()
+	}
+}
