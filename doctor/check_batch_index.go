@@ -11,16 +11,21 @@ var batchIndex = Check{
 		"or `pulsar.ConsumerOptions{EnableBatchIndexAcknowledgment: true}`",
 	look: func(v *visit) verdict {
 		n := v.messagesPerEntry()
-		if n <= 1 {
+		if n == 1 {
 			return verdict{}
 		}
 		conf, err := v.broker()
 		if err != nil {
 			return unknown(err)
 		}
+		keeps := conf["acknowledgmentAtBatchIndexLevelEnabled"] == "true"
 		client := v.Consumer.BatchIndexAcknowledgment
 		switch {
-		case conf["acknowledgmentAtBatchIndexLevelEnabled"] != "true":
+		case n == 0 && keeps:
+			return verdict{}
+		case n == 0:
+			return verdict{Unknown, "the broker keeps no acknowledgements of single messages; whether producers batch is not known until a consumer has got messages"}
+		case !keeps:
 			return warning("batches of about %d, and the broker keeps no acknowledgements of single messages", n)
 		case client == nil:
 			return verdict{Unknown, fmt.Sprintf("batches of about %d; the broker keeps acknowledgements of single messages; the client sends them "+

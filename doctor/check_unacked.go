@@ -28,7 +28,7 @@ var unackedLimits = Check{
 		if rate == 0 {
 			return worse(tooSmall, ok("%d of a consumer, %d of a subscription; nothing was published in the last minute", perConsumer, total))
 		}
-		waiting *= v.messagesPerEntry()
+		waiting *= max(1, v.messagesPerEntry())
 		found := func(n, limit int, of string) verdict {
 			if limit <= 0 {
 				return ok("no limit of a %s", of)

@@ -155,6 +155,12 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown,
 		Found: "batches of about 10; the broker keeps acknowledgements of single messages; the client sends them " +
 			"if it has EnableBatchIndexAcknowledgment, which Subscribe of this library sets by default: -batch-index-acks says it"}, f)
+	stats[ordersPath+"/stats"] = `{"subscriptions": {"billing": {"type": "Shared"}}}` // no consumer yet
+	assert.Equal(t, None, look(t, "batch-index", Setup{}, stats).Status)
+	stats[runtime] = `{"acknowledgmentAtBatchIndexLevelEnabled": "false"}`
+	f = look(t, "batch-index", Setup{}, stats)
+	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown, Found: "the broker keeps no acknowledgements of single messages; " +
+		"whether producers batch is not known until a consumer has got messages"}, f)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
 		Found: "a drain needs 66s; how long the process has is not known: -grace-period says it"}, f)

@@ -117,9 +117,10 @@ func (v *visit) instances() int {
 	return len(names)
 }
 
-// messagesPerEntry is how many messages producers put into a batch on the average: 1 if they do not batch.
+// messagesPerEntry is how many messages producers put into a batch on the average: 1 if they do not batch, 0 if no consumer that is connected
+// has got a message yet.
 func (v *visit) messagesPerEntry() int {
-	n := 1
+	n := 0
 	if s, err := v.stats(v.Topic); err == nil {
 		for _, part := range s.parts(v.Topic) {
 			for _, sub := range part.Subscriptions {
