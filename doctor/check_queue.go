@@ -16,11 +16,15 @@ var receiverQueue = Check{
 		if v.Policy.AckTimeout > 0 {
 			limit = min(limit, v.Policy.AckTimeout)
 		}
-		at := 1
-		if v.Worker != nil {
-			at = max(1, v.Worker.Concurrency)
+		at := v.Load.Concurrency
+		if at == 0 && v.Worker != nil {
+			at = v.Worker.Concurrency
 		}
-		takes := v.Load.HandlerTime * time.Duration(v.Consumer.ReceiverQueueSize) / time.Duration(at)
+		takes := v.Load.HandlerTime * time.Duration(v.Consumer.ReceiverQueueSize) / time.Duration(max(1, at))
+		if at == 0 {
+			return judge(takes <= limit, Unknown, "%d messages, one at a time, take %v; how many are handled at a time is not known: -concurrency says it",
+				v.Consumer.ReceiverQueueSize, takes.Round(time.Millisecond))
+		}
 		return judge(takes <= limit, Warning, "%d messages, %d at a time, take %v", v.Consumer.ReceiverQueueSize, at, takes.Round(time.Millisecond))
 	},
 }

@@ -161,6 +161,14 @@ func TestOptionsThatAreNotKnownAreUnknown(t *testing.T) {
 	f = look(t, "batch-index", Setup{}, stats)
 	assert.Equal(t, Finding{Check: "batch-index", Status: Unknown, Found: "the broker keeps no acknowledgements of single messages; " +
 		"whether producers batch is not known until a consumer has got messages"}, f)
+	slow := Setup{Consumer: Consumer{ReceiverQueueSize: 1000}, Load: Load{HandlerTime: 20 * time.Millisecond}, Worker: &Worker{}}
+	f = look(t, "queue", slow, nil)
+	assert.Equal(t, Finding{Check: "queue", Status: Unknown,
+		Found: "1000 messages, one at a time, take 20s; how many are handled at a time is not known: -concurrency says it"}, f)
+	slow.Load.Concurrency = 8
+	assert.Equal(t, Finding{Check: "queue", Status: OK, Found: "1000 messages, 8 at a time, take 2.5s"}, look(t, "queue", slow, nil))
+	slow.Worker.Concurrency, slow.Load.Concurrency = 8, 2 // the flag counts, beside a file
+	assert.Equal(t, "1000 messages, 2 at a time, take 10s", look(t, "queue", slow, nil).Found)
 	f = look(t, "drain", Setup{Worker: &Worker{DrainTimeout: time.Minute}}, nil)
 	assert.Equal(t, Finding{Check: "drain", Status: Unknown,
 		Found: "a drain needs 66s; how long the process has is not known: -grace-period says it"}, f)

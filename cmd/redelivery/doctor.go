@@ -33,6 +33,8 @@ What is examined:
   -type Shared                      subscription type; default: the broker's
 What the program does, if no file says it:
   -handler-time 200ms               how long a handler takes
+  -concurrency 8                    messages that a process handles at a time;
+                                    default: the worker's
   -queue 1000                       ReceiverQueueSize
   -batch-index-acks                 EnableBatchIndexAcknowledgment; or
                                     -batch-index-acks=false

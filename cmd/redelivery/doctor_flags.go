@@ -34,6 +34,7 @@ func (f *doctorFlags) parse(args []string) error {
 		return nil
 	})
 	set.Func("handler-time", "", positiveInto(&s.Load.HandlerTime))
+	set.Func("concurrency", "", countInto(&s.Load.Concurrency, 1, math.MaxInt32))
 	set.Func("queue", "", countInto(&s.Consumer.ReceiverQueueSize, 1, math.MaxInt32))
 	set.BoolVar(&f.indexAcks, "batch-index-acks", false, "")
 	set.Func("failing", "", fractionInto(&s.Load.Failing))
