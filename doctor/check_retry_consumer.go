@@ -28,8 +28,8 @@ var retryConsumer = Check{
 		case !found:
 			return problem("%s has no subscription %s", local(retry), v.Subscription)
 		case len(main.Consumers) > 0 && len(sub.Consumers) == 0:
-			return problem("the topic has %d consumers, the retry topic none, and %d in its backlog", len(main.Consumers), sub.MsgBacklog)
+			return problem("the topic has %s, the retry topic none, and %d in its backlog", numberOfConsumers(len(main.Consumers)), sub.MsgBacklog)
 		}
-		return ok("%d consumers, %d in the backlog, %d delayed", len(sub.Consumers), sub.MsgBacklog, sub.MsgDelayed)
+		return ok("%s, %d in the backlog, %d delayed", numberOfConsumers(len(sub.Consumers)), sub.MsgBacklog, sub.MsgDelayed)
 	},
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"cmp"
 	"errors"
+	"fmt"
 )
 
 var subscriptionExists = Check{
@@ -19,15 +20,15 @@ var subscriptionExists = Check{
 			return unknown(err)
 		}
 		if found {
-			return ok("%s, %d consumers, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"), len(sub.Consumers), sub.MsgBacklog)
+			return ok("%s, %s, %d in the backlog", cmp.Or(sub.Type, "no type before its first consumer"), numberOfConsumers(len(sub.Consumers)), sub.MsgBacklog)
 		}
 		s, err := v.stats(v.Topic)
 		if err != nil {
 			return unknown(err)
 		}
-		others := "there are no others"
+		others := "the topic has none"
 		if names := sorted(s.Subscriptions); len(names) > 0 {
-			others = "there are " + few(names)
+			others = "the topic has " + few(names)
 		}
 		may, err := autoSubscriptions.ofTopic(v, v.Topic)
 		if err != nil {
@@ -36,4 +37,11 @@ var subscriptionExists = Check{
 		return problem("the subscription does not exist (%s), and the broker %s", others, map[bool]string{
 			true: "creates it for its first consumer", false: "may not create it"}[may])
 	},
+}
+
+func numberOfConsumers(n int) string {
+	if n == 1 {
+		return "1 consumer"
+	}
+	return fmt.Sprintf("%d consumers", n)
 }

@@ -40,7 +40,7 @@ func TestDoctor(t *testing.T) {
 	server.Publish(t, "orders", &pulsar.ProducerMessage{})
 	code, stdout, _ = examined("-subscription", "billing", "orders")
 	assert.Equal(t, 1, code)
-	assert.Regexp(t, `(?m)^problem  subscription +the subscription does not exist\s+\(there are no\s+others\)`, stdout)
+	assert.Regexp(t, `(?m)^problem  subscription +the subscription does not exist\s+\(the topic has\s+none\)`, stdout)
 
 	file := filepath.Join(t.TempDir(), "redelivery.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(`
