@@ -77,7 +77,7 @@ func (s *simulation) chart(w io.Writer, r simulate.Result) {
 	n := min(chartColumns, len(r.Points))
 	at := func(t time.Duration) int { return min(n, int(math.Round(float64(t)/float64(whole)*float64(n)))) }
 	from, to := at(s.Before), at(s.Before+s.Outage)
-	fmt.Fprintf(w, "  %-8s %-*s %s in all\n", "outage", chartColumns, strings.Repeat(" ", from)+strings.Repeat("░", max(1, to-from)), formatDelay(seconds(whole)))
+	fmt.Fprintf(w, "  %-8s %-*s of %s\n", "outage", chartColumns, strings.Repeat(" ", from)+strings.Repeat("░", max(1, to-from)), formatDelay(seconds(whole)))
 }
 
 // squeeze makes at most as many columns of the points as there is room for: the most of each.
