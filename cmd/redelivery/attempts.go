@@ -48,6 +48,8 @@ come first, then those that were delivered most often.
   -all                              also messages that only were in a handler
   -n 20                             how many messages; 0 for no limit
   -timeout 30s                      limit for reading the log
+States of consumers: live; ended, when closed; lost, when silent too long; open
+if not known, since without worker.WithCrashLimit none writes that it is alive.
 Connection: as in redelivery dlq -h
 Output:
   -json                             as JSON, for programs

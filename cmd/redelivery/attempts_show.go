@@ -49,7 +49,7 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 	names := map[attempts.SessionID]string{}
 	for _, s := range log.Sessions() {
 		names[s.ID] = cmp.Or(s.Name, s.ID.String())
-		shown.Sessions = append(shown.Sessions, sessionShown{s.ID.String(), s.Name, string(s.State), s.Since, s.Heard})
+		shown.Sessions = append(shown.Sessions, sessionShown{s.ID.String(), s.Name, stateOf(s), s.Since, s.Heard})
 	}
 	records := log.Records()
 	type entry struct {
@@ -82,6 +82,14 @@ func (f *attemptsFlags) show(log *attempts.Log, stdout io.Writer) error {
 	}
 	f.print(shown, stdout)
 	return nil
+}
+
+// stateOf is "open" for a session without a lease, which was killed or is alive: only worker.WithCrashLimit makes a session say that it lives.
+func stateOf(s attempts.Session) string {
+	if s.State == attempts.Live && s.Lease == 0 {
+		return "open"
+	}
+	return string(s.State)
 }
 
 func (f *attemptsFlags) print(shown attemptsShown, stdout io.Writer) {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"regexp"
 	"testing"
 	"time"
 
@@ -37,7 +38,12 @@ func TestAttempts(t *testing.T) {
 	}
 	out, _, code := tool("orders", "-subscription", "billing")
 	require.Zero(t, code)
-	require.Regexp(t, `(?s)1 messages in .*-ATTEMPTS.*12:3:0 +public/default/orders-partition-0 +2 +0 .* ago +in .* no coffee.*billing-1 +live`, out)
+	require.Regexp(t, `(?s)1 messages in .*-ATTEMPTS.*12:3:0 +public/default/orders-partition-0 +2 +0 .* ago +in .* no coffee.*billing-1 +open`, out)
+	log.KeepAlive()
+	require.Eventually(t, func() bool {
+		out, _, _ = tool("orders", "-subscription", "billing")
+		return regexp.MustCompile(`billing-1 +live`).MatchString(out)
+	}, 10*time.Second, 10*time.Millisecond)
 	out, _, code = tool("-json", "-subscription", "billing", "orders")
 	require.Zero(t, code)
 	var shown attemptsShown
