@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -45,8 +46,25 @@ func isRetry(topic string, props map[string]string, retryTopics []string) bool {
 	return subscription != "" && strings.HasSuffix(topic, "-"+subscription+pulsar.RetryTopicSuffix) || slices.Contains(retryTopics, topic)
 }
 
-// receiptOf returns the primary key of a receipt: 128 bits of a SHA-256 of subscription and key.
+// receiptOf returns the primary key of a receipt: 32 bits of a SHA-256 of the subscription and the key's neighborhood, and 96 bits of one of
+// the subscription and the key.
 func receiptOf(subscription, key string) []byte {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, key))
-	return sum[:16]
+	hash := func(text string) [sha256.Size]byte {
+		return sha256.Sum256(fmt.Appendf(nil, "%d %s %s", len(subscription), subscription, text))
+	}
+	near, own := hash(neighborhood(key)), hash(key)
+	return append(near[:4:4], own[:12]...)
+}
+
+// neighborhood returns what the keys of a thousand consecutive messages have in common, so that their receipts are in a few pages of the
+// index however large the table is. A key that names no id has none but itself.
+func neighborhood(key string) string {
+	topic, id, _ := strings.Cut(key, " ")
+	ledger, rest, _ := strings.Cut(id, ":")
+	digits, _, ok := strings.Cut(rest, ":")
+	entry, err := strconv.ParseInt(digits, 10, 64)
+	if !ok || err != nil {
+		return key
+	}
+	return fmt.Sprint(topic, " ", ledger, ":", entry/1000)
 }

@@ -1,7 +1,10 @@
 package inbox_test
 
 import (
+	"context"
 	"database/sql"
+	"maps"
+	"slices"
 	"testing"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -53,4 +56,31 @@ func TestKeyOfForwardedMessageIsItsOwn(t *testing.T) {
 	}
 	delete(props, "REPLAY_RUN")
 	require.Equal(t, topic+" 9:9:0:0", inbox.Key(message{topic: topic, id: pulsar.NewMessageID(9, 9, 0, 0), props: props}))
+}
+
+// Receipts of messages that were published one after the other are neighbors in the index; others are far away.
+func TestReceiptsOfConsecutiveMessagesAreNeighbors(t *testing.T) {
+	each(t, func(t *testing.T, db database) {
+		box := db.box(t)
+		for _, m := range []message{
+			{topic: topic, id: pulsar.NewMessageID(1, 2, 0, 0)}, {topic: topic, id: pulsar.NewMessageID(1, 2, 1, 0)},
+			{topic: topic, id: pulsar.NewMessageID(1, 999, -1, 0)},
+			{topic: topic, id: pulsar.NewMessageID(1, 1000, -1, 0)}, {topic: topic + "2", id: pulsar.NewMessageID(1, 2, 0, 0)},
+		} {
+			require.NoError(t, box.Handler(func(context.Context, *sql.Tx, pulsar.Message) error { return nil })(t.Context(), m))
+		}
+		rows, err := db.QueryContext(t.Context(), "SELECT receipt FROM redelivery_inbox")
+		require.NoError(t, err)
+		receipts, neighborhoods := map[string]bool{}, map[string]int{}
+		for rows.Next() {
+			var receipt []byte
+			require.NoError(t, rows.Scan(&receipt))
+			receipts[string(receipt)] = true
+			neighborhoods[string(receipt[:4])]++
+		}
+		require.NoError(t, rows.Err())
+		require.NoError(t, rows.Close())
+		require.Len(t, receipts, 5)
+		require.ElementsMatch(t, []int{3, 1, 1}, slices.Collect(maps.Values(neighborhoods)))
+	})
 }

@@ -14,7 +14,7 @@ import (
 
 // Schema returns the statements that create the table of receipts and its index, for those who have migrations of their own.
 //
-// A receipt is 16 bytes: a hash of the subscription and the key. The table is not partitioned by day, since no unique index of Postgres
+// A receipt is 16 bytes: hashes of the subscription and the key. The table is not partitioned by day, since no unique index of Postgres
 // spans partitions: the receipt of yesterday would not be found today. An index on the time makes pruning cheap instead.
 func (i *Inbox) Schema() string {
 	name := i.table[strings.LastIndex(i.table, ".")+1:] + "_committed"
