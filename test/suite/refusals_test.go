@@ -2,6 +2,7 @@ package suite
 
 import (
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -44,10 +45,8 @@ func TestRefusedSizeOfALetterIsPublishedInChunks(t *testing.T) {
 	b.rest("POST", deadLetterTopic(topic), "/maxMessageSize", 8192, nil)
 	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 1}))
 	payload := make([]byte, 20_000)
-	for i := range payload {
-		payload[i] = byte(i * i >> 3)
-	}
-	time.Sleep(time.Second) // the policy takes effect
+	_, _ = rand.NewChaCha8([32]byte{}).Read(payload) // which does not compress
+	time.Sleep(time.Second)                          // the policy takes effect
 	b.publish(pulsar.ProducerOptions{Topic: topic}, &pulsar.ProducerMessage{Payload: payload, Key: "k"})
 	require.NoError(t, c.DeadLetter(t.Context(), next(t, c, 10*time.Second), errors.New("no luck")))
 	letter := next(t, dead, 10*time.Second)
