@@ -160,3 +160,23 @@ func TestLimitOfProducers(t *testing.T) {
 		require.Len(t, c.sent[retries], 3)
 	})
 }
+
+// A topic with another schema gets letters and retries without one, and a warning says so.
+func TestTopicOfAnotherSchemaTakesMessagesWithoutOne(t *testing.T) {
+	var log bytes.Buffer
+	o := reconsume.Options{Schema: pulsar.NewStringSchema(nil), Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	run(t, o, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
+		c.refuse = func(o pulsar.ProducerOptions) error {
+			if o.Schema != nil {
+				return errors.New("server error: IncompatibleSchema: Topic does not have schema to check")
+			}
+			return nil
+		}
+		cm := pulsar.ConsumerMessage{Consumer: acks, Message: message{}}
+		require.NoError(t, r.DeadLetter(bg, cm, errBroker))
+		require.NoError(t, r.LaterAfter(bg, cm, 0, nil))
+		require.Len(t, c.sent[deadLetters], 1)
+		require.Len(t, c.sent[retries], 1)
+		require.Equal(t, 2, strings.Count(log.String(), "the topic has another schema"))
+	})
+}
