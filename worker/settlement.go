@@ -111,7 +111,7 @@ type attempt struct {
 func (o outcome) decide(a attempt) outcome {
 	switch {
 	case !o.fails() && o.verb != snooze: // it is done with
-	case o.verb == nack && a.local, o.fails() && a.stays && !o.away:
+	case o.verb == nack && a.local, o.fails() && a.stays:
 		o.verb = hold
 	case a.drained:
 		o.verb = leave

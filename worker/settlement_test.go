@@ -44,7 +44,6 @@ func TestDecide(t *testing.T) {
 	old := fmt.Errorf("older than %v: %w", week, errNoLuck)
 	fails := outcome{verb: nack, err: errNoLuck}
 	later := outcome{verb: again, delay: time.Minute, err: errNoLuck}
-	away := outcome{verb: again, delay: time.Hour, err: errNoLuck, away: true}
 	held := func(o outcome) outcome { o.verb = hold; return o }
 	left := func(o outcome) outcome { o.verb = leave; return o }
 	letter := outcome{verb: dead, or: nack, err: errNoLuck, because: publishing.MaxDeliveries}
@@ -62,8 +61,7 @@ func TestDecide(t *testing.T) {
 		"RetryAfter has no local retry":        {later, attempt{local: true}, later},
 		"in an outage":                         {fails, attempt{stays: true, last: true, old: week}, held(fails)},
 		"RetryAfter in an outage":              {later, attempt{stays: true}, held(later)},
-		"RetryAfter beyond the outage's pause": {away, attempt{stays: true}, away},
-		"beyond the pause, the last delivery":  {away, attempt{stays: true, last: true}, outcome{verb: dead, or: nack, delay: time.Hour, err: errNoLuck, because: publishing.MaxDeliveries, away: true}},
+		"RetryAfter, the last delivery":        {later, attempt{last: true}, outcome{verb: dead, or: nack, delay: time.Minute, err: errNoLuck, because: publishing.MaxDeliveries}},
 		"after the drain":                      {fails, attempt{drained: true, old: week, last: true}, left(fails)},
 		"the last delivery":                    {fails, attempt{last: true}, letter},
 		"too old":                              {fails, attempt{old: week}, outcome{verb: dead, or: nack, err: old, because: expired}},

@@ -91,9 +91,9 @@ func (s *slot) call(n int) {
 		ctx = untilLost
 	}
 	s.notifyHandling(tasks)
-	if err := s.crashes.limit(tasks[0].msg); err != nil { // it is alone
+	if n == 1 && s.crashes.limit(tasks[0].msg) != nil { // a suspect is alone
 		s.counts.crashed.Add(1)
-		s.errs[0] = err
+		s.errs[0] = s.crashes.limit(tasks[0].msg)
 		return
 	}
 	s.whole = s.handle(ctx, tasks, s.errs)
@@ -195,7 +195,7 @@ func (s *slot) decideAll(tasks []task) {
 		if o.verb == ack || o.verb == hold {
 			continue
 		}
-		a := attempt{stays: stays && !t.gone, drained: s.working.Err() != nil}
+		a := attempt{stays: stays && !t.gone && !o.away, drained: s.working.Err() != nil}
 		if o.fails() && !a.stays {
 			a.old, a.last = s.pastAge(t), t.isLast(s.consumer)
 		}
