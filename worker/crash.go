@@ -147,24 +147,34 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 		return func() {}, nil
 	}
 	keys := make([]attempts.Key, len(tasks))
-	suspect := c.isSuspect(tasks[0])
-	careful := suspect
+	careful := c.isSuspect(tasks[0])
 	for i, t := range tasks {
 		keys[i] = attempts.KeyOf(t.msg)
 		careful = c.log.IsCareful(keys[i]) || careful
 	}
-	if !careful {
-		b := &begun{}
-		timer := time.AfterFunc(c.begunAfter, func() { b.tell(c.log, keys) })
-		return func() {
-			timer.Stop()
-			b.end()
-		}, nil
+	if careful {
+		return c.admitCarefully(tasks, keys)
 	}
+	var record sync.Once // not any more when they are about to be settled
+	timer := time.AfterFunc(c.begunAfter, func() {
+		record.Do(func() {
+			for _, k := range keys {
+				c.log.Begun(k)
+			}
+		})
+	})
+	return func() {
+		timer.Stop()
+		record.Do(func() {})
+	}, nil
+}
+
+// admitCarefully writes down that tasks are in a handler before they are. A suspect waits until no other is.
+func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled func(), err error) {
 	for i := range tasks {
-		_ = c.renew(&tasks[i]) // if it is not held any more, settling it will tell
+		_ = c.renew(&tasks[i]) // if it is not held any more, settling it shows that
 	}
-	leave := func() {}
+	suspect, leave := c.isSuspect(tasks[0]), func() {}
 	if suspect {
 		if leave, err = c.takeTurn(); err != nil {
 			return nil, err
@@ -173,20 +183,23 @@ func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, k := range keys[1:] {
 		c.log.Begun(k)
 	}
-	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
-	defer cancel()
-	if err := c.log.Begin(ctx, keys[0]); err != nil {
-		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted", append(about(tasks[0].counted()), slog.Any("error", err))...)
+	if err := c.inTime(c.log.Begin, keys[0]); err != nil {
+		c.logger.LogAttrs(c.lasting, slog.LevelWarn, "worker: the log of attempts could not be written: a crash now would not be counted",
+			append(about(tasks[0].counted()), slog.Any("error", err))...)
 	}
 	if !suspect {
 		return leave, nil
 	}
 	return func() {
 		defer leave()
-		ctx, cancel := context.WithTimeout(c.lasting, beginTime)
-		defer cancel()
-		_ = c.log.End(ctx, keys[0]) // before the next suspect, which may end the process before this one's acknowledgement is sent
+		_ = c.inTime(c.log.End, keys[0]) // before the next suspect, which may end the process before this one's acknowledgement is sent
 	}, nil
+}
+
+func (c *crashes) inTime(write func(context.Context, attempts.Key) error, key attempts.Key) error {
+	ctx, cancel := context.WithTimeout(c.lasting, beginTime)
+	defer cancel()
+	return write(ctx, key)
 }
 
 // takeTurn waits until no other suspect is handled, or for too long, but no longer than the drain timeout.
@@ -200,28 +213,6 @@ func (c *crashes) takeTurn() (leave func(), err error) {
 		timer.Stop()
 		next()
 	}, nil
-}
-
-// begun is the record of messages that are in a handler, which is not written any more when they are about to be settled.
-type begun struct {
-	mu   sync.Mutex
-	over bool
-}
-
-func (b *begun) tell(log *attempts.Log, keys []attempts.Key) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.over {
-		for _, k := range keys {
-			log.Begun(k)
-		}
-	}
-}
-
-func (b *begun) end() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.over = true
 }
 
 // isCrash reports whether a message was not handled, which is not for a classifier to judge.

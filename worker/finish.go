@@ -9,19 +9,10 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a batch when all of it is
 // acknowledged, and would send the whole of it again.
-
-// finishing is what a drain does about batches that were begun.
-type finishing struct {
-	aside map[batch]bool // batches of which a message was left
-	gone  bool           // they cannot be finished in time
-	until time.Time      // the end of the drain timeout; zero before the drain
-}
 
 // batch names the entry of a topic that a message came in.
 type batch struct {
@@ -74,19 +65,11 @@ func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if err == nil && d.Begun && !r.finishing.aside[batchOf(t.msg)] {
+	if err == nil && d.Begun && !r.left[batchOf(t.msg)] {
 		return true
 	}
-	r.finishing.setAside(t)
+	r.left[batchOf(t.msg)] = true
 	return false
-}
-
-// setAside notes that a message is left, so that its batch cannot be finished. The caller holds the run's mu.
-func (f *finishing) setAside(t task) {
-	if f.aside == nil {
-		f.aside = map[batch]bool{}
-	}
-	f.aside[batchOf(t.msg)] = true
 }
 
 // hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether there is time for
@@ -108,41 +91,12 @@ func (r *run) isInTime(n int) bool {
 	if r.limiter != nil {
 		needs = max(needs, time.Duration(min(float64(math.MaxInt32), float64(n)/float64(r.limiter.Limit()))*float64(time.Second)))
 	}
-	r.mu.Lock()
-	if r.finishing.until.IsZero() {
-		r.finishing.until = time.Now().Add(r.drainTimeout)
-	}
-	late := time.Now().Add(needs).After(r.finishing.until)
-	told := r.finishing.gone
-	r.finishing.gone = late
-	r.mu.Unlock()
-	if late && !told {
+	late := time.Now().Add(needs).After(r.drainEnds())
+	if late && r.repeats.first("late", nil) {
 		r.logger.LogAttrs(r.lasting, slog.LevelWarn, "worker: the rest of the batches cannot be handled within the drain timeout",
 			slog.Int("messages", n), slog.Duration("takes", needs))
 	}
 	return !late
-}
-
-// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to the broker, messages
-// that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
-func (r *run) logStopped(drained uint64, stuck int) {
-	stats := r.consumer.Stats()
-	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),
-		"waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)
-	if stats.Unfinished == 0 {
-		r.logger.Info("worker: stopped", attrs...)
-		return
-	}
-	msg, why := "worker: stopped; finished messages come again", "the consumer sends no batch-index acknowledgements"
-	switch stats.IndexAcks {
-	case redelivery.IndexAcksIgnored:
-		why = "the broker keeps no batch-index acknowledgements"
-	case redelivery.IndexAcksUnknown:
-		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index acknowledgements"
-	default: // off
-	}
-	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
-		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions")...)
 }
 
 // paced notes how long a slot took for each of n messages, averaged over the last ones.

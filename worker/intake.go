@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
@@ -235,43 +234,6 @@ func (r *run) ifClosed(t task) error {
 		return err
 	}
 	return nil
-}
-
-// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If the Consumer is closed it
-// leaves all that the slot has, and returns an error.
-func (s *slot) dropLost(n int) (left int, err error) {
-	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
-		return n, nil
-	}
-	if err := s.ifClosed(s.tasks[0]); err != nil {
-		s.leaveOwn(untried)
-		return 0, err
-	}
-	rest := s.tasks[n:]
-	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
-	if len(own) < n {
-		s.hold(append(own, rest...)...)
-	}
-	if len(s.tasks) == 0 {
-		s.portion = 0
-	}
-	return len(own), nil
-}
-
-// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again, since its ack timeout was
-// over before it waited. Of a key what is not known yet waits in its lane.
-func (r *run) isLost(t task) bool {
-	switch {
-	case t.lane != nil:
-		return !r.lanes.mayBegin(t)
-	case r.owner(t) == ownedElsewhere:
-		r.counts.lost.Add(1)
-	case t.waited && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
-	default:
-		return false
-	}
-	t.beat.stop()
-	return true
 }
 
 // untried is why a message is left that waited for its next try.

@@ -2,13 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
-
-	"github.com/pulsar-redelivery/redelivery"
 )
 
 // lanes hand messages out in the order of their keys. A slot that wants a message gets one that waited and may be taken, or takes one from the
@@ -204,79 +200,6 @@ func (l *lanes) wakeOne() {
 	}
 }
 
-// ownership says whose a message is.
-type ownership uint8
-
-const (
-	ownedHere ownership = iota
-	ownedUnknown
-	ownedElsewhere
-)
-
-// owner asks the Consumer whose a message is by now. If the Consumer is closed the next call of it shows that.
-func (r *run) owner(t task) ownership {
-	switch mine, err := r.consumer.Reclaim(t.counted()); {
-	case mine, errors.Is(err, redelivery.ErrClosed):
-		return ownedHere
-	case err == nil:
-		return ownedUnknown
-	default:
-		return ownedElsewhere
-	}
-}
-
-// askAgain is how often to ask whose a message is.
-const askAgain = 100 * time.Millisecond
-
-// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if it is lost, it is dropped,
-// with those behind it that are lost too.
-func (l *lanes) mayBegin(t task) bool {
-	switch l.owner(t) {
-	case ownedHere:
-		return true
-	case ownedUnknown:
-		l.mu.Lock()
-		l.room.over = nil // what comes again shows whose it is, and has to be taken
-		l.mu.Unlock()
-		if !l.wait(t, askAgain, true) {
-			t.beat.stop()
-			l.counts.left.Add(1)
-		}
-	case ownedElsewhere:
-		l.dropLost(t.lane)
-		t.beat.stop()
-		l.counts.lost.Add(1)
-		l.forget(t)
-	}
-	return false
-}
-
-// dropLost drops the lost messages of a lane of which the caller has the one that is out.
-func (l *lanes) dropLost(of *lane) {
-	l.mu.Lock()
-	gone := slices.Clone(of.queue)
-	l.mu.Unlock()
-	gone = slices.DeleteFunc(gone, func(t task) bool { return l.owner(t) != ownedElsewhere })
-	if len(gone) == 0 {
-		return
-	}
-	l.mu.Lock()
-	if !l.hasEnded() {
-		l.keys.drop(of, gone)
-		for _, t := range gone {
-			l.leaves()
-			l.ends(t.msg)
-		}
-		l.counts.lost.Add(uint64(len(gone)))
-		l.wakeOne() // there may be room, and the caller is not the one who takes what comes
-	}
-	l.mu.Unlock()
-	for _, t := range gone {
-		t.beat.stop()
-	}
-	l.notifyRoom()
-}
-
 // stats returns how many messages wait, and whether they reached the memory limit.
 func (l *lanes) stats() (waiting int, full bool) {
 	if l == nil {
@@ -304,6 +227,9 @@ func (l *lanes) readyNow() (n int) {
 
 // abandon leaves what waits to the broker, after the Run has ended.
 func (l *lanes) abandon() {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	left := l.keys.clear()
 	l.room.over = nil

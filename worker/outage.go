@@ -129,6 +129,9 @@ func (o *outage) notify() {
 
 // abandon ends an outage at the end of a drain, and leaves its messages to the broker.
 func (o *outage) abandon() {
+	if o == nil {
+		return
+	}
 	o.mu.Lock()
 	over, aside := o.over, o.aside
 	o.over, o.aside = nil, nil

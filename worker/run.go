@@ -3,7 +3,6 @@ package worker
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,15 +39,19 @@ type run struct {
 	letters letters
 	pace    atomic.Int64 // nanoseconds that a slot takes for a message
 
+	drainEnds func() time.Time // the end of the drain timeout, from the first call
+
 	mu        sync.Mutex
 	slots     []*slot
-	lost      error        // the Consumer's, or ErrStuck
-	left      []*heartbeat // of the messages that are left
-	finishing finishing
+	lost      error          // the Consumer's, or ErrStuck
+	leftBeats []*heartbeat   // of the messages that are left
+	left      map[batch]bool // batches of producers of which a message was left
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()}, letters: letters{turn: newTurn()}}
+	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()}, letters: letters{turn: newTurn()},
+		left: map[batch]bool{}}
+	r.drainEnds = sync.OnceValue(func() time.Time { return time.Now().Add(w.drainTimeout) })
 	r.taking, r.stop = context.WithCancel(ctx)
 	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
@@ -75,56 +78,11 @@ func (r *run) run() error {
 		go r.endOnLoss()
 	}
 	<-r.taking.Done()
-	before := r.counts.finished.Load()
-	n, _ := r.inFlight()
-	n += r.outage.kept()
-	r.logger.Info("worker: draining", append(r.who(), "in_flight", n, "timeout", r.drainTimeout, "arriving", r.consumer.Stats().Arriving)...)
-	ended := make(chan struct{})
-	go func() {
-		r.alive.Wait()
-		close(ended)
-	}()
-	if !within(r.drainTimeout, ended) {
-		n, _ := r.inFlight()
-		r.logger.Warn("worker: the drain timeout is over, the handlers' contexts end", append(r.who(), "in_flight", n)...)
-		r.cancel(ErrDrainTimeout)
-		within(patience, ended)
-	}
-	r.cancel(nil)
-	if r.lanes != nil {
-		r.lanes.abandon()
-	}
-	if r.outage != nil {
-		r.outage.abandon()
-	}
-	r.pauser.end()
-	r.notifyAsked()
-	r.notifyPausedFor()
-	stuck := r.stuck()
-	r.logStopped(r.counts.finished.Load()-before, len(stuck))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.end()
-	for _, beat := range r.left {
-		beat.stop()
-	}
-	return errors.Join(append(stuck, r.lost)...)
+	return r.drain()
 }
 
 // hasEnded reports whether handlers' contexts have ended: no message waits here any more.
 func (r *run) hasEnded() bool { return r.working.Err() != nil }
-
-// within waits for done, but no longer than d.
-func within(d time.Duration, done <-chan struct{}) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-done:
-		return true
-	case <-timer.C:
-		return false
-	}
-}
 
 // inFlight counts the messages that slots have, and the slots that are stuck.
 func (r *run) inFlight() (messages, stuck int) {
@@ -146,24 +104,3 @@ func (r *run) now() time.Duration { return time.Since(r.began) }
 
 // overdue is how long a handler may take before it counts as stuck. The longest timeout has no room for patience.
 func (r *run) overdue() time.Duration { return max(r.timeout, r.timeout+patience) }
-
-// stuck has an error for each slot that did not end.
-func (r *run) stuck() []error {
-	var errs []error
-	for _, s := range r.all() {
-		s.mu.Lock()
-		switch s.stage {
-		case handling:
-			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else it was logged then
-				r.logStuck(s.name, about(s.tasks[0].counted()))
-			}
-			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
-				patience, s.names(), r.now()-s.since))
-		case settling:
-			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
-		default: // idle
-		}
-		s.mu.Unlock()
-	}
-	return errs
-}

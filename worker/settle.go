@@ -5,17 +5,13 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
-	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
 // ackPause is the pause before an acknowledgement that failed is tried again.
@@ -24,19 +20,8 @@ var ackPause = backoff.Exponential{Min: 100 * time.Millisecond, Max: 5 * time.Se
 // ackTimeout is how long an acknowledgement that fails is tried again. A broker restarts within that.
 const ackTimeout = time.Minute
 
-// deadLetterTimeout is how long the publishing of a dead letter may take.
-const deadLetterTimeout = 30 * time.Second
-
 // maxLetters is how many dead letters of a batch are published at the same time.
 const maxLetters = 100
-
-// letters says whether a dead letter takes long. Then one slot at a time waits for an answer, or all of them would.
-type letters struct {
-	hang atomic.Bool
-	turn turn // of the slot that waits
-}
-
-var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is tried again")
 
 // settle does what was decided.
 func (r *run) settle(ctx context.Context, t task, o outcome) {
@@ -68,22 +53,6 @@ func (r *run) settle(ctx context.Context, t task, o outcome) {
 func (r *run) succeeded() {
 	r.counts.succeeded.Add(1)
 	r.counts.finished.Add(1)
-}
-
-// countLetter counts what was to be a dead letter: like any other error if its message is to be tried again.
-func (r *run) countLetter(o outcome) {
-	switch {
-	case o.verb == dead:
-		r.counts.finished.Add(1)
-		if o.because != publishing.MaxDeliveries {
-			r.counts.permanent.Add(1)
-		}
-		if o.because == expired {
-			r.counts.expired.Add(1)
-		}
-	case o.fails() && o.because != publishing.MaxDeliveries: // that was counted
-		r.counts.failed.Add(1)
-	}
 }
 
 // forget ends what there is of a task. If it may be one that is left, nothing of its key is to overtake it.
@@ -122,49 +91,6 @@ func (r *run) ack(t *task, since time.Time) bool {
 			return false
 		}
 	}
-}
-
-// deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to
-// the broker, and else o.or: the message is to be tried again.
-func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
-	if r.letters.hang.Load() {
-		if !r.letters.turn.tryLock() {
-			r.unsettled(*t, "publishing a dead letter", errLettersHang)
-			return o.or
-		}
-		defer r.letters.turn.unlock()
-	}
-	ctx, cancel := context.WithTimeout(publishing.Because(ctx, reasonFor(o)), deadLetterTimeout)
-	defer cancel()
-	defer time.AfterFunc(patience, func() { r.letters.hang.Store(true) }).Stop()
-	err := r.consumer.DeadLetter(ctx, t.counted(), o.err)
-	if err == nil {
-		r.letters.hang.Store(false)
-		return dead
-	}
-	r.unsettled(*t, "publishing a dead letter", err)
-	if errors.Is(err, redelivery.ErrClosed) {
-		r.lose(err)
-	}
-	switch {
-	case errors.Is(err, redelivery.ErrNotInFlight):
-		return dead
-	case errors.Is(err, reconsume.ErrNotAcknowledged):
-		r.ack(t, time.Time{})
-		return dead
-	case r.ending():
-		r.leave(*t, "the dead letter could not be published", err)
-		return done
-	default:
-		return o.or
-	}
-}
-
-func reasonFor(o outcome) string {
-	if o.because == expired {
-		return publishing.Permanent
-	}
-	return o.because
 }
 
 // tryAgain has a message come again later. It reports true if its key waits with it, so that the task is not over.
@@ -206,28 +132,6 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// diesOfTTL publishes a message of a key as a dead letter that would wait here until the broker deletes it, and reports whether it did, or left
-// the message. The Consumer does so with all other messages.
-func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
-	delay := o.delay
-	if o.verb == nack {
-		d, err := r.consumer.Delivery(t.counted())
-		if err != nil {
-			return false
-		}
-		delay = d.NackDelay
-	}
-	if !insight.Of(r.consumer).OutlivesTTL(t.msg, delay) {
-		return false
-	}
-	o.or, o.because = o.verb, publishing.TTL
-	v := r.deadLetter(ctx, t, o)
-	if v == dead {
-		r.counts.finished.Add(1)
-	}
-	return v == dead || v == done
-}
-
 // logAttempt writes down that a message failed that is tried again here. It is due at once for the Worker that has it next: if it waited,
 // others of its key would overtake it.
 func (r *run) logAttempt(t task, o outcome) {
@@ -249,7 +153,7 @@ func (r *run) leave(t task, why string, err error) {
 	}
 	if r.finishBatches {
 		r.mu.Lock()
-		r.finishing.setAside(t)
+		r.left[batchOf(t.msg)] = true
 		r.mu.Unlock()
 	}
 	r.keepLeft(&t)
@@ -268,7 +172,7 @@ func (r *run) keepLeft(t *task) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.lasting.Err() == nil {
-		r.left = append(r.left, t.beat)
+		r.leftBeats = append(r.leftBeats, t.beat)
 	} else {
 		t.beat.stop()
 	}

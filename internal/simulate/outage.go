@@ -47,7 +47,7 @@ func (i *instance) nextTry() {
 	i.push(event{at: i.now + pause, kind: probes, of: i.number, era: i.era})
 }
 
-// rest gives everything back to the broker if no handler is at work and the pause is not short, see worker/rest.go.
+// rest gives everything back to the broker if no handler is at work and the pause is not short, see worker/giveback.go.
 func (i *instance) rest() {
 	if !i.isDown() || i.idle < i.Concurrency || i.looks > 0 || i.outage.Pause() < outages.ShortPause {
 		return

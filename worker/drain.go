@@ -1,0 +1,106 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves to the broker what waits, and
+// returns the error of Run.
+func (r *run) drain() error {
+	r.drainEnds() // from now on
+	before := r.counts.finished.Load()
+	n, _ := r.inFlight()
+	r.logger.Info("worker: draining", append(r.who(), "in_flight", n+r.outage.kept(), "timeout", r.drainTimeout,
+		"arriving", r.consumer.Stats().Arriving)...)
+	r.waitForHandlers()
+	r.cancel(nil)
+	r.lanes.abandon()
+	r.outage.abandon()
+	r.pauser.end()
+	r.notifyAsked()
+	r.notifyPausedFor()
+	stuck := r.stuck()
+	r.logStopped(r.counts.finished.Load()-before, len(stuck))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.end()
+	for _, beat := range r.leftBeats {
+		beat.stop()
+	}
+	return errors.Join(append(stuck, r.lost)...)
+}
+
+// waitForHandlers waits until all slots have ended, but not for much longer than the drain timeout.
+func (r *run) waitForHandlers() {
+	ended := make(chan struct{})
+	go func() {
+		r.alive.Wait()
+		close(ended)
+	}()
+	if within(r.drainTimeout, ended) {
+		return
+	}
+	n, _ := r.inFlight()
+	r.logger.Warn("worker: the drain timeout is over, the handlers' contexts end", append(r.who(), "in_flight", n)...)
+	r.cancel(ErrDrainTimeout)
+	within(patience, ended)
+}
+
+// within waits for done, but no longer than d.
+func within(d time.Duration, done <-chan struct{}) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-done:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
+
+// stuck has an error for each slot that did not end.
+func (r *run) stuck() []error {
+	var errs []error
+	for _, s := range r.all() {
+		s.mu.Lock()
+		switch s.stage {
+		case handling:
+			if r.timeout == 0 || r.now()-s.since < r.overdue() { // else it was logged then
+				r.logStuck(s.name, about(s.tasks[0].counted()))
+			}
+			errs = append(errs, fmt.Errorf("worker: a handler did not return within %v of the end of its context: %v, for %v",
+				patience, s.names(), r.now()-s.since))
+		case settling:
+			errs = append(errs, fmt.Errorf("worker: handled, but not settled yet: %v", s.names()))
+		default: // idle
+		}
+		s.mu.Unlock()
+	}
+	return errs
+}
+
+// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to the broker, messages
+// that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
+func (r *run) logStopped(drained uint64, stuck int) {
+	stats := r.consumer.Stats()
+	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),
+		"waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)
+	if stats.Unfinished == 0 {
+		r.logger.Info("worker: stopped", attrs...)
+		return
+	}
+	msg, why := "worker: stopped; finished messages come again", "the consumer sends no batch-index acknowledgements"
+	switch stats.IndexAcks {
+	case redelivery.IndexAcksIgnored:
+		why = "the broker keeps no batch-index acknowledgements"
+	case redelivery.IndexAcksUnknown:
+		msg, why = "worker: stopped; finished messages may come again", "the broker may keep no batch-index acknowledgements"
+	default: // off
+	}
+	r.logger.Warn(msg, append(attrs, "why", why+", and other messages of their batches are not finished",
+		"remedy", "acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf, then EnableBatchIndexAcknowledgment: true in pulsar.ConsumerOptions")...)
+}

@@ -1,0 +1,121 @@
+package worker
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery"
+)
+
+// This file drops messages that waited and are another consumer's by now.
+
+// ownership says whose a message is.
+type ownership uint8
+
+const (
+	ownedHere ownership = iota
+	ownedUnknown
+	ownedElsewhere
+)
+
+// owner asks the Consumer whose a message is by now. If the Consumer is closed the next call of it shows that.
+func (r *run) owner(t task) ownership {
+	switch mine, err := r.consumer.Reclaim(t.counted()); {
+	case mine, errors.Is(err, redelivery.ErrClosed):
+		return ownedHere
+	case err == nil:
+		return ownedUnknown
+	default:
+		return ownedElsewhere
+	}
+}
+
+// askAgain is how often to ask whose a message is.
+const askAgain = 100 * time.Millisecond
+
+// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if it is lost, it is dropped,
+// with those behind it that are lost too.
+func (l *lanes) mayBegin(t task) bool {
+	switch l.owner(t) {
+	case ownedHere:
+		return true
+	case ownedUnknown:
+		l.mu.Lock()
+		l.room.over = nil // what comes again shows whose it is, and has to be taken
+		l.mu.Unlock()
+		if !l.wait(t, askAgain, true) {
+			t.beat.stop()
+			l.counts.left.Add(1)
+		}
+	case ownedElsewhere:
+		l.dropLost(t.lane)
+		t.beat.stop()
+		l.counts.lost.Add(1)
+		l.forget(t)
+	}
+	return false
+}
+
+// dropLost drops the lost messages of a lane of which the caller has the one that is out.
+func (l *lanes) dropLost(of *lane) {
+	l.mu.Lock()
+	gone := slices.Clone(of.queue)
+	l.mu.Unlock()
+	gone = slices.DeleteFunc(gone, func(t task) bool { return l.owner(t) != ownedElsewhere })
+	if len(gone) == 0 {
+		return
+	}
+	l.mu.Lock()
+	if !l.hasEnded() {
+		l.keys.drop(of, gone)
+		for _, t := range gone {
+			l.leaves()
+			l.ends(t.msg)
+		}
+		l.counts.lost.Add(uint64(len(gone)))
+		l.wakeOne() // there may be room, and the caller is not the one who takes what comes
+	}
+	l.mu.Unlock()
+	for _, t := range gone {
+		t.beat.stop()
+	}
+	l.notifyRoom()
+}
+
+// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If the Consumer is closed it
+// leaves all that the slot has, and returns an error.
+func (s *slot) dropLost(n int) (left int, err error) {
+	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
+		return n, nil
+	}
+	if err := s.ifClosed(s.tasks[0]); err != nil {
+		s.leaveOwn(untried)
+		return 0, err
+	}
+	rest := s.tasks[n:]
+	own := slices.DeleteFunc(s.tasks[:n], s.isLost)
+	if len(own) < n {
+		s.hold(append(own, rest...)...)
+	}
+	if len(s.tasks) == 0 {
+		s.portion = 0
+	}
+	return len(own), nil
+}
+
+// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again, since its ack timeout was
+// over before it waited. Of a key what is not known yet waits in its lane.
+func (r *run) isLost(t task) bool {
+	switch {
+	case t.lane != nil:
+		return !r.lanes.mayBegin(t)
+	case r.owner(t) == ownedElsewhere:
+		r.counts.lost.Add(1)
+	case t.waited && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
+	default:
+		return false
+	}
+	t.beat.stop()
+	return true
+}
