@@ -375,11 +375,15 @@ func TestOutageKeepsWhatComesAgain(t *testing.T) {
 // A message whose RetryAfter is longer than the pause does not stay here, so it may be too old or have its last delivery.
 func TestRetryAfterBeyondThePauseOfAnOldMessageMakesADeadLetter(t *testing.T) {
 	virtually(t, withDeadLetters(9), func(t *rig) {
-		_, stop := t.start(func(context.Context, pulsar.Message) error { return worker.RetryAfter(5*time.Second, errTest) },
-			worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithMaxAge(4*time.Second))
+		calls := newCalls()
+		_, stop := t.start(func(_ context.Context, msg pulsar.Message) error {
+			calls.note(msg)
+			return worker.RetryAfter(5*time.Second, errTest)
+		}, worker.WithPauseOnFailure(1, 1, backoff.Fixed(time.Second)), worker.WithMaxAge(4*time.Second))
 		t.publish("tea")
 		t.sleep(time.Minute)
 		require.NoError(t, stop())
+		require.Equal(t, []time.Duration{0, 5 * time.Second}, calls.times())
 		require.Equal(t, []string{"tea: older than 4s: no luck"}, t.letters())
 	})
 }
