@@ -383,7 +383,8 @@ func TestRetryAfterBeyondThePauseOfAnOldMessageMakesADeadLetter(t *testing.T) {
 		t.publish("tea")
 		t.sleep(time.Minute)
 		require.NoError(t, stop())
-		require.Equal(t, []time.Duration{0, 5 * time.Second}, calls.times())
+		require.Len(t, calls.times(), 2)
+		require.Equal(t, 5*time.Second, calls.times()[1].Round(time.Second))
 		require.Equal(t, []string{"tea: older than 4s: no luck"}, t.letters())
 	})
 }
