@@ -86,7 +86,7 @@ func (d *dlq) hint(err error) error {
 	case d.in != "" && strings.HasSuffix(err.Error(), "are done"):
 		return fmt.Errorf("%w (-skip)", err)
 	case errors.Is(err, deadletter.ErrUnfinished):
-		return fmt.Errorf("%w; replay with these to continue it, or with -new to abandon it", err)
+		return d.unfinished(err)
 	}
 	return err
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/deadletter"
+)
+
+// The command that the error names goes on with the unfinished replay.
+func TestDlqUnfinishedNamesTheCommandThatContinues(t *testing.T) {
+	for _, args := range []string{
+		"-key customer-3 -key customer-4 -property 'EXCEPTION_TYPE=*net.OpError' -after 2020-01-02 -before 2h",
+		"-topic persistent://public/default/orders -routing go -max 9 -max-replays 2",
+	} {
+		b := newBroker(t)
+		replay := "replay orders-billing-DLQ " + args
+		code, _, stderr := dlqRun("", append(words(replay), "-canary", "2", "-canary-timeout", "10ms", "-yes")...)
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, "canary")
+		code, _, stderr = dlqRun("", "replay", "orders-billing-DLQ", "-id", "1:2:0", "-yes")
+		require.Equal(t, 1, code)
+		require.NotContains(t, stderr, "{")
+		_, command, found := strings.Cut(strings.TrimSuffix(stderr, " -yes; with -new your command abandons it\n"), "; this continues it: redelivery dlq ")
+		require.True(t, found, stderr)
+		for _, flag := range []string{"-key customer-4", "'EXCEPTION_TYPE=*net.OpError'", "-before 2", "-topic ", "-routing go", "-max 9", "-max-replays 2"} {
+			if name, _, _ := strings.Cut(flag, " "); strings.Contains(args, name) {
+				require.Contains(t, command, flag)
+			}
+		}
+		code, stdout, stderr := dlqRun("", append(words(command), "-yes")...)
+		require.Zero(t, code, stderr)
+		require.Contains(t, stdout, ", resumed.")
+		b.server.Close()
+	}
+}
+
+func TestDlqUnfinishedQuotesForTheShell(t *testing.T) {
+	d := &dlq{topic: "dead-DLQ", dlqFlags: dlqFlags{subscription: "audit"}}
+	err := d.unfinished(fmt.Errorf(`%w: run 7 of today has options {"to":"retry","filter":{"keys":["it's","a b"]},"maxReplays":3}`, deadletter.ErrUnfinished))
+	require.EqualError(t, err, `deadletter: an earlier replay is not finished: run 7 of today; this continues it: redelivery dlq replay dead-DLQ `+
+		`-key 'it'\''s' -key 'a b' -subscription audit -yes; with -new your command abandons it`)
+}
+
+// words are those of a command line with quotes around whole words.
+func words(line string) (all []string) {
+	for word := range strings.FieldsSeq(line) {
+		all = append(all, strings.Trim(word, "'"))
+	}
+	return all
+}
