@@ -13,6 +13,11 @@ import (
 func TestDlqNotDeadLetters(t *testing.T) {
 	b := newBroker(t)
 	b.publish(origin, &pulsar.ProducerMessage{Payload: []byte("x")})
+	const doubt = "\norders may be no dead letter topic: no message says where it came from or why it died.\n"
+	_, shown, _ := dlqRun("", "groups", "orders")
+	require.Contains(t, shown, doubt)
+	_, shown, _ = dlqRun("", "groups", "orders-billing-DLQ")
+	require.NotContains(t, shown, "may be no dead letter topic")
 	before := b.server.Topics()
 	for _, args := range [][]string{{"purge", "-no-export"}, {"replay", "-to", "origin"}} {
 		for _, yes := range []bool{false, true} {

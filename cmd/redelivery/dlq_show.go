@@ -10,6 +10,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/apache/pulsar-client-go/pulsar"
+
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
@@ -94,12 +96,17 @@ func (d *dlq) groups(ctx context.Context) error {
 		return err
 	}
 	rows := [][]string{{">LETTERS", "GROUP", ">FIRST", ">LAST", "CAUSE"}}
+	dead := len(all) == 0
 	for _, g := range all {
+		dead = dead || g.Type != "" || g.Reason != "" || g.Origin != "" || g.Subscription != ""
 		cause := cause(g.Type, g.Reason)
 		rows = append(rows, []string{count(g.Count), g.ID, ago(g.First), ago(g.Last), cause},
 			[]string{"", "", "", "", fmt.Sprintf("%s on %s, such as %s", orDash(short(g.Origin)), orDash(clean(g.Subscription)), g.Example)})
 	}
 	d.table(rows)
+	if !dead && !strings.HasSuffix(topicname.Base(d.topic), pulsar.DlqTopicSuffix) {
+		fmt.Fprintf(d.stdout, "\n%s may be no dead letter topic: no message says where it came from or why it died.\n", short(d.topic))
+	}
 	return nil
 }
 
