@@ -7,7 +7,8 @@ var timeToLives = Check{
 	Asks: "Is the time to live longer than the policy keeps a message waiting?",
 	Why: "a message that is older than the time to live counts as acknowledged: it is neither redelivered nor a dead letter. " +
 		"Retention is no remedy, since it concerns acknowledged messages",
-	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`, or a policy with fewer or shorter delays",
+	Remedy: "`pulsar-admin namespaces set-message-ttl {namespace} -ttl {ttl}`, or a policy with fewer or shorter delays; " +
+		"`WithDeadBeforeTTL` makes a dead letter before the broker deletes the message",
 	look: func(v *visit) verdict {
 		ttl, err := timeToLive.ofTopic(v, v.Topic)
 		if err != nil {
