@@ -104,7 +104,7 @@ func (f *attemptsFlags) parse(args []string) error {
 	case len(topics) > 1:
 		return errUsage{fmt.Errorf("there are %d topics, want one", len(topics))}
 	case f.subscription == "" && f.log == "":
-		return errUsage{errors.New("-subscription is missing")}
+		return errUsage{errors.New("-subscription is missing, want the name of the subscription")}
 	case f.timeout <= 0:
 		return errUsage{fmt.Errorf("-timeout is %v, want more than 0", f.timeout)}
 	}
