@@ -15,18 +15,20 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
 )
 
-// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n times when its process
-// ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead letter, and the handler is not called for
-// it again. The option needs redelivery.WithAttemptLog and a dead letter topic; without a dead letter topic such a message is nacked each
-// time. n must be at least 1. 3 spares messages that merely were in a handler when another message crashed the process. With 1 even those
-// become dead letters that were handled in the last tenth of a second before, since their acknowledgements were not sent yet.
+// WithCrashLimit (default: none) limits how many processes a message may crash. A message that was in a handler n
+// times when its process ended without closing its Consumer (killed for lack of memory, or by os.Exit) becomes a dead
+// letter, and the handler is not called for it again. The option needs redelivery.WithAttemptLog and a dead letter
+// topic; without a dead letter topic such a message is nacked each time. n must be at least 1. 3 spares messages that
+// merely were in a handler when another message crashed the process. With 1 even those become dead letters that were
+// handled in the last tenth of a second before, since their acknowledgements were not sent yet.
 //
-// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The Worker writes this record
-// before it calls the handler, which takes a few milliseconds each time, for about its first 2,000 messages, for as many after a crash,
-// and while it has so little to do that this takes a tenth of the time at most. So a message that crashes each process
-// that it comes to crashes few. A message that was in a handler during a crash is handled alone (in NewBatch too, where the slot's other
-// messages wait meanwhile), and only when its consumer is known to have crashed: the log has not heard from it for six seconds, or longer
-// if there are many consumers. A process that is killed in the middle of a drain counts as crashed.
+// A message that is in a handler for longer than WithBegunAfter says costs a record in the log and its removal. The
+// Worker writes this record before it calls the handler, which takes a few milliseconds each time, for about its first
+// 2,000 messages, for as many after a crash, and while it has so little to do that this takes a tenth of the time at
+// most. So a message that crashes each process that it comes to crashes few. A message that was in a handler during a
+// crash is handled alone (in NewBatch too, where the slot's other messages wait meanwhile), and only when its consumer
+// is known to have crashed: the log has not heard from it for six seconds, or longer if there are many consumers. A
+// process that is killed in the middle of a drain counts as crashed.
 func WithCrashLimit(n int) Option {
 	return func(s *settings) error {
 		if n < 1 {
@@ -37,9 +39,10 @@ func WithCrashLimit(n int) Option {
 	}
 }
 
-// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for WithCrashLimit; without
-// that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes the other consumers record each message before
-// its handler. With a longer d slow handlers cause fewer records; with 0 each message is recorded. d must be 0 or more.
+// WithBegunAfter (default: 50ms) sets after how long in a handler a message is recorded in the log of attempts, for
+// WithCrashLimit; without that it does nothing. In a busy Worker a crash that comes sooner is not counted, but makes
+// the other consumers record each message before its handler. With a longer d slow handlers cause fewer records; with
+// 0 each message is recorded. d must be 0 or more.
 func WithBegunAfter(d time.Duration) Option {
 	return func(s *settings) error {
 		if want := durations.Wanted(d, true); want != "" {
@@ -99,6 +102,8 @@ func (c *crashes) limit(msg pulsar.Message) error {
 	return nil
 }
 
+func (c *crashes) givesUp(msg pulsar.Message) bool { return c.limit(msg) != nil }
+
 // warn logs that a message was in a handler when a consumer crashed, once for each crash.
 func (c *crashes) warn(t task) {
 	key := attempts.KeyOf(t.msg)
@@ -137,13 +142,13 @@ func (c *crashes) share(tasks []task) int {
 	}
 }
 
-// admit waits until tasks may be handled, and returns what to call when their handler has returned. Its error says that they are not to be
-// handled any more.
+// admit waits until tasks may be handled, and returns what to call when their handler has returned. Its error says that
+// they are not to be handled any more.
 func (c *crashes) admit(tasks []task) (handled func(), err error) {
 	for _, t := range tasks {
 		c.warn(t)
 	}
-	if c.limit(tasks[0].msg) != nil {
+	if c.givesUp(tasks[0].msg) {
 		return func() {}, nil
 	}
 	keys := make([]attempts.Key, len(tasks))
@@ -192,7 +197,8 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}
 	return func() {
 		defer leave()
-		_ = c.inTime(c.log.End, keys[0]) // before the next suspect, which may end the process before this one's acknowledgement is sent
+		// Before the next suspect, which may end the process before this one's acknowledgement is sent.
+		_ = c.inTime(c.log.End, keys[0])
 	}, nil
 }
 

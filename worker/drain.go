@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves to the broker what waits, and
-// returns the error of Run.
+// drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves to the
+// broker what waits, and returns the error of Run.
 func (r *run) drain() error {
 	r.drainEnds() // from now on
 	before := r.counts.finished.Load()
@@ -83,8 +83,8 @@ func (r *run) stuck() []error {
 	return errs
 }
 
-// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to the broker, messages
-// that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
+// logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to
+// the broker, messages that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
 func (r *run) logStopped(drained uint64, stuck int) {
 	stats := r.consumer.Stats()
 	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),

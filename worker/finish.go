@@ -11,8 +11,8 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a batch when all of it is
-// acknowledged, and would send the whole of it again.
+// This file has the end of a drain: batches of producers that were begun are finished, since the broker hears of a
+// batch when all of it is acknowledged, and would send the whole of it again.
 
 // batch names the entry of a topic that a message came in.
 type batch struct {
@@ -60,7 +60,8 @@ func (r *run) nextToFinish(ctx context.Context) (task, error) {
 	return task{}, errNothingToFinish
 }
 
-// isBegun reports whether a message belongs to a batch that was begun. Nothing of its key is handled after one that does not.
+// isBegun reports whether a message belongs to a batch that was begun. Nothing of its key is handled after one that
+// does not.
 func (r *run) isBegun(t task) bool {
 	d, err := r.consumer.Delivery(t.msg)
 	r.mu.Lock()
@@ -72,14 +73,15 @@ func (r *run) isBegun(t task) bool {
 	return false
 }
 
-// hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether there is time for
-// them: to handle some of them only would repeat even more.
+// hasToFinish reports whether batches were begun of which messages are prefetched, or wait for their keys, and whether
+// there is time for them: to handle some of them only would repeat even more.
 func (r *run) hasToFinish() bool {
 	n := r.consumer.Stats().Arriving + r.lanes.readyNow()
 	return n > 0 && r.isInTime(n)
 }
 
-// mayFinish reports whether a slot may handle what it has in a drain: it is of batches that were begun, and there is time for them.
+// mayFinish reports whether a slot may handle what it has in a drain: it is of batches that were begun, and there is
+// time for them.
 func (r *run) mayFinish(tasks []task) bool {
 	return r.finishBatches && !slices.ContainsFunc(tasks, func(t task) bool { return !r.isBegun(t) }) &&
 		r.isInTime(len(tasks)+r.consumer.Stats().Arriving)

@@ -6,8 +6,9 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no handler is stuck, the Consumer
-// gives back to the broker what it has prefetched, and what is put aside, so that other consumers get it.
+// rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no
+// handler is stuck, the Consumer gives back to the broker what it has prefetched, and what is put aside, so that other
+// consumers get it.
 type rest struct {
 	turn  turn // of the slot that reads or changes what follows; also while it is given back, which takes a while
 	slots int
@@ -42,8 +43,9 @@ func (r *run) neverGivesBack() bool {
 	return r.rest.never
 }
 
-// mayGiveBack reports whether all slots rest, for long enough. A message that a stuck handler has would come again while that is at work.
-// Messages that wait for their keys are kept: their order, and how often they were tried, would be lost. The caller has the turn.
+// mayGiveBack reports whether all slots rest, for long enough. A message that a stuck handler has would come again
+// while that is at work. Messages that wait for their keys are kept: their order, and how often they were tried, would
+// be lost. The caller has the turn.
 func (r *run) mayGiveBack() bool {
 	if r.rest.slots < r.concurrency || r.rest.never || r.taking.Err() != nil {
 		return false

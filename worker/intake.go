@@ -9,11 +9,11 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots from it, and with
-// key order the memory limit too (room.go).
+// This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
+// from it, and with key order the memory limit too (room.go).
 
-// next has the slot hold what is to be handled next, and returns how many messages of it the handler gets. It returns 0 if there are none yet,
-// and an error if there are to be no more.
+// next has the slot hold what is to be handled next, and returns how many messages of it the handler gets. It returns 0
+// if there are none yet, and an error if there are to be no more.
 func (s *slot) next() (n int, err error) {
 	defer func() {
 		if n == 0 {
@@ -43,7 +43,8 @@ func (s *slot) next() (n int, err error) {
 	return n, err
 }
 
-// fill has the slot hold messages: those that it has already, one to try in an outage, or others. It may come back without any.
+// fill has the slot hold messages: those that it has already, one to try in an outage, or others. It may come back
+// without any.
 func (s *slot) fill() error {
 	if len(s.tasks) == 0 && s.outage.isOn() {
 		return s.takeProbe()
@@ -76,8 +77,8 @@ func (s *slot) putAside() bool {
 	return true
 }
 
-// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it leaves its messages to
-// the broker, and returns an error.
+// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it
+// leaves its messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
 	s.renewAll()
 	err := sleep(s.taking, s.pause)
@@ -87,8 +88,8 @@ func (s *slot) waitToGoOn() error {
 	return err
 }
 
-// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing that waits. In a drain
-// each finishes what it can.
+// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing
+// that waits. In a drain each finishes what it can.
 func (s *slot) takeLimited() error {
 	if s.limiter == nil {
 		return s.take()
@@ -179,7 +180,8 @@ func (s *slot) collect(ctx context.Context) error {
 	inTime, cancel := context.WithTimeout(ctx, s.batch.MaxWait)
 	defer cancel()
 	var batch []task
-	for bytes := int64(0); err == nil; { // else MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call finds
+	// An error says that MaxWait is over, or a pause or a drain begins; or the Consumer is lost, as the next call finds.
+	for bytes := int64(0); err == nil; {
 		if t.beat == nil && (len(batch) == 0 || batch[0].beat != nil) { // a Consumer has ack timeouts or not
 			t.beat = s.heartbeat(t.msg, time.Time{})
 		}
@@ -226,8 +228,8 @@ func (r *run) lose(err error) {
 	}
 }
 
-// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot was receiving, which would
-// have noticed.
+// ifClosed returns an error if the Consumer of a message that was kept is closed, and ends the Run: perhaps no slot was
+// receiving, which would have noticed.
 func (r *run) ifClosed(t task) error {
 	if _, err := r.consumer.Delivery(t.msg); errors.Is(err, redelivery.ErrClosed) {
 		r.lose(err)

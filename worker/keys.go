@@ -10,8 +10,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// keys keep the messages of each key in order. Of a key one message at a time is out: a slot has it, or it waits to be tried again; the
-// others wait in its lane. keys take no lock and start nothing.
+// keys keep the messages of each key in order. Of a key one message at a time is out: a slot has it, or it waits to be
+// tried again; the others wait in its lane. keys take no lock and start nothing.
 type keys struct {
 	lanes   map[laneKey]*lane
 	ready   []*lane // of which a slot may take the first message
@@ -31,7 +31,8 @@ type laneKey struct{ topic, key string }
 // keyOf returns the key that Key_Shared goes by; "" for none.
 func keyOf(msg pulsar.Message) string { return cmp.Or(msg.OrderingKey(), msg.Key()) }
 
-// enter notes a message that has come. It reports true if the message has no key, or is the only one of its key, and is out now; else it waits.
+// enter notes a message that has come. It reports true if the message has no key, or is the only one of its key, and is
+// out now; else it waits.
 func (k *keys) enter(t *task) (out bool) {
 	key := laneKey{topicname.Base(t.msg.Topic()), keyOf(t.msg)}
 	if key.key == "" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lanes hand messages out in the order of their keys. A slot that wants a message gets one that waited and may be taken, or takes one from the
-// Consumer, one slot at a time.
+// lanes hand messages out in the order of their keys. A slot that wants a message gets one that waited and may be
+// taken, or takes one from the Consumer, one slot at a time.
 type lanes struct {
 	*run
 
@@ -98,8 +98,8 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	}
 }
 
-// pull takes a message from the Consumer. It reports false if there is none for the caller: an earlier one of its key is out, or something
-// else is to be looked at.
+// pull takes a message from the Consumer. It reports false if there is none for the caller: an earlier one of its key
+// is out, or something else is to be looked at.
 func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	msg, err := l.consumer.Receive(ctx)
 	if err != nil && ctx.Err() != nil {
@@ -130,8 +130,8 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	return t, out && (t.lane == nil || l.mayBegin(t)), err
 }
 
-// isHeld reports whether the Consumer still holds a message. If not, a handler that took too long has settled it, and it had come again
-// meanwhile.
+// isHeld reports whether the Consumer still holds a message. If not, a handler that took too long has settled it, and
+// it had come again meanwhile.
 func (l *lanes) isHeld(t task) bool {
 	if l.consumer.InProgress(t.msg) == nil {
 		return true
@@ -164,8 +164,8 @@ func (l *lanes) keep(t task, o outcome) {
 	}
 }
 
-// wait puts a message that is out back, and has its key wait: if an earlier one comes meanwhile, that is the next. It reports false if the
-// Run has ended.
+// wait puts a message that is out back, and has its key wait: if an earlier one comes meanwhile, that is the next. It
+// reports false if the Run has ended.
 func (l *lanes) wait(t task, d time.Duration, fits bool) bool {
 	defer l.notifyRoom()
 	l.mu.Lock()

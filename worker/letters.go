@@ -23,8 +23,8 @@ type letters struct {
 
 var errLettersHang = errors.New("worker: another dead letter has not been confirmed for long, so this message is tried again")
 
-// deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it left the message to
-// the broker, and else o.or: the message is to be tried again.
+// deadLetter publishes a message to the dead letter topic, and returns dead. If it could not, it returns done where it
+// left the message to the broker, and else o.or: the message is to be tried again.
 func (r *run) deadLetter(ctx context.Context, t *task, o outcome) verb {
 	if r.letters.hang.Load() {
 		if !r.letters.turn.tryLock() {
@@ -66,8 +66,8 @@ func reasonFor(o outcome) string {
 	return o.because
 }
 
-// diesOfTTL publishes a message of a key as a dead letter that would wait here until the broker deletes it, and reports whether it did, or left
-// the message. The Consumer does so with all other messages.
+// diesOfTTL publishes a message of a key as a dead letter that would wait here until the broker deletes it, and reports
+// whether it did, or left the message. The Consumer does so with all other messages.
 func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 	delay := o.delay
 	if o.verb == nack {

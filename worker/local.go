@@ -8,15 +8,16 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// WithLocalRetries (default: none) calls the handler again up to n times, after a pause of pause.Next(0), Next(1) and so on, before a
-// failure counts: only if all of these calls fail, the message is nacked or becomes a dead letter. Use it for short errors, such as a
-// conflict or a lost connection, which need no redelivery. Each delivery has n such calls, and
-// n more after an outage that it waited for (WithPauseOnFailure).
+// WithLocalRetries (default: none) calls the handler again up to n times, after a pause of pause.Next(0), Next(1) and
+// so on, before a failure counts: only if all of these calls fail, the message is nacked or becomes a dead letter. Use
+// it for short errors, such as a conflict or a lost connection, which need no redelivery. Each delivery has n such
+// calls, and n more after an outage that it waited for (WithPauseOnFailure).
 //
-// The message keeps its place (WithConcurrency) meanwhile, so the pauses should be short. Its ack timeout is renewed. Each call has the
-// whole WithTimeout, and the same redelivery count. Of a batch only the failed messages are handled again, together. There are no such
-// calls after Permanent, RetryAfter and Snooze, during an outage (WithPauseOnFailure), and during a drain: a message that waits for its
-// pause when a drain begins is left to the broker. WithPauseOnFailure counts only the last call. n must be at least 1.
+// The message keeps its place (WithConcurrency) meanwhile, so the pauses should be short. Its ack timeout is renewed.
+// Each call has the whole WithTimeout, and the same redelivery count. Of a batch only the failed messages are handled
+// again, together. There are no such calls after Permanent, RetryAfter and Snooze, during an outage
+// (WithPauseOnFailure), and during a drain: a message that waits for its pause when a drain begins is left to the
+// broker. WithPauseOnFailure counts only the last call. n must be at least 1.
 func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error {
 		if n < 1 {

@@ -14,8 +14,8 @@ import (
 // probeLimit is how long a message that is tried keeps others from being tried, if its handler has no shorter timeout.
 const probeLimit = 30 * time.Second
 
-// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are put aside. What begins
-// and ends it, and when to try which message, says outages.Outage. A nil outage never begins.
+// outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are
+// put aside. What begins and ends it, and when to try which message, says outages.Outage. A nil outage never begins.
 type outage struct {
 	*run
 	probing turn           // of the slot that waits to try a message, or tries it
@@ -52,8 +52,8 @@ func (o *outage) tries() uint32 {
 	return o.state.Tries()
 }
 
-// report notes how the handler did. It reports whether messages that failed are to be tried again without being nacked: there is an outage, and
-// no message failed too often as a probe.
+// report notes how the handler did. It reports whether messages that failed are to be tried again without being nacked:
+// there is an outage, and no message failed too often as a probe.
 func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool) {
 	o.mu.Lock()
 	before := o.over
@@ -69,7 +69,8 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 		close(o.over)
 		o.over = nil
 	}
-	keep = o.over != nil && !slices.ContainsFunc(tasks[:len(outcomes)], func(t task) bool { return !o.state.Keeps(nameOf(t.msg)) })
+	spent := func(t task) bool { return !o.state.Keeps(nameOf(t.msg)) }
+	keep = o.over != nil && !slices.ContainsFunc(tasks[:len(outcomes)], spent)
 	after, began, tries := o.over, o.began, o.state.Tries()
 	o.mu.Unlock()
 	switch {
@@ -99,7 +100,8 @@ func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
 	return a
 }
 
-// markAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait for them.
+// markAway marks messages whose delay is longer than the next pause can be: they are nacked, and the others do not wait
+// for them.
 func (o *outage) markAway(outcomes []outcome) {
 	if !slices.ContainsFunc(outcomes, func(out outcome) bool { return out.verb == again }) {
 		return
@@ -120,7 +122,8 @@ func (o *outage) notify() {
 				o.logger.Warn("worker: most messages fail: they are tried one at a time, until one succeeds",
 					append(o.who(), "window", o.window, "ratio", o.ratio)...)
 			case !o.hasEnded():
-				o.logger.Warn("worker: a message succeeded, the outage is over", append(o.who(), "after", after, "tries", tries+1)...)
+				o.logger.Warn("worker: a message succeeded, the outage is over",
+					append(o.who(), "after", after, "tries", tries+1)...)
 			}
 			o.notifyPaused(begins, PauseOutage)
 		}
@@ -159,7 +162,8 @@ func (o *outage) putAside(tasks []task) bool {
 	return true
 }
 
-// takeBack takes what was put aside, as much as a handler gets at once, when the outage is over. It reports false if that is not so.
+// takeBack takes what was put aside, as much as a handler gets at once, when the outage is over. It reports false if
+// that is not so.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -188,8 +192,8 @@ func (o *outage) kept() int {
 	return len(o.aside)
 }
 
-// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause, once it is known, is
-// not short, and none of them has tries that the broker does not know of.
+// mayGiveBack reports whether the messages that are put aside may go back to the broker until the next try: the pause,
+// once it is known, is not short, and none of them has tries that the broker does not know of.
 func (o *outage) mayGiveBack() bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -34,8 +34,8 @@ func (r *run) owner(t task) ownership {
 // askAgain is how often to ask whose a message is.
 const askAgain = 100 * time.Millisecond
 
-// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if it is lost, it is dropped,
-// with those behind it that are lost too.
+// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if
+// it is lost, it is dropped, with those behind it that are lost too.
 func (l *lanes) mayBegin(t task) bool {
 	switch l.owner(t) {
 	case ownedHere:
@@ -83,8 +83,8 @@ func (l *lanes) dropLost(of *lane) {
 	l.notifyRoom()
 }
 
-// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If the Consumer is closed it
-// leaves all that the slot has, and returns an error.
+// dropLost lets go of those of the first n messages that waited and are lost, and returns how many of them are left. If
+// the Consumer is closed it leaves all that the slot has, and returns an error.
 func (s *slot) dropLost(n int) (left int, err error) {
 	if !s.tasks[0].waited && s.batch == (Batch{}) && s.limiter == nil && s.crashes == nil {
 		return n, nil
@@ -104,8 +104,8 @@ func (s *slot) dropLost(n int) (left int, err error) {
 	return len(own), nil
 }
 
-// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again, since its ack timeout was
-// over before it waited. Of a key what is not known yet waits in its lane.
+// isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again,
+// since its ack timeout was over before it waited. Of a key what is not known yet waits in its lane.
 func (r *run) isLost(t task) bool {
 	switch {
 	case t.lane != nil:

@@ -21,8 +21,8 @@ type pauser struct {
 	byHandle change             // of until
 }
 
-// wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx is done. If it has to
-// wait, it calls meanwhile before and ends after that; meanwhile may be nil.
+// wait waits while there is a pause. It returns a context to take messages with, which ends when a pause begins or ctx
+// is done. If it has to wait, it calls meanwhile before and ends after that; meanwhile may be nil.
 func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (context.Context, error) {
 	for {
 		if flow := p.flow.Load(); flow != nil {
@@ -79,7 +79,8 @@ func (p *pauser) setAsked(asked bool) {
 	p.set(func() { p.asked = asked && !p.over })
 }
 
-// pauseFor begins a pause, if there is none for longer, and reports whether there was none by a handler. over is called when it is over.
+// pauseFor begins a pause, if there is none for longer, and reports whether there was none by a handler. over is called
+// when it is over.
 func (p *pauser) pauseFor(d time.Duration, over func()) (begins bool) {
 	until := time.Now().Add(d)
 	p.set(func() {
@@ -131,13 +132,15 @@ func (p *pauser) isAsked() bool {
 	return p.asked
 }
 
-// change reports a condition when it begins and when it ends. Slow listeners may miss intermediate changes but always see the latest one.
+// change reports a condition when it begins and when it ends. Slow listeners may miss intermediate changes but always
+// see the latest one.
 type change struct {
 	reported  bool // that the condition is there
 	reporting bool // by some goroutine
 }
 
-// report reports a change of the condition. It locks mu, calls is and describe, and calls the function that describe returned after unlocking.
+// report reports a change of the condition. It locks mu, calls is and describe, and calls the function that describe
+// returned after unlocking.
 func (c *change) report(mu *sync.Mutex, is func() bool, describe func(is bool) (report func())) {
 	mu.Lock()
 	defer mu.Unlock()
@@ -185,7 +188,8 @@ func (r *run) pauseFor(outcomes []outcome) {
 		d := o.pause.snooze.delay
 		if r.pauser.pauseFor(d, r.notifyPausedFor) && r.repeats.first("pause", nil) {
 			_, attr := r.describe(o.pause.err)
-			r.logger.Warn("worker: a handler asked for a pause: no messages are taken for a while", append(r.who(), "for", d, attr)...)
+			r.logger.Warn("worker: a handler asked for a pause: no messages are taken for a while",
+				append(r.who(), "for", d, attr)...)
 		}
 		r.notifyPausedFor()
 	}

@@ -17,7 +17,8 @@ type probe struct {
 	release func()
 }
 
-// takeProbe waits for the slot's turn to try a message, and has it hold that. At the end of the outage it comes back with none.
+// takeProbe waits for the slot's turn to try a message, and has it hold that. At the end of the outage it comes back
+// with none.
 func (s *slot) takeProbe() error {
 	mine, err := s.outage.wait()
 	if err != nil || !mine {
@@ -50,8 +51,8 @@ func (s *slot) endProbe() {
 	}
 }
 
-// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller has the turn probing. Its error
-// says that nothing is to be tried any more.
+// wait waits until there is no outage, or it is the caller's turn to try a message, after a pause; then the caller has
+// the turn probing. Its error says that nothing is to be tried any more.
 func (o *outage) wait() (mine bool, err error) {
 	defer o.resting()()
 	for {
@@ -168,8 +169,8 @@ func (o *outage) lookAhead() error {
 	return nil
 }
 
-// look puts a message aside that has come, and reports whether it did not fail before, and whether to look at more. It waits for one if nothing is
-// there to try.
+// look puts a message aside that has come, and reports whether it did not fail before, and whether to look at more. It
+// waits for one if nothing is there to try.
 func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	ctx := open
 	if n := o.kept(); n >= outages.Most || n > 0 && !o.hasRoom() && !o.givesBack() {
@@ -196,11 +197,12 @@ func (o *outage) look(open context.Context) (fresh, more bool, err error) {
 	}
 	o.mu.Unlock()
 	o.unfit = t.msg
-	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil // those that failed are not to keep others from being reached
+	// Messages that failed are not to keep others from being reached.
+	return fresh, o.hasRoom() || !fresh && o.givesBack(), nil
 }
 
-// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is settled. The caller has the
-// turn.
+// hasRoom reports whether the Consumer's memory limit has room for the message that was looked at last, or that is
+// settled. The caller has the turn.
 func (o *outage) hasRoom() bool {
 	for shed := false; o.unfit != nil; shed = true {
 		if fits, err := o.consumer.Keep(o.unfit); fits || err != nil {
@@ -212,9 +214,9 @@ func (o *outage) hasRoom() bool {
 	return true
 }
 
-// shed leaves messages that failed to the Consumer until the next try, all but the one to try if there are no others, and reports whether that
-// may make room. Where they could be given back, the broker would count it, and where they wait for their keys they have to stay: then those
-// that fail too often as probes make room.
+// shed leaves messages that failed to the Consumer until the next try, all but the one to try if there are no others,
+// and reports whether that may make room. Where they could be given back, the broker would count it, and where they
+// wait for their keys they have to stay: then those that fail too often as probes make room.
 func (o *outage) shed() bool {
 	if o.lanes != nil || !o.neverGivesBack() {
 		return false

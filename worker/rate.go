@@ -7,11 +7,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token of limiter for
-// each of its messages, retries included. Several Workers may share a limiter, and its limit may be changed at any time. One message or
-// batch at a time waits for the limiter, and its ack timeout is renewed; the others stay with the Consumer. A message that waits when a
-// drain begins is left to the broker, unless the drain finishes its batch (WithFinishBatches). One that waits when a Pause begins is handled,
-// like all that was taken before. The limiter's burst must be at least 1.
+// WithRateLimit (default: none) limits how many messages a second handlers get. Each call of a handler takes one token
+// of limiter for each of its messages, retries included. Several Workers may share a limiter, and its limit may be
+// changed at any time. One message or batch at a time waits for the limiter, and its ack timeout is renewed; the others
+// stay with the Consumer. A message that waits when a drain begins is left to the broker, unless the drain finishes its
+// batch (WithFinishBatches). One that waits when a Pause begins is handled, like all that was taken before. The
+// limiter's burst must be at least 1.
 func WithRateLimit(limiter *rate.Limiter) Option {
 	return func(s *settings) error {
 		switch {
@@ -27,8 +28,8 @@ func WithRateLimit(limiter *rate.Limiter) Option {
 	}
 }
 
-// waitForRate waits until a handler may have the first n messages of the slot's. If nothing is to be handled any more, it leaves all that the
-// slot has to the broker, and returns an error.
+// waitForRate waits until a handler may have the first n messages of the slot's. If nothing is to be handled any more,
+// it leaves all that the slot has to the broker, and returns an error.
 func (s *slot) waitForRate(n int) error {
 	if s.limiter == nil {
 		return nil
@@ -54,8 +55,8 @@ func (s *slot) waitForRate(n int) error {
 	return err
 }
 
-// pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a time would always be
-// first. If it fails it returns how many are missing.
+// pay takes n tokens of the limiter, as many at a time as it may have within a second, or Workers that take fewer at a
+// time would always be first. If it fails it returns how many are missing.
 func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	for n > 0 {
 		some := min(n, max(1, s.limiter.Burst()), max(1, int(min(float64(n), float64(s.limiter.Limit())))))
@@ -67,8 +68,9 @@ func (s *slot) pay(ctx context.Context, n int) (missing int, err error) {
 	return 0, nil
 }
 
-// paySome takes tokens. It keeps its place among those that wait, or Workers that happen to look in time would be first. It looks each second
-// whether the limit was changed so that another place would be better, or the Consumer is closed.
+// paySome takes tokens. It keeps its place among those that wait, or Workers that happen to look in time would be
+// first. It looks each second whether the limit was changed so that another place would be better, or the Consumer is
+// closed.
 func (s *slot) paySome(ctx context.Context, some int) error {
 	limit, burst := s.limiter.Limit(), s.limiter.Burst()
 	place := s.limiter.ReserveN(time.Now(), some)

@@ -7,10 +7,11 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer counts them, beside those
-// that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards it.
+// room says whether the Consumer's memory limit has room for more messages that wait for their keys. The Consumer
+// counts them, beside those that wait for redelivery. As many as there are slots may wait in any case. lanes.mu guards
+// it.
 type room struct {
-	over   []pulsar.Message // those that wait, or are out, and do not fit: until all of them do, or are done, no more are taken
+	over   []pulsar.Message // those that wait, or are out, and do not fit: no more are taken until all do, or are done
 	look   bool             // something ended since, and they may fit by now
 	full   change           // of that
 	logged time.Time
@@ -43,7 +44,8 @@ func (l *lanes) ends(msg pulsar.Message) {
 	l.room.over = slices.DeleteFunc(l.room.over, func(over pulsar.Message) bool { return nameOf(over) == nameOf(msg) })
 }
 
-// done notes that a message, which was out, needs no room any more. Others may fit by now, and its slot may not be the one to look.
+// done notes that a message, which was out, needs no room any more. Others may fit by now, and its slot may not be the
+// one to look.
 func (l *lanes) done(msg pulsar.Message) {
 	l.mu.Lock()
 	full := len(l.room.over) > 0
@@ -75,7 +77,8 @@ func (l *lanes) lookForRoom() {
 	l.notifyRoom()
 }
 
-// notifyRoom reports a change: that there is no room, or is some again. It logs that there is none, once a minute at most.
+// notifyRoom reports a change: that there is no room, or is some again. It logs that there is none, once a minute at
+// most.
 func (l *lanes) notifyRoom() {
 	l.room.full.report(&l.mu, func() bool { return len(l.room.over) > 0 }, func(full bool) func() {
 		waiting, log := l.keys.waiting, full && time.Since(l.room.logged) >= time.Minute

@@ -49,11 +49,12 @@ type run struct {
 }
 
 func newRun(w *Worker, ctx context.Context) *run {
-	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()}, letters: letters{turn: newTurn()},
-		left: map[batch]bool{}}
+	r := &run{Worker: w, began: time.Now(), collecting: newTurn(), limiting: newTurn(), rest: rest{turn: newTurn()},
+		letters: letters{turn: newTurn()}, left: map[batch]bool{}}
 	r.drainEnds = sync.OnceValue(func() time.Time { return time.Now().Add(w.drainTimeout) })
 	r.taking, r.stop = context.WithCancel(ctx)
-	r.lasting, r.end = context.WithCancel(context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription()))
+	lasting := context.WithValue(context.WithoutCancel(ctx), subscription{}, w.consumer.Subscription())
+	r.lasting, r.end = context.WithCancel(lasting)
 	r.working, r.cancel = context.WithCancelCause(r.lasting)
 	if w.keyOrder {
 		r.lanes = newLanes(r)

@@ -71,8 +71,8 @@ func (r *run) ending() bool {
 	return r.lost != nil || r.working.Err() != nil
 }
 
-// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when it failed with others of its
-// batch, which have that time together; else zero.
+// ack acknowledges a message. If that fails it is tried again for a while, or until the drain ends. since is when it
+// failed with others of its batch, which have that time together; else zero.
 func (r *run) ack(t *task, since time.Time) bool {
 	for n := uint32(0); ; n++ {
 		err := r.consumer.Ack(t.msg)
@@ -119,7 +119,8 @@ func (r *run) nack(t task, o outcome) {
 	var err error
 	switch {
 	case o.err == errHangs: //nolint:errorlint // as nackOfStuck made it
-		r.consumer.NackID(t.msg.ID()) // which does not use the retry topic: as another message a handler would get it beside the one that hangs
+		// NackID does not use the retry topic: as another message a handler would get it beside the one that hangs.
+		r.consumer.NackID(t.msg.ID())
 	case o.verb == snooze:
 		err = r.consumer.Snooze(t.msg, o.delay)
 	case o.verb == again:
@@ -132,8 +133,8 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// logAttempt writes down that a message failed that is tried again here. It is due at once for the Worker that has it next: if it waited,
-// others of its key would overtake it.
+// logAttempt writes down that a message failed that is tried again here. It is due at once for the Worker that has it
+// next: if it waited, others of its key would overtake it.
 func (r *run) logAttempt(t task, o outcome) {
 	if log := r.consumer.AttemptLog(); log != nil {
 		count := t.count()
@@ -144,8 +145,8 @@ func (r *run) logAttempt(t task, o outcome) {
 	}
 }
 
-// leave does nothing to a message, and says so. Its ack timeout is renewed until Run returns, so that it is no attempt: of the last
-// delivery that would make a dead letter.
+// leave does nothing to a message, and says so. Its ack timeout is renewed until Run returns, so that it is no attempt:
+// of the last delivery that would make a dead letter.
 func (r *run) leave(t task, why string, err error) {
 	r.counts.left.Add(1)
 	if t.lane != nil {
@@ -178,8 +179,8 @@ func (r *run) keepLeft(t *task) {
 	}
 }
 
-// settleAll settles the messages of a batch. Dead letters begin to be published in their order, as long as that does not take long, and none
-// waits for the answer to the one before: all of them could take minutes.
+// settleAll settles the messages of a batch. Dead letters begin to be published in their order, as long as that does
+// not take long, and none waits for the answer to the one before: all of them could take minutes.
 func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	r.ackTogether(tasks, outcomes)
 	for i, o := range outcomes {
@@ -210,8 +211,8 @@ func (r *run) settleAll(tasks []task, outcomes []outcome) {
 	}
 }
 
-// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be acknowledged by itself, all of
-// it within the time of one.
+// ackTogether acknowledges the messages of a batch that succeeded in one call. What that fails for is left to be
+// acknowledged by itself, all of it within the time of one.
 func (r *run) ackTogether(tasks []task, outcomes []outcome) {
 	var acks []int
 	var ids []pulsar.MessageID

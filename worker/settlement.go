@@ -8,8 +8,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// This file decides what becomes of a message after its handler has returned: read makes an outcome of the handler's error, and decide makes
-// it final by what is known of the message. Both are pure. settle.go carries the outcome out.
+// This file decides what becomes of a message after its handler has returned: read makes an outcome of the handler's
+// error, and decide makes it final by what is known of the message. Both are pure. settle.go carries the outcome out.
 
 // outcome is what becomes of a message.
 type outcome struct {
@@ -43,7 +43,8 @@ const expired = "expired"
 // fails reports whether the message is to be tried again, which counts as an attempt.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
-// read returns what a handler's error calls for: the table in the documentation of the package. It panics if a method of err does.
+// read returns what a handler's error calls for: the table in the documentation of the package. It panics if a method
+// of err does.
 func read(err error) outcome {
 	if err == nil {
 		return outcome{verb: ack}
@@ -63,7 +64,8 @@ func read(err error) outcome {
 	}
 }
 
-// cause returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the cause.
+// cause returns err without the mark that Permanent or RetryAfter put on it, so that a dead letter has the type of the
+// cause.
 func cause(err error) error {
 	switch e := err.(type) { //nolint:errorlint // a mark inside another error stays, since that error is the cause
 	case *permanentError:
@@ -81,7 +83,8 @@ func because(err *permanentError) string {
 	return publishing.Permanent
 }
 
-// read is the function read, but an error that names the type of err replaces one whose methods panic, as those of a nil pointer do.
+// read is the function read, but an error that names the type of err replaces one whose methods panic, as those of a
+// nil pointer do.
 func (w *Worker) read(err error) (o outcome) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// slot is one of the places for what is handled at the same time. It takes messages, calls the handler, and settles them, all in one
-// goroutine, so that a handler that does not return keeps its place.
+// slot is one of the places for what is handled at the same time. It takes messages, calls the handler, and settles
+// them, all in one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
 	name     string // of its goroutine, as stacks have it
@@ -91,7 +91,7 @@ func (s *slot) call(n int) {
 		ctx = untilLost
 	}
 	s.notifyHandling(tasks)
-	if n == 1 && s.crashes.limit(tasks[0].msg) != nil { // a suspect is alone
+	if n == 1 && s.crashes.givesUp(tasks[0].msg) { // a suspect is alone
 		s.counts.crashed.Add(1)
 		s.errs[0] = s.crashes.limit(tasks[0].msg)
 		return
@@ -99,7 +99,8 @@ func (s *slot) call(n int) {
 	s.whole = s.handle(ctx, tasks, s.errs)
 }
 
-// begin notes that the handler has the first n messages, and returns them. Until it has returned, only their msg and tries are read without mu.
+// begin notes that the handler has the first n messages, and returns them. Until it has returned, only their msg and
+// tries are read without mu.
 func (s *slot) begin(n int) []task {
 	since := s.now()
 	s.setAckTimeouts(s.tasks[:n], s.began.Add(since).Add(s.timeout))
@@ -151,7 +152,8 @@ func (s *slot) end() {
 	s.release()
 }
 
-// takeBack notes that the handler has returned, and returns what it had: of what came again meanwhile, the newest delivery.
+// takeBack notes that the handler has returned, and returns what it had: of what came again meanwhile, the newest
+// delivery.
 func (s *slot) takeBack() []task {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,8 +164,8 @@ func (s *slot) takeBack() []task {
 	return s.tasks[:s.called]
 }
 
-// measure returns how long the handler took. To read a clock costs more than all else that a slot does, so it does that for observers, and now and
-// then for the pace.
+// measure returns how long the handler took. To read a clock costs more than all else that a slot does, so it does that
+// for observers, and now and then for the pace.
 func (s *slot) measure(n int) (took time.Duration) {
 	s.turns++
 	if len(s.observers.handled) > 0 || s.finishBatches && s.turns%16 == 1 {
@@ -236,7 +238,8 @@ func (s *slot) pastAge(t *task) time.Duration {
 	return 0
 }
 
-// mayHalve reports whether a batch that failed as a whole is to be halved: it has a message that failed before, or may not fail again.
+// mayHalve reports whether a batch that failed as a whole is to be halved: it has a message that failed before, or may
+// not fail again.
 func (s *slot) mayHalve(tasks []task) bool {
 	return len(tasks) > 1 && s.outcomes[0].verb == nack && slices.ContainsFunc(tasks, func(t task) bool {
 		return t.count() > 0 || t.isLast(s.consumer) || s.pastAge(&t) > 0

@@ -12,16 +12,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 )
 
-// ErrStuck says that the Worker cannot go on because too many handlers do not return. Run and Healthy return errors that wrap it.
+// ErrStuck says that the Worker cannot go on because too many handlers do not return. Run and Healthy return errors
+// that wrap it.
 var ErrStuck = errors.New("worker: too many handlers are stuck")
 
 // errHangs is why a message becomes a dead letter whose handler does not return.
 var errHangs = errors.New("worker: the handler of an earlier delivery has not returned")
 
-// Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also returns nil before Run,
-// while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as many handlers as WithConcurrency are stuck, though
-// others may handle messages in their places; an error that wraps redelivery.ErrClosed if the Consumer was closed or gave up; and an error
-// after Run has returned.
+// Healthy returns nil as long as there is no reason to restart the Worker; use it for a /healthz endpoint. It also
+// returns nil before Run, while the Worker is paused, and in an outage. It returns an error that wraps ErrStuck if as
+// many handlers as WithConcurrency are stuck, though others may handle messages in their places; an error that wraps
+// redelivery.ErrClosed if the Consumer was closed or gave up; and an error after Run has returned.
 func (w *Worker) Healthy() error {
 	select {
 	case <-w.consumer.Done():
@@ -55,8 +56,8 @@ func (r *run) all() []*slot {
 	return slices.Clone(r.slots)
 }
 
-// isAtWork reports whether a handler has a message that came again. Two handlers are not to have it at a time: it waits until the handler
-// returns, whose result settles it, or until the handler is known to be stuck.
+// isAtWork reports whether a handler has a message that came again. Two handlers are not to have it at a time: it waits
+// until the handler returns, whose result settles it, or until the handler is known to be stuck.
 func (r *run) isAtWork(t task) bool {
 	if t.msg.RedeliveryCount() == 0 {
 		return false
@@ -77,13 +78,15 @@ func (r *run) isAtWork(t task) bool {
 	return false
 }
 
-// nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead letter in the end.
+// nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead
+// letter in the end.
 func (r *run) nackOfStuck(t task) {
 	t.lane = nil // that is the handler's
 	r.settle(r.lasting, t, outcome{verb: nack, err: errHangs}.decide(attempt{last: t.isLast(r.consumer)}))
 }
 
-// find returns the place of a message among those that the slot has, or -1, unless its handler has returned. The caller holds mu.
+// find returns the place of a message among those that the slot has, or -1, unless its handler has returned. The caller
+// holds mu.
 func (s *slot) find(t task) int {
 	if s.stage != handling {
 		return -1
@@ -97,7 +100,8 @@ func (s *slot) find(t task) int {
 	return -1
 }
 
-// has reports whether the slot's handler has a message, and whether it is stuck: then the message is settled without it.
+// has reports whether the slot's handler has a message, and whether it is stuck: then the message is settled without
+// it.
 func (s *slot) has(t task) (has, stuck bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,7 +121,8 @@ func (s *slot) keepNewer(t task) bool {
 		return false
 	}
 	first := !slices.ContainsFunc(s.tasks, func(t task) bool { return t.newer != nil })
-	if first && s.timeout == 0 { // else the time counts from the end of its context, also if a reconnection brings the message sooner
+	// With a timeout the time counts from the end of the context, also if a reconnection brings the message sooner.
+	if first && s.timeout == 0 {
 		since := s.since
 		time.AfterFunc(s.stuckLimit, func() { s.losePlace(since) })
 	}
@@ -182,7 +187,8 @@ func (r *run) replaceBy(next *slot) {
 	}
 }
 
-// leaves reports whether the slot is to end, since another has its place. First it handles the messages that it still has.
+// leaves reports whether the slot is to end, since another has its place. First it handles the messages that it still
+// has.
 func (s *slot) leaves() bool {
 	leaves := s.replaced && len(s.tasks) == 0 // no lock: a place is lost only while the handler is at work
 	if leaves {

@@ -1,4 +1,5 @@
-// Package outages says when failures are an outage, and how an outage is probed. A Worker goes by it, and so does the simulation of one.
+// Package outages says when failures are an outage, and how an outage is probed. A Worker goes by it, and so does the
+// simulation of one.
 package outages
 
 import (
@@ -7,7 +8,8 @@ import (
 )
 
 const (
-	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages that always fail make room.
+	// FreeProbes is how often a message may fail as a probe before its failures count as attempts, so that messages that
+	// always fail make room.
 	FreeProbes = 2
 	// Most is how many messages an outage looks at, and keeps where they cannot be given back.
 	Most = 1000
@@ -52,8 +54,8 @@ type Attempt[K comparable] struct {
 	Asked   time.Duration // how long the failed message wants to wait; the next pause is at least as long
 }
 
-// Outage is closed, open or probing. It holds no clock and starts nothing: the caller reports how calls ended, waits for the pauses, and
-// says when it tries a message. It is not safe for concurrent use.
+// Outage is closed, open or probing. It holds no clock and starts nothing: the caller reports how calls ended, waits
+// for the pauses, and says when it tries a message. It is not safe for concurrent use.
 type Outage[K comparable] struct {
 	state  State
 	row    row
@@ -63,7 +65,8 @@ type Outage[K comparable] struct {
 	pause  time.Duration // before this try or the next one; 0 while it is not known
 }
 
-// New returns a closed Outage, which opens when ratio × window messages have failed in a row, but not before window messages were handled.
+// New returns a closed Outage, which opens when ratio × window messages have failed in a row, but not before window
+// messages were handled.
 func New[K comparable](window int, ratio float64) Outage[K] {
 	return Outage[K]{row: row{window: window, need: max(1, int(math.Ceil(ratio*float64(window)-1e-9)))}}
 }
@@ -119,7 +122,8 @@ func (o *Outage[K]) Keeps(message K) bool {
 	return o.state != Closed && o.failed[message] <= FreeProbes
 }
 
-// Wait notes the pause before the next try: the policy's, or a longer one that the last failure asked for. It returns that pause.
+// Wait notes the pause before the next try: the policy's, or a longer one that the last failure asked for. It returns
+// that pause.
 func (o *Outage[K]) Wait(policy time.Duration) time.Duration {
 	if o.state == Probing { // there was nothing to try
 		o.state = Open
@@ -128,7 +132,8 @@ func (o *Outage[K]) Wait(policy time.Duration) time.Duration {
 	return o.pause
 }
 
-// Pause returns the pause that the next try waits for or, while a message is tried, waited for; 0 if it is not known yet.
+// Pause returns the pause that the next try waits for or, while a message is tried, waited for; 0 if it is not known
+// yet.
 func (o *Outage[K]) Pause() time.Duration { return o.pause }
 
 // Try says that a message is tried now.
@@ -138,14 +143,14 @@ func (o *Outage[K]) Try() {
 	}
 }
 
-// Looks returns how many messages that did not fail before are looked at to try the last of them: more each time, since messages that
-// always fail come in bunches, and more from the beginning in an outage soon after another.
+// Looks returns how many messages that did not fail before are looked at to try the last of them: more each time, since
+// messages that always fail come in bunches, and more from the beginning in an outage soon after another.
 func (o *Outage[K]) Looks() int {
 	return min(Most, 1<<min(2*uint(o.tries)+2*(o.row.harder-firstHarder), 10))
 }
 
-// Probes returns how often a message failed as a probe in this outage, or -1 if it did not fail at all. before says whether the message
-// failed before the outage.
+// Probes returns how often a message failed as a probe in this outage, or -1 if it did not fail at all. before says
+// whether the message failed before the outage.
 func (o *Outage[K]) Probes(message K, before bool) int {
 	n, failed := o.failed[message]
 	if !failed && !before {
@@ -154,8 +159,9 @@ func (o *Outage[K]) Probes(message K, before bool) int {
 	return n
 }
 
-// Next returns the place of the message to try next: the last one that did not fail before, since that tells an outage from messages that
-// always fail, or else the first of those that were tried least. probes is Probes of a message. Next returns -1 if there are no messages.
+// Next returns the place of the message to try next: the last one that did not fail before, since that tells an outage
+// from messages that always fail, or else the first of those that were tried least. probes is Probes of a message. Next
+// returns -1 if there are no messages.
 func Next[T any](waiting []T, probes func(T) int) (place int) {
 	place, fewest := -1, 0
 	for i, t := range waiting {
@@ -176,8 +182,8 @@ type row struct {
 	harder uint // how often need is doubled
 }
 
-// note adds a message, and reports whether an outage begins. The next outage needs four times as many failures, until as many windows of
-// messages have succeeded in a row: an outage that begins again soon may be chance.
+// note adds a message, and reports whether an outage begins. The next outage needs four times as many failures, until
+// as many windows of messages have succeeded in a row: an outage that begins again soon may be chance.
 func (r *row) note(failed bool) (begins bool) {
 	r.seen++
 	if !failed {
