@@ -152,7 +152,7 @@ func TestABatchEndsAcknowledged(t *testing.T) {
 
 // What is published while the Consumer is being closed ends its batch: the siblings that were acknowledged before do not come again.
 //
-// Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again, and it is tried anew.
+// Close waits half a second for the receipt. If this machine stalled for longer than that, the batch may come again, and it is tried again.
 func TestABatchEndsThoughTheConsumerIsClosedMeanwhile(t *testing.T) {
 	for name, publish := range map[string]func(*redelivery.Consumer, pulsar.Message) error{
 		"reconsume": func(c *redelivery.Consumer, msg pulsar.Message) error {
@@ -205,7 +205,7 @@ func closeWhilePublishing(t *testing.T, publish func(*redelivery.Consumer, pulsa
 		return false, 0
 	}
 	require.NoError(t, err)
-	return true, int(b.inProcess.Subscription(topic, sub).Backlog)
+	return true, b.inProcess.Subscription(topic, sub).Backlog
 }
 
 // Of a message that is settled, and of no batch, it does not say that its batch is begun, whatever came before it.
