@@ -178,14 +178,22 @@ func (s *slot) measure(n int) (took time.Duration) {
 // readAll makes outcomes of what the handler returned.
 func (s *slot) readAll() {
 	s.outcomes = s.outcomes[:0]
+	failed := false
 	for _, err := range s.errs {
 		if err != nil && s.classify != nil && !isCrash(err) {
 			err = s.classify(err)
 		}
+		if err == nil {
+			s.outcomes = append(s.outcomes, outcome{verb: ack})
+			continue
+		}
+		failed = true
 		s.outcomes = append(s.outcomes, s.read(err))
 	}
-	s.logFailures(s.tasks, s.outcomes)
-	s.pauseFor(s.outcomes)
+	if failed {
+		s.logFailures(s.tasks, s.outcomes)
+		s.pauseFor(s.outcomes)
+	}
 }
 
 // decideAll makes the outcomes final.

@@ -66,7 +66,7 @@ func (r *run) isAtWork(t task) bool {
 		switch has, stuck := s.has(t); {
 		case !has:
 		case stuck:
-			r.alive.Go(func() { r.nackOfStuck(t) }) // a dead letter may take long, and the caller takes messages for all
+			r.startNackOfStuck(t)
 			return true
 		default:
 			if t.beat == nil {
@@ -77,6 +77,10 @@ func (r *run) isAtWork(t task) bool {
 	}
 	return false
 }
+
+// startNackOfStuck calls nackOfStuck in a goroutine of its own: a dead letter may take long, and the caller takes messages
+// for all. (A closure in isAtWork would allocate for each message that is received.)
+func (r *run) startNackOfStuck(t task) { r.alive.Go(func() { r.nackOfStuck(t) }) }
 
 // nackOfStuck nacks a message that came again while its handler is stuck. That counts, so the message becomes a dead
 // letter in the end.
