@@ -86,6 +86,7 @@ func (r *run) stuck() []error {
 // logStopped logs how many messages were finished, in all and by the drain, and how many come again: messages left to
 // the broker, messages that wait for redelivery, and finished messages of unfinished batches. Of the last it warns.
 func (r *run) logStopped(drained uint64, stuck int) {
+	r.repeats.end() // so that this line is the last
 	stats := r.consumer.Stats()
 	attrs := append(r.who(), "finished", r.counts.finished.Load(), "drained", drained, "left", r.counts.left.Load(),
 		"waiting", stats.Waiting, "stuck", stuck, "unfinished", stats.Unfinished)

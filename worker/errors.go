@@ -31,7 +31,7 @@ func Snooze(delay time.Duration) error { return &snoozeError{max(0, delay)} }
 // PauseFor returns an error that snoozes the message for d, like Snooze, and makes the Worker take no messages for d: the other side says that
 // it wants no calls meanwhile, as an HTTP server does by 429 with Retry-After. Neither counts as an attempt. Messages that handlers have already are
 // handled. If several handlers return it, the longest pause counts. A drain ends the pause. Unlike in a Pause, prefetched messages stay with
-// the Consumer. The error has the text of err and wraps it, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
+// the Consumer. The error wraps err, with d before its text, and may itself be wrapped; IsSnooze is true for it. A negative d counts as 0.
 func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
