@@ -1,12 +1,10 @@
 package suite
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -50,17 +48,10 @@ func TestCursorResetAfterAKill(t *testing.T) {
 			before := time.Now().Add(-time.Minute)
 			b.send(topic, n, false)
 
-			child := exec.Command(os.Args[0], "-test.run=^TestCursorResetAfterAKill$")
-			child.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %d", killedThenReset, b.url, topic, n))
-			said, err := child.StdoutPipe()
-			require.NoError(t, err)
-			require.NoError(t, child.Start())
-			line, err := bufio.NewReader(said).ReadString('\n')
-			require.NoError(t, err)
+			child, line := startProcess(t, "TestCursorResetAfterAKill", fmt.Sprintf("%s=%s %s %d", killedThenReset, b.url, topic, n))
 			require.Equal(t, "acknowledged\n", line)
 			time.Sleep(c.lives)
-			require.NoError(t, child.Process.Kill())
-			require.Error(t, child.Wait())
+			kill(t, child)
 
 			forget := func() {
 				log, err := attempts.Open(b.client, attempts.Options{Topic: attemptLog(topic)})

@@ -53,18 +53,9 @@ func TestKilledWhilePublishing(t *testing.T) {
 					msgs = append(msgs, &pulsar.ProducerMessage{Payload: []byte(payload), Key: fmt.Sprint(i % 10)})
 				}
 				b.publish(pulsar.ProducerOptions{Topic: topic}, msgs...)
-				child := exec.Command(os.Args[0], "-test.run=^TestKilledWhilePublishing$")
-				child.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %s %d", killed, how, b.url, topic, run))
-				said, err := child.StdoutPipe()
-				require.NoError(t, err)
-				require.NoError(t, child.Start())
-				_, err = bufio.NewReader(said).ReadString('\n') // it has begun
-				require.NoError(t, err)
+				child, _ := startProcess(t, "TestKilledWhilePublishing", fmt.Sprintf("%s=%s %s %s %d", killed, how, b.url, topic, run))
 				time.Sleep(rand.N(60 * time.Millisecond))
-				require.NoError(t, child.Process.Kill())
-				var exit *exec.ExitError
-				require.ErrorAs(t, child.Wait(), &exit)
-				require.Equal(t, -1, exit.ExitCode(), "killed")
+				kill(t, child)
 			}
 			last := publishes(t, b.client, how, topic, "last")
 			defer last.Close()
@@ -94,6 +85,25 @@ func TestKilledWhilePublishing(t *testing.T) {
 			t.Logf("%s: %d kills, %d messages, 0 lost, %d published by two processes", how, kills, len(want), doubles)
 		})
 	}
+}
+
+// startProcess runs a test in a process of its own, with one more environment variable, and returns the first line that it writes.
+func startProcess(t *testing.T, test, variable string) (process *exec.Cmd, line string) {
+	process = exec.Command(os.Args[0], "-test.run=^"+test+"$") //nolint:gosec // the test itself
+	process.Env = append(os.Environ(), variable)
+	stdout, err := process.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, process.Start())
+	line, err = bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	return process, line
+}
+
+func kill(t *testing.T, process *exec.Cmd) {
+	require.NoError(t, process.Process.Kill())
+	var exit *exec.ExitError
+	require.ErrorAs(t, process.Wait(), &exit)
+	require.Equal(t, -1, exit.ExitCode(), "killed")
 }
 
 // publishes has a consumer publish all that it gets.
