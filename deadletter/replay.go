@@ -279,7 +279,7 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 // deduplicates would drop it.
 func (r *replay) leave(why string, l *Letter) {
 	switch last := len(r.stay) - 1; {
-	case !slices.Contains([]string{unreadable, encrypted, topicGone, retryGone, tooLarge, refusedSchema, topicEnded, topicForbidden}, why):
+	case !slices.Contains(curable, why):
 		r.leaves = false
 	case r.leaves && last >= 0 && r.stay[last].Why == why:
 		r.stay[last].To = l.pos

@@ -201,4 +201,7 @@ const (
 	unreadableLine = "is encrypted, and was exported without keys"
 )
 
+// curable are the reasons that may not hold at the next replay: keys, policies and topics change.
+var curable = []string{unreadable, encrypted, topicGone, retryGone, tooLarge, refusedSchema, topicEnded, topicForbidden}
+
 func (t *Topic) decrypts() bool { return t.o.Decryption.KeyReader != nil }

@@ -33,11 +33,11 @@ const (
 )
 
 // system are the names that a custom property cannot have.
-var system = []string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
+var system = append([]string{pulsar.SysPropertyDelayTime, pulsar.SysPropertyRealTopic, pulsar.SysPropertyRetryTopic,
 	pulsar.SysPropertyReconsumeTimes, pulsar.SysPropertyOriginMessageID, pulsar.PropertyOriginMessageID,
 	PropertyRealSubscription, PropertyDelayLevel, publishing.NackCount, publishing.AttemptCount, publishing.OriginPublishTime,
 	PropertyOriginTopic, PropertyRedeliveryCount, PropertyDeadLetterTime, PropertyDeadLetterTopic,
-	PropertyOriginSchemaVersion, publishing.ReplayCount, publishing.ReplayRun, publishing.ReplayTopic}
+	PropertyOriginSchemaVersion}, ofReplays...)
 
 // bookkeeping are the properties that Reconsumers and replays write.
 var bookkeeping = append(slices.Clone(system), PropertyExceptionMessage, PropertyExceptionType)
