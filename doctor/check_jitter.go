@@ -20,6 +20,6 @@ var jitter = Check{
 				return warning("%d consumers, and a policy without jitter", n)
 			}
 		}
-		return ok("%d consumers", n)
+		return ok("%s", numberOfConsumers(n))
 	},
 }
