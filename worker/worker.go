@@ -89,7 +89,6 @@ func (w *Worker) Run(ctx context.Context) error {
 	if !w.run.CompareAndSwap(nil, r) {
 		return errRanBefore
 	}
-	defer w.repeats.end()
 	defer w.notifyRunning(false)
 	w.notifyRunning(true)
 	return r.run()
