@@ -11,10 +11,10 @@ import (
 // Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
 // redeliver them.
 //
-// With a retry topic, Seek resets the subscription of the main topic only. What waits in the retry topic stays. Messages of the retry topic
-// that the Consumer or the application has come again, those with a nack's delay at once. The message that id names is delivered again,
-// with or without StartMessageIDInclusive. Seek then closes the consumer at the broker, and subscribes again twice. That needs one main
-// topic, a durable subscription, and Subscribe or SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
+// With a retry topic, Seek resets the subscription of the main topic only. It closes the consumer at the broker, and subscribes again twice,
+// so the broker redelivers at once the messages of the retry topic that the Consumer or the application holds. Other messages of the retry
+// topic stay there. The message that id names is delivered again, with or without StartMessageIDInclusive. Seek then needs one main topic, a
+// durable subscription, and Subscribe or SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
 	if err := checkID(id); err != nil {
 		return err

@@ -101,7 +101,7 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
 			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
 			main.ReceiverQueueSize = 1
-			main.StartMessageIDInclusive = true // or it acknowledges the message that was sought, if it reconnects before it is closed
+			main.StartMessageIDInclusive = true // else, if it reconnects, it acknowledges the message that Seek names
 			return with(main)
 		}
 	}

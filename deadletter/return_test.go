@@ -55,7 +55,7 @@ func TestGoneTopicComesBack(t *testing.T) {
 // The target is deleted during a replay, and made again by the replay's own producer: with a subscription.
 func TestTargetDeletedDuringReplay(t *testing.T) {
 	if race.Enabled {
-		t.Skip("upstream's producer sends while it connects again, which is a race of its own")
+		t.Skip("pulsar-client-go has a data race between sending and reconnecting")
 	}
 	t.Parallel()
 	b := newBroker(t)

@@ -141,8 +141,9 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 // maxSilences is how many consumers have to give nothing before the end is believed against what the admin API says.
 const maxSilences = 5
 
-// silent is called when nothing came and nothing is under way, for longer with each consumer: a large letter takes time. It may be the end: the last letters are acknowledged already, or chunks
-// without an end. Or the broker has stalled, which another consumer ends. It returns the last entry that ought to have come, if any.
+// silent is called when no letter came and none is under way. It waits longer with each consumer, since a large letter takes time. Then it may
+// be the end: the last letters are acknowledged already, or are chunks without an end. Or the broker has stalled, which another consumer ends.
+// silent returns the last entry that should have come, if any.
 func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if s.consumer == nil || time.Since(s.heard) < time.Duration(s.silences+1)*s.t.quiet {
 		return missing, nil

@@ -32,7 +32,8 @@ type Setup struct {
 
 	// Policy is when messages come back.
 	Policy Policy
-	// RetryTopic is the name of the retry topic. Without a namespace, it and DeadLetterTopic are of that of Topic. Default: <topic>-<subscription>-RETRY, if there is such a topic.
+	// RetryTopic is the name of the retry topic. A name without a namespace, here and in DeadLetterTopic, is in the namespace of Topic.
+	// Default: <topic>-<subscription>-RETRY, if there is such a topic.
 	RetryTopic string
 	// DeadLetterTopic is the name of the dead letter topic. Default: <topic>-<subscription>-DLQ, if there is such a topic.
 	DeadLetterTopic string

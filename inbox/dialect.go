@@ -47,7 +47,7 @@ type dialect struct {
 	numbered bool   // parameters are $1, $2 … and not ?
 	create   string // of table and index
 	lock     string // taken before create, by the table's name; "" if concurrent creation is safe
-	joined   bool   // insert has the receipts in one parameter, in hex with commas between them: with 200 parameters it took three times as long
+	joined   bool   // insert takes the receipts as one parameter, in hex with commas between them: 200 parameters take longer
 	insert   string // receipts that are not there yet; the others change nothing
 	prune    string // deletes a limited number of receipts
 	missing  string // in the error of a statement whose table is missing

@@ -52,7 +52,7 @@ type Options struct {
 
 	// ProducerOptions are for the producers of both topics; Name is for the producer of retries only. Topic and Schema are replaced.
 	// Retries are batched by key (BatcherBuilderType is always KeyBasedBatchBuilder), so that a Key_Shared consumer gets only its own keys.
-	// Dead letters are in no batch with others, unless a setting of batches is given here. pulsar-client-go does not say the ordering key of a batch:
+	// Dead letters are in no batch with others, unless a setting of batches is given here. pulsar-client-go writes no ordering key on a batch:
 	// retries with one are in no batch, nor are dead letters, unless there is a Schema.
 	// Messages of more than 1 MiB, properties included, and empty ones without encryption have producers of their own, with chunking and without
 	// batching and compression, unless ProducerAccessMode allows only one producer: of several replicas then only one can publish, and a warning is
@@ -128,7 +128,7 @@ func (o Options) withDefaults() (Options, error) {
 	return o, nil
 }
 
-// accessModes are those that one producer at a time can have.
+// accessModes are the modes in which one producer at a time may publish to a topic.
 var accessModes = map[pulsar.ProducerAccessMode]string{pulsar.ProducerAccessModeExclusive: "Exclusive",
 	pulsar.ProducerAccessModeWaitForExclusive: "WaitForExclusive"}
 

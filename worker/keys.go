@@ -48,7 +48,7 @@ func (k *keys) enter(t *task) (out bool) {
 	return false
 }
 
-// putBack has a message that was out wait again. Only messages that are known to be before it go before it.
+// putBack inserts a message that was out into its lane again, behind those that are known to be before it.
 func (k *keys) putBack(t task) {
 	k.waiting++
 	of, at := t.lane, 0

@@ -93,7 +93,8 @@ func (r *run) ack(t *task, since time.Time) bool {
 	}
 }
 
-// tryAgain has a message come again later. It reports true if its key waits with it, so that the task is not over.
+// tryAgain nacks a message, or keeps it here until its next try if it has a key. It reports whether it keeps it, so
+// that the task is not over.
 func (r *run) tryAgain(ctx context.Context, t *task, o outcome) (waits bool) {
 	switch {
 	case o.verb == snooze:
@@ -133,8 +134,8 @@ func (r *run) nack(t task, o outcome) {
 	}
 }
 
-// logAttempt writes down that a message failed that is tried again here. It is due at once for the Worker that has it
-// next: if it waited, others of its key would overtake it.
+// logAttempt notes in the log of attempts that a message failed which is tried again here. The next Worker that
+// receives it handles it at once: if it waited, others of its key would overtake it.
 func (r *run) logAttempt(t task, o outcome) {
 	if log := r.consumer.AttemptLog(); log != nil {
 		count := t.count()

@@ -21,7 +21,7 @@ type slot struct {
 	whole    bool          // the handler failed all of a batch with one error
 	pause    time.Duration // before a local retry
 	probe    *probe        // the try of a message in an outage; nil for none
-	returned func()        // tells the crash limit that the handler has returned; nil without that
+	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
 
 	mu       sync.Mutex // guards what follows, which only the slot changes, except where a comment says otherwise
 	tasks    []task     // that the slot holds; what comes again meanwhile is noted in them by the slot that takes it

@@ -55,7 +55,7 @@ func (t *task) age(c *redelivery.Consumer) time.Duration {
 	return time.Since(published)
 }
 
-// takeNewer has what came again take the place of the delivery that the handler has had.
+// takeNewer replaces the delivery that the handler has had by the one that arrived meanwhile, if any.
 func (t *task) takeNewer() {
 	if t.newer != nil {
 		t.beat.stop()
@@ -63,7 +63,7 @@ func (t *task) takeNewer() {
 	}
 }
 
-// name tells a message from others, at each of its deliveries.
+// name identifies a message over its deliveries.
 type name struct {
 	topic         string
 	ledger, entry int64

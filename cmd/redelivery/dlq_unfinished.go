@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// unfinished names the command that continues the replay of which err has the options.
+// unfinished replaces the options in the text of an ErrUnfinished by the command that continues the earlier replay.
 func (d *dlq) unfinished(err error) error {
 	said, options, _ := strings.Cut(err.Error(), " has options ")
 	var o struct {
