@@ -131,6 +131,9 @@ func (g *Group) settle(now time.Duration, m *message) {
 	if m.state == Held {
 		g.outcomes.add(false)
 	}
+	if g.o.Reports {
+		g.out.Settled = append(g.out.Settled, g.delivery(m, nil, false))
+	}
 	g.clock.stop(&m.timer)
 	g.drop(m)
 	m.move(Settled)

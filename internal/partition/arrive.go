@@ -9,8 +9,9 @@ type Copy struct {
 	Object any           // its id as upstream knows it
 	Body   any           // the message
 	Total  int32         // messages of the entry; 0 or 1 for a single one
-	Count  uint32        // how often it was delivered before, by the broker or by a log of attempts
-	Wait   time.Duration // how long it must not be handed out; counts for the first copy only
+	Count  uint32        // how often it was delivered before, by the broker
+	Tries  uint32        // how often it was delivered before, by a log of attempts; 0 if that does not know it
+	Wait   time.Duration // how long it must not be handed out; counts for the first copy, and for one whose Tries are news
 	Size   int64         // bytes that the message takes by itself
 	Buffer int64         // bytes of the buffer that it shares with others of its batch
 }
@@ -109,28 +110,31 @@ func (g *Group) hearCopy(now time.Duration, m *message) {
 func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 	switch m.state {
 	case Unseen:
-		m.count = c.Count
+		m.count = c.count()
 		g.keep(m, c)
 		if c.Wait <= 0 {
 			return g.deliver(now, m, c.Body, false)
 		}
-		m.move(Waiting)
-		g.clock.set(&m.timer, add(now, c.Wait))
+		g.wait(now, m, add(now, c.Wait))
 	case Asked:
-		m.counts(c.Count)
+		m.counts(c)
 		if m.busy == 0 {
 			g.keep(m, c)
+			if c.Wait > 0 && c.Tries > m.count+1 { // another consumer failed on it
+				g.wait(now, m, add(now, c.Wait))
+				break
+			}
 			defer g.requestOf(m.entry).comes()
 			return g.deliver(now, m, c.Body, false)
 		}
 		m.overdue = true // requested again if it is not settled
 	case Held, Waiting, Ready:
-		m.counts(c.Count)
+		m.counts(c)
 		g.keep(m, c)
 		switch {
 		case !m.undecided || m.busy > 0:
 		case now < m.due: // it was aborted, and its delay goes on
-			g.wait(m, m.due)
+			g.wait(now, m, m.due)
 		default:
 			return g.deliver(now, m, c.Body, false)
 		}
@@ -140,9 +144,20 @@ func (g *Group) arrive(now time.Duration, m *message, c Copy) Arrival {
 	return Arrival{Verdict: Noted}
 }
 
-// counts takes over a larger count of the broker, which counts entries.
-func (m *message) counts(broker uint32) {
+// count returns how often the message of a first copy was delivered. The broker counts what any message of a batch failed.
+func (c *Copy) count() uint32 {
+	if c.Tries > 0 && c.Total > 1 {
+		return c.Tries
+	}
+	return max(c.Count, c.Tries)
+}
+
+// counts takes over a larger count of the broker, which counts entries, or of a log of attempts.
+func (m *message) counts(c Copy) {
 	if !m.entry.isBatch() && m.delivered {
-		m.broker = max(m.broker, broker)
+		m.broker = max(m.broker, c.Count)
+	}
+	if m.delivered {
+		m.broker = max(m.broker, c.Tries)
 	}
 }

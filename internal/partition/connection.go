@@ -34,7 +34,7 @@ func (g *Group) GiveBack(now time.Duration) {
 		for m := range p.messages {
 			if m.state == Held && m.busy == 0 && !m.undecided {
 				m.uncounted = true
-				g.wait(m, now)
+				g.wait(now, m, now)
 			}
 		}
 	}

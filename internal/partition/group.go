@@ -21,10 +21,12 @@ type Options struct {
 	Kind          Kind
 	NonDurable    bool          // the broker forgets the subscription with its connection
 	IndexAcks     bool          // client and broker acknowledge single messages of a batch
+	Stays         bool          // a message that is due is not left to other consumers if it is here
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
 	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection
 	MaxDeliveries uint32        // after so many a message is a dead letter; 0 for no limit
 	AckedAfter    time.Duration // an acknowledgement older than that has reached the broker
+	Reports       bool          // Decisions.Settled is wanted
 }
 
 // rewinds reports whether the broker answers a request for one entry with everything that is not acknowledged.
@@ -126,6 +128,7 @@ type Decisions struct {
 	Requests []Request  // to send to the broker
 	GiveUps  []Delivery // to publish as dead letters: their last delivery timed out; Nack them first, and then BeginAck
 	TimedOut []Delivery // for observers
+	Settled  []Delivery // for observers, if Options.Reports
 }
 
 // Request asks the broker to send an entry again.

@@ -51,3 +51,49 @@ type Stats struct {
 func (g *Group) Stats() Stats {
 	return Stats{g.in[Held], g.in[Waiting], g.in[Ready], g.in[Asked], g.memory}
 }
+
+// Oldest returns how long the message has waited that waits longest.
+func (g *Group) Oldest(now time.Duration) (longest time.Duration) {
+	for _, p := range g.partitions {
+		for m := range p.messages {
+			if m.state == Waiting || m.state == Ready || m.state == Asked {
+				longest = max(longest, now-m.waits)
+			}
+		}
+	}
+	return longest
+}
+
+// Unfinished returns how many messages are settled of batches that are not, and how many are about to arrive of such batches.
+func (g *Group) Unfinished() (settled, arriving int) {
+	for _, p := range g.partitions {
+		if e := p.current; e != nil && e.ack.settled > 0 {
+			arriving += int(e.ack.total) - int(e.in[Settled]+e.unsettled())
+		}
+	}
+	return g.in[Settled], arriving
+}
+
+// Unacknowledged returns how many messages the broker waits for of the partition that has most: all of a batch of which one is not
+// settled, unless the broker knows the others.
+func (g *Group) Unacknowledged() (most int) {
+	for _, p := range g.partitions {
+		n := 0
+		for _, e := range p.entries {
+			if n += int(e.ack.total); g.o.IndexAcks {
+				n -= int(e.ack.settled)
+			}
+		}
+		most = max(most, n)
+	}
+	return most
+}
+
+// IsSettled reports whether a message is known to be settled.
+func (g *Group) IsSettled(id ID) bool {
+	if m, _ := g.find(id); m != nil {
+		return m.state == Settled
+	}
+	p, _ := g.partitionOf(id)
+	return p != nil && p.settled.has(id.position(), id.Index)
+}

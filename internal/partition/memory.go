@@ -35,3 +35,34 @@ func (g *Group) drop(m *message) {
 	}
 	m.body, m.size = nil, 0
 }
+
+// Hold keeps the body of a message that the application is going to have for long, and reports whether the limit has room for it. Messages
+// that wait make room: the broker has them too.
+func (g *Group) Hold(id ID, hand uint64, c Copy) (fits bool) {
+	m, _ := g.find(id)
+	if m == nil || !m.isWith(hand) || m.body != nil {
+		return true
+	}
+	if g.keep(m, c); m.body == nil && !g.o.NonDurable {
+		g.makeRoom(c.Size + c.Buffer)
+		g.keep(m, c)
+	}
+	return m.body != nil
+}
+
+// makeRoom lets go of messages that wait, until there is an eighth of the limit more than needed, so that this is rare.
+func (g *Group) makeRoom(needs int64) {
+	if g.in[Waiting] == 0 {
+		return
+	}
+	for _, p := range g.partitions {
+		for m := range p.messages {
+			if g.memory+needs <= g.o.MemoryLimit*7/8 {
+				return
+			}
+			if m.state == Waiting && m.busy == 0 && !m.uncounted {
+				g.drop(m)
+			}
+		}
+	}
+}

@@ -35,7 +35,11 @@ type message struct {
 	count  uint32 // redelivery count of the newest hand-over, or of the first one to come
 	broker uint32 // the largest redelivery count that the broker sent
 	hand   uint64 // number of the newest hand-over; see Delivery
-	since  time.Duration
+	since  time.Duration // when the application got it
+	had    time.Duration // how long the application had it, if it waits
+	waits  time.Duration // since when it waits
+	cause  Cause         // why it waits
+	note   any           // of its nack
 
 	delivered bool // the application had it at least once
 	uncounted bool // the next hand-over does not count
@@ -47,7 +51,7 @@ type message struct {
 
 	timer       timer         // the ack timeout, the delay, or the time to give it back
 	timeout     time.Duration // how long the ack timeout is; 0 for none
-	due         time.Duration // when its delay is over
+	due         time.Duration // when its delay is over; 0 if it was handed out since
 	firstFailed time.Duration // when the application first failed on it; 0 for never
 
 	body any // for a hand-over from memory; nil if it is not kept

@@ -12,6 +12,7 @@ type Failure struct {
 	Hand      uint64 // of the hand-over, or AnyHand
 	Delay     time.Duration
 	Uncounted bool // the message was snoozed: the next hand-over does not count
+	Note      any  // the caller's, for the next delivery
 	Copy      Copy // the application's copy, kept if there is room; its Source and Object are needed if the message is not known
 }
 
@@ -40,7 +41,8 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 	if !f.Uncounted {
 		g.fails(now, m)
 	}
-	g.wait(m, add(now, f.Delay))
+	m.cause, m.note = Nacked, f.Note
+	g.wait(now, m, add(now, f.Delay))
 	return d, true, nil
 }
 
@@ -72,9 +74,12 @@ func (g *Group) fails(now time.Duration, m *message) {
 }
 
 // wait has a message wait until due.
-func (g *Group) wait(m *message, due time.Duration) {
+func (g *Group) wait(now time.Duration, m *message, due time.Duration) {
+	if m.state == Held && m.delivered && !m.undecided {
+		m.had = now - m.since
+	}
 	m.move(Waiting)
-	m.timeout, m.due, m.undecided = 0, due, false
+	m.waits, m.timeout, m.due, m.undecided = now, 0, due, false
 	g.clock.set(&m.timer, due)
 }
 
@@ -113,7 +118,8 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	g.out.TimedOut = append(g.out.TimedOut, d)
 	g.fails(now, m)
 	m.timedOut = true
-	g.wait(m, now)
+	m.cause = TimedOut
+	g.wait(now, m, now)
 }
 
 // RedeliverNow makes everything due that waits here, and returns how much that is.
@@ -134,6 +140,10 @@ func (g *Group) PutBack(now time.Duration, d Delivery) {
 	if m == nil || !m.isWith(d.Hand) {
 		return
 	}
-	m.uncounted = true
-	g.wait(m, now)
+	m.uncounted, m.cause = true, d.Cause
+	if m.body == nil && d.Body != nil { // one message more than the limit allows
+		m.body = d.Body
+		m.entry.kept++
+	}
+	g.wait(now, m, now)
 }

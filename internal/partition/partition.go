@@ -94,6 +94,15 @@ func (g *Group) Gone(topic string) {
 	}
 }
 
+// Leave forgets the partitions of a source whose topic is no longer this consumer's.
+func (g *Group) Leave(source any) {
+	for topic, p := range g.partitions {
+		if p.source == source {
+			g.Gone(topic)
+		}
+	}
+}
+
 // Forget forgets everything, for a Seek.
 func (g *Group) Forget() {
 	for topic := range g.partitions {

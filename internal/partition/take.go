@@ -15,18 +15,35 @@ type Delivery struct {
 	Source     any
 	Object     any    // id of the newest delivery
 	Body       any    // nil if it is not known here
+	Note       any    // of the nack before
 	Count      uint32 // redelivery count
 	Hand       uint64 // number of the hand-over; 0 for the first one of a message that the broker sent for the first time
 	Last       bool   // if it fails, no delivery is left
 	FromMemory bool   // the broker was not asked
+
+	// For observers.
+	Cause Cause         // why it came again
+	Due   time.Duration // when its delay or its ack timeout was over; 0 if neither was waited for
+	Since time.Duration // when the application got it
+	Had   time.Duration // how long the application had it, if it waits
 }
+
+// Cause is why a message is handed out again.
+type Cause uint8
+
+const (
+	NoCause  Cause = iota // the application did not give it back
+	Nacked                // or snoozed
+	TimedOut              // its ack timeout was over
+)
 
 func (g *Group) delivery(m *message, body any, fromMemory bool) Delivery {
 	p := m.entry.partition
 	return Delivery{
 		ID:     ID{p.topic, m.entry.at.ledger, m.entry.at.entry, m.index},
-		Source: p.source, Object: m.id, Body: body,
+		Source: p.source, Object: m.id, Body: body, Note: m.note,
 		Count: m.count, Hand: m.hand, Last: g.o.isLast(m.count), FromMemory: fromMemory,
+		Since: m.since, Had: m.had,
 	}
 }
 
@@ -44,9 +61,12 @@ func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool
 		g.hands++
 		m.hand = g.hands
 	}
-	m.since, m.timeout = now, 0
+	cause, due := m.cause, m.due
+	m.since, m.had, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
 	m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.undecided = true, false, false, false, false, false
-	return Arrival{Verdict: Deliver, Delivery: g.delivery(m, body, fromMemory)}
+	d := g.delivery(m, body, fromMemory)
+	d.Cause, d.Due = cause, due
+	return Arrival{Verdict: Deliver, Delivery: d}
 }
 
 // Take returns the next message that is ready; ok is false if there is none, or if it is the turn of a new
@@ -128,5 +148,5 @@ func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
 // knows which of its messages are acknowledged.
 func (g *Group) canReturn(m *message) bool {
 	e := m.entry
-	return g.o.hasOthers() && !m.fromHere && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks)
+	return g.o.hasOthers() && !m.fromHere && !g.o.Stays && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks)
 }
