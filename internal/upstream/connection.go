@@ -1,0 +1,98 @@
+package upstream
+
+import (
+	"maps"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar/backoff"
+)
+
+// backoffPolicy returns what pulsar-client-go calls at the beginning of each reconnection: the one public sign of it.
+func (h *Hooks) backoffPolicy(of func() backoff.Policy) func() backoff.Policy {
+	if of == nil {
+		of = backoff.NewDefaultBackoff
+	}
+	return func() backoff.Policy {
+		if isQuery() {
+			return of()
+		}
+		h.events.Lost()
+		r := &reconnection{Policy: of(), hooks: h}
+		h.until(r, attemptTime)
+		return r
+	}
+}
+
+// isQuery reports whether it is called by GetLastMessageIDs, which asks for a backoff like a reconnection, in the same goroutine. Nothing
+// but the call stack tells the two apart. It is read once for each of them, which both take a round trip.
+func isQuery() bool {
+	var callers [32]uintptr
+	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])
+	for {
+		frame, more := frames.Next()
+		if strings.HasSuffix(frame.Function, "onsumer).GetLastMessageIDs") {
+			return true
+		}
+		if !more {
+			return false
+		}
+	}
+}
+
+// reconnection is the backoff of one reconnection. Reset ends it. Where the topic vanished, nothing does.
+type reconnection struct {
+	backoff.Policy
+	hooks *Hooks
+}
+
+func (r *reconnection) Next() time.Duration {
+	d := r.Policy.Next()
+	r.hooks.until(r, d+attemptTime)
+	return d
+}
+
+func (r *reconnection) Reset() {
+	r.hooks.mu.Lock()
+	delete(r.hooks.attempts, r)
+	r.hooks.mu.Unlock()
+	r.Policy.Reset()
+}
+
+const (
+	attemptTime = time.Minute // how long one attempt to connect may take
+	minPrune    = 64          // so many are kept before those that ended unnoticed are looked for
+)
+
+// until notes that a reconnection goes on for some time.
+func (h *Hooks) until(r *reconnection, d time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.attempts[r] = time.Now().Add(d)
+	if len(h.attempts) > h.pruneFrom { // which doubles, so that ten thousand topics cost little
+		h.prune()
+		h.pruneFrom = max(minPrune, 2*len(h.attempts))
+	}
+}
+
+// prune forgets reconnections that have ended unnoticed. The caller holds mu.
+func (h *Hooks) prune() {
+	now := time.Now()
+	maps.DeleteFunc(h.attempts, func(_ *reconnection, until time.Time) bool { return now.After(until) })
+}
+
+// Reconnecting returns how many topics or partitions have no connection.
+func (h *Hooks) Reconnecting() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.prune()
+	return len(h.attempts)
+}
+
+// Forget forgets all reconnections, since their consumer was closed.
+func (h *Hooks) Forget() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	clear(h.attempts)
+}

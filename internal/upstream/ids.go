@@ -1,0 +1,95 @@
+package upstream
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// CheckID returns an error for an id that is nil, or that panics when it is asked, as one that embeds nil does.
+func CheckID(id pulsar.MessageID) (err error) {
+	if id == nil {
+		return errors.New("redelivery: message id is nil, want that of a message that was received")
+	}
+	defer func() {
+		if recover() != nil {
+			err = fmt.Errorf("redelivery: message id is an empty %T, want that of a message that was received", id)
+		}
+	}()
+	id.LedgerID()
+	id.EntryID()
+	id.BatchIdx()
+	id.BatchSize()
+	id.PartitionIdx()
+	return nil
+}
+
+// IsMessageID reports whether an id is one that pulsar-client-go gives to messages. It drops others, those of GetLastMessageIDs too.
+func IsMessageID(id pulsar.MessageID) bool {
+	_, ofTopic := id.(pulsar.TopicMessageID)
+	return !ofTopic && isOwn(id)
+}
+
+// isOwn reports whether a value is of a type of pulsar-client-go. Its types of ids and clients are not exported, so only their package tells.
+func isOwn(v any) bool {
+	t := reflect.TypeOf(v)
+	return t.Kind() == reflect.Pointer && t.Elem().PkgPath() == reflect.TypeFor[pulsar.ConsumerOptions]().PkgPath()
+}
+
+// HasTransactions reports whether a client was made with EnableTransaction, which no method says. With batch-index acknowledgement the
+// broker refuses to acknowledge the last message of a batch in a transaction that has others of the batch.
+func HasTransactions(client pulsar.Client) bool {
+	if client == nil || !isOwn(client) {
+		return false
+	}
+	coordinator := reflect.ValueOf(client).Elem().FieldByName("tcClient")
+	return coordinator.IsValid() && coordinator.Kind() == reflect.Pointer && !coordinator.IsNil()
+}
+
+// Whole returns the id that acknowledges the whole entry of an id.
+func Whole(id pulsar.MessageID) pulsar.MessageID {
+	if id.BatchSize() <= 1 {
+		return id
+	}
+	return pulsar.NewMessageID(id.LedgerID(), id.EntryID(), -1, id.PartitionIdx())
+}
+
+// Index returns the index of a message in its entry; 0 for one in chunks.
+func Index(id pulsar.MessageID) int32 { return max(0, id.BatchIdx()) }
+
+// Messages knows the type of the messages that a consumer delivers, which pulsar-client-go does not export. So messages that an
+// application wrapped can be told from them. It may be used concurrently.
+type Messages struct{ of atomic.Value }
+
+// Note notes the type of a message that was delivered.
+func (m *Messages) Note(msg pulsar.Message) {
+	if m.of.Load() == nil {
+		m.of.Store(reflect.TypeOf(msg))
+	}
+}
+
+// Has reports whether a message is of that type.
+func (m *Messages) Has(msg pulsar.Message) bool { return reflect.TypeOf(msg) == m.of.Load() }
+
+// overhead is roughly what a message costs beside payload, keys and properties, and a property beside its text.
+const overhead, propertyOverhead = 512, 48
+
+// Weigh returns the bytes that a message keeps alive: by itself, and by the buffer of its batch. A payload of a batch is a slice of one
+// buffer, to the end of which its capacity reaches.
+func Weigh(msg pulsar.Message) (size, buffer int64) {
+	size = overhead
+	if properties := msg.Properties(); len(properties) > 0 { // to begin to range over none takes 20 ns
+		for key, value := range properties {
+			size += int64(len(key) + len(value) + propertyOverhead)
+		}
+	}
+	id, payload := msg.ID(), int64(cap(msg.Payload()))
+	size += int64(len(msg.Key()) + len(msg.OrderingKey()))
+	if n := int64(id.BatchSize()); n > 1 {
+		return size, payload * n / max(1, n-int64(Index(id)))
+	}
+	return size + payload, 0
+}

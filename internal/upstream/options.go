@@ -1,0 +1,97 @@
+package upstream
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/apache/pulsar-client-go/pulsar/crypto"
+)
+
+// Plan says how a consumer is subscribed.
+type Plan struct {
+	Resolution time.Duration // requests are sent that often
+	Channel    int           // capacity of the private channel
+	AckTime    time.Duration // how often acknowledgements are sent; 0 leaves that to the options
+	RetryTopic string        // subscribed to beside the topics; "" for none
+	Reconsumer bool          // RetryEnable subscribes to a retry topic to which somebody else publishes
+}
+
+// Tick returns the period of requests for a resolution. A message that comes with one tick, and is nacked at once, is due a round delay
+// later. If the tick divided that delay, the message would miss its next tick by the broker's time, every time.
+func Tick(resolution time.Duration) time.Duration { return resolution * 15 / 16 }
+
+// dueAtOnce makes every due time of pulsar-client-go's own nack tracker fall into 1970, so that each of its ticks sends all requests.
+const dueAtOnce = int64(62)
+
+// ackGroup is pulsar-client-go's default of AckGroupingOptions.MaxSize.
+const ackGroup = 1000
+
+// Options returns what to subscribe with so that h hears everything and redelivery happens on request only. It changes nothing that opts
+// points to. Its nacks only carry requests, which go out with the next tick.
+func (h *Hooks) Options(opts pulsar.ConsumerOptions, p Plan) pulsar.ConsumerOptions {
+	bits := dueAtOnce
+	h.tick, h.interceptors = Tick(p.Resolution), opts.Interceptors
+	opts.NackRedeliveryDelay = 3 * h.tick // of which pulsar-client-go makes a tick of a third
+	opts.NackPrecisionBit = &bits
+	opts.NackBackoffPolicy = nil
+	opts.EnableDefaultNackBackoffPolicy = false
+	opts.MessageChannel = make(chan pulsar.ConsumerMessage, p.Channel)
+	opts.Interceptors = pulsar.ConsumerInterceptors{h}
+	opts.BackOffPolicyFunc = h.backoffPolicy(opts.BackOffPolicyFunc)
+	if opts.Type == pulsar.Failover {
+		h.listener, opts.EventListener = opts.EventListener, h
+	}
+	if p.AckTime > 0 {
+		opts.AckGroupingOptions = &pulsar.AckGroupingOptions{MaxSize: ackGroup, MaxTime: p.AckTime}
+	}
+	opts.Topics = slices.Clone(opts.Topics) // pulsar-client-go normalises them in place
+	p.retries(&opts)
+	decrypt(&opts)
+	return opts
+}
+
+// retries has pulsar-client-go subscribe to the retry topic, and keeps it from publishing: its routers can hang, panic and lose.
+func (p *Plan) retries(opts *pulsar.ConsumerOptions) {
+	switch {
+	case p.RetryTopic != "" && opts.TopicsPattern != "":
+		opts.RetryEnable = true
+		opts.DLQ = &pulsar.DLQPolicy{MaxDeliveries: math.MaxUint32, RetryLetterTopic: p.RetryTopic, DeadLetterTopic: p.RetryTopic}
+		return
+	case p.RetryTopic != "" && opts.Topic != "":
+		opts.Topic, opts.Topics = "", []string{opts.Topic, p.RetryTopic}
+	case p.RetryTopic != "":
+		opts.Topics = append(opts.Topics, p.RetryTopic)
+	case p.Reconsumer && opts.RetryEnable:
+		policy := pulsar.DLQPolicy{}
+		if opts.DLQ != nil {
+			policy = *opts.DLQ // pulsar-client-go fills it in
+		}
+		policy.MaxDeliveries = math.MaxUint32
+		opts.DLQ = &policy
+		return
+	}
+	opts.DLQ = nil
+	opts.RetryEnable = opts.RetryEnable && opts.EnableZeroQueueConsumer // which pulsar-client-go refuses
+}
+
+// NacksUndecryptable reports whether messages that cannot be decrypted are nacked, as they are by default.
+func NacksUndecryptable(opts pulsar.ConsumerOptions) bool {
+	d := opts.Decryption
+	return d == nil || d.ConsumerCryptoFailureAction == crypto.ConsumerCryptoFailureActionFail
+}
+
+// decrypt has messages handed over that cannot be decrypted: pulsar-client-go would nack them, and request them with every tick.
+func decrypt(opts *pulsar.ConsumerOptions) {
+	var d pulsar.MessageDecryptionInfo // pulsar-client-go fills it in
+	nacks := NacksUndecryptable(*opts)
+	if opts.Decryption != nil {
+		d = *opts.Decryption
+		opts.Decryption = &d
+	}
+	if nacks {
+		d.ConsumerCryptoFailureAction = crypto.ConsumerCryptoFailureActionConsume
+		opts.Decryption = &d
+	}
+}

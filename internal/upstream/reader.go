@@ -1,0 +1,128 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// Reader takes the messages of a consumer: all that are there at once, since to wake pulsar-client-go for each takes longer than the message.
+// One goroutine at a time uses it.
+type Reader struct {
+	messages <-chan pulsar.ConsumerMessage
+	ahead    []pulsar.ConsumerMessage // taken together
+	next     int                      // the first of ahead that is still here
+	zero     *zeroQueue               // nil if the consumer has a queue
+}
+
+// NewReader returns a Reader that takes up to ahead messages at once. failed is called if a consumer without a queue fails, with a message
+// that it cannot decrypt, or with the error of its Receive.
+func NewReader(consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
+	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
+	if r.messages == nil {
+		r.zero = newZeroQueue(consumer, failed)
+		r.messages = r.zero.messages
+	}
+	return r
+}
+
+// Chan returns a consumer's channel, or nil for a zero-queue consumer, whose Chan panics.
+func Chan(consumer pulsar.Consumer) (messages <-chan pulsar.ConsumerMessage) {
+	defer func() { _ = recover() }()
+	return consumer.Chan()
+}
+
+// HasQueue reports whether the consumer has a queue.
+func (r *Reader) HasQueue() bool { return r.zero == nil }
+
+// Has reports whether Next would return a message.
+func (r *Reader) Has() bool { return r.next < len(r.ahead) || len(r.messages) > 0 }
+
+// Next returns the next message if there is one.
+func (r *Reader) Next() (cm pulsar.ConsumerMessage, ok bool) {
+	if r.next >= len(r.ahead) && !r.fill() {
+		return cm, false
+	}
+	cm, r.ahead[r.next] = r.ahead[r.next], cm
+	r.next++
+	return cm, true
+}
+
+// fill takes what there is, and reports whether that is something.
+func (r *Reader) fill() bool {
+	r.ahead, r.next = r.ahead[:0], 0
+	for len(r.ahead) < cap(r.ahead) {
+		select {
+		case cm, open := <-r.messages:
+			if !open {
+				return len(r.ahead) > 0
+			}
+			r.ahead = append(r.ahead, cm)
+		default:
+			return len(r.ahead) > 0
+		}
+	}
+	return true
+}
+
+// Wait returns a channel to wait on for the next message, which goes to Put. Call it when Next returned none.
+func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
+	if r.zero != nil {
+		r.zero.begin()
+	}
+	return r.messages
+}
+
+// Put takes over a message that was received from the channel of Wait.
+func (r *Reader) Put(cm pulsar.ConsumerMessage) { r.ahead, r.next = append(r.ahead[:0], cm), 0 }
+
+// Recall ends a Receive of a consumer without a queue, so that something else may be called. If it received something, that stays here.
+func (r *Reader) Recall() {
+	if r.zero != nil {
+		r.zero.recall()
+	}
+}
+
+// Forget lets go of the messages that are here.
+func (r *Reader) Forget() {
+	r.ahead, r.next = r.ahead[:0], 0
+	if r.zero != nil {
+		r.Recall()
+		select {
+		case <-r.messages:
+		default:
+		}
+	}
+}
+
+// Close closes a consumer, and takes what is in its queue meanwhile. If that is full, pulsar-client-go's reader of the connection waits for
+// room, with the broker's answer to the Close behind it, and nobody else has the connection.
+func Close(consumer pulsar.Consumer) {
+	messages, closed := Chan(consumer), make(chan struct{})
+	taking := make(chan struct{})
+	go func() {
+		defer close(taking)
+		for {
+			select {
+			case _, open := <-messages:
+				if !open { // by a consumer that is not pulsar-client-go's
+					messages = nil
+				}
+			case <-closed:
+				return
+			}
+		}
+	}()
+	consumer.Close()
+	close(closed)
+	<-taking
+}
+
+// IsClosed reports whether a consumer has closed itself, which its channel does not tell. It may return a message instead.
+func IsClosed(consumer pulsar.Consumer) (msg pulsar.Message, closed bool) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	msg, err := consumer.Receive(ctx)
+	return msg, err != nil && !errors.Is(err, context.Canceled)
+}

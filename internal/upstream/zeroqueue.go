@@ -1,0 +1,74 @@
+package upstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+)
+
+// ErrUndecryptable says that a consumer without a queue panicked, as it does on a message that it cannot decrypt, whose id it does not
+// tell.
+var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at the broker until the consumer reconnects")
+
+// zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not take that back when it
+// is cancelled. So a call goes on when nobody waits for its message any more, and the next one who waits gets it.
+type zeroQueue struct {
+	consumer pulsar.Consumer
+	messages chan pulsar.ConsumerMessage
+	failed   func(error)
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when the call is over; nil before the first
+}
+
+func newZeroQueue(consumer pulsar.Consumer, failed func(error)) *zeroQueue {
+	return &zeroQueue{consumer: consumer, messages: make(chan pulsar.ConsumerMessage, 1), failed: failed}
+}
+
+// begin begins a call, unless one is under way or a message is here.
+func (z *zeroQueue) begin() {
+	if z.isCalling() || len(z.messages) > 0 {
+		return
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	z.cancel, z.done = cancel, make(chan struct{})
+	go z.receive(ctx, cancel, z.done)
+}
+
+func (z *zeroQueue) isCalling() bool {
+	if z.done == nil {
+		return false
+	}
+	select {
+	case <-z.done:
+		return false
+	default:
+		return true
+	}
+}
+
+func (z *zeroQueue) receive(ctx context.Context, cancel context.CancelFunc, done chan struct{}) {
+	defer close(done)
+	defer cancel()
+	defer func() {
+		if p := recover(); p != nil {
+			z.failed(fmt.Errorf("%w (panic: %v)", ErrUndecryptable, p))
+		}
+	}()
+	msg, err := z.consumer.Receive(ctx)
+	switch {
+	case err == nil:
+		z.messages <- pulsar.ConsumerMessage{Consumer: z.consumer, Message: msg}
+	case !errors.Is(err, context.Canceled):
+		z.failed(err)
+	}
+}
+
+// recall ends a call.
+func (z *zeroQueue) recall() {
+	if z.isCalling() {
+		z.cancel()
+		<-z.done
+	}
+}
