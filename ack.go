@@ -1,14 +1,15 @@
 package redelivery
 
 import (
-	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Ack acknowledges a message. It is final: unless Ack returns an error, the message is not delivered again. A message that waits for its
@@ -19,19 +20,20 @@ func (c *Consumer) Ack(msg pulsar.Message) error {
 	if err != nil {
 		return err
 	}
-	return c.settle(n, msg, final, pulsar.Consumer.AckID)
+	return c.ack(n, msg, partition.Done, pulsar.Consumer.AckID)
 }
 
 // AckID is Ack by message id.
 func (c *Consumer) AckID(id pulsar.MessageID) error {
-	if err := checkID(id); err != nil {
+	n, err := nameOfID(id)
+	if err != nil {
 		return err
 	}
-	return c.settle(ledger.Name{ID: id}, nil, final, pulsar.Consumer.AckID)
+	return c.ack(n, nil, partition.Done, pulsar.Consumer.AckID)
 }
 
 // AckWithTxn acknowledges a message in a transaction. The message's delay and ack timeout end. If the transaction is aborted, the
-// broker sends the message again at once, and the Consumer's own redelivery count starts again.
+// broker sends the message again at once, and the Consumer hands it out with its old redelivery count, when its delay is over.
 //
 // That does not hold for messages of a batch: if its other messages are acknowledged, the broker does not send those of an aborted
 // transaction again, with batch-index acknowledgement or without, to plain consumers neither. Producers of messages that are acknowledged
@@ -48,11 +50,11 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	if txn == nil {
 		return errors.New("redelivery: transaction is nil, want a pulsar.Transaction")
 	}
-	if size := msg.ID().BatchSize(); c.settings.addsIndexAcks && size > 1 {
-		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a client with EnableTransaction", msg.ID(), size)
+	if size := n.object.BatchSize(); c.settings.addsIndexAcks && size > 1 {
+		return fmt.Errorf("redelivery: AckWithTxn: message %v is of a batch of %d, want WithoutBatchIndexAcks or a client with EnableTransaction", n.object, size)
 	}
-	return c.settle(n, msg, undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
-		defer func() { // upstream's for a transaction that is not its own
+	return c.ack(n, msg, partition.Undecided, func(consumer pulsar.Consumer, id pulsar.MessageID) (err error) {
+		defer func() { // pulsar-client-go's for a transaction that is not its own
 			if v := recover(); v != nil {
 				err = fmt.Errorf("redelivery: AckWithTxn: %v", v)
 			}
@@ -61,97 +63,72 @@ func (c *Consumer) AckWithTxn(msg pulsar.Message, txn pulsar.Transaction) error 
 	})
 }
 
-// What an acknowledgement that succeeded means for a message.
-const (
-	final     = false
-	undecided = true // a transaction decides: a copy that comes later is delivered
-)
+// ackBy acknowledges by upstream.
+type ackBy func(pulsar.Consumer, pulsar.MessageID) error
 
-// settle takes a message out of redelivery by acknowledging its newest delivery: what was acknowledged of an older one
-// does not count towards a batch.
-func (c *Consumer) settle(n ledger.Name, msg pulsar.Message, inTransaction bool,
-	ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
-	s := ledger.Settling{Undecided: inTransaction}
-	if c.observer.Settled != nil {
-		began := c.now()
-		defer func() { c.acked(began, n, msg, &s, err) }()
-	}
-	return c.acknowledge(n, &s, ack)
-}
-
-// acknowledge is settle for those who tell of it.
-func (c *Consumer) acknowledge(n ledger.Name, s *ledger.Settling, ack func(pulsar.Consumer, pulsar.MessageID) error) (err error) {
+// ack takes a message out of redelivery by acknowledging its newest delivery.
+func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by ackBy) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	defer c.calls.Leave()
-	switch c.ledger.Settle(n, s) {
-	case ledger.Settled:
+	began := c.now()
+	now := c.lock()
+	a, standing, err := c.group.BeginAck(now, n.ID)
+	c.unlock(now)
+	switch {
+	case err != nil:
+	case standing == partition.AlreadySettled:
+		c.calls.leave()
 		return nil
-	case ledger.Unknown:
-		if err = ack(c.current(), n.ID); err == nil && !s.Undecided {
-			c.ledger.SettleWhole(n)
+	case standing == partition.Unknown:
+		if err = by(c.current(), n.object); err == nil && n.object.BatchIdx() < 0 {
+			now := c.lock()
+			err = c.group.SettleEntry(now, n.ID)
+			c.unlock(now)
 		}
-		return err
-	default: // it is being settled now, by another call too perhaps
+	default:
+		err = by(a.Source.(pulsar.Consumer), ackID(&a))
+		c.endAck(&a, err, outcome)
 	}
-	if len(c.hooks.of) > 0 {
-		defer c.hooks.postpone(s.ID)()
-	}
-	err = errPanicked
-	defer func() { c.finishSettling(s, err, ack) }()
-	err = ack(s.Consumer, s.ToAck)
+	c.calls.leave()
+	c.acked(n, msg, &a.Delivery, began, err)
 	return err
 }
 
-// errPanicked is the outcome of what did not return: it calls interceptors and policies, which are not our code.
-var errPanicked = errors.New("panicked")
+// ackID returns the id that acknowledges a message.
+func ackID(a *partition.Ack) pulsar.MessageID {
+	if id := a.Object.(pulsar.MessageID); !a.Whole {
+		return id
+	}
+	return upstream.Whole(a.Object.(pulsar.MessageID))
+}
 
-// finishSettling ends what Ledger.Settle began, within the call that settled the message: Close waits for that. A newer delivery, if one came
-// meanwhile, is acknowledged too, by ack: if that fails a copy will come, and be swallowed.
-func (c *Consumer) finishSettling(s *ledger.Settling, err error, ack func(pulsar.Consumer, pulsar.MessageID) error) {
+// endAck ends what BeginAck began.
+func (c *Consumer) endAck(a *partition.Ack, err error, outcome partition.Outcome) {
 	if err != nil {
-		c.ledger.NotSettled(s)
-	} else if again := c.ledger.Settled(s); again != nil {
-		c.ackAgain("a newer delivery", s.Consumer, ledger.Name{ID: again, Topic: s.Topic}, minAckPause, ack)
+		outcome = partition.Failed
+	}
+	now := c.lock()
+	again := c.group.EndAck(now, a, outcome)
+	c.unlock(now)
+	if again != nil {
+		c.ackAgain(*again)
 	}
 }
 
-// ackAgain acknowledges another delivery of a message that is settled. Nobody waits for that, so that a failure is logged and, but for a
-// panic of an interceptor, which is told of what was acknowledged, tried again: what the broker has no acknowledgement of comes with
-// the next connection.
-func (c *Consumer) ackAgain(what string, consumer pulsar.Consumer, n ledger.Name, pause time.Duration,
-	ack func(pulsar.Consumer, pulsar.MessageID) error) {
-	c.safely(func() {
-		err := errPanicked
-		defer func() {
-			try := !errors.Is(err, errPanicked) && pause <= maxAckPause && c.life.ended.Err() == nil
-			if again := c.ledger.AckedAgain(n, err, try); again != nil {
-				n.ID = again
-				time.AfterFunc(pause, func() {
-					c.start(&c.swallows, func(context.Context) {
-						if c.ledger.IsAcking(n) { // else the broker sends it again
-							c.ackAgain(what, consumer, n, 2*pause, c.ackID)
-						}
-					})
-				})
-			}
-		}()
-		err = ack(consumer, n.ID)
-		if err != nil && c.life.ended.Err() == nil {
-			c.fail("ack", "acknowledging "+what, err, "message", n.ID)
+// ackAgain acknowledges another delivery of a settled message. Nobody waits for that. If it fails, another copy will come.
+func (c *Consumer) ackAgain(a partition.Again) {
+	id := a.Object.(pulsar.MessageID)
+	if a.Whole {
+		id = upstream.Whole(id)
+	}
+	c.acks.add(c, func() {
+		err := c.call(func() error { return a.Source.(pulsar.Consumer).AckID(id) })
+		if err != nil && !c.isOver() {
+			c.fail("ack", "acknowledging a settled message again", err, "topic", a.Topic, "message", id)
 		}
 	})
 }
-
-// ackID acknowledges an id in a call of its own.
-func (c *Consumer) ackID(consumer pulsar.Consumer, id pulsar.MessageID) error {
-	return c.call(func() error { return consumer.AckID(id) })
-}
-
-// minAckPause is how long the next try of an acknowledgement that nobody waits for is put off, each time for twice as long, up to
-// maxAckPause.
-const minAckPause, maxAckPause = time.Second, 32 * time.Second
 
 // AckCumulative acknowledges all messages of a partition up to and including this one. None of them comes back. It is for
 // Exclusive and Failover: on the other types it returns pulsar-client-go's error.
@@ -165,70 +142,169 @@ func (c *Consumer) AckCumulative(msg pulsar.Message) error {
 
 // AckIDCumulative is AckCumulative by message id.
 func (c *Consumer) AckIDCumulative(id pulsar.MessageID) error {
-	if err := checkID(id); err != nil {
+	n, err := nameOfID(id)
+	if err != nil {
 		return err
 	}
-	return c.ackCumulative(ledger.Name{ID: id})
+	return c.ackCumulative(n)
 }
 
-func (c *Consumer) ackCumulative(n ledger.Name) error {
+func (c *Consumer) ackCumulative(n name) error {
 	began := c.now()
-	ack := pulsar.Consumer.AckIDCumulative
-	consumer, before, id := c.ledger.Newest(n)
-	if consumer == nil {
-		consumer = c.current()
+	now := c.lock()
+	d, again, err := c.group.Upto(n.ID)
+	c.unlock(now)
+	if err != nil {
+		return err
 	}
-	if before != nil {
-		if err := c.call(func() error { return ack(consumer, before) }); err != nil {
+	consumer, id := c.current(), n.object
+	if d.Object != nil {
+		consumer, id = d.Source.(pulsar.Consumer), d.Object.(pulsar.MessageID)
+	}
+	err = c.call(func() error {
+		if err := consumer.AckIDCumulative(id); err != nil || again == nil {
 			return err
 		}
+		return consumer.AckID(upstream.Whole(again.Object.(pulsar.MessageID)))
+	})
+	if err != nil {
+		return err
 	}
-	for id != nil {
-		if err := c.call(func() error { return ack(consumer, id) }); err != nil {
-			c.ledger.NotSettledTo(n)
-			return err
-		}
-		var settled []ledger.Settling
-		if id, settled = c.ledger.SettleTo(n, id); id != nil && id.BatchIdx() < 0 { // the whole entry, and what is before it is acknowledged
-			ack = pulsar.Consumer.AckID
-		}
-		for _, s := range settled {
-			c.acked(began, n, nil, &s, nil)
-		}
+	now = c.lock()
+	err = c.group.SettleUpto(now, n.ID)
+	for _, d := range c.unlock(now).Settled {
+		c.acked(n, nil, &d, began, nil)
 	}
-	return nil
+	return err
 }
 
-// ackAllAgain makes the cumulative acknowledgements once more that may have been lost with a connection. Of several topics upstream does not say
-// which is connected again: what is made for one is made for all, and so for all that are connected within a while. Nobody waits for it. A Seek,
-// which breaks the connection too, is not to be undone.
-func (c *Consumer) ackAllAgain() {
-	if c.seeking.Load() || !c.covering.CompareAndSwap(false, true) {
+// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that was not
+// acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close.
+func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
+	names := make([]name, len(ids))
+	for i, id := range ids {
+		n, err := nameOfID(id)
+		if err == nil && !reflect.TypeOf(id).Comparable() { // as keys of an AckError are
+			err = fmt.Errorf("redelivery: message id is a %T, want one that can be compared", id)
+		}
+		if err != nil {
+			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
+		}
+		names[i] = n
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	failed := pulsar.AckError{}
+	if err := c.enter(); err != nil {
+		for _, id := range ids {
+			failed[id] = ackOnClosed{err}
+		}
+		return failed
+	}
+	began, lists := c.now(), c.ackLists(names, failed)
+	for consumer, list := range lists {
+		list.ack(consumer)
+		for _, a := range list.acks {
+			if a.err != nil {
+				failed[a.object] = a.err
+			}
+			if a.Source != nil {
+				c.endAck(&a.Ack, a.err, partition.Done)
+			}
+		}
+	}
+	c.calls.leave()
+	for _, list := range lists {
+		for _, a := range list.acks {
+			c.acked(a.name, nil, &a.Delivery, began, a.err)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// ackOnClosed is an error of a closed consumer in pulsar-client-go's words.
+type ackOnClosed struct{ error }
+
+func (e ackOnClosed) Error() string {
+	if errors.Is(e.error, ErrClosed) {
+		return "consumer state is closed"
+	}
+	return e.error.Error()
+}
+
+func (e ackOnClosed) Unwrap() error { return e.error }
+
+// ackList has the messages of AckIDList that are of one consumer.
+type ackList struct{ acks []listedAck }
+
+type listedAck struct {
+	name
+	partition.Ack // without a Source if the group does not know the message
+	err           error
+}
+
+// ackLists begins to settle messages, and sorts them by consumer.
+func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
+	lists := map[pulsar.Consumer]*ackList{}
+	now := c.lock()
+	for _, n := range names {
+		a, standing, err := c.group.BeginAck(now, n.ID)
+		consumer := c.current()
+		switch {
+		case err != nil:
+			failed[n.object] = err
+			continue
+		case standing == partition.AlreadySettled:
+			continue
+		case standing == partition.Acknowledge:
+			consumer = a.Source.(pulsar.Consumer)
+		}
+		if lists[consumer] == nil {
+			lists[consumer] = &ackList{}
+		}
+		lists[consumer].acks = append(lists[consumer].acks, listedAck{n, a, nil})
+	}
+	c.unlock(now)
+	return lists
+}
+
+// ack acknowledges all messages of a list.
+func (l *ackList) ack(consumer pulsar.Consumer) {
+	ids := make([]pulsar.MessageID, len(l.acks))
+	for i, a := range l.acks {
+		if ids[i] = a.object; a.Source != nil {
+			ids[i] = ackID(&a.Ack)
+		}
+	}
+	err := consumer.AckIDList(ids)
+	var some pulsar.AckError
+	isSome := errors.As(err, &some)
+	for i, id := range ids {
+		if l.acks[i].err = err; isSome {
+			l.acks[i].err = some[id]
+		}
+	}
+}
+
+// acked reports that a message was acknowledged, or could not be. One that is not known is left out, unless its topic is non-persistent.
+func (c *Consumer) acked(n name, msg pulsar.Message, d *partition.Delivery, began time.Duration, err error) {
+	if c.observer.Settled == nil {
 		return
 	}
-	time.AfterFunc(coverPause, func() {
-		c.covering.Store(false)
-		c.start(&c.swallows, func(session context.Context) {
-			c.ledger.AckAgain(func(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
-				if !c.seeking.Load() && session.Err() == nil {
-					c.ackTo(consumer, topic, id)
-				}
-			})
-		})
-	})
-}
-
-const coverPause = 50 * time.Millisecond
-
-// ackTo makes a cumulative acknowledgement once more.
-func (c *Consumer) ackTo(consumer pulsar.Consumer, topic string, id pulsar.MessageID) {
-	c.safely(func() {
-		if len(c.hooks.of) > 0 { // interceptors were told of what it is
-			c.hooks.later.begin(id)
-			defer c.hooks.later.end(id)
+	if d.Object == nil {
+		if n.topic == "" || isTracked(msg) {
+			return
 		}
-		if err := c.call(func() error { return consumer.AckIDCumulative(id) }); err != nil && c.life.ended.Err() == nil {
-			c.fail("ack", "acknowledging again what a lost connection may have lost", err, "topic", topic, "message", id)
-		}
-	})
+		d = &partition.Delivery{ID: n.ID, Object: n.object}
+	}
+	e := c.settledEvent(d, msg, Acked, began)
+	e.Err = err
+	if c.observer.timed {
+		e.Took = c.now() - began
+	}
+	c.observer.Settled(e)
 }

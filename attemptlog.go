@@ -12,7 +12,7 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery/attempts"
 	"github.com/pulsar-redelivery/redelivery/internal/durations"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
@@ -169,40 +169,50 @@ func (a *attemptLog) flush() {
 // failed tells observers that the log cannot be used. The log has logged it.
 func (a *attemptLog) failed(err error) {
 	if c := a.outer.Load(); c != nil {
-		c.tally.failed.Add(1)
-		c.failed("attempt log", err)
+		c.failures.Add(1)
+		if c.observer.Failed != nil {
+			c.told.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, "attempt log", err}) })
+		}
 	}
 }
 
 // recall adds what the log says of a message that comes.
-func (a *attemptLog) recall(msg pulsar.Message, retry *ledger.Retry) {
-	if a == nil {
-		return
-	}
+func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	if r, ok := a.Arrive(attempts.KeyOf(msg)); ok {
-		retry.Attempts = r.Count
-		retry.Wait = max(retry.Wait, time.Until(r.Due))
+		cp.Tries = r.Count
+		cp.Wait = max(cp.Wait, time.Until(r.Due))
 	}
 }
 
-// count is how often a message was delivered: as the ledger has it, or as another consumer has written meanwhile.
-func (a *attemptLog) count(topic string, d *ledger.Delivery) {
-	if a == nil || topic == "" {
+// count adds what another consumer has written about a message meanwhile.
+func (a *attemptLog) count(d *partition.Delivery) {
+	if a == nil || d.ID.Topic == "" {
 		return
 	}
-	if r, ok := a.Find(attempts.KeyFor(topic, d.ID)); ok {
+	if r, ok := a.Find(keyOf(d.ID)); ok {
 		d.Count = max(d.Count, r.Count)
 	}
 }
 
+func keyOf(id partition.ID) attempts.Key {
+	return attempts.Key{Topic: id.Topic, Ledger: id.Ledger, Entry: id.Entry, Index: max(0, id.Index)}
+}
+
 // fails notes that the application failed on a message. It may have acknowledged it since.
-func (c *Consumer) fails(s *ledger.Settling, delay time.Duration, reason error) {
+func (c *Consumer) fails(d *partition.Delivery, delay time.Duration, how nacking) {
 	if c.attempts == nil {
 		return
 	}
-	key := attempts.KeyFor(s.Topic, s.ID)
-	c.attempts.Failed(key, s.Attempts, delay, c.causeOf(reason))
-	if c.ledger.IsSettled(ledger.Name{ID: s.ID, Topic: s.Topic}) {
+	count := d.Count
+	if !how.snoozed {
+		count++
+	}
+	key := keyOf(d.ID)
+	c.attempts.Failed(key, count, delay, c.causeOf(how.reason))
+	c.mu.Lock()
+	settled := c.group.IsSettled(d.ID)
+	c.mu.Unlock()
+	if settled {
 		c.attempts.Settled(key)
 	}
 }
@@ -212,11 +222,6 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 	if reason == nil {
 		return ""
 	}
-	defer func() {
-		if recover() != nil {
-			cause = publishing.TypeName(reason)
-		}
-	}()
 	if c.settings.omitsCause() {
 		return publishing.TypeName(reason)
 	}
@@ -227,14 +232,4 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 func (c *Consumer) textOf(reason error) string {
 	text := c.causeOf(reason)
 	return strings.ToValidUTF8(text[:min(len(text), 1024)], "")
-}
-
-// settledIn returns what the ledger tells of messages that are settled; nil without a log.
-func (c *Consumer) settledIn() func(topic string, ledger, entry int64, index int32) {
-	if c.attempts == nil {
-		return nil
-	}
-	return func(topic string, ledger, entry int64, index int32) {
-		c.attempts.Settled(attempts.Key{Topic: topic, Ledger: ledger, Entry: entry, Index: index})
-	}
 }

@@ -3,16 +3,21 @@ package redelivery
 import (
 	"context"
 	"fmt"
-	"math"
-	"sync"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // patience is how long Close waits for calls of the inner consumer: many round trips, and little of the two seconds that Close may take.
-// It does not wait for a broker that does not answer: what waits for it is in line before the Close, which ends it.
+// It does not wait for a broker that does not answer.
 const patience = 500 * time.Millisecond
+
+// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
+// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when somebody else closes the client; after Wrap, and
+// with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of goroutines may wait for it.
+func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
 // Close closes the Consumer. It settles nothing and loses nothing: the broker redelivers unacknowledged messages. It waits half a second
 // at most for messages that are being published to the retry or dead letter topic; those that have no answer by then may come twice. While
@@ -22,88 +27,95 @@ const patience = 500 * time.Millisecond
 // waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
 // be the caller, it waits for a second at most.
 func (c *Consumer) Close() {
-	if !c.shut() {
+	if !c.closing.CompareAndSwap(false, true) {
+		c.awaitClosed(context.Background())
 		return
 	}
-	c.losses.closed.Do(c.lostAll)
+	defer close(c.closed)
+	c.calls.shut()
+	c.goroutines.shut()
+	c.end()
+	c.alarm.Stop()
+	c.calls.wait(patience) // or what is being published is not acknowledged, and comes twice
+	c.endCut()
+	c.publisher.close()
+	c.calls.wait(patience)
+	c.hooks.Flush()
+	c.inner.mu.Lock()
+	inner := c.current()
+	c.inner.mu.Unlock()
+	upstream.Close(inner)
+	c.attempts.close() // now that acknowledgements have surely reached the broker
+	c.goroutines.wait(0)
+	c.loss.all.Do(func() { c.lose("", LostConsumer) })
 	if c.observer.Closed != nil {
 		c.observer.Closed(c)
 	}
 }
 
-// shut closes the inner consumer and ends what newConsumer started. It reports whether no other call did.
-func (c *Consumer) shut() bool {
-	if !c.life.closing.CompareAndSwap(false, true) {
-		c.awaitClosed(context.Background())
-		return false
-	}
-	defer close(c.life.closed) // even if an interceptor panics
-	c.calls.Shut()             // a request to a closed upstream consumer can hang
-	c.goroutines.Shut()
-	c.life.end()
-	c.ledger.Close()
-	c.intake.Close()
-	c.calls.Wait(patience) // or what is being published is not acknowledged, and comes twice
-	c.life.endCut()
-	c.publisher.close()
-	c.calls.Wait(patience)
-	c.ledger.Clear()
-	c.hooks.flush()
-	c.inner.mu.Lock()
-	inner := c.current()
-	c.inner.mu.Unlock()
-	closeInner(inner)
-	c.attempts.close() // now that acknowledgements have surely reached the broker
-	c.goroutines.Wait(math.MaxInt64)
-	return true
-}
-
-// closeInner closes an inner consumer, and takes what is in its queue meanwhile: if that is full, upstream's reader of the connection waits for
-// room, with the broker's answer to the Close behind it, and afterwards for good, so that nobody else has the connection.
-func closeInner(consumer pulsar.Consumer) {
-	messages, closed := chanOf(consumer), make(chan struct{})
-	var taking sync.WaitGroup
-	taking.Go(func() {
-		for {
-			select {
-			case _, open := <-messages:
-				if !open { // by another's consumer
-					messages = nil
-				}
-			case <-closed:
-				return
-			}
-		}
-	})
-	defer func() {
-		close(closed)
-		taking.Wait()
-	}()
-	consumer.Close()
-}
-
-// awaitClosed waits until another call of Close has ended. It may be called by an interceptor that Close waits for: then it waits for a
-// second at most.
+// awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it: then it waits for a second
+// at most.
 func (c *Consumer) awaitClosed(ctx context.Context) {
 	var enough <-chan time.Time
-	if c.hooks.telling.Load() > 0 {
+	if c.hooks.IsTelling() {
 		enough = time.After(time.Second)
 	}
 	select {
-	case <-c.life.closed:
+	case <-c.closed:
 	case <-ctx.Done():
 	case <-enough:
 	}
 }
 
-// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack: upstream may never answer an acknowledgement
-// that comes meanwhile. Without an error, calls.Leave must follow.
+// isOver reports whether the Consumer was closed or gave up.
+func (c *Consumer) isOver() bool { return c.ended.Err() != nil }
+
+// childClosed is told that a topic is not read any more. The Consumer ends with its last one.
+func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
+	if c.inner.leaving.Load() || c.isOver() {
+		return
+	}
+	now := c.lock()
+	c.group.Leave(child)
+	c.unlock(now)
+	if c.isVanished(err) {
+		return
+	}
+	last := c.open.Add(-1) == 0
+	if err != nil { // else somebody else closed it, or its client
+		what := "staying connected"
+		if !last {
+			what += " to one of the topics"
+		}
+		c.fail("receive", what, err)
+	}
+	if last && c.goroutines.enter() {
+		go func() {
+			defer c.goroutines.leave()
+			c.end()
+			c.current().Close()
+		}()
+	}
+}
+
+// receiveFailed is told of an error of an inner consumer without a queue.
+func (c *Consumer) receiveFailed(err error) {
+	if isUndecryptable(err) {
+		c.fail("receive", "receiving", err)
+	} else {
+		c.end()
+	}
+	c.wakeUp()
+}
+
+// enter begins a call of the inner consumer, unless that is being closed, by Close or by GiveBack. pulsar-client-go may never answer an
+// acknowledgement that comes meanwhile. Without an error, calls.leave must follow.
 func (c *Consumer) enter() error {
-	if !c.calls.Enter() {
+	if !c.calls.enter() {
 		return ErrClosed
 	}
-	if c.inner.closing.Load() {
-		c.calls.Leave()
+	if c.inner.leaving.Load() {
+		c.calls.leave()
 		return errGivingBack
 	}
 	return nil
@@ -116,43 +128,25 @@ func (c *Consumer) call(f func() error) error {
 	if err := c.enter(); err != nil {
 		return err
 	}
-	defer c.calls.Leave()
+	defer c.calls.leave()
 	return f()
 }
 
-// untilClosed is call, and returns when the Consumer is closed meanwhile, or has given up: of several topics upstream calls one after the
+// untilClosed is call, and returns when the Consumer is closed or gives up meanwhile: of several topics pulsar-client-go calls one after the
 // other, and waits for ever for those that were closed before.
 func (c *Consumer) untilClosed(f func() error) error {
-	done, ended := aside(func() error { return c.call(f) }), c.life.ended.Done()
-	var enough <-chan time.Time
-	for {
-		select {
-		case err := <-done:
-			return err
-		case <-c.life.closed:
-			return ErrClosed
-		case <-enough:
-			return ErrClosed
-		case <-ended:
-			if ended = nil; !c.life.closing.Load() { // it gave up, and nobody may call Close
-				enough = time.After(patience)
-			}
-		}
-	}
-}
-
-// aside calls what may hang in a goroutine of its own.
-func aside(f func() error) <-chan error {
 	done := make(chan error, 1)
-	go func() {
-		err := errExited
-		defer func() {
-			if v := recover(); v != nil {
-				err = fmt.Errorf("panic: %v", v)
-			}
-			done <- err
-		}()
-		err = f()
-	}()
-	return done
+	go func() { done <- c.call(f) }()
+	select {
+	case err := <-done:
+		return err
+	case <-c.ended.Done():
+	}
+	select {
+	case err := <-done:
+		return err
+	case <-c.closed:
+	case <-time.After(patience):
+	}
+	return ErrClosed
 }

@@ -4,15 +4,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/gate"
-	"github.com/pulsar-redelivery/redelivery/internal/intake"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Consumer is a pulsar.Consumer that redelivers by policy. A message that the application nacks, or does not settle before its
@@ -24,102 +24,133 @@ import (
 // and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch all or
 // none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
 type Consumer struct {
-	inner     inner
-	raw       atomic.Value // reflect.Type of the messages that the inner consumer delivers
 	settings  *settings
 	options   Options
-	hooks     *hooks // of the inner consumer
-	intake    *intake.Intake
-	cameAgain bool // the last delivered message had waited here; belongs to the goroutine that has the turn
-	ledger    *ledger.Ledger
-	publisher *publisher // of retries and dead letters
-	outlet    outlet     // the channel that Chan returns
-	observer  observer
+	publisher *publisher  // of retries and dead letters
 	attempts  *attemptLog // nil without WithAttemptLog
+	observer  observer
+	hooks     *upstream.Hooks
+	messages  upstream.Messages
+	inner     inner
 
-	calls         *gate.Gate // calls of the inner consumer
-	goroutines    *gate.Gate // of the Consumer
-	life          *life
-	pause         *pause // of receiving
-	losses        losses
-	tally         tally
-	blocked       blocked
-	seeking       atomic.Bool // or it unsubscribes
-	wrapped       bool        // by Wrap
-	limitExceeded sync.Once   // with Wrap
-	covering      atomic.Bool // cumulative acknowledgements are about to be made once more
+	// What becomes of the messages is decided by group. Package partition says how the verbs call it. mu guards it, and is not held while
+	// anything else is called.
+	mu      sync.Mutex
+	group   *partition.Group
+	alarm   *time.Timer   // for group's next timer
+	alarmAt time.Duration // when it goes off
+	offered *offer        // what Chan offers; nil if nothing
+	waiting bool          // somebody waits for a message, since waits
+	waits   time.Duration
+	start   time.Time // of group's time
 
-	// What goroutines that must not wait have others do:
-	swallows  chores // copies of settled messages
-	callbacks chores // calls of policies for messages that the application does not get
-	requests  chores // what interceptors are told of requests
+	isReady   atomic.Bool   // group has a message for Take
+	listening atomic.Bool   // group wants to know what the broker sends
+	checks    atomic.Bool   // the one who waits looks whether the inner consumer has closed itself
+	wake      chan struct{} // has one while the one who waits for a message has something else to look at
+
+	turn    turn // to read
+	reader  *upstream.Reader
+	isNew   bool // the last message that was handed out came from upstream; the turn guards it
+	pause   *pause
+	channel channel // that Chan returns
+	loss    loss
+	blocked blocked
+
+	calls      *gate // of the inner consumer
+	goroutines *gate // of the Consumer
+	ended      context.Context
+	end        context.CancelFunc // Close began, or the inner consumer has closed itself
+	cut        context.Context    // what is being published is given up
+	endCut     context.CancelFunc
+	closing    atomic.Bool
+	closed     chan struct{} // Close is over
+	open       atomic.Int32  // topics whose consumers are not closed; math.MinInt32 or more if they do not count
+
+	acks    queue // of copies of settled messages
+	told    queue // calls of observers by goroutines that must not wait
+	letters queue // what is to be published without a call of the application: dead letters and moved nacks
+	room    chan struct{}
+
+	limitExceeded sync.Once // with Wrap
+
+	swallowed, failures, buffered, dropped, redelivered, late atomic.Uint64
 }
 
-// tally is what has happened.
-type tally struct {
-	swallowed, failed atomic.Uint64
-}
-
-// newConsumer begins to drive the inner consumer. p is nil of one that Wrap got.
-func newConsumer(inner pulsar.Consumer, s *settings, publisher *publisher, log *attemptLog, p *preparation) *Consumer {
+// newConsumer returns a Consumer that has no inner consumer yet. Its hooks may be called before it has one.
+func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Options, o partition.Options) *Consumer {
 	c := &Consumer{
-		settings:   s,
-		hooks:      &hooks{},
-		publisher:  publisher,
-		calls:      gate.New(),
-		goroutines: gate.New(),
-		life:       newLife(),
-		pause:      newPause(),
-		attempts:   log,
-		wrapped:    p == nil,
+		settings: s, publisher: publisher, attempts: log, options: options, group: partition.New(o),
+		start: time.Now(), alarmAt: math.MaxInt64,
+		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
+		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
+		room: make(chan struct{}, maxUnderway),
 	}
-	c.inner.now.Store(&inner)
-	messages, ahead := chanOf(inner), 0
-	if p != nil {
-		c.inner.again, c.inner.main, c.inner.hasRetryTopic, c.hooks = p.again, p.main, p.publisher.subscribed() != "", p.hooks
-		c.options = optionsOf(s, publisher, p.opts.SubscriptionName, &p.opts)
-		_, ahead = p.buffer()
-		p.warn()
-	} else {
-		c.options = optionsOf(s, publisher, inner.Subscription(), nil)
-	}
+	c.ended, c.end = context.WithCancel(context.Background())
+	c.cut, c.endCut = context.WithCancel(context.Background())
+	c.channel.messages = make(chan pulsar.ConsumerMessage)
+	c.hooks = upstream.NewHooks(upstream.Events{Lost: c.lost, Sent: c.sent, Active: c.active, Closed: c.childClosed, Outer: c.outer})
+	c.alarm = time.AfterFunc(math.MaxInt64, c.alarmOver)
 	c.observe(s.observers)
-	c.ledger = ledger.New(c.ledgerOptions(p, cap(messages)+ahead, messages != nil))
-	c.intake = intake.New(c.life.ended, inner, messages, ahead, c.hooks.mayBeClosed, func(quiet time.Duration) { c.safely(func() { c.idle(quiet) }) })
-	c.outlet.ch = make(chan pulsar.ConsumerMessage)
-	if p != nil && p.opts.MessageChannel != nil {
-		c.outlet.ch, c.outlet.given = p.opts.MessageChannel, true
-	}
-	context.AfterFunc(c.life.ended, func() {
-		if !c.life.closing.Load() { // it gave up; else Close tells
-			c.losses.closed.Do(c.lostAll)
+	return c
+}
+
+// abandon ends what newConsumer began, where there is no inner consumer in the end.
+func (c *Consumer) abandon() {
+	c.closing.Store(true)
+	c.end()
+	c.endCut()
+	c.alarm.Stop()
+	c.publisher.close()
+	c.attempts.close()
+}
+
+// begin begins to drive the inner consumer.
+func (c *Consumer) begin(inner pulsar.Consumer) {
+	c.inner.now.Store(&inner)
+	c.reader = upstream.NewReader(inner, c.inner.ahead, c.receiveFailed)
+	context.AfterFunc(c.ended, func() {
+		c.wakeUp()
+		if !c.closing.Load() { // it gave up; else Close reports the loss
+			c.endCut()
+			c.loss.all.Do(func() { c.lose("", LostConsumer) })
 		}
 	})
-	c.hooks.tellTo(c)
-	if log != nil {
-		log.outer.Store(c)
+	if c.attempts != nil {
+		c.attempts.outer.Store(c)
 	}
 	if c.observer.Subscribed != nil {
 		c.observer.Subscribed(c)
 	}
-	if c.outlet.given {
+	if c.channel.given {
 		c.startFeeder()
+	}
+}
+
+// outer returns what the application's interceptors and listeners get in place of the inner consumer or one of its children.
+func (c *Consumer) outer(inner pulsar.Consumer) pulsar.Consumer {
+	if c.inner.now.Load() == nil { // Subscribe has not returned
+		return inner
 	}
 	return c
 }
 
+// current returns the inner consumer; after GiveBack it is closed.
+func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
+
 // Name returns the name of the consumer.
 func (c *Consumer) Name() string { return c.current().Name() }
 
-// Subscription returns the subscription's name.
-func (c *Consumer) Subscription() string { return c.current().Subscription() }
-
-// ask requests a message. The inner consumer sends requests with its next tick.
-func (c *Consumer) ask(child pulsar.Consumer, topic string, id pulsar.MessageID) {
-	c.hooks.asked()
-	child.NackID(id)
-	c.asked(topic, id)
+// consumerName is Name, and "" before Subscribe has returned.
+func (c *Consumer) consumerName() string {
+	if inner := c.inner.now.Load(); inner != nil {
+		return (*inner).Name()
+	}
+	return ""
 }
+
+// Subscription returns the subscription's name.
+func (c *Consumer) Subscription() string { return c.options.Subscription }
 
 // GetLastMessageIDs returns the id of the last message published to each partition. With TopicsPattern it must not be called while topics
 // appear or vanish: pulsar-client-go goes through its own list of them without a lock.
@@ -127,123 +158,22 @@ func (c *Consumer) GetLastMessageIDs() ([]pulsar.TopicMessageID, error) {
 	return c.current().GetLastMessageIDs()
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: what it had prefetched
-// can still be received, and acknowledging that fails.
-func (c *Consumer) Unsubscribe() error {
-	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
-}
-
-// UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
-func (c *Consumer) UnsubscribeForce() error {
-	return c.unsubscribe(pulsar.Consumer.UnsubscribeForce)
-}
-
-func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
-	return c.withReaderStopped(func() error {
-		err := how(c.current())
-		c.inner.deleted = c.inner.deleted || err == nil
-		return err
-	})
-}
-
-// Stats are the counters of a Consumer since it was made, and its current state.
-type Stats struct {
-	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
-	Ready         int    // those of Waiting whose delay is over: only the broker or the next Receive is waited for
-	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
-	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
-	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
-	Redelivered   uint64 // messages delivered again to the application, but not after Snooze
-	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
-	Late          uint64 // redeliveries for which the broker took over a second
-	Failed        uint64 // failures that no method could return as an error; each is logged
-
-	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see Observer.Blocked. It ends
-	// with the next message.
-	Blocked bool
-
-	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
-
-	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the broker sends them
-	// again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones of such batches. Both are 0 while
-	// IndexAcks is IndexAcksKept.
-	Unfinished, Arriving int
-
-	IndexAcks IndexAcks // what becomes of the acknowledgement of one message of a batch
-
-	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
-}
-
-// IndexAcks says what becomes of batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
-// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does. The Consumer
-// learns it when a batch comes again, or comes to it after another consumer acknowledged a part of it.
-type IndexAcks string
-
-// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows otherwise.
-const (
-	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
-	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
-	IndexAcksIgnored IndexAcks = "ignored" // they are sent, and the broker sent an acknowledged message again
-	IndexAcksKept    IndexAcks = "kept"    // they are sent, and the broker leaves acknowledged messages out of their batches
-)
-
-var indexAcks = map[ledger.IndexAcks]IndexAcks{ledger.NoIndexAcks: IndexAcksOff, ledger.SentIndexAcks: IndexAcksUnknown,
-	ledger.IgnoredIndexAcks: IndexAcksIgnored, ledger.KeptIndexAcks: IndexAcksKept}
-
-// Stats returns the Consumer's counters and its current state.
-func (c *Consumer) Stats() Stats {
-	s := c.ledger.Stats()
-	acks := indexAcks[s.IndexAcks]
-	if c.hooks.tick == 0 { // after Wrap
-		acks = IndexAcksUnknown
-	}
-	return Stats{
-		Waiting: s.Waiting, Ready: s.Ready, BufferedBytes: s.BufferedBytes, Buffered: s.Buffered, Dropped: s.Dropped, Redelivered: s.Redelivered,
-		Swallowed: c.tally.swallowed.Load(), Late: s.Late, Failed: c.tally.failed.Load(), Blocked: c.blocked.on.Load(),
-		Reconnecting: c.hooks.reconnections(), Unfinished: s.Unfinished, Arriving: s.Arriving, IndexAcks: acks, OldestWaiting: s.Oldest,
-	}
-}
-
 // fail reports what cannot be returned. The operation is for observers.
 func (c *Consumer) fail(operation, what string, err error, attrs ...any) {
 	err = fmt.Errorf("%w", err) // without upstream's stack
 	c.report(what, err, attrs...)
-	c.failed(operation, err)
+	if c.observer.Failed != nil {
+		c.told.add(c, func() { c.observer.Failed(Failed{c, c.options.Subscription, operation, err}) })
+	}
 }
 
-// report is fail without telling observers: they are told already.
+// report is fail without observers: they know already.
 func (c *Consumer) report(what string, err error, attrs ...any) {
 	c.log(slog.LevelWarn, what+" failed", append(attrs, "error", err)...)
-	c.tally.failed.Add(1)
+	c.failures.Add(1)
 }
 
-// log logs what happened to the consumer. A panic of the application's handler is counted: nobody else could recover from most.
+// log logs what happened to the consumer.
 func (c *Consumer) log(level slog.Level, msg string, attrs ...any) {
-	defer func() {
-		if recover() != nil {
-			c.tally.failed.Add(1)
-		}
-	}()
-	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg,
-		append(attrs, "consumer", c.current().Name(), "subscription", c.current().Subscription())...)
-}
-
-// safely calls what may call code that is not ours, where nobody could recover from its panic.
-func (c *Consumer) safely(call func()) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.panicked(r, true)
-		}
-	}()
-	call()
-}
-
-// panicked reports the panic of code that is not ours, to observers too if they are to be told.
-func (c *Consumer) panicked(r any, tell bool) {
-	const what = "a callback"
-	if err := fmt.Errorf("panic: %v", r); tell {
-		c.fail("callback", what, err)
-	} else {
-		c.report(what, err)
-	}
+	c.settings.logger.Log(context.Background(), level, "redelivery: "+msg, append(attrs, "consumer", c.consumerName(), "subscription", c.options.Subscription)...)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
+	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -31,39 +32,49 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	if err != nil {
 		return Delivery{}, err
 	}
-	if c.life.ended.Err() != nil {
+	if c.isOver() {
 		return Delivery{}, ErrClosed
 	}
-	d, current, _ := c.ledger.Find(n)
-	if d.ID == nil || !n.Own { // it is settled, or not known
-		d.Count = max(d.Count, countOf(msg))
+	now := c.lock()
+	i, known, _ := c.group.Find(n.ID, n.hand)
+	c.unlock(now)
+	if !known || !n.own {
+		i.Count = max(i.Count, countOf(msg))
 	}
-	return Delivery{
-		Attempt:         c.publisher.attempt(msg, d.Count),
-		RedeliveryCount: d.Count,
-		Last:            c.ledger.IsLast(d.Count),
-		NackDelay:       max(0, c.nackDelay(d.Count)),
-		AckDeadline:     c.ledger.AckDeadline(d),
+	d := Delivery{
+		Attempt:         c.publisher.attempt(msg, i.Count),
+		RedeliveryCount: i.Count,
+		Last:            c.isLast(i.Count),
+		NackDelay:       max(0, c.nackDelay(i.Count)),
 		FirstPublished:  c.publisher.firstPublished(msg),
-		Lost:            c.losses.any.Load() && current && d.Doubtful,
-		Begun:           c.ledger.IsBegun(d),
-	}, nil
-}
-
-// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before.
-func (p *publisher) attempt(msg pulsar.Message, count uint32) uint32 {
-	before, among := p.earlier(msg)
-	return uint32(min(uint64(before)+uint64(count-min(count, among))+1, math.MaxUint32))
-}
-
-// earlier returns the attempts of a message before it was published to the retry topic, and how many of its redelivery count are among
-// them. Like firstPublished it takes a message of the application's own, whose methods may panic, for none of the retry topic.
-func (p *publisher) earlier(msg pulsar.Message) (attempts, among uint32) {
-	defer func() { _ = recover() }()
-	if !p.isRetry(msg) {
-		return 0, 0
+		Lost:            i.Current && i.Stale,
+		Begun:           i.Begun && !c.settings.keepsIndexAcks,
 	}
-	return publishing.Attempts(msg), publishing.RedeliveryCount(msg)
+	if i.Current && i.At > 0 {
+		d.AckDeadline = c.start.Add(i.At)
+	}
+	return d, nil
+}
+
+// attempt returns the number of a delivery over all retries. A message from the retry topic had attempts before. Like firstPublished it takes a
+// message of the application's own, whose methods may panic, for none of the retry topic.
+func (p *publisher) attempt(msg pulsar.Message, count uint32) (n uint32) {
+	n = uint32(min(uint64(count)+1, math.MaxUint32))
+	defer func() { _ = recover() }()
+	if p.isRetry(msg) {
+		count -= min(count, publishing.RedeliveryCount(msg))
+		n = uint32(min(uint64(publishing.Attempts(msg))+uint64(count)+1, math.MaxUint32))
+	}
+	return n
+}
+
+// firstPublished returns when a message, or the one that it is a retry of, was published first; zero for one that panics when asked.
+func (p *publisher) firstPublished(msg pulsar.Message) (at time.Time) {
+	defer func() { _ = recover() }()
+	if p.isRetry(msg) {
+		return publishing.FirstPublished(msg)
+	}
+	return msg.PublishTime()
 }
 
 // RedeliveryCount returns how often msg was delivered before. Policies get this count. While msg is not settled, it is the larger of the
@@ -77,8 +88,40 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 		c.fail("count", "reading a redelivery count", err)
 		return 0
 	}
-	if d, _, _ := c.ledger.Find(n); d.ID != nil {
-		return d.Count
+	now := c.lock()
+	i, known, _ := c.group.Find(n.ID, n.hand)
+	c.unlock(now)
+	if known {
+		return i.Count
 	}
 	return countOf(msg) // it is settled, or not known
 }
+
+func init() {
+	insight.Of = func(consumer any) insight.Consumer { return inside{consumer.(*Consumer)} }
+}
+
+// inside is what package worker asks a Consumer.
+type inside struct{ *Consumer }
+
+func (c inside) OmitsCause() bool { return c.settings.omitsCause() }
+
+// IsSettled finds a nack only without an ack timeout and without a lost connection, which make a message wait too.
+func (c inside) IsSettled(msg pulsar.Message) bool {
+	n, err := c.nameOf(msg)
+	if err != nil || c.isOver() || !isTracked(msg) {
+		return false
+	}
+	now := c.lock()
+	i, known, _ := c.group.Find(n.ID, n.hand)
+	settled := !known && c.group.IsSettled(n.ID)
+	c.unlock(now)
+	return settled || known && !i.Current && c.settings.ackTimeout == nil && !c.loss.any.Load()
+}
+
+func (c inside) OutlivesTTL(msg pulsar.Message, delay time.Duration) bool {
+	return c.settings.outlivesTTL(msg, delay)
+}
+
+// omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
+func (s *settings) omitsCause() bool { return s.deadLetters != nil && s.deadLetters.OmitCause }

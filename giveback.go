@@ -11,29 +11,28 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/intake"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// inner is the inner consumer. GiveBack closes it, and whoever receives next has another one subscribed in its place.
+// inner is the inner consumer. GiveBack closes it, and whoever receives next subscribes another one in its place.
 type inner struct {
-	again func() (pulsar.Consumer, error) // nil if that cannot be
-
+	now           atomic.Pointer[pulsar.Consumer]
+	again         func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
 	main          func() (pulsar.Consumer, error) // subscribes to the main topic without the retry topic; nil if that cannot be
 	hasRetryTopic bool                            // beside the main topics
+	ahead         int                             // how much is read at once
 
-	now   atomic.Pointer[pulsar.Consumer]
-	mu    sync.Mutex   // held while it is replaced
-	away  bool         // it was closed; for whoever has the turn
-	back  <-chan error // has one when an attempt to subscribe again has ended; nil if there is none; likewise
-	tries uint32       // such attempts in vain; likewise
+	wanted  atomic.Int32 // calls that want the turn
+	leaving atomic.Bool  // it is being closed, and another one will take its place
 
-	deleted bool // the subscription was; for whoever has the turn
+	// The turn guards these:
+	away    bool         // it was closed
+	back    <-chan error // has one when an attempt to subscribe again has ended; nil if there is none
+	tries   uint32       // such attempts in vain
+	deleted bool         // the subscription was
 
-	closing atomic.Bool // by GiveBack
+	mu sync.Mutex // held while it is replaced
 }
-
-// current returns the inner consumer; after GiveBack it is closed.
-func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 
 // GiveBack returns every unsettled message to the broker: those that were prefetched, those that wait for redelivery, and those that the
 // application has. The broker sends them to other consumers of the subscription at once, and does not count that as a redelivery. To do
@@ -47,44 +46,46 @@ func (c *Consumer) current() pulsar.Consumer { return *c.inner.now.Load() }
 // Key_Shared subscription, which Unsubscribe has not deleted, and a receiver queue; otherwise it returns an error that satisfies errors.Is
 // with errors.ErrUnsupported. It returns ErrClosed after Close.
 func (c *Consumer) GiveBack() error {
-	if c.inner.again == nil || c.hooks.redeliversAll {
+	if c.inner.again == nil || !c.settings.isShared {
 		return fmt.Errorf("redelivery: GiveBack: %w: want Subscribe, a durable Shared or Key_Shared subscription, and a queue", errors.ErrUnsupported)
 	}
-	if err := c.intake.Interrupt(); err != nil {
-		return ErrClosed
+	if err := c.interrupt(); err != nil {
+		return err
 	}
-	defer c.intake.Release()
+	defer c.turn.give()
+	if c.inner.deleted {
+		return fmt.Errorf("redelivery: GiveBack: %w: the subscription was deleted", errors.ErrUnsupported)
+	}
+	return c.goAway()
+}
+
+// goAway closes the inner consumer, for the one who has the turn.
+func (c *Consumer) goAway() error {
 	if c.inner.back != nil { // it may subscribe at any time
-		if _ = c.resubscribe(c.life.ended); c.life.ended.Err() != nil {
+		if _ = c.resubscribe(c.ended); c.isOver() {
 			return ErrClosed
 		}
 	}
-	switch {
-	case c.inner.deleted:
-		return fmt.Errorf("redelivery: GiveBack: %w: the subscription was deleted", errors.ErrUnsupported)
-	case c.inner.away:
+	if c.inner.away {
 		return nil
 	}
-	c.leave()
-	return nil
-}
-
-// leave closes the inner consumer, for whoever has the turn.
-func (c *Consumer) leave() {
 	c.attempts.flush() // or another consumer knows of no delay
-	c.hooks.flush()
+	c.hooks.Flush()
 	end := time.Now().Add(patience) // as Close
-	waitWhile(c.isSettling, end)
-	c.inner.closing.Store(true)
-	defer c.inner.closing.Store(false)
-	waitWhile(func() bool { return !c.calls.IsQuiet() }, end) // for those that came meanwhile
-	c.hooks.leaves(true)
+	waitWhile(func() bool { return c.letters.isBusy() || !c.calls.isQuiet() }, end)
+	c.inner.leaving.Store(true)
+	defer c.inner.leaving.Store(false)
+	waitWhile(func() bool { return !c.calls.isQuiet() }, end) // for calls that came meanwhile
 	c.inner.away = true
-	closeInner(c.current())
-	c.intake.Forget()
-	c.hooks.leaves(false)
-	c.ledger.GaveBack()
-	c.emptyOutlet()
+	upstream.Close(c.current())
+	c.hooks.Forget()
+	c.reader.Forget()
+	now := c.lock()
+	c.listening.Store(true)
+	c.group.GiveBack(now)
+	c.unlock(now)
+	c.emptyChannel()
+	return nil
 }
 
 // waitWhile waits as long as busy says so, until end at most.
@@ -94,18 +95,13 @@ func waitWhile(busy func() bool, end time.Time) {
 	}
 }
 
-// isSettling reports whether messages are being settled, by the application or by what is published elsewhere. These steps follow one another.
-func (c *Consumer) isSettling() bool {
-	return c.callbacks.isBusy() || c.publisher.dead.isBusy() || c.publisher.moves.isBusy() || !c.calls.IsQuiet()
-}
-
-// comeBack subscribes again after GiveBack, for whoever has the turn. If that fails it waits for a while.
+// comeBack subscribes again after GiveBack, for the one who has the turn. If that fails it waits for a while.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
-	if err == nil || errors.Is(err, intake.ErrClosed) || errors.Is(err, ctx.Err()) {
+	if err == nil || errors.Is(err, ErrClosed) || ctx.Err() != nil {
 		return err
 	}
-	c.tell(func() { c.fail("receive", "subscribing again", err) })
+	c.fail("receive", "subscribing again", err)
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
 	defer timer.Stop()
 	c.inner.tries++
@@ -114,36 +110,42 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.life.ended.Done():
-		return intake.ErrClosed
+	case <-c.ended.Done():
+		return ErrClosed
 	}
 }
 
-// resubscribe subscribes again, for whoever has the turn. It may take as long as the client's OperationTimeout, which ctx does not end:
-// then the next caller has what comes of it, and after Close nobody.
+// resubscribe subscribes again, for the one who has the turn. It may take as long as the client's OperationTimeout, which ctx does not end:
+// then the next caller gets the outcome, and after Close nobody.
 func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
-		c.inner.back = aside(func() error {
+		back := make(chan error, 1)
+		c.inner.back = back
+		go func() {
 			consumer, err := c.inner.again()
 			if err == nil && !c.replace(consumer) {
-				closeInner(consumer)
-				err = intake.ErrClosed
+				upstream.Close(consumer)
+				err = ErrClosed
 			}
-			return err
-		})
+			back <- err
+		}()
 	}
 	select {
 	case err := <-c.inner.back:
 		c.inner.back = nil
-		if err == nil {
-			c.intake.Replace(c.current(), chanOf(c.current()))
-			c.inner.away, c.inner.tries = false, 0
+		if err != nil {
+			return err
 		}
-		return err
+		c.reader = upstream.NewReader(c.current(), c.inner.ahead, c.receiveFailed)
+		c.inner.away, c.inner.tries = false, 0
+		now := c.lock()
+		c.group.Lost(now)
+		c.unlock(now)
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-c.life.ended.Done():
-		return intake.ErrClosed
+	case <-c.ended.Done():
+		return ErrClosed
 	}
 }
 
@@ -151,7 +153,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 func (c *Consumer) replace(consumer pulsar.Consumer) bool {
 	c.inner.mu.Lock()
 	defer c.inner.mu.Unlock()
-	if c.life.ended.Err() != nil {
+	if c.isOver() {
 		return false
 	}
 	c.inner.now.Store(&consumer)

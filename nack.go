@@ -8,10 +8,9 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
-	"github.com/pulsar-redelivery/redelivery/nack"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Nack redelivers a message that the application could not process, after the delay that the nack policy gives for its redelivery
@@ -19,25 +18,25 @@ import (
 // changes nothing, and neither does a nack of an earlier delivery. Until the message comes back, it may still be acknowledged. A
 // message of a non-persistent topic does not come back. A nil or foreign message is logged and counted in Stats.
 func (c *Consumer) Nack(msg pulsar.Message) {
-	c.failNack(c.nackMessage(msg, nil, nil))
+	c.failNack(c.nackMessage(msg, nacking{}))
 }
 
 // NackWithReason is Nack with a reason. On the last delivery the message becomes a dead letter at once, and the dead letter
 // carries the reason. If reason is nil, the dead letter says how often the message was delivered. NackWithReason returns ErrClosed
 // after Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithReason(msg pulsar.Message, reason error) error {
-	return c.nackMessage(msg, nil, reason)
+	return c.nackMessage(msg, nacking{reason: reason})
 }
 
 // NackWithDelay is Nack with a delay that replaces the policy's this once. A negative delay counts as 0. It returns ErrClosed after
 // Close, and an error for a nil or foreign message.
 func (c *Consumer) NackWithDelay(msg pulsar.Message, delay time.Duration) error {
-	return c.nackMessage(msg, &delay, nil)
+	return c.nackMessage(msg, nacking{delay: &delay})
 }
 
 // NackWithDelayAndReason is NackWithDelay with the reason of NackWithReason.
 func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duration, reason error) error {
-	return c.nackMessage(msg, &delay, reason)
+	return c.nackMessage(msg, nacking{delay: &delay, reason: reason})
 }
 
 // Snooze is NackWithDelay, but this delivery does not count: the redelivery count stays the same, and so do the policy's next delay and
@@ -48,11 +47,7 @@ func (c *Consumer) NackWithDelayAndReason(msg pulsar.Message, delay time.Duratio
 // and Key_Shared. After a restart the broker sends the message at once. With WithNackRetryTopic a message with a long delay waits in the retry
 // topic instead, and survives a restart; there it does not count as unacknowledged.
 func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
-	n, err := c.nameOf(msg)
-	if err != nil {
-		return err
-	}
-	return c.nackAs(n, msg, &delay, nil, ledger.Snoozed)
+	return c.nackMessage(msg, nacking{delay: &delay, snoozed: true})
 }
 
 // NackID is Nack by message id. Unlike NackID of pulsar-client-go, it follows the policy. The id of a whole batch, whose BatchIdx is -1,
@@ -60,18 +55,24 @@ func (c *Consumer) Snooze(msg pulsar.Message, delay time.Duration) error {
 // count 0. A message that did not fit the memory limit comes from the broker when it is due; if that was its last delivery, it is
 // delivered once more, since the Consumer has no payload to publish as a dead letter.
 func (c *Consumer) NackID(id pulsar.MessageID) {
-	if err := checkID(id); err != nil {
+	n, err := nameOfID(id)
+	if err != nil {
 		c.failNack(err)
 		return
 	}
-	names := []ledger.Name{{ID: id}}
-	if id.BatchIdx() < 0 {
-		if of, ok := c.ledger.HadOf(names[0]); ok {
-			names = of
-		}
+	if n.Index >= 0 {
+		c.failNack(c.nack(n, nil, nacking{}))
+		return
 	}
-	for _, n := range names {
-		c.failNack(c.nack(n, nil, nil, nil))
+	now := c.lock()
+	held, err := c.group.HeldOf(n.ID)
+	c.unlock(now)
+	c.failNack(err)
+	if len(held) == 0 && err == nil {
+		c.failNack(c.nack(n, nil, nacking{}))
+	}
+	for _, one := range held {
+		c.failNack(c.nack(name{ID: one, hand: partition.AnyHand, object: id}, nil, nacking{}))
 	}
 }
 
@@ -82,84 +83,111 @@ func (c *Consumer) failNack(err error) {
 	}
 }
 
-// nackMessage starts the delay of a message, the policy's if delay is nil. reason is what a dead letter says; nil for its default.
-func (c *Consumer) nackMessage(msg pulsar.Message, delay *time.Duration, reason error) error {
+// nacking says how a message is nacked.
+type nacking struct {
+	delay   *time.Duration // nil for the policy's
+	reason  error          // of a dead letter; nil for its default
+	snoozed bool           // nothing failed
+}
+
+func (c *Consumer) nackMessage(msg pulsar.Message, how nacking) error {
 	n, err := c.nameOf(msg)
 	if err != nil {
 		return err
 	}
-	return c.nack(n, msg, delay, reason)
+	return c.nack(n, msg, how)
 }
 
-// nack starts the delay of a message, the policy's if delay is nil. msg is nil if there is no more than its id.
-func (c *Consumer) nack(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error) error {
-	return c.nackAs(n, msg, delay, reason, ledger.Failed)
-}
-
-// nackAs is nack for a message that failed, or is snoozed.
-func (c *Consumer) nackAs(n ledger.Name, msg pulsar.Message, delay *time.Duration, reason error, why ledger.Why) error {
-	if !topicname.IsPersistent(n.Topic) {
+// nack gives a message back: to wait here, or to the dead letter topic or the retry topic. msg is nil if only its id is known.
+func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
+	if !topicname.IsPersistent(n.topic) {
 		return nil
 	}
-	d, current, known := c.ledger.Find(n)
-	if !known {
-		if !isPulsarID(n.ID) || n.ID.BatchIdx() >= maxForeignIndex || n.ID.BatchSize() > maxForeignIndex {
-			return foreign(n.ID)
-		}
-		count, topic := uint32(0), n.Topic
-		if msg != nil {
-			count, topic = countOf(msg), topicOf(msg)
-		}
-		c.ledger.Adopt(n, topic, c.current(), count)
-		d, current, _ = c.ledger.Find(n)
-	}
-	if c.life.ended.Err() != nil {
+	now := c.lock()
+	i, known, err := c.group.Find(n.ID, n.hand)
+	settled := !known && c.group.IsSettled(n.ID)
+	c.unlock(now)
+	switch {
+	case err != nil:
+		return err
+	case c.isOver():
 		return ErrClosed
+	case known && !i.Current, settled && n.own: // a stale nack changes nothing
+		return nil
+	case !known && !upstream.IsMessageID(n.object):
+		return foreign(n.object)
 	}
-	if !current { // a stale nack changes nothing
+	d := i.Delivery
+	if !known && msg != nil {
+		d.ID, d.Object, d.Source, d.Count = idOf(topicOf(msg), n.object), n.object, c.current(), countOf(msg)
+	}
+	if d.Body == nil && msg != nil && n.own {
+		d.Body = original(msg)
+	}
+	c.attempts.count(&d)
+	return c.nackAs(n, msg, d, known, how)
+}
+
+// nackAs is nack for a message with what is known of its delivery.
+func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, known bool, how nacking) error {
+	body, _ := d.Body.(pulsar.Message)
+	if !how.snoozed && known && body != nil && c.isLast(d.Count) {
+		c.giveUp(d, c.nackDelay(d.Count), how.reason, true)
 		return nil
 	}
-	if msg != nil && d.Message == nil {
-		d.Message = c.received(msg)
+	delay := c.nackDelay(d.Count)
+	if how.delay != nil {
+		delay = *how.delay
 	}
-	c.attempts.count(n.Topic, &d)
-	if why == ledger.Failed && d.Message != nil && c.ledger.IsLast(d.Count) {
-		c.giveUp(d, c.nackDelay(d.Count), ledger.Leaving, reason)
+	if body != nil && known && c.settings.outlivesTTL(body, delay) {
+		c.giveUp(d, min(delay, time.Minute), &ttlError{delay, c.settings.ttl, how.reason}, true)
 		return nil
 	}
-	if delay == nil {
-		policy := c.nackDelay(d.Count)
-		delay = &policy
-	}
-	if c.settings.outlivesTTL(d.Message, *delay) {
-		c.giveUp(d, min(*delay, time.Minute), ledger.Leaving, &ttlError{*delay, c.settings.ttl, reason})
+	if from := c.settings.retryFrom; msg != nil && body != nil && known && from > 0 && delay >= from {
+		c.moveToRetryTopic(d, delay, how.snoozed)
 		return nil
 	}
-	if from := c.settings.retryFrom; msg != nil && from > 0 && *delay >= from {
-		c.move(d, *delay, why == ledger.Snoozed)
-		return nil
-	}
-	if msg == nil && len(c.hooks.of) > 0 { // interceptors may have changed what is kept: of an id the broker's is to come, as upstream
-		why = ledger.Unreadable
-	}
-	if s, had, kept := c.ledger.Nack(d, *delay, d.Message, why); had {
-		if !kept && msg != nil {
-			c.warnOfLimit(s.Topic, s.ID)
+	f := partition.Failure{ID: n.ID, Hand: n.hand, Delay: delay, Uncounted: how.snoozed}
+	if !known {
+		f.ID = d.ID
+		f.Copy = partition.Copy{Source: d.Source, Object: n.object, Total: n.object.BatchSize(), Count: d.Count}
+		if msg == nil {
+			f.ID, f.Copy.Source = n.ID, c.current()
 		}
-		failed, outcome := s, Nacked
-		if why == ledger.Snoozed {
-			failed.Attempts--
-			outcome = Snoozed
+	}
+	if body != nil && (c.settings.source != FromBroker || how.snoozed) {
+		f.Copy.Body = body
+		f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
+	}
+	now := c.lock()
+	d, had, err := c.group.Nack(now, f)
+	i, waits, _ := c.group.Find(f.ID, partition.AnyHand)
+	c.unlock(now)
+	switch {
+	case err != nil:
+		return err
+	case !had && !known && !waits: // upstream alone can know it
+		c.nackLater(n.object, delay)
+	case had:
+		if msg != nil && i.Body == nil {
+			c.warnOfLimit(d.ID.Topic, n.object)
 		}
-		c.fails(&failed, *delay, reason)
-		c.nacked(s, msg, outcome, *delay)
+		c.fails(&d, delay, how)
+		c.nacked(d, msg, delay, how)
 	}
 	return nil
 }
 
+// nackLater has upstream request a message that only upstream can know.
+func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {
+	time.AfterFunc(max(0, delay), func() {
+		c.request(partition.Request{Source: c.current(), ID: id})
+	})
+}
+
 // warnOfLimit logs, once, that a message does not fit the memory limit where Wrap cannot say how late it comes.
 func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
-	if c.wrapped && c.settings.source != FromBroker {
+	if c.settings.isWrapped && c.settings.source != FromBroker {
 		c.limitExceeded.Do(func() {
 			c.log(slog.LevelWarn, "a nacked message does not fit the memory limit, and comes late, by up to 4/3 of the wrapped consumer's "+
 				"NackRedeliveryDelay: raise WithMemoryLimit, or use SubscribeWith", "topic", topic, "message", id)
@@ -167,46 +195,75 @@ func (c *Consumer) warnOfLimit(topic string, id pulsar.MessageID) {
 	}
 }
 
-// maxForeignIndex is more than a batch has messages. An entry that is not known has to have room for them.
-const maxForeignIndex = 1 << 16
-
 // InProgress restarts the ack timeout of a message that the application is still working on. Without WithAckTimeout, and for a message of a
 // non-persistent topic, it does nothing and returns nil. Else it returns ErrNotInFlight if the application no longer has the message,
 // ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message.
 func (c *Consumer) InProgress(msg pulsar.Message) error {
 	n, err := c.nameOf(msg)
-	if err != nil {
-		return err
-	}
 	switch {
-	case c.settings.ackTimeout == nil || c.ledger.Touch(n) || !topicname.IsPersistent(n.Topic):
+	case err != nil:
+		return err
+	case c.settings.ackTimeout == nil || !topicname.IsPersistent(n.topic):
 		return nil
-	case c.life.ended.Err() != nil:
+	case c.isOver():
 		return ErrClosed
 	}
-	return fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
+	now := c.lock()
+	has, err := c.group.Touch(now, n.ID, n.hand)
+	c.unlock(now)
+	if err == nil && !has {
+		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+	}
+	return err
+}
+
+// RedeliverNow ends the delays of all messages that wait in this Consumer after a nack, a Snooze or for the time of their retry, and returns how
+// many there are: they are delivered again as soon as the application receives. Call it when what made messages fail is mended. The call
+// itself counts nothing: redelivery counts, and later delays of the policy, are what they would be without it. Ack timeouts go on. Messages that
+// wait at the broker for their time, such as those of the retry topic, still do, and so do those that a Worker with WithKeyOrder keeps. After Close
+// it returns 0.
+func (c *Consumer) RedeliverNow() (n int) {
+	if c.isOver() {
+		return 0
+	}
+	now := c.lock()
+	n = c.group.RedeliverNow(now)
+	c.unlock(now)
+	return n
+}
+
+// timedOut reports that the ack timeout of a message is over, which is due now.
+func (c *Consumer) timedOut(d partition.Delivery) {
+	c.fails(&d, 0, nacking{reason: errTimedOut})
+	if c.observer.Settled != nil {
+		e := c.settledEvent(&d, nil, TimedOut, c.now())
+		c.told.add(c, func() { c.observer.Settled(e) })
+	}
+}
+
+var errTimedOut = errors.New("ack timeout")
+
+// nacked reports that a message waits now.
+func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.Duration, how nacking) {
+	if c.observer.Settled == nil {
+		return
+	}
+	outcome := Nacked
+	if how.snoozed {
+		outcome = Snoozed
+	}
+	e := c.settledEvent(&d, msg, outcome, c.now())
+	if e.Delay = max(0, delay); how.snoozed {
+		e.Attempts--
+	}
+	c.observer.Settled(e)
 }
 
 // nackDelay returns what the nack policy says about a redelivery count.
-func (c *Consumer) nackDelay(count uint32) time.Duration {
-	return c.delay(c.settings.nackBackoff, count)
-}
+func (c *Consumer) nackDelay(count uint32) time.Duration { return c.settings.nackBackoff.Next(count) }
 
-// withDelay calls then with what policy says about a redelivery count, or with the default if the policy ends the goroutine.
-func (c *Consumer) withDelay(policy backoff.RedeliveryBackoff, count uint32, then func(time.Duration)) {
-	d := nack.DefaultDelay
-	defer func() { then(d) }()
-	d = c.delay(policy, count)
-}
-
-// delay returns what policy says about a redelivery count. A policy is the caller's code: it is not called under a lock,
-// and its panic does not end a program in a goroutine that nobody can recover.
-func (c *Consumer) delay(policy backoff.RedeliveryBackoff, count uint32) (d time.Duration) {
-	defer func() {
-		if r := recover(); r != nil {
-			c.fail("policy", "a policy", fmt.Errorf("panic at redelivery count %d: %v", count, r), "delay", nack.DefaultDelay)
-			d = nack.DefaultDelay
-		}
-	}()
-	return policy.Next(count)
+// isLast reports whether a delivery with a redelivery count is the last.
+func (c *Consumer) isLast(count uint32) bool {
+	limit := c.publisher.maxDeliveries
+	return limit > 0 && uint64(count)+1 >= uint64(limit)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/logs"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -139,42 +138,34 @@ type Failed struct {
 	Err          error     // what failed
 }
 
-// observer is who is told, with no lock held.
+// observer has the functions of all observers.
 type observer struct {
-	Observer     // all of them
-	any          bool
-	timed        bool // somebody wants to know for how long the application has messages
-	subscription string
-	told         chores // what is told by goroutines that must not wait, or may not be closed by who is told
+	Observer
+	any   bool
+	timed bool // somebody wants to know for how long the application has messages
 }
 
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
-	if logs.Safe(c.settings.logger).Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
+	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
 		observers = append(observers, c.decisions())
 	}
 	x := &c.observer
 	x.any = len(observers) > 0
 	x.timed = slices.ContainsFunc(observers, func(o Observer) bool { return !o.Untimed && o.Settled != nil })
-	x.subscription = c.Subscription()
 	x.Observer = Observer{
-		Subscribed: all(c, observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
-		Closed:     all(c, observers, func(o Observer) func(*Consumer) { return o.Closed }),
-		Delivered:  all(c, observers, func(o Observer) func(Delivered) { return o.Delivered }),
-		Settled:    all(c, observers, func(o Observer) func(Settled) { return o.Settled }),
-		Buffered:   all(c, observers, func(o Observer) func(Event) { return o.Buffered }),
-		Dropped:    all(c, observers, func(o Observer) func(Event) { return o.Dropped }),
-		Swallowed:  all(c, observers, func(o Observer) func(Event) { return o.Swallowed }),
-		Asked:      all(c, observers, func(o Observer) func(Event) { return o.Asked }),
-		Lost:       all(c, observers, func(o Observer) func(Lost) { return o.Lost }),
-		Blocked:    all(c, observers, func(o Observer) func(Blocked) { return o.Blocked }),
-		Failed:     all(c, observers, func(o Observer) func(Failed) { return o.Failed }),
+		Subscribed: all(observers, func(o Observer) func(*Consumer) { return o.Subscribed }),
+		Closed:     all(observers, func(o Observer) func(*Consumer) { return o.Closed }),
+		Delivered:  all(observers, func(o Observer) func(Delivered) { return o.Delivered }),
+		Settled:    all(observers, func(o Observer) func(Settled) { return o.Settled }),
+		Buffered:   all(observers, func(o Observer) func(Event) { return o.Buffered }),
+		Dropped:    all(observers, func(o Observer) func(Event) { return o.Dropped }),
+		Swallowed:  all(observers, func(o Observer) func(Event) { return o.Swallowed }),
+		Asked:      all(observers, func(o Observer) func(Event) { return o.Asked }),
+		Lost:       all(observers, func(o Observer) func(Lost) { return o.Lost }),
+		Blocked:    all(observers, func(o Observer) func(Blocked) { return o.Blocked }),
+		Failed:     all(observers, func(o Observer) func(Failed) { return o.Failed }),
 	}
-}
-
-// event says which message something happened to.
-func (c *Consumer) event(topic string, id pulsar.MessageID, msg pulsar.Message) Event {
-	return Event{c, topic, c.observer.subscription, id, msg}
 }
 
 // decisions returns an Observer that logs each decision, but for dead letters, which are logged in any case.
@@ -199,7 +190,7 @@ func (c *Consumer) decisions() Observer {
 }
 
 // all returns a function that calls those of all observers that have it, or nil if none has.
-func all[E any](c *Consumer, observers []Observer, of func(Observer) func(E)) func(E) {
+func all[E any](observers []Observer, of func(Observer) func(E)) func(E) {
 	var functions []func(E)
 	for _, o := range observers {
 		if f := of(o); f != nil {
@@ -211,17 +202,7 @@ func all[E any](c *Consumer, observers []Observer, of func(Observer) func(E)) fu
 	}
 	return func(event E) {
 		for _, f := range functions {
-			callObserver(c, f, &event)
+			f(event)
 		}
 	}
-}
-
-func callObserver[E any](c *Consumer, f func(E), event *E) {
-	defer func() {
-		if r := recover(); r != nil {
-			_, failed := any(event).(*Failed) // of which it would only be told again
-			c.panicked(r, !failed)
-		}
-	}()
-	f(*event)
 }

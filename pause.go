@@ -4,69 +4,51 @@ import (
 	"context"
 	"sync"
 	"sync/atomic"
-
-	"github.com/pulsar-redelivery/redelivery/internal/intake"
 )
 
 // pause keeps messages from the application.
 type pause struct {
-	on atomic.Bool
-
-	mu    sync.Mutex
-	begun chan struct{} // closed when a pause begins
-	over  chan struct{} // closed while there is none
+	on      atomic.Bool
+	mu      sync.Mutex
+	changed chan struct{} // closed at the next change
 }
 
-func newPause() *pause {
-	p := &pause{begun: make(chan struct{}), over: make(chan struct{})}
-	close(p.over)
-	return p
-}
+func newPause() *pause { return &pause{changed: make(chan struct{})} }
 
-// set begins or ends a pause, and reports whether that changed anything.
-func (p *pause) set(on bool) (changed bool) {
+func (p *pause) isOn() bool { return p.on.Load() }
+
+// state returns whether there is a pause, and what is closed when that changes.
+func (p *pause) state() (on bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !p.on.CompareAndSwap(!on, on) {
-		return false
-	}
-	if on {
-		close(p.begun)
-		p.over = make(chan struct{})
-	} else {
-		close(p.over)
-		p.begun = make(chan struct{})
-	}
-	return true
+	return p.on.Load(), p.changed
 }
 
-// next returns what is closed when the next pause begins, or has begun.
-func (p *pause) next() <-chan struct{} {
+func (p *pause) set(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.begun
+	if p.on.CompareAndSwap(!on, on) {
+		close(p.changed)
+		p.changed = make(chan struct{})
+	}
 }
 
-// end returns what is closed when there is no pause.
-func (p *pause) end() <-chan struct{} {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
-// unpaused waits until the Consumer is not paused.
-func (c *Consumer) unpaused(ctx context.Context) error {
-	if !c.pause.on.Load() {
-		return nil
+// wait waits until there is no pause.
+func (p *pause) wait(ctx context.Context, ended <-chan struct{}) error {
+	for p.isOn() {
+		on, changed := p.state()
+		if !on {
+			break
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ended:
+			return ErrClosed
+		}
 	}
-	select {
-	case <-c.pause.end():
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.life.ended.Done():
-		return intake.ErrClosed
-	}
+	return nil
 }
 
 // Pause stops Receive and Chan from delivering messages, new or due, until Resume. The application keeps the messages that it has, and
@@ -75,15 +57,9 @@ func (c *Consumer) unpaused(ctx context.Context) error {
 // pulsar.ConsumerOptions had a MessageChannel with a buffer, messages in that buffer can still be taken. A second Pause does nothing.
 // Close ends a Receive that waits.
 func (c *Consumer) Pause() {
-	if c.pause.set(true) {
-		c.intake.Wake()
-	}
+	c.pause.set(true)
+	c.wakeUp()
 }
 
 // Resume ends Pause. A second Resume does nothing.
 func (c *Consumer) Resume() { c.pause.set(false) }
-
-// Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when somebody else closes the client; after Wrap, and
-// with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of goroutines may wait for it.
-func (c *Consumer) Done() <-chan struct{} { return c.life.ended.Done() }

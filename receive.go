@@ -3,14 +3,11 @@ package redelivery
 import (
 	"context"
 	"errors"
-	"reflect"
-	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/intake"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
-	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Receive returns the next message: one that is due for redelivery or the next of the subscription. It blocks until there is one.
@@ -20,111 +17,214 @@ func (c *Consumer) Receive(ctx context.Context) (pulsar.Message, error) {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	if c.outlet.fed.Load() {
+	if c.channel.fed.Load() {
 		return c.receiveFed(ctx)
 	}
-	var d ledger.Delivery
-	if err := c.next(ctx, &d); err != nil {
-		return nil, err
+	d, err := c.next(ctx)
+	if err != nil {
+		return nil, c.receiveError(ctx, err)
 	}
-	msg := messageOf(&d)
-	c.intercept(&d, msg)
-	if !c.observer.any {
-		c.startTimeout(&d)
-		return msg, nil
-	}
-	told := c.deliveredEvent(&d, msg)
-	c.startTimeout(&d)
-	c.delivered(told)
+	msg := wrap(&d)
+	c.handedOver(&d, msg)
 	return msg, nil
 }
 
-// next takes the next message for the application.
-func (c *Consumer) next(ctx context.Context, d *ledger.Delivery) error {
-	if err := ctx.Err(); err != nil && ctx != c.life.ended {
-		return err
+// handedOver starts the ack timeout of a message that the application has now, and tells observers.
+func (c *Consumer) handedOver(d *partition.Delivery, msg pulsar.Message) {
+	e := c.deliveredEvent(d, msg)
+	if policy := c.settings.ackTimeout; policy != nil && d.Object != nil {
+		timeout := policy.Next(d.Count)
+		now := c.lock()
+		c.group.StartTimeout(now, d.ID, d.Hand, timeout)
+		c.unlock(now)
+	}
+	c.delivered(e)
+}
+
+// next takes the next message for the application. Its Body is never nil.
+func (c *Consumer) next(ctx context.Context) (d partition.Delivery, err error) {
+	if ctx.Err() != nil && ctx != c.ended {
+		return d, ctx.Err()
 	}
 	for {
-		if err := c.unpaused(ctx); err != nil {
-			return c.receiveError(ctx, err)
+		if err := c.pause.wait(ctx, c.ended.Done()); err != nil {
+			return d, err
 		}
-		interrupted, err := c.take(ctx, d)
+		if err := c.turn.take(ctx, c.ended.Done()); err != nil {
+			return d, err
+		}
+		d, ok, err := c.read(ctx)
+		c.turn.give()
+		if ok || err != nil {
+			return d, err
+		}
+	}
+}
+
+// read is next while the caller has the turn. ok is false, without an error, if the turn is wanted, or after Pause.
+func (c *Consumer) read(ctx context.Context) (d partition.Delivery, ok bool, err error) {
+	for {
 		switch {
-		case err != nil:
-			return c.receiveError(ctx, err)
-		case !interrupted:
-			return nil
+		case c.isOver():
+			return d, false, ErrClosed
+		case c.pause.isOn() || c.inner.wanted.Load() > 0:
+			return d, false, nil
+		case c.inner.away:
+			return d, false, c.comeBack(ctx)
 		}
-	}
-}
-
-// take is next while the caller has the turn, and reports whether somebody wants that for something else, or to pause.
-func (c *Consumer) take(ctx context.Context, d *ledger.Delivery) (interrupted bool, err error) {
-	if err := c.intake.Acquire(ctx); err != nil {
-		return false, err
-	}
-	defer c.intake.Release()
-	for c.life.ended.Err() == nil {
-		if c.pause.on.Load() {
-			return true, nil
-		}
-		if c.inner.away {
-			if err := c.comeBack(ctx); err != nil {
-				return false, err
-			}
-			return true, nil // somebody may want the turn meanwhile
-		}
-		newsTurn := c.cameAgain && c.intake.IsReady() // or messages that always fail would keep what is new waiting
-		if c.cameAgain = c.ledger.Next(d, newsTurn); !c.cameAgain {
-			cm, event, err := c.intake.Take(ctx)
-			switch {
-			case err == nil:
-			case errors.Is(err, intake.ErrUndecryptable):
-				c.tell(func() { c.fail("receive", "receiving", err) })
-				continue
-			default:
-				if ctx.Err() == nil && !errors.Is(err, intake.ErrClosed) {
-					c.life.end()
+		if d, ok = c.take(); !ok {
+			c.check()
+			cm, has := c.reader.Next()
+			if !has {
+				if err := c.wait(ctx); err != nil {
+					return d, false, err
 				}
-				return false, err
-			}
-			switch event {
-			case intake.Interrupted:
-				return true, nil
-			case intake.Woken:
-				continue
-			case intake.Message:
-			}
-			if !c.arrive(cm, d) {
-				c.cameAgain = newsTurn // it is still what is new that has its turn
 				continue
 			}
+			d, ok = c.arrive(cm)
 		}
-		if c.hooks.nacksUndecryptable && d.Message.GetEncryptionContext() != nil {
-			undecryptable := *d
-			c.start(&c.callbacks, func(context.Context) {
-				c.withDelay(c.settings.nackBackoff, undecryptable.Count, func(delay time.Duration) {
-					c.ledger.Nack(undecryptable, delay, nil, ledger.Unreadable)
-				})
-			})
-			continue
+		if ok && !c.refuses(&d) {
+			return d, true, nil
 		}
-		if c.publisher.givesUp(d) {
-			c.giveUpAside(*d, ledger.GivenUp)
-			continue
-		}
-		return false, nil
 	}
-	return false, intake.ErrClosed
 }
 
-// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would
-// take messages from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
+// take returns the next message that is here and due.
+func (c *Consumer) take() (d partition.Delivery, ok bool) {
+	if !c.isReady.Load() {
+		return d, false
+	}
+	now := c.lock()
+	d, ok = c.group.Take(now, c.reader.Has())
+	c.unlock(now)
+	return d, ok
+}
+
+// arrive takes a message of upstream's. ok is false if it does not go to the application.
+func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok bool) {
+	if !isTracked(cm.Message) {
+		return partition.Delivery{Source: cm.Consumer, Body: cm.Message, Count: cm.RedeliveryCount()}, true
+	}
+	c.messages.Note(cm.Message)
+	cp := c.copyOf(cm)
+	now := c.lock()
+	if c.listening.Load() && cm.GetEncryptionContext() != nil { // upstream calls no interceptor with what it cannot decrypt
+		c.group.Sent(now, cp.ID, cp.Object)
+	}
+	a := c.group.Arrive(now, cp)
+	var i partition.Info
+	if a.Verdict == partition.Noted {
+		i, _, _ = c.group.Find(cp.ID, partition.AnyHand)
+	}
+	c.unlock(now)
+	c.blocked.ends()
+	switch a.Verdict {
+	case partition.Deliver:
+		a.Delivery.Body = cm.Message
+		return a.Delivery, true
+	case partition.AckAgain:
+		c.swallowed.Add(1)
+		c.ackAgain(a.Again)
+		c.tell(c.observer.Swallowed, cm)
+	case partition.Old:
+		c.dropped.Add(1)
+		c.tell(c.observer.Dropped, cm)
+	case partition.Noted:
+		if i.Delivery.Body != nil {
+			c.buffered.Add(1)
+			c.tell(c.observer.Buffered, cm)
+		} else {
+			c.dropped.Add(1)
+			c.tell(c.observer.Dropped, cm)
+		}
+	}
+	return d, false
+}
+
+// copyOf describes a message of upstream's.
+func (c *Consumer) copyOf(cm pulsar.ConsumerMessage) partition.Copy {
+	id := cm.ID()
+	cp := partition.Copy{ID: idOf(cm.Topic(), id), Source: cm.Consumer, Object: id, Total: id.BatchSize(), Count: cm.RedeliveryCount()}
+	if limit := c.publisher.maxDeliveries; limit > 0 && cp.Total > 1 { // the broker counts siblings too, so it does not end deliveries
+		cp.Count = min(cp.Count, limit-1)
+	}
+	if c.settings.source != FromBroker {
+		cp.Body = cm.Message
+		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
+	}
+	if c.publisher.isRetry(cm.Message) {
+		of := retryOf(cm.Message)
+		cp.Count += min(of.count, ^cp.Count)
+		cp.Wait = of.wait
+	}
+	if c.attempts != nil {
+		c.attempts.recall(cm.Message, &cp)
+	}
+	return cp
+}
+
+// wait waits for a message of upstream's, or for something else to look at.
+func (c *Consumer) wait(ctx context.Context) error {
+	now := c.lock()
+	if c.isReady.Load() {
+		c.unlock(now)
+		return nil
+	}
+	c.group.Wait(now)
+	c.waiting, c.waits = true, now
+	c.unlock(now)
+	var err error
+	select {
+	case cm, open := <-c.reader.Wait():
+		if open {
+			c.reader.Put(cm)
+		} else {
+			c.end()
+		}
+	case <-c.wake:
+	case <-ctx.Done():
+		err = ctx.Err()
+	case <-c.ended.Done():
+		err = ErrClosed
+	}
+	now = c.lock()
+	c.waiting = false
+	if err != nil {
+		c.group.Unwait(now)
+	}
+	c.unlock(now)
+	return err
+}
+
+// refuses keeps a message from the application that cannot be decrypted, or was delivered too often.
+func (c *Consumer) refuses(d *partition.Delivery) bool {
+	msg := d.Body.(pulsar.Message)
+	undecryptable := c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
+	tooOften := c.publisher.maxDeliveries > 0 && d.Count >= c.publisher.maxDeliveries && d.Object != nil
+	if !undecryptable && !tooOften {
+		return false
+	}
+	refused := *d
+	c.letters.add(c, func() {
+		delay := c.nackDelay(refused.Count)
+		if tooOften {
+			c.giveUp(refused, delay, nil, false)
+			return
+		}
+		now := c.lock()
+		_, _, _ = c.group.Nack(now, partition.Failure{ID: refused.ID, Hand: refused.Hand, Delay: delay})
+		c.unlock(now)
+	})
+	return true
+}
+
+// receiveError returns the inner consumer's own error for a closed consumer, once it is closed. Until then its Receive would take messages
+// from under a seek, which hangs then, and keep a zero-queue consumer from being closed.
 func (c *Consumer) receiveError(ctx context.Context, err error) error {
-	if !errors.Is(err, intake.ErrClosed) || ctx == c.life.ended {
+	if !errors.Is(err, ErrClosed) {
 		return err
 	}
-	if c.life.closing.Load() {
+	if c.closing.Load() {
 		if c.awaitClosed(ctx); ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -136,64 +236,4 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 	}
 }
 
-// arrive enters a message into the ledger and reports whether it goes to the application now.
-func (c *Consumer) arrive(cm pulsar.ConsumerMessage, d *ledger.Delivery) bool {
-	if !isTracked(cm.Message) {
-		*d = ledger.Delivery{Consumer: cm.Consumer, Message: cm.Message, Count: cm.RedeliveryCount()}
-		return true
-	}
-	if c.raw.Load() == nil {
-		c.raw.Store(reflect.TypeOf(cm.Message))
-	}
-	var retry ledger.Retry
-	if c.publisher.isRetry(cm.Message) {
-		retry = retryOf(cm.Message)
-	}
-	c.attempts.recall(cm.Message, &retry)
-	if h := c.hooks; h.nacksUndecryptable && h.lost.Load() > 0 && cm.GetEncryptionContext() != nil {
-		c.ledger.Received(cm.Topic(), cm.ID()) // upstream calls no interceptor with what it cannot decrypt
-	}
-	verdict := c.ledger.Arrive(cm, retry, d)
-	c.blocked.ends()
-	if verdict == ledger.Deliver {
-		return true
-	}
-	if verdict == ledger.AckDuplicate {
-		c.tally.swallowed.Add(1)
-		consumer, n := d.Consumer, ledger.Name{ID: d.ID, Topic: cm.Topic()}
-		c.start(&c.swallows, func(context.Context) {
-			c.ackAgain("a settled message again", consumer, n, minAckPause, c.ackID)
-		})
-	}
-	c.arrived(cm, verdict)
-	return false
-}
-
-// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
-func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
-
-// startTimeout starts the ack timeout of a message that the application has now.
-func (c *Consumer) startTimeout(d *ledger.Delivery) {
-	if c.settings.ackTimeout != nil && d.ID != nil {
-		c.withDelay(c.settings.ackTimeout, d.Count, func(timeout time.Duration) { c.ledger.StartTimeout(*d, timeout) })
-	}
-}
-
-// intercept tells the application's interceptors that a message is delivered. If it comes from memory, so that the inner consumer knows
-// nothing of its redelivery, it also tells them of the nack. If an interceptor panics or calls runtime.Goexit, no message is lost.
-func (c *Consumer) intercept(d *ledger.Delivery, msg pulsar.Message) {
-	if len(c.hooks.of) == 0 {
-		return
-	}
-	returned := false
-	defer func() {
-		if !returned && d.ID != nil { // whoever receives next gets it
-			c.ledger.Nack(*d, 0, d.Message, ledger.GivenUp)
-		}
-	}()
-	if d.Unasked {
-		c.safely(func() { c.hooks.of.OnNegativeAcksSend(c, []pulsar.MessageID{msg.ID()}) })
-	}
-	c.safely(func() { c.hooks.of.BeforeConsume(pulsar.ConsumerMessage{Consumer: c, Message: msg}) })
-	returned = true
-}
+func isUndecryptable(err error) bool { return errors.Is(err, upstream.ErrUndecryptable) }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
@@ -234,13 +233,17 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	return x, nil
 }
 
-// retryOf returns what a message of the retry topic says of itself: it is held back until its delay is over, which the
-// broker may end early.
-func retryOf(retry pulsar.Message) ledger.Retry {
-	r := ledger.Retry{Count: publishing.RedeliveryCount(retry)}
-	if delay, ok := publishing.DelayTime(retry); ok {
-		const rounded = time.Millisecond                                                  // off the publish time
-		r.Wait = min(delay, maxDelay) + rounded - max(0, time.Since(retry.PublishTime())) // it was published before now, whatever its clock says
+// retry is what a message of the retry topic says of itself.
+type retry struct {
+	count uint32        // redeliveries before it was published
+	wait  time.Duration // how long it is held back: the broker may end its delay early
+}
+
+func retryOf(msg pulsar.Message) retry {
+	r := retry{count: publishing.RedeliveryCount(msg)}
+	if delay, ok := publishing.DelayTime(msg); ok {
+		const rounded = time.Millisecond                                                // off the publish time
+		r.wait = min(delay, maxDelay) + rounded - max(0, time.Since(msg.PublishTime())) // it was published before now, whatever its clock says
 	}
 	return r
 }

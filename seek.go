@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Seek resets the subscription to a message id. The Consumer forgets the messages received before: their nacks no longer
@@ -16,11 +18,11 @@ import (
 // topic stay there. The message that id names is delivered again, with or without StartMessageIDInclusive. Seek then needs one main topic, a
 // durable subscription, and Subscribe or SubscribeWith; otherwise the error satisfies errors.Is with errors.ErrUnsupported.
 func (c *Consumer) Seek(id pulsar.MessageID) error {
-	if err := checkID(id); err != nil {
+	if err := upstream.CheckID(id); err != nil {
 		return err
 	}
-	if !isPulsarID(id) {
-		return foreign(id) // upstream would stop dispatching until it reconnects
+	if !upstream.IsMessageID(id) {
+		return foreign(id) // pulsar-client-go would stop dispatching until it reconnects
 	}
 	return c.seek(func(inner pulsar.Consumer) error { return inner.Seek(id) })
 }
@@ -31,28 +33,42 @@ func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }
 
-// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too: upstream seeks on one topic only.
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: what it had prefetched
+// can still be received, and acknowledging that fails.
+func (c *Consumer) Unsubscribe() error {
+	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
+}
+
+// UnsubscribeForce deletes the subscription and disconnects its consumers. The Consumer forgets the messages received before.
+func (c *Consumer) UnsubscribeForce() error {
+	return c.unsubscribe(pulsar.Consumer.UnsubscribeForce)
+}
+
+func (c *Consumer) unsubscribe(how func(pulsar.Consumer) error) error {
+	return c.withReaderStopped(func() error {
+		err := how(c.current())
+		c.inner.deleted = c.inner.deleted || err == nil
+		return err
+	})
+}
+
+// seek calls the inner consumer, or one of the main topic alone if the inner one reads a retry topic too: pulsar-client-go seeks on one topic.
 func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
-	if c.publisher.retryTopic == "" || !c.inner.hasRetryTopic {
+	if !c.inner.hasRetryTopic {
 		return c.withReaderStopped(func() error { return how(c.current()) })
 	}
 	if c.inner.main == nil {
 		return fmt.Errorf("redelivery: Seek with a retry topic: %w: want Subscribe, one topic, and a durable subscription", errors.ErrUnsupported)
 	}
-	if err := c.intake.Interrupt(); err != nil {
-		return ErrClosed
+	if err := c.interrupt(); err != nil {
+		return err
 	}
-	defer c.intake.Release()
+	defer c.turn.give()
 	if c.inner.deleted {
 		return fmt.Errorf("redelivery: Seek: %w: the subscription was deleted", errors.ErrUnsupported)
 	}
-	c.seeking.Store(true)
-	defer c.seeking.Store(false)
-	if c.inner.back != nil { // it may subscribe at any time
-		_ = c.resubscribe(c.life.ended)
-	}
-	if !c.inner.away {
-		c.leave()
+	if err := c.goAway(); err != nil {
+		return err
 	}
 	err := c.untilClosed(func() error {
 		main, err := c.inner.main()
@@ -65,9 +81,9 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	if err == nil {
 		c.forget()
 	}
-	again := c.resubscribe(c.life.ended)
+	again := c.resubscribe(c.ended)
 	switch {
-	case c.life.ended.Err() != nil:
+	case c.isOver():
 		return ErrClosed
 	case again != nil: // the next Receive tries again
 		c.fail("receive", "subscribing again", again)
@@ -75,22 +91,20 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	return err
 }
 
-// withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. Upstream's Seek
-// drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
+// withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. A Seek of
+// pulsar-client-go drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
 func (c *Consumer) withReaderStopped(call func() error) error {
-	if err := c.intake.Interrupt(); err != nil {
-		return ErrClosed
+	if err := c.interrupt(); err != nil {
+		return err
 	}
-	defer c.intake.Release()
+	defer c.turn.give()
 	if c.inner.away {
-		if err := c.resubscribe(c.life.ended); c.life.ended.Err() != nil {
+		if err := c.resubscribe(c.ended); c.isOver() {
 			return ErrClosed
 		} else if err != nil {
 			return fmt.Errorf("redelivery: subscribing again after GiveBack: %w", err)
 		}
 	}
-	c.seeking.Store(true)
-	defer c.seeking.Store(false)
 	if err := c.untilClosed(call); err != nil {
 		return err
 	}
@@ -98,13 +112,31 @@ func (c *Consumer) withReaderStopped(call func() error) error {
 	return nil
 }
 
-// forget lets go of what was received before.
+// interrupt takes the turn from the one who waits for a message.
+func (c *Consumer) interrupt() error {
+	c.inner.wanted.Add(1)
+	defer c.inner.wanted.Add(-1)
+	c.wakeUp()
+	if err := c.turn.take(c.ended, c.ended.Done()); err != nil || c.isOver() {
+		if err == nil {
+			c.turn.give()
+		}
+		return ErrClosed
+	}
+	c.reader.Recall()
+	return nil
+}
+
+// forget forgets what was received before.
 func (c *Consumer) forget() {
-	c.life.next()
-	c.intake.Forget()
-	c.ledger.Clear()
+	c.acks.clear()
+	c.letters.clear()
+	c.reader.Forget()
+	now := c.lock()
+	c.group.Forget()
+	c.unlock(now)
 	if c.attempts != nil {
 		c.attempts.Reset()
 	}
-	c.emptyOutlet()
+	c.emptyChannel()
 }

@@ -38,8 +38,15 @@ type settings struct {
 	observers        []Observer
 	unchecked        bool        // WithoutChecks
 	withoutIndexAcks bool        // WithoutBatchIndexAcks
-	addsIndexAcks    bool        // prepare switched EnableBatchIndexAcknowledgment on
 	attempts         *AttemptLog // nil for none
+
+	// What prepare and Wrap find out:
+	addsIndexAcks      bool // EnableBatchIndexAcknowledgment was switched on
+	keepsIndexAcks     bool // the caller says that the broker keeps batch-index acknowledgements
+	nacksUndecryptable bool // messages that cannot be decrypted are nacked
+	isShared           bool // the subscription is Shared or Key_Shared
+	isWrapped          bool // by Wrap
+	polls              bool // only Receive tells that the inner consumer has closed itself
 }
 
 // warn logs what is to be known of the options before there is a Consumer.
@@ -145,6 +152,7 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if err := s.complete(nil); err != nil {
 		return err
 	}
+	s.isWrapped, s.polls = true, true
 	if s.resolution != 0 {
 		return invalid("WithRedeliveryResolution", s.resolution, "none with Wrap, which cannot change how often a consumer asks the broker")
 	}

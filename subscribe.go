@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
@@ -61,42 +63,50 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 	if err != nil {
 		return nil, err
 	}
-	if err := p.open(); err != nil {
-		return nil, err
-	}
-	done := false
-	var log *attemptLog
-	defer func() {
-		if !done {
-			p.publisher.close()
-			log.close()
-		}
-	}()
-	if log, err = p.openLog(); err != nil {
-		return nil, err
-	}
-	prepared := p.consumerOptions()
-	inner, err := with(prepared)
+	log, err := p.openLog()
 	if err != nil {
+		p.publisher.close()
 		return nil, err
 	}
-	if err := isOf(inner, prepared); err != nil {
+	c := newConsumer(s, p.publisher, log, optionsOf(s, p.publisher, opts.SubscriptionName, &p.opts), p.groupOptions())
+	c.open.Store(int32(p.children()))
+	if opts.MessageChannel != nil {
+		c.channel.messages, c.channel.given = opts.MessageChannel, true
+	}
+	prepared := c.hooks.Options(p.opts, p.plan())
+	inner, err := with(prepared)
+	if err == nil {
+		err = isOf(inner, prepared)
+	}
+	if err != nil {
+		c.abandon()
 		return nil, err
 	}
-	done = true
-	if opts.SubscriptionMode == pulsar.Durable && !opts.EnableZeroQueueConsumer {
-		prepared.Name = inner.Name()
-		p.again = func() (pulsar.Consumer, error) {
-			prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // what was closed may deliver once more
-			inner, err := with(prepared)
-			if err == nil {
-				err = isOf(inner, prepared)
-			}
-			return inner, err
+	_, c.inner.ahead = p.buffer()
+	c.inner.hasRetryTopic = p.publisher.subscribed() != ""
+	c.subscribesAgain(with, prepared, inner.Name(), opts)
+	p.warn()
+	c.begin(inner)
+	return c, nil
+}
+
+// subscribesAgain has GiveBack and Seek subscribe once more, if that can be.
+func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), prepared pulsar.ConsumerOptions, name string,
+	opts pulsar.ConsumerOptions) {
+	if opts.SubscriptionMode != pulsar.Durable || opts.EnableZeroQueueConsumer {
+		return
+	}
+	prepared.Name = name
+	c.inner.again = func() (pulsar.Consumer, error) {
+		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // what was closed may deliver once more
+		inner, err := with(prepared)
+		if err == nil {
+			err = isOf(inner, prepared)
 		}
+		return inner, err
 	}
-	if topics := topicsOf(opts); p.again != nil && len(topics) == 1 {
-		p.main = func() (pulsar.Consumer, error) {
+	if topics := topicsOf(opts); len(topics) == 1 {
+		c.inner.main = func() (pulsar.Consumer, error) {
 			main := opts
 			main.Topic, main.Topics, main.RetryEnable, main.DLQ = topics[0], nil, false, nil
 			main.MessageChannel, main.Interceptors, main.EventListener = nil, nil, nil
@@ -105,7 +115,6 @@ func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.
 			return with(main)
 		}
 	}
-	return newConsumer(inner, s, p.publisher, log, p), nil
 }
 
 // refused adds the topics and the subscription to an error of upstream's, which says no more than "TopicNotFound" or "ConsumerBusy". A
@@ -132,7 +141,7 @@ func isOf(consumer pulsar.Consumer, opts pulsar.ConsumerOptions) error {
 		c.Close()
 		return invalid("SubscribeWith: what subscribe returned", "a *redelivery.Consumer", want)
 	}
-	if !opts.EnableZeroQueueConsumer && chanOf(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
+	if !opts.EnableZeroQueueConsumer && upstream.Chan(consumer) != (<-chan pulsar.ConsumerMessage)(opts.MessageChannel) {
 		consumer.Close()
 		return invalid("SubscribeWith: what subscribe returned", fmt.Sprintf("another %T", consumer), want)
 	}
@@ -180,7 +189,16 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		p.close()
 		return nil, err
 	}
-	return newConsumer(consumer, s, p, log, nil), nil
+	o := s.groupOptions(p)
+	o.Deaf = true
+	if upstream.Chan(consumer) == nil {
+		o.MemoryLimit = 0
+	}
+	c := newConsumer(s, p, log, optionsOf(s, p, consumer.Subscription(), nil), o)
+	c.open.Store(manyTopics)
+	c.inner.ahead = smallBuffer
+	c.begin(consumer)
+	return c, nil
 }
 
 // newSettings applies options.

@@ -6,6 +6,7 @@ import "time"
 type Info struct {
 	Delivery
 	State   State
+	Busy    bool          // a call acknowledges or publishes it
 	Current bool          // the hand-over is the newest one, and the application has it
 	Stale   bool          // another consumer may have it
 	At      time.Duration // when its ack timeout or its delay is over; 0 if neither runs
@@ -19,7 +20,7 @@ func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 		return Info{}, false, err
 	}
 	i = Info{Delivery: g.delivery(m, m.body, false), State: m.state, Stale: !m.isFresh()}
-	i.Current = m.isWith(hand)
+	i.Busy, i.Current = m.busy > 0, m.isWith(hand)
 	i.Begun = len(m.entry.messages) > 1
 	if m.timer.slot > 0 && (m.state == Held || m.state == Waiting) {
 		i.At = m.timer.at

@@ -30,11 +30,11 @@ type message struct {
 	state State
 	busy  int32 // calls under way that acknowledge or publish it; it is not handed out until they return
 
-	id     any    // of the newest delivery
-	epoch  uint64 // of the newest delivery; 0 if the broker may have sent it to another consumer since
-	count  uint32 // redelivery count of the newest hand-over, or of the first one to come
-	broker uint32 // the largest redelivery count that the broker sent
-	hand   uint64 // number of the newest hand-over; see Delivery
+	id     any           // of the newest delivery
+	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
+	count  uint32        // redelivery count of the newest hand-over, or of the first one to come
+	broker uint32        // the largest redelivery count that the broker sent
+	hand   uint64        // number of the newest hand-over; see Delivery
 	since  time.Duration // when the application got it
 	had    time.Duration // how long the application had it, if it waits
 	waits  time.Duration // since when it waits

@@ -8,7 +8,7 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -27,7 +27,7 @@ func WithCause(err error) ReconsumeOption { return reconsume.WithCause(err) }
 // Messages are published in the order of the calls. At most a thousand are under way, of which at most one is larger than 4 KiB and than all
 // messages before it. A call for one more waits until there is room, or until its context ends. The context also ends the publishing.
 // Close waits half a second for messages under way; for those without an answer by then done gets ErrClosed, possibly after Close has
-// returned. A panic of done is logged and counted in Stats.
+// returned.
 func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallback(done) }
 
 // ReconsumeLaterNext publishes the message to the retry topic and then acknowledges it: PIP-94's reconsumeLater(msg). The broker delivers
@@ -38,39 +38,25 @@ func WithCallback(done func(error)) ReconsumeOption { return reconsume.WithCallb
 // message was published nevertheless, and may come twice. After ErrNoRetryTopic and ErrNotInFlight nothing was published. If ctx ends or
 // the Consumer is closed during the call, the message may or may not have been published.
 func (c *Consumer) ReconsumeLaterNext(ctx context.Context, msg pulsar.Message, options ...ReconsumeOption) error {
-	n, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic())
-	if err != nil {
-		return err
-	}
-	received := msg
-	if d, _, _ := c.ledger.Find(n); d.Message != nil {
-		received = d.Message
-	}
-	how, err := c.publisher.Policy(original(received)) // before the message is being settled: it may call back
-	if err != nil {
-		return err
-	}
-	return c.later(ctx, msg, how, options)
+	return c.later(ctx, msg, func(received pulsar.Message) (publishing.Retry, error) { return c.publisher.Policy(received) }, options)
 }
 
 // ReconsumeLaterLevel is ReconsumeLaterNext with a delay level, counted from 1: PIP-94's reconsumeLater(msg, delayLevel). An
 // unknown level is an error.
 func (c *Consumer) ReconsumeLaterLevel(ctx context.Context, msg pulsar.Message, level int, options ...ReconsumeOption) error {
-	if _, err := c.mayReconsume(ctx, msg, c.publisher.noRetryTopic()); err != nil {
-		return err
-	}
-	how, err := c.publisher.Level(level)
-	if err != nil {
-		return err
-	}
-	return c.later(ctx, msg, how, options)
+	return c.later(ctx, msg, func(pulsar.Message) (publishing.Retry, error) { return c.publisher.Level(level) }, options)
 }
 
 // ReconsumeLaterAfter is ReconsumeLaterNext with a delay in place of the policy's, and with properties that are added to the
 // message's; nil for none. A negative delay counts as 0.
 func (c *Consumer) ReconsumeLaterAfter(ctx context.Context, msg pulsar.Message, delay time.Duration,
 	properties map[string]string, options ...ReconsumeOption) error {
-	return c.later(ctx, msg, publishing.Retry{Delay: delay, Properties: properties}, options)
+	return c.later(ctx, msg, after(publishing.Retry{Delay: delay, Properties: properties}), options)
+}
+
+// after returns a way to reconsume that does not depend on the message.
+func after(how publishing.Retry) func(pulsar.Message) (publishing.Retry, error) {
+	return func(pulsar.Message) (publishing.Retry, error) { return how, nil }
 }
 
 // ReconsumeLater is ReconsumeLaterAfter for callers of pulsar.Consumer. It does not wait until the message is published: see
@@ -84,63 +70,64 @@ func (c *Consumer) ReconsumeLater(msg pulsar.Message, delay time.Duration) {
 // ReconsumeLaterWithCustomProperties is ReconsumeLater with properties added to the message.
 func (c *Consumer) ReconsumeLaterWithCustomProperties(msg pulsar.Message, properties map[string]string, delay time.Duration) {
 	const what = "reconsume later"
-	err := c.later(context.Background(), msg, publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
+	err := c.later(context.Background(), msg, after(publishing.Retry{Delay: delay, Properties: properties, Callback: func(err error) {
 		if err != nil {
-			c.report(what, err) // observers are told already
-			c.failNack(c.nackMessage(msg, nil, nil))
+			c.report(what, err) // observers know already
+			c.Nack(msg)
 		}
-	}}, nil)
-	if err != nil {
-		c.fail("reconsume", what, err)
-		if _, foreign := c.nameOf(msg); foreign == nil {
-			c.failNack(c.nackMessage(msg, nil, nil))
-		}
+	}}), nil)
+	if err == nil {
+		return
+	}
+	c.fail("reconsume", what, err)
+	if _, foreign := c.nameOf(msg); foreign == nil {
+		c.Nack(msg)
 	}
 }
 
 // later settles a message by publishing it to the retry topic, or to the dead letter topic after too many.
-func (c *Consumer) later(ctx context.Context, msg pulsar.Message, how publishing.Retry, options []ReconsumeOption) error {
-	noTopic := c.publisher.noRetryTopic()
-	if _, err := c.mayReconsume(ctx, msg, noTopic); err != nil {
-		return err
-	}
-	how = c.publisher.With(how, options)
+func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pulsar.Message) (publishing.Retry, error),
+	options []ReconsumeOption) error {
 	if ctx == nil {
 		ctx = context.Background()
 	}
-	begin := func() (finish func() error, err error) {
-		return c.reconsume(ctx, msg, noTopic, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartLater(ctx, cm, how)
-		})
-	}
-	if how.Callback == nil {
-		return finished(begin())
-	}
-	select {
-	case c.publisher.underway <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.life.ended.Done():
-		return ErrClosed
-	}
-	leave := func() { <-c.publisher.underway }
-	finish, err := begin()
+	noTopic := c.publisher.noRetryTopic()
+	x, err := c.leaving(ctx, msg, noTopic)
 	if err != nil {
-		leave()
 		return err
 	}
-	go c.safely(func() {
-		err := errPanicked
-		defer func() {
-			leave() // the callback may reconsume
-			how.Callback(err)
-		}()
-		err = finish()
-	})
+	how, err := policy(x.msg) // before the message is being settled: it may call back
+	if err != nil {
+		return err
+	}
+	how = c.publisher.With(how, options)
+	start := func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		return c.publisher.StartLater(ctx, cm, how)
+	}
+	if how.Callback == nil {
+		return finished(c.leave(ctx, x, start))
+	}
+	select {
+	case c.room <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.ended.Done():
+		return ErrClosed
+	}
+	finish, err := c.leave(ctx, x, start)
+	if err != nil {
+		<-c.room
+		return err
+	}
+	go func() {
+		err := finish()
+		<-c.room // the callback may reconsume
+		how.Callback(err)
+	}()
 	return nil
 }
 
-// finished is the outcome of what reconsume began.
+// finished is the outcome of what leave began.
 func finished(finish func() error, err error) error {
 	if err != nil {
 		return err
@@ -151,10 +138,16 @@ func finished(finish func() error, err error) error {
 // DeadLetter publishes the message to the dead letter topic, with the reason, and then acknowledges it. It needs WithDeadLetterPolicy,
 // DLQ or a retry topic. Its errors are those of ReconsumeLaterNext.
 func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason error) error {
-	return finished(c.reconsume(ctx, msg, c.publisher.noDeadLetterTopic(),
-		func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
-			return c.publisher.StartDeadLetter(ctx, cm, reason)
-		}))
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	x, err := c.leaving(ctx, msg, c.publisher.noDeadLetterTopic())
+	if err != nil {
+		return err
+	}
+	return finished(c.leave(ctx, x, func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		return c.publisher.StartDeadLetter(ctx, cm, reason)
+	}))
 }
 
 // DeadLetterTo returns an error that wraps reason and sends its dead letter to topic instead of the usual dead letter topic. Use it, for
@@ -162,86 +155,87 @@ func (c *Consumer) DeadLetter(ctx context.Context, msg pulsar.Message, reason er
 // on the last delivery, with WithCause, and as the error of a worker's handler or classifier. See reconsume.DeadLetterTo.
 func DeadLetterTo(topic string, reason error) error { return reconsume.DeadLetterTo(topic, reason) }
 
-// reconsume begins to settle a message by publishing it and acknowledging its newest delivery; noTopic is the error if there is no topic for
-// that. After an error nothing was begun, and observers are not told; else finish must be called, as of publish.
-func (c *Consumer) reconsume(ctx context.Context, msg pulsar.Message, noTopic error, start publication) (finish func() error, err error) {
-	n, err := c.mayReconsume(ctx, msg, noTopic)
-	if err != nil {
-		return nil, err
-	}
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	s := ledger.Settling{Leaves: true}
-	switch c.ledger.Settle(n, &s) {
-	case ledger.Unsettled:
-	default:
-		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, n.ID)
-	}
-	if s.Message == nil {
-		if s.Message = c.received(msg); s.Message == nil {
-			c.ledger.NotSettled(&s)
-			return nil, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
-		}
-	}
-	if !n.Own { // as for Delivery
-		s.Count = max(s.Count, countOf(msg))
-	}
-	return c.publish(ctx, s, original(s.Message), start), nil
+// leaver is a message that is to be published elsewhere.
+type leaver struct {
+	id       partition.ID
+	hand     uint64 // partition.AnyHand if that is unknown
+	msg      pulsar.Message
+	count    uint32 // what the copy says
+	attempts uint32 // how often the application had it
 }
 
-// mayReconsume returns what a message is known by, or why it cannot be published now.
-func (c *Consumer) mayReconsume(ctx context.Context, msg pulsar.Message, noTopic error) (n ledger.Name, err error) {
-	if ctx != nil && ctx.Err() != nil {
-		return n, ctx.Err()
+// leaving returns what is known of a message that the application wants to publish elsewhere, or why it cannot.
+func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (x leaver, err error) {
+	if ctx.Err() != nil {
+		return x, ctx.Err()
 	}
-	switch n, err = c.nameOf(msg); {
+	n, err := c.nameOf(msg)
+	switch {
 	case err != nil:
-		return n, err
+		return x, err
 	case noTopic != nil:
-		return n, noTopic
-	case c.life.ended.Err() != nil:
-		return n, ErrClosed
+		return x, noTopic
+	case c.isOver():
+		return x, ErrClosed
 	}
-	return n, nil
+	now := c.lock()
+	i, known, err := c.group.Find(n.ID, n.hand)
+	c.unlock(now)
+	switch {
+	case err != nil:
+		return x, err
+	case !known, i.Busy, n.hand != partition.AnyHand && n.hand != i.Hand:
+		return x, fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+	}
+	x = leaver{id: i.ID, hand: i.Hand, count: i.Count, attempts: i.Count + 1}
+	if !n.own {
+		x.count = max(x.count, countOf(msg))
+	}
+	switch body, kept := i.Body.(pulsar.Message); {
+	case kept:
+		x.msg = body
+	case n.own:
+		x.msg = original(msg)
+	default:
+		return x, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
+	}
+	return x, nil
 }
 
 // publication begins to publish a message. wait waits for the broker's answer, and acknowledges the message then.
 type publication func(context.Context, pulsar.ConsumerMessage) (wait func() error)
 
-// publish begins to publish a message that is being settled. finish, which must be called, waits until that is over.
-func (c *Consumer) publish(ctx context.Context, s ledger.Settling, msg pulsar.Message, start publication) (finish func() error) {
+// leave begins to settle a message by publishing it elsewhere and acknowledging its newest delivery. Without an error finish must be called:
+// it waits until that is over.
+func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (finish func() error, err error) {
 	if err := c.enter(); err != nil {
-		c.finishSettling(&s, err, pulsar.Consumer.AckID)
-		return func() error { return err }
+		return nil, err
 	}
-	ctx, told := c.publishes(ctx, s, msg)
-	tell := c.hooks.postpone(s.ID)
+	now := c.lock()
+	i, known, _ := c.group.Find(x.id, x.hand)
+	if !known || i.Busy || i.Hand != x.hand {
+		c.unlock(now)
+		c.calls.leave()
+		return nil, fmt.Errorf("%w: %v", ErrNotInFlight, x.msg.ID())
+	}
+	a, _, _ := c.group.BeginAck(now, x.id)
+	c.unlock(now)
+	a.Whole = false
+	ctx, note := publishing.With(ctx)
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.life.cut, func() { cancel(ErrClosed) })
-	end := func(err error) error {
-		if stop(); err != nil && c.life.ended.Err() != nil && !errors.Is(err, ErrClosed) {
+	stop := context.AfterFunc(c.cut, func() { cancel(ErrClosed) })
+	began := c.now()
+	wait := start(ctx, pulsar.ConsumerMessage{Consumer: a.Source.(pulsar.Consumer), Message: identified{x.msg, a.Object.(pulsar.MessageID), x.count}})
+	publishing.Begun(ctx)
+	return func() error {
+		err := wait()
+		if stop(); err != nil && c.isOver() && !errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
-		c.finishSettling(&s, err, pulsar.Consumer.AckID)
-		c.calls.Leave()
-		told(err)
-		tell()
+		c.endAck(&a, err, partition.Done)
+		c.calls.leave()
+		c.published(&a.Delivery, x, note, began, err)
 		return err
-	}
-	started := false
-	defer func() {
-		if !started {
-			_ = end(errPanicked)
-		}
-	}()
-	wait := start(ctx, pulsar.ConsumerMessage{Consumer: s.Consumer, Message: identified{msg, s.ID, s.Count}})
-	started = true
-	publishing.Begun(ctx)
-	return func() (err error) {
-		err = errPanicked
-		defer func() { err = end(err) }()
-		return wait()
-	}
+	}, nil
 }

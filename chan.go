@@ -1,0 +1,160 @@
+package redelivery
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// channel is what Chan returns, and whether a goroutine feeds it.
+type channel struct {
+	messages chan pulsar.ConsumerMessage
+	given    bool // it is the application's MessageChannel
+	fed      atomic.Bool
+}
+
+// Chan returns a channel of messages; the Consumer field of each is this Consumer. If pulsar.ConsumerOptions had a MessageChannel, that
+// is the channel. The application has a message when it has taken it from the channel. Unlike the channel of pulsar-client-go, this one
+// has no buffer of its own. Like that one, it is never closed.
+func (c *Consumer) Chan() <-chan pulsar.ConsumerMessage {
+	c.startFeeder()
+	return c.channel.messages
+}
+
+func (c *Consumer) startFeeder() {
+	if c.channel.fed.CompareAndSwap(false, true) && c.goroutines.enter() {
+		go c.feed()
+	}
+}
+
+// feed sends messages on the channel until the Consumer is closed.
+func (c *Consumer) feed() {
+	for {
+		d, err := c.next(c.ended)
+		if err != nil {
+			c.goroutines.leave()
+			return
+		}
+		msg := wrap(&d)
+		if c.offer(&d, msg) && !c.outside(func() { c.handedOver(&d, msg) }) {
+			return
+		}
+	}
+}
+
+// offer is a message that Chan offers. It is withdrawn if the message is settled, or forgotten, before the application takes it.
+type offer struct {
+	id        partition.ID
+	hand      uint64
+	withdrawn chan struct{}
+}
+
+// check withdraws an offer that does not hold any more. The caller holds the Consumer's mu.
+func (o *offer) check(g *partition.Group) {
+	if i, _, _ := g.Find(o.id, o.hand); i.Current {
+		return
+	}
+	select {
+	case <-o.withdrawn:
+	default:
+		close(o.withdrawn)
+	}
+}
+
+// offer sends a message on the channel, and reports whether the application took it.
+func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) {
+	var withdrawn chan struct{}
+	if d.Object != nil {
+		withdrawn = make(chan struct{})
+		now := c.lock()
+		c.offered = &offer{d.ID, d.Hand, withdrawn}
+		c.unlock(now)
+		defer func() {
+			now := c.lock()
+			c.offered = nil
+			if !sent {
+				c.group.PutBack(now, *d)
+			}
+			c.unlock(now)
+		}()
+	}
+	for {
+		on, changed := c.pause.state()
+		messages := c.channel.messages
+		switch {
+		case on && d.Object != nil: // it may be settled, or become another consumer's
+			return false
+		case on:
+			messages = nil
+		}
+		select {
+		case messages <- pulsar.ConsumerMessage{Consumer: c, Message: msg}:
+			return true
+		case <-withdrawn:
+			return false
+		case <-c.ended.Done():
+			return false
+		case <-changed:
+		}
+	}
+}
+
+// receiveFed takes the next message from the channel, as pulsar-client-go's Receive does.
+func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if !c.isOver() {
+		select {
+		case cm := <-c.channel.messages:
+			return cm.Message, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-c.ended.Done():
+		}
+	}
+	return nil, c.receiveError(ctx, ErrClosed)
+}
+
+// empty takes out of the application's own channel what it has not taken. Messages of other consumers, which may have the same channel, go
+// back into it.
+func (c *Consumer) emptyChannel() {
+	if !c.channel.given {
+		return
+	}
+	var others []pulsar.ConsumerMessage
+	for range len(c.channel.messages) {
+		select {
+		case cm := <-c.channel.messages:
+			if cm.Consumer != c {
+				others = append(others, cm)
+			}
+		default:
+		}
+	}
+	for i, cm := range others {
+		select {
+		case c.channel.messages <- cm:
+		default: // the others have filled it meanwhile, and the application may wait for us
+			go c.putBack(others[i:])
+			return
+		}
+	}
+}
+
+// putBack puts messages of other consumers back as soon as there is room, until these are closed.
+func (c *Consumer) putBack(others []pulsar.ConsumerMessage) {
+	for _, cm := range others {
+		closed := c.ended.Done()
+		if other, ok := cm.Consumer.(*Consumer); ok {
+			closed = other.ended.Done()
+		}
+		select {
+		case c.channel.messages <- cm:
+		case <-closed:
+		}
+	}
+}

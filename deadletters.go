@@ -1,0 +1,161 @@
+package redelivery
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+	"github.com/pulsar-redelivery/redelivery/reconsume"
+)
+
+// publisher publishes retries and dead letters.
+type publisher struct {
+	publishing.Publisher                       // nil without retries and dead letters
+	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
+	retryTopic           string                // its whole name; messages of it may come early; "" if there is none that somebody reads
+	maxDeliveries        uint32                // after which a message is a dead letter; 0 for none
+}
+
+// newPublisher returns one that publishes by the Reconsumer of WithReconsumer, if there is one.
+func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
+	p := &publisher{maxDeliveries: policy.MaxDeliveries}
+	if s.reconsumer != nil {
+		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer, false), topicname.Full(s.reconsumer.RetryTopic())
+	}
+	if policy.Discard {
+		p.discards(policy)
+	}
+	return p
+}
+
+// subscribed is the retry topic that the Consumer subscribes to by itself; "" if there is none.
+func (p *publisher) subscribed() string {
+	if p.own == nil {
+		return ""
+	}
+	return p.retryTopic
+}
+
+// noRetryTopic returns an error if there is no retry topic.
+func (p *publisher) noRetryTopic() error {
+	if p.retryTopic == "" {
+		return ErrNoRetryTopic
+	}
+	return nil
+}
+
+// noDeadLetterTopic returns an error if there is no dead letter topic.
+func (p *publisher) noDeadLetterTopic() error {
+	if p.Publisher == nil {
+		return noDeadLetterTopic{}
+	}
+	return nil
+}
+
+// isRetry reports whether a message came from the retry topic.
+func (p *publisher) isRetry(msg pulsar.Message) bool {
+	return p.retryTopic != "" && publishing.IsFrom(p.retryTopic, msg)
+}
+
+func (p *publisher) close() {
+	if p.own != nil {
+		p.own.Close()
+	}
+}
+
+// givenUp is the note of a message that is to be a dead letter, with the reason that the application gave.
+type givenUp struct{ reason error }
+
+// giveUp has a message published as a dead letter. Until then it waits here as after any nack: if it cannot be published, it comes back and is
+// given up again. had says that the application had it, so that this delivery counts.
+func (c *Consumer) giveUp(d partition.Delivery, delay time.Duration, reason error, had bool) {
+	deliveries := d.Count
+	if had {
+		deliveries++
+	} else if before, ok := d.Note.(givenUp); ok { // it was not published in time
+		reason = before.reason
+		delay = max(delay, time.Second) // publishing may fail at once, and the policy return 0
+	}
+	because := publishing.MaxDeliveries
+	if _, ok := reason.(*ttlError); ok { //nolint:errorlint // as nackAs made it
+		because = publishing.TTL
+	}
+	why := reason
+	if why == nil {
+		why = fmt.Errorf("delivered %d times and not acknowledged", deliveries)
+	}
+	x := leaver{id: d.ID, hand: d.Hand, count: max(1, deliveries) - 1, attempts: deliveries}
+	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: !had, Note: givenUp{reason}}) && had {
+		c.fails(&d, delay, nacking{reason: why})
+	}
+	c.leaveAside(x, "dead letter", func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		publishing.Of(ctx).For(because)
+		return c.publisher.StartDeadLetter(ctx, cm, why)
+	})
+}
+
+// moveToRetryTopic has a message published to the retry topic that was nacked or snoozed.
+func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, snoozed bool) {
+	until := time.Now().Add(delay)
+	x := leaver{id: d.ID, hand: d.Hand, count: d.Count, attempts: d.Count + 1}
+	if c.givesBack(d, &x, partition.Failure{Delay: delay, Uncounted: snoozed}) && !snoozed {
+		c.fails(&d, delay, nacking{})
+	}
+	c.leaveAside(x, "moving a nacked message to the retry topic", func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
+		return c.publisher.StartLater(ctx, cm, publishing.Retry{Delay: time.Until(until), Nacked: true, Snoozed: snoozed})
+	})
+}
+
+// givesBack nacks a message that is to be published elsewhere.
+func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
+	f.ID, f.Hand = d.ID, d.Hand
+	if body, ok := d.Body.(pulsar.Message); ok {
+		x.msg = body
+		if c.settings.source != FromBroker {
+			f.Copy.Body = body
+			f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
+		}
+	}
+	now := c.lock()
+	_, had, _ = c.group.Nack(now, f)
+	c.unlock(now)
+	if !had {
+		x.msg = nil
+	}
+	return had
+}
+
+// leaveAside publishes a message elsewhere that waits, unless it is back before that. Messages are published in the order of the calls, and no
+// more than maxUnderway wait for the broker's answer.
+func (c *Consumer) leaveAside(x leaver, what string, start publication) {
+	if x.msg == nil { // it comes from the broker when it is due
+		return
+	}
+	c.letters.add(c, func() {
+		select {
+		case c.room <- struct{}{}:
+		case <-c.cut.Done():
+			return
+		}
+		finish, err := c.leave(c.cut, x, start)
+		if err != nil {
+			<-c.room
+			return
+		}
+		go func() {
+			err := finish()
+			if <-c.room; err != nil && !c.isOver() {
+				c.report(what, err, "message", x.msg.ID())
+			}
+		}()
+	})
+}
+
+// maxUnderway is how many messages may wait for the broker's answer that nobody waits for here: as many as upstream's producer has by default.
+const maxUnderway = 1000

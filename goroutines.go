@@ -1,0 +1,147 @@
+package redelivery
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// gate counts what is under way, so that Close can refuse more of it and wait for the rest.
+type gate struct {
+	mu     sync.Mutex
+	n      int
+	isShut bool
+	idle   chan struct{} // closed when it is shut and nothing is under way
+}
+
+func newGate() *gate { return &gate{idle: make(chan struct{})} }
+
+// enter begins something, and reports false if the gate is shut. After true, leave must follow.
+func (g *gate) enter() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.isShut {
+		return false
+	}
+	g.n++
+	return true
+}
+
+func (g *gate) leave() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.n--; g.n == 0 && g.isShut {
+		close(g.idle)
+	}
+}
+
+// shut lets nothing more in. It is called once.
+func (g *gate) shut() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.isShut = true
+	if g.n == 0 {
+		close(g.idle)
+	}
+}
+
+// wait returns when nothing is under way, or after patience; 0 for no end. The gate is shut.
+func (g *gate) wait(patience time.Duration) {
+	if patience == 0 {
+		<-g.idle
+		return
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case <-g.idle:
+	case <-timer.C:
+	}
+}
+
+func (g *gate) isQuiet() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.n == 0
+}
+
+// queue has functions called one after the other, by a goroutine that lives while there are any.
+type queue struct {
+	mu      sync.Mutex
+	todo    []func()
+	running bool
+}
+
+// add has do called, unless the Consumer is over by then. It may call any method of the Consumer, Close included, which does not wait for it.
+func (q *queue) add(c *Consumer, do func()) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.todo = append(q.todo, do)
+	if !q.running && c.goroutines.enter() {
+		q.running = true
+		go q.run(c)
+	}
+}
+
+func (q *queue) run(c *Consumer) {
+	for {
+		q.mu.Lock()
+		if len(q.todo) == 0 || c.isOver() {
+			q.todo, q.running = nil, false
+			q.mu.Unlock()
+			c.goroutines.leave()
+			return
+		}
+		do := q.todo[0]
+		q.todo = q.todo[1:]
+		q.mu.Unlock()
+		if !c.outside(do) {
+			return
+		}
+	}
+}
+
+// clear forgets what was not begun.
+func (q *queue) clear() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.todo = nil
+}
+
+func (q *queue) isBusy() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.running
+}
+
+// outside calls code of the application in a goroutine of the Consumer. The code may call Close, which must not wait for it then. outside
+// reports false if the Consumer was closed: then the goroutine must end at once.
+func (c *Consumer) outside(call func()) bool {
+	c.goroutines.leave()
+	call()
+	return c.goroutines.enter()
+}
+
+// turn is had by one goroutine at a time, in the order in which they ask for it.
+type turn chan struct{}
+
+func newTurn() turn { return make(turn, 1) }
+
+// take waits for the turn.
+func (t turn) take(ctx context.Context, ended <-chan struct{}) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-ended:
+		return ErrClosed
+	}
+}
+
+func (t turn) give() { <-t }

@@ -1,0 +1,140 @@
+package redelivery
+
+import (
+	"math"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// now returns the time as the group counts it.
+func (c *Consumer) now() time.Duration { return time.Since(c.start) }
+
+// lock locks the group and returns the time. unlock must follow.
+func (c *Consumer) lock() time.Duration {
+	c.mu.Lock()
+	return c.now()
+}
+
+// unlock lets timers go off, unlocks the group, and carries out what it decided.
+func (c *Consumer) unlock(now time.Duration) partition.Decisions {
+	decisions := c.group.Due(now)
+	c.setAlarm(now)
+	ready := c.group.Stats().Ready > 0
+	if ready != c.isReady.Load() {
+		c.isReady.Store(ready)
+	}
+	if ready && c.waiting {
+		c.wakeUp()
+	}
+	if c.offered != nil {
+		c.offered.check(c.group)
+	}
+	c.mu.Unlock()
+	c.carryOut(&decisions)
+	return decisions
+}
+
+// wakeUp has the one who waits for a message look for something else than one of upstream's.
+func (c *Consumer) wakeUp() {
+	select {
+	case c.wake <- struct{}{}:
+	default: // it has one
+	}
+}
+
+// setAlarm has the alarm go off at the group's next time, and once a second while somebody waits. The caller holds mu.
+func (c *Consumer) setAlarm(now time.Duration) {
+	at, ok := c.group.Next()
+	if !ok {
+		at = math.MaxInt64
+	}
+	if c.waiting {
+		at = min(at, now+checkTime)
+	}
+	if at < c.alarmAt && c.ended.Err() == nil {
+		c.alarmAt = at
+		c.alarm.Reset(at - now)
+	}
+}
+
+// alarmOver is called by the alarm.
+func (c *Consumer) alarmOver() {
+	now := c.lock()
+	c.alarmAt = math.MaxInt64
+	quiet := time.Duration(0)
+	if c.waiting {
+		quiet = now - c.waits
+	}
+	c.unlock(now)
+	if quiet >= checkTime {
+		c.idle(quiet)
+	}
+}
+
+// checkTime is how often a Consumer that waits for a message looks whether the broker, or the inner consumer, has stopped.
+const checkTime = time.Second
+
+// carryOut carries out what the group decided.
+func (c *Consumer) carryOut(d *partition.Decisions) {
+	for _, r := range d.Requests {
+		c.request(r)
+	}
+	for _, d := range d.TimedOut {
+		c.timedOut(d)
+	}
+	for _, d := range d.GiveUps {
+		c.letters.add(c, func() { c.giveUp(d, c.nackDelay(d.Count), nil, true) })
+	}
+	if c.attempts != nil {
+		for _, d := range d.Settled {
+			c.attempts.Settled(keyOf(d.ID))
+		}
+	}
+}
+
+// request asks the broker to send an entry again. The inner consumer sends requests with its next tick.
+func (c *Consumer) request(r partition.Request) {
+	if !c.calls.enter() { // a request to a closed consumer can hang
+		return
+	}
+	defer c.calls.leave()
+	id := r.ID.(pulsar.MessageID)
+	c.hooks.Asked()
+	r.Source.(pulsar.Consumer).NackID(id)
+	if c.observer.Asked != nil {
+		c.told.add(c, func() { c.observer.Asked(c.event(r.Topic, id, nil)) })
+	}
+}
+
+// lost is told that a connection was lost.
+func (c *Consumer) lost() {
+	now := c.lock()
+	c.listening.Store(true)
+	c.group.Lost(now)
+	c.unlock(now)
+	c.lose("", LostConnection)
+}
+
+// sent is told what the broker sends.
+func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
+	if !c.listening.Load() || !isTracked(cm.Message) {
+		return
+	}
+	now := c.lock()
+	c.group.Sent(now, idOf(cm.Topic(), cm.ID()), cm.ID())
+	c.unlock(now)
+}
+
+// active is told whose a partition of a Failover subscription is.
+func (c *Consumer) active(child any, topic string, active bool) {
+	now := c.lock()
+	c.listening.Store(true)
+	c.group.Activate(now, topic, child, active)
+	c.unlock(now)
+	if !active {
+		c.lose(topic, LostPartition)
+	}
+}

@@ -1,0 +1,129 @@
+package redelivery
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+)
+
+// Lost reports that messages that the application has may belong to another consumer by now. Delivery.Lost says whether a message is one
+// of them, and Reclaim gives it back if so. NextLoss reports the same without an Observer. If the application goes on with such a
+// message, it may be handled twice.
+//
+// On Key_Shared the broker does not tell the client that a key has moved. A key moves when the old consumer has no unacknowledged message
+// of it left, or loses its connection.
+type Lost struct {
+	Consumer     *Consumer // the one that had them
+	Subscription string    // of the Consumer
+	Topic        string    // of the messages, with its partition; "" if unknown: it may be any
+	Why          Loss      // what happened
+}
+
+// Loss says why messages may now belong to another consumer. Metrics and logs use the same text.
+type Loss string
+
+const (
+	LostConnection Loss = "connection" // a connection was lost: the broker sends unacknowledged messages again, to any consumer
+	LostPartition  Loss = "partition"  // another consumer became active on a Failover topic or partition
+	LostConsumer   Loss = "consumer"   // the Consumer was closed, or gave up
+)
+
+// loss is what NextLoss waits for.
+type loss struct {
+	any  atomic.Bool // ever
+	all  sync.Once   // all were lost with the Consumer
+	mu   sync.Mutex
+	next chan struct{} // closed by the next one; nil if nobody waits for that
+}
+
+// NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the channel before you call
+// Delivery.
+func (c *Consumer) NextLoss() <-chan struct{} {
+	c.loss.mu.Lock()
+	defer c.loss.mu.Unlock()
+	if c.loss.next == nil {
+		c.loss.next = make(chan struct{})
+	}
+	return c.loss.next
+}
+
+// lose reports that messages may be lost.
+func (c *Consumer) lose(topic string, why Loss) {
+	c.loss.any.Store(true)
+	c.loss.mu.Lock()
+	if c.loss.next != nil {
+		close(c.loss.next)
+		c.loss.next = nil
+	}
+	c.loss.mu.Unlock()
+	e := Lost{c, c.options.Subscription, topic, why}
+	switch {
+	case c.observer.Lost == nil:
+	case why == LostConsumer: // no goroutine of the Consumer tells any more
+		c.observer.Lost(e)
+	default:
+		c.told.add(c, func() { c.observer.Lost(e) })
+	}
+}
+
+// Reclaim reports whether a message that the application has still belongs to this Consumer. It returns ErrNotInFlight if the application no
+// longer has the message, or if another consumer may have it since a loss (Delivery.Lost). Do not begin to work on it then. The Consumer
+// asks the broker for such a message: if it belongs to this Consumer after all, it is delivered again, by count unchanged.
+//
+// To keep the order of a key, reclaim its oldest message first, and if that returns ErrNotInFlight the later ones too.
+//
+// Reclaim returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a nil message. It returns true for
+// every message of a non-persistent topic, and for every message after Wrap, which does not see lost connections.
+func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
+	n, err := c.nameOf(msg)
+	switch {
+	case err != nil:
+		return false, err
+	case c.isOver():
+		return false, ErrClosed
+	case !c.loss.any.Load() || !topicname.IsPersistent(n.topic):
+		return true, nil
+	}
+	now := c.lock()
+	i, _, err := c.group.Find(n.ID, n.hand)
+	if i.Current && i.Stale && !i.Busy {
+		c.group.PutBack(now, i.Delivery)
+	}
+	c.unlock(now)
+	if err == nil && (!i.Current || i.Stale && !i.Busy) {
+		err = fmt.Errorf("%w: %v", ErrNotInFlight, n.object)
+	}
+	return err == nil, err
+}
+
+// Keep tells the Consumer that the application will hold msg for a long time, for instance in a queue of its own, and reports whether it fits
+// the memory limit (WithMemoryLimit). If it fits, it counts toward the limit until it is settled. Messages that wait for redelivery are
+// dropped to make room: the broker sends them again when they are due. If msg does not fit, the application should take no more messages
+// until some are settled. A Worker calls Keep for messages that wait for others of their keys.
+//
+// For a message that the application no longer has, fits is true. Keep returns ErrClosed after the Consumer was closed or gave up
+// reconnecting, and an error for a nil message. It sends nothing to the broker.
+func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
+	n, err := c.nameOf(msg)
+	if err != nil {
+		return false, err
+	}
+	if c.isOver() {
+		return false, ErrClosed
+	}
+	if !n.own {
+		return true, nil
+	}
+	cp := partition.Copy{Body: original(msg)}
+	cp.Size, cp.Buffer = upstream.Weigh(msg)
+	now := c.lock()
+	fits = c.group.Hold(n.ID, n.hand, cp)
+	c.unlock(now)
+	return fits, nil
+}

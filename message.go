@@ -1,0 +1,123 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+)
+
+// redelivered is a message as the application gets it again: with the Consumer's count, and the number of the hand-over, so that a nack of
+// an earlier one is ignored.
+type redelivered struct {
+	pulsar.Message
+	count uint32
+	hand  uint64
+}
+
+func (m *redelivered) RedeliveryCount() uint32 { return m.count }
+
+// identified is a message under the id of its newest delivery and with the Consumer's count.
+type identified struct {
+	pulsar.Message
+	id    pulsar.MessageID
+	count uint32
+}
+
+func (m identified) ID() pulsar.MessageID    { return m.id }
+func (m identified) RedeliveryCount() uint32 { return m.count }
+
+// wrap returns what the application gets of a delivery.
+func wrap(d *partition.Delivery) pulsar.Message {
+	msg := d.Body.(pulsar.Message)
+	if d.Hand == 0 && d.Count == msg.RedeliveryCount() {
+		return msg
+	}
+	return &redelivered{msg, d.Count, d.Hand}
+}
+
+// original returns what the inner consumer delivered of a message, as far as the application has not wrapped it.
+func original(msg pulsar.Message) pulsar.Message {
+	if m, ok := msg.(*redelivered); ok {
+		return m.Message
+	}
+	return msg
+}
+
+// name is what a message of the application is known by.
+type name struct {
+	partition.ID
+	hand   uint64 // partition.AnyHand if the application wrapped it
+	object pulsar.MessageID
+	own    bool   // it is as the application received it
+	topic  string // "" if it is not its own
+}
+
+// nameOf returns what a message is known by. The topic of one that the application has wrapped may be its own.
+func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
+	for cm, ok := msg.(pulsar.ConsumerMessage); ok; cm, ok = msg.(pulsar.ConsumerMessage) {
+		msg = cm.Message
+	}
+	if msg == nil {
+		return n, errors.New("redelivery: message is nil, want one that was received")
+	}
+	defer func() { // a message of the application's own may embed nil
+		if recover() != nil {
+			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
+		}
+	}()
+	n.hand = partition.AnyHand
+	if m, ok := msg.(*redelivered); ok {
+		n.hand, n.own = m.hand, true
+	} else if c.messages.Has(msg) {
+		n.hand, n.own = 0, true
+	}
+	n.object = msg.ID()
+	if err := upstream.CheckID(n.object); err != nil {
+		return n, err
+	}
+	if topic := topicOf(msg); n.own || !topicname.IsPersistent(topic) {
+		n.topic = topic
+	}
+	n.ID = idOf(n.topic, n.object)
+	return n, nil
+}
+
+// nameOfID returns what an id is known by.
+func nameOfID(id pulsar.MessageID) (name, error) {
+	if err := upstream.CheckID(id); err != nil {
+		return name{}, err
+	}
+	return name{ID: idOf("", id), hand: partition.AnyHand, object: id}, nil
+}
+
+func idOf(topic string, id pulsar.MessageID) partition.ID {
+	index := id.BatchIdx()
+	if index < 0 && id.BatchSize() > 0 { // in chunks
+		index = 0
+	}
+	return partition.ID{Topic: topic, Ledger: id.LedgerID(), Entry: id.EntryID(), Index: index}
+}
+
+// topicOf returns the topic of a message, or "" of one that panics when asked.
+func topicOf(msg pulsar.Message) (topic string) {
+	defer func() { _ = recover() }()
+	return msg.Topic()
+}
+
+// countOf returns the redelivery count of a message, or 0 of one that panics when asked.
+func countOf(msg pulsar.Message) (count uint32) {
+	defer func() { _ = recover() }()
+	return msg.RedeliveryCount()
+}
+
+// isTracked reports whether a message can be redelivered. Of non-persistent topics the broker keeps none.
+func isTracked(msg pulsar.Message) bool { return topicname.IsPersistent(msg.Topic()) }
+
+func foreign(id pulsar.MessageID) error {
+	return fmt.Errorf("redelivery: message id %v is a %T, want a message's of pulsar-client-go", id, id)
+}

@@ -1,0 +1,126 @@
+package redelivery
+
+import (
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+)
+
+// Stats are the counters of a Consumer since it was made, and its current state.
+type Stats struct {
+	Waiting       int    // messages that wait for their delay, for the broker, or for the next Receive
+	Ready         int    // those of Waiting whose delay is over: only the broker or the next Receive is waited for
+	BufferedBytes int64  // size of the messages in memory, including those that the application has; see WithMemoryLimit
+	Buffered      uint64 // copies that the broker sent early and that wait in memory until they are due
+	Dropped       uint64 // messages that were dropped because they come again; see Observer.Dropped
+	Redelivered   uint64 // messages delivered again to the application, but not after Snooze
+	Swallowed     uint64 // copies of settled messages; they were acknowledged again and not delivered
+	Late          uint64 // redeliveries for which the broker took over a second
+	Failed        uint64 // failures that no method could return as an error; each is logged
+
+	// Blocked says that the broker may have stopped sending because too many messages are unacknowledged: see Observer.Blocked. It ends
+	// with the next message.
+	Blocked bool
+
+	Reconnecting int // topics, or partitions, that have no connection now; unknown (0) after Wrap
+
+	// Unfinished messages are settled, but other messages of their batches are not: if the Consumer is closed now, the broker sends them
+	// again, unless it keeps batch-index acknowledgements. Arriving messages are the prefetched ones of such batches. Both are 0 while
+	// IndexAcks is IndexAcksKept.
+	Unfinished, Arriving int
+
+	IndexAcks IndexAcks // what becomes of the acknowledgement of one message of a batch
+
+	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
+}
+
+// IndexAcks says what becomes of batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
+// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does.
+type IndexAcks string
+
+// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept.
+const (
+	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
+	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
+	IndexAcksIgnored IndexAcks = "ignored" // they are sent, and the broker sent an acknowledged message again
+	IndexAcksKept    IndexAcks = "kept"    // they are sent, and the broker leaves acknowledged messages out of their batches
+)
+
+// Stats returns the Consumer's counters and its current state.
+func (c *Consumer) Stats() Stats {
+	now := c.lock()
+	g := c.group.Stats()
+	s := Stats{
+		Waiting: g.Waiting + g.Ready + g.Asked, Ready: g.Ready + g.Asked, BufferedBytes: g.Bytes,
+		Buffered: c.buffered.Load(), Dropped: c.dropped.Load(), Redelivered: c.redelivered.Load(),
+		Swallowed: c.swallowed.Load(), Late: c.late.Load(), Failed: c.failures.Load(), Blocked: c.blocked.on.Load(),
+		IndexAcks: c.settings.indexAcks(),
+	}
+	if s.IndexAcks != IndexAcksKept {
+		s.Unfinished, s.Arriving = c.group.Unfinished()
+	}
+	if c.observer.any {
+		s.OldestWaiting = c.group.Oldest(now)
+	}
+	c.unlock(now)
+	s.Reconnecting = c.hooks.Reconnecting()
+	return s
+}
+
+// blocked says whether the broker may have stopped sending.
+type blocked struct {
+	on     atomic.Bool
+	logged atomic.Int64 // when, in the group's time; 0 for never
+}
+
+// nearLimit is close to where the broker stops sending on Shared and Key_Shared: 50,000 unacknowledged messages for each consumer of a
+// partition, by default (maxUnackedMessagesPerConsumer).
+const nearLimit = 45_000
+
+// ends notes that a message came.
+func (b *blocked) ends() {
+	if b.on.Load() {
+		b.on.Store(false)
+	}
+}
+
+// idle looks, once a second while somebody waits and nothing comes, whether the inner consumer or the broker has stopped.
+func (c *Consumer) idle(time.Duration) {
+	if c.settings.polls {
+		c.checks.Store(true)
+		c.wakeUp()
+	}
+	if !c.settings.isShared {
+		return
+	}
+	now := c.lock()
+	n := c.group.Unacknowledged()
+	c.unlock(now)
+	if n < nearLimit || !c.blocked.on.CompareAndSwap(false, true) {
+		return
+	}
+	if last := time.Duration(c.blocked.logged.Load()); last == 0 || now-last >= time.Minute {
+		c.blocked.logged.Store(int64(now))
+		c.log(slog.LevelWarn, "the broker may have stopped sending, because many messages are unacknowledged. Waiting messages count, "+
+			"and without batch-index acknowledgement a whole batch counts while one of its messages waits", "unacknowledged", n)
+	}
+	if c.observer.Blocked != nil {
+		c.told.add(c, func() { c.observer.Blocked(Blocked{c, c.options.Subscription, n}) })
+	}
+}
+
+// check finds out whether the inner consumer has closed itself, for the one who has the turn.
+func (c *Consumer) check() {
+	if !c.checks.CompareAndSwap(true, false) || !c.reader.HasQueue() {
+		return
+	}
+	msg, closed := upstream.IsClosed(c.current())
+	switch {
+	case closed:
+		c.end()
+	case msg != nil:
+		c.reader.Put(pulsarMessage(c.current(), msg))
+	}
+}

@@ -1,0 +1,230 @@
+package redelivery
+
+import (
+	"strings"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+	"github.com/pulsar-redelivery/redelivery/internal/topicname"
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+)
+
+// preparation is what is known about a consumer that is to be subscribed.
+type preparation struct {
+	opts      pulsar.ConsumerOptions // as the caller wrote them, but for EnableBatchIndexAcknowledgment
+	settings  *settings
+	publisher *publisher
+	ackTime   time.Duration // of acknowledgements where owners change: what is not sent by then is handled twice; 0 for upstream's
+}
+
+// prepare completes settings by what the caller's options say, and opens what publishes.
+func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
+	if err := s.complete(&opts); err != nil {
+		return nil, err
+	}
+	p := &preparation{opts: opts, settings: s}
+	s.keepsIndexAcks = opts.EnableBatchIndexAcknowledgment // the caller says that the broker keeps them
+	if !s.keepsIndexAcks && !s.withoutIndexAcks && gainsByIndexAcks(opts) && !upstream.HasTransactions(s.client) {
+		p.opts.EnableBatchIndexAcknowledgment, s.addsIndexAcks = true, true
+	}
+	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
+	s.isShared = delays(opts.Type)
+	s.polls = opts.TopicsPattern != ""
+	return p, p.open()
+}
+
+// gainsByIndexAcks reports whether batch-index acknowledgement does no harm. Without a group of acknowledgements each has a command of its own:
+// batches of 1,000 cost seven times as much CPU, and with AckWithResponse thirty times, since each message waits for the broker. On
+// Exclusive and Failover a cumulative acknowledgement inside of a batch leaves another rest of the batch than with plain
+// pulsar-client-go, whose own test then waits for ever. A zero-queue consumer under load stops answering: its Close takes 30 s.
+func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
+	grouped := !opts.AckWithResponse && (opts.AckGroupingOptions == nil || opts.AckGroupingOptions.MaxSize > 1)
+	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
+}
+
+// open finds out what takes a client to know: the default resolution, and the topics of retries and dead letters.
+func (p *preparation) open() error {
+	partitions := 0 // it is not known
+	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.acksSoon()) {
+		n, err := p.partitions(client)
+		if err != nil {
+			return err
+		}
+		partitions = n
+	}
+	p.setResolution(partitions)
+	return p.publishRetries()
+}
+
+// acksSoon reports whether acknowledgements are sent sooner than pulsar-client-go's, which takes the number of partitions to know.
+func (p *preparation) acksSoon() bool {
+	return p.opts.AckGroupingOptions == nil && (p.opts.Type == pulsar.Failover || p.opts.Type == pulsar.KeyShared)
+}
+
+// partitions returns how many partitions the topics have. Those of a pattern are not known.
+func (p *preparation) partitions(client pulsar.Client) (n int, err error) {
+	if p.opts.SubscriptionName == "" { // client.Subscribe has an error for it
+		return 0, nil
+	}
+	for _, topic := range topicsOf(p.opts) {
+		partitions, err := client.TopicPartitions(topic)
+		if err != nil {
+			return 0, refused(err, p.opts, topic)
+		}
+		n += len(partitions)
+	}
+	return n, nil
+}
+
+// setResolution sets the time of acknowledgements and the default resolution, unless one is set: each partition costs a ticker, and requests are
+// rare where all that comes back by policy waits in memory.
+func (p *preparation) setResolution(partitions int) {
+	s, n := p.settings, time.Duration(partitions)
+	fast := min(maxResolution, max(fastResolution, n*fastResolution/20))
+	if partitions > 0 && p.acksSoon() {
+		p.ackTime = min(defaultAckTime, fast)
+	}
+	switch {
+	case s.resolution != 0:
+	case s.timeout == 0 && s.memoryLimit > 0 && (s.source == FromMemory || s.source == FromAuto && !s.isShared):
+		s.resolution = min(maxResolution, max(slowResolution, n*slowResolution/2))
+	default:
+		s.resolution = fast
+	}
+}
+
+const (
+	minResolution = time.Millisecond
+	maxResolution = time.Minute
+
+	fastResolution = 10 * time.Millisecond  // where messages come back through the broker, up to 20 partitions
+	slowResolution = 100 * time.Millisecond // where requests are the exception, up to two partitions
+
+	defaultQueue   = 1000                   // upstream's ReceiverQueueSize
+	defaultAckTime = 100 * time.Millisecond // upstream's AckGroupingOptions.MaxTime
+	ackSlack       = 2 * time.Second        // for a busy machine, and for a link that is dead already
+	longestAckTime = 24 * time.Hour
+)
+
+// What is in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too. Its own channel has room
+// for ten. Where nobody else gets the messages, more room saves CPU.
+const (
+	smallBuffer = 10
+	largeBuffer = 64
+)
+
+// buffer returns the capacity of the private channel, and how much is taken from it at once. Both together are the buffer.
+func (p *preparation) buffer() (channel, ahead int) {
+	room := largeBuffer
+	if p.settings.isShared {
+		room = smallBuffer
+	}
+	queue := defaultQueue
+	if n := p.opts.ReceiverQueueSize; n > 0 {
+		queue = n
+	}
+	ahead = min(room/2, queue/16)
+	return room - ahead, ahead
+}
+
+// plan says how to subscribe.
+func (p *preparation) plan() upstream.Plan {
+	channel, _ := p.buffer()
+	return upstream.Plan{Resolution: p.settings.resolution, Channel: channel, AckTime: p.ackTime, RetryTopic: p.publisher.subscribed(),
+		Reconsumer: p.settings.reconsumer != nil}
+}
+
+// groupOptions describes the subscription to the group.
+func (p *preparation) groupOptions() partition.Options {
+	o := p.settings.groupOptions(p.publisher)
+	switch p.opts.Type {
+	case pulsar.Exclusive:
+		o.Kind = partition.Exclusive
+	case pulsar.Failover:
+		o.Kind = partition.Failover
+	case pulsar.Shared:
+		o.Kind = partition.Shared
+	case pulsar.KeyShared:
+		o.Kind = partition.KeyShared
+	}
+	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
+	o.IndexAcks = p.settings.keepsIndexAcks
+	if g := p.opts.AckGroupingOptions; g != nil && g.MaxTime > 0 {
+		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
+	}
+	if p.opts.EnableZeroQueueConsumer { // a Receive that waits for its next message would get one though the application has one from memory
+		o.MemoryLimit = 0
+	}
+	return o
+}
+
+// groupOptions returns what is the same for each subscription. It is Shared after Wrap, where nothing is known: so nothing is taken for this
+// consumer's that may be another's.
+func (s *settings) groupOptions(p *publisher) partition.Options {
+	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
+		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
+}
+
+// children returns how many topics have to vanish until the consumer is of no use. Of a pattern other topics may come.
+func (p *preparation) children() int {
+	topics := topicsOf(p.opts)
+	if len(topics) == 0 {
+		return manyTopics
+	}
+	distinct := map[string]bool{}
+	if retryTopic := p.publisher.subscribed(); retryTopic != "" {
+		distinct[retryTopic] = true
+	}
+	for _, topic := range topics {
+		distinct[topicname.Full(topic)] = true
+	}
+	return len(distinct)
+}
+
+const manyTopics = 1 << 30
+
+// isVanished reports whether a topic of a pattern was deleted.
+func (c *Consumer) isVanished(err error) bool {
+	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
+}
+
+// indexAcks says what becomes of the acknowledgement of one message of a batch.
+func (s *settings) indexAcks() IndexAcks {
+	switch {
+	case s.isWrapped || s.addsIndexAcks:
+		return IndexAcksUnknown
+	case s.keepsIndexAcks:
+		return IndexAcksKept
+	}
+	return IndexAcksOff
+}
+
+// checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.
+func checkPersistent(topic string) error {
+	if !topicname.IsPersistent(topic) {
+		return invalid("the topic", topic, "a persistent one with dead letters and retries")
+	}
+	return nil
+}
+
+// checkName refuses a name that no topic has, "" apart: else only what is published to it would fail.
+func checkName(what, topic string) error {
+	if want := topicname.Want(topic); topic != "" && want != "" {
+		return invalid(what, topic, want)
+	}
+	return nil
+}
+
+// checkNumber returns an error for a name, made of those of a topic and a subscription, that pulsar-client-go refuses.
+func checkNumber(what, topic string) error {
+	if want := topicname.WantNumber(topic); want != "" {
+		return invalid(what, topic, want)
+	}
+	return nil
+}
+
+func pulsarMessage(consumer pulsar.Consumer, msg pulsar.Message) pulsar.ConsumerMessage {
+	return pulsar.ConsumerMessage{Consumer: consumer, Message: msg}
+}
