@@ -192,11 +192,11 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 		}
 		names[i] = n
 	}
-	if len(ids) == 0 {
-		return nil
-	}
 	failed := pulsar.AckError{}
 	if err := c.enter(); err != nil {
+		if len(ids) == 0 {
+			return err
+		}
 		for _, id := range ids {
 			failed[id] = ackOnClosed{err}
 		}

@@ -78,6 +78,7 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	now := c.lock()
 	c.group.Leave(child)
 	c.unlock(now)
+	c.polls.Store(true)
 	if c.isVanished(err) {
 		return
 	}

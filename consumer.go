@@ -46,6 +46,7 @@ type Consumer struct {
 
 	isReady   atomic.Bool   // group has a message for Take
 	listening atomic.Bool   // group wants to know what the broker sends
+	polls     atomic.Bool   // it may have closed itself, and only Receive tells
 	checks    atomic.Bool   // the one who waits looks whether the inner consumer has closed itself
 	wake      chan struct{} // has one while the one who waits for a message has something else to look at
 
@@ -108,6 +109,7 @@ func (c *Consumer) abandon() {
 // begin begins to drive the inner consumer.
 func (c *Consumer) begin(inner pulsar.Consumer) {
 	c.inner.now.Store(&inner)
+	c.polls.Store(c.settings.isWrapped || c.options.TopicsPattern != "")
 	c.reader = upstream.NewReader(inner, c.inner.ahead, c.receiveFailed)
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()

@@ -7,6 +7,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/insight"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -37,6 +38,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	}
 	now := c.lock()
 	i, known, _ := c.group.Find(n.ID, n.hand)
+	kept := c.group.IndexAcks() == partition.KeptIndexAcks
 	c.unlock(now)
 	if !known || !n.own {
 		i.Count = max(i.Count, countOf(msg))
@@ -48,7 +50,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		NackDelay:       max(0, c.nackDelay(i.Count)),
 		FirstPublished:  c.publisher.firstPublished(msg),
 		Lost:            i.Current && i.Stale,
-		Begun:           i.Begun && !c.settings.keepsIndexAcks,
+		Begun:           i.Begun && !kept,
 	}
 	if i.Current && i.At > 0 {
 		d.AckDeadline = c.start.Add(i.At)

@@ -114,7 +114,7 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 		return ErrClosed
 	case known && !i.Current, settled && n.own: // a stale nack changes nothing
 		return nil
-	case !known && !upstream.IsMessageID(n.object):
+	case !known && (!upstream.IsMessageID(n.object) || max(n.object.BatchIdx(), n.object.BatchSize()) > largestBatch):
 		return foreign(n.object)
 	}
 	d := i.Delivery
@@ -177,6 +177,9 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 	}
 	return nil
 }
+
+// largestBatch is more than a batch has messages. An entry that is not known needs room for them.
+const largestBatch = 1 << 16
 
 // nackLater has upstream request a message that only upstream can know.
 func (c *Consumer) nackLater(id pulsar.MessageID, delay time.Duration) {

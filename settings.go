@@ -46,7 +46,6 @@ type settings struct {
 	nacksUndecryptable bool // messages that cannot be decrypted are nacked
 	isShared           bool // the subscription is Shared or Key_Shared
 	isWrapped          bool // by Wrap
-	polls              bool // only Receive tells that the inner consumer has closed itself
 }
 
 // warn logs what is to be known of the options before there is a Consumer.
@@ -152,7 +151,7 @@ func (s *settings) wrapped(consumer pulsar.Consumer) error {
 	if err := s.complete(nil); err != nil {
 		return err
 	}
-	s.isWrapped, s.polls = true, true
+	s.isWrapped = true
 	if s.resolution != 0 {
 		return invalid("WithRedeliveryResolution", s.resolution, "none with Wrap, which cannot change how often a consumer asks the broker")
 	}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
@@ -37,16 +38,20 @@ type Stats struct {
 }
 
 // IndexAcks says what becomes of batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
-// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does.
+// acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does. The Consumer
+// learns it when a batch comes again.
 type IndexAcks string
 
-// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept.
+// Values of IndexAcks. EnableBatchIndexAcknowledgment in pulsar.ConsumerOptions means IndexAcksKept until a batch shows otherwise.
 const (
 	IndexAcksOff     IndexAcks = "off"     // none is sent: an acknowledgement reaches the broker when the whole batch is acknowledged
 	IndexAcksUnknown IndexAcks = "unknown" // they are sent, and the broker may keep them; after Wrap it is unknown whether they are sent
 	IndexAcksIgnored IndexAcks = "ignored" // they are sent, and the broker sent an acknowledged message again
 	IndexAcksKept    IndexAcks = "kept"    // they are sent, and the broker leaves acknowledged messages out of their batches
 )
+
+var indexAcks = map[partition.IndexAcks]IndexAcks{partition.NoIndexAcks: IndexAcksOff, partition.SentIndexAcks: IndexAcksUnknown,
+	partition.IgnoredIndexAcks: IndexAcksIgnored, partition.KeptIndexAcks: IndexAcksKept}
 
 // Stats returns the Consumer's counters and its current state.
 func (c *Consumer) Stats() Stats {
@@ -56,7 +61,10 @@ func (c *Consumer) Stats() Stats {
 		Waiting: g.Waiting + g.Ready + g.Asked, Ready: g.Ready + g.Asked, BufferedBytes: g.Bytes,
 		Buffered: c.buffered.Load(), Dropped: c.dropped.Load(), Redelivered: c.redelivered.Load(),
 		Swallowed: c.swallowed.Load(), Late: c.late.Load(), Failed: c.failures.Load(), Blocked: c.blocked.on.Load(),
-		IndexAcks: c.settings.indexAcks(),
+		IndexAcks: indexAcks[c.group.IndexAcks()],
+	}
+	if c.settings.isWrapped {
+		s.IndexAcks = IndexAcksUnknown
 	}
 	if s.IndexAcks != IndexAcksKept {
 		s.Unfinished, s.Arriving = c.group.Unfinished()
@@ -88,7 +96,7 @@ func (b *blocked) ends() {
 
 // idle looks, once a second while somebody waits and nothing comes, whether the inner consumer or the broker has stopped.
 func (c *Consumer) idle(time.Duration) {
-	if c.settings.polls {
+	if c.polls.Load() {
 		c.checks.Store(true)
 		c.wakeUp()
 	}

@@ -31,7 +31,6 @@ func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	}
 	s.nacksUndecryptable = upstream.NacksUndecryptable(opts)
 	s.isShared = delays(opts.Type)
-	s.polls = opts.TopicsPattern != ""
 	return p, p.open()
 }
 
@@ -150,7 +149,12 @@ func (p *preparation) groupOptions() partition.Options {
 		o.Kind = partition.KeyShared
 	}
 	o.NonDurable = p.opts.SubscriptionMode == pulsar.NonDurable
-	o.IndexAcks = p.settings.keepsIndexAcks
+	switch {
+	case p.settings.keepsIndexAcks:
+		o.IndexAcks = partition.KeptIndexAcks
+	case p.settings.addsIndexAcks:
+		o.IndexAcks = partition.SentIndexAcks
+	}
 	if g := p.opts.AckGroupingOptions; g != nil && g.MaxTime > 0 {
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
 	}
@@ -170,7 +174,7 @@ func (s *settings) groupOptions(p *publisher) partition.Options {
 // children returns how many topics have to vanish until the consumer is of no use. Of a pattern other topics may come.
 func (p *preparation) children() int {
 	topics := topicsOf(p.opts)
-	if len(topics) == 0 {
+	if len(topics) == 0 { // of a pattern, or subscribe adds them
 		return manyTopics
 	}
 	distinct := map[string]bool{}
@@ -188,17 +192,6 @@ const manyTopics = 1 << 30
 // isVanished reports whether a topic of a pattern was deleted.
 func (c *Consumer) isVanished(err error) bool {
 	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
-}
-
-// indexAcks says what becomes of the acknowledgement of one message of a batch.
-func (s *settings) indexAcks() IndexAcks {
-	switch {
-	case s.isWrapped || s.addsIndexAcks:
-		return IndexAcksUnknown
-	case s.keepsIndexAcks:
-		return IndexAcksKept
-	}
-	return IndexAcksOff
 }
 
 // checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.

@@ -137,7 +137,9 @@ func (g *Group) settle(now time.Duration, m *message) {
 	g.clock.stop(&m.timer)
 	g.drop(m)
 	m.move(Settled)
-	m.entry.ack.settled++
+	a := &m.entry.ack
+	a.settled++
+	a.settledAt, a.settledIn = now, g.epoch
 	g.finishEntry(now, m.entry)
 }
 

@@ -58,6 +58,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 			g.dropOld(now, m, c)
 			return Arrival{Verdict: Old}
 		}
+		g.learn(now, e, m)
 		e.ack.comes(m.index, g.epoch)
 		m.id, m.epoch = c.Object, g.epoch
 		a = g.arrive(now, m, c)

@@ -102,11 +102,11 @@ func (p *Partition) isOld(object any) bool {
 }
 
 // dropOld drops a copy that was sent before this consumer became active. The broker sends it again, after older
-// ones, unless it had begun to do so before it said who is active. So the message is requested.
+// ones, unless it had begun to do so before it said who is active. So the message is requested if it does not come.
 func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 	if m.state == Unseen {
-		m.id, m.count = c.Object, c.Count
-		g.ask(now, m)
+		m.id, m.count = c.Object, c.count()
+		g.expect(now, m)
 	}
 }
 

@@ -1,5 +1,7 @@
 package partition
 
+import "time"
+
 // entryAck tracks the acknowledgement of one entry. Upstream counts the acknowledged messages of each delivery
 // of an entry separately, and acknowledges the entry when one count is full. Acknowledgements of two
 // deliveries do not add up. So the last acknowledgement of an entry that came more than once has to name the
@@ -8,9 +10,13 @@ type entryAck struct {
 	total   int32 // messages of the entry
 	settled int32 // of them
 	again   bool  // it came more than once
-	last    int32 // index that came last
-	epoch   uint64
-	came    bool
+
+	settledAt time.Duration // when the last of them was
+	settledIn uint64        // epoch of that
+
+	last  int32 // index that came last
+	epoch uint64
+	came  bool
 }
 
 // comes notes that a message of the entry came. Each delivery brings messages in the order of their indexes,

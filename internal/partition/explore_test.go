@@ -253,7 +253,7 @@ func (w *world) checkMessage(m *message) {
 func kinds() []*kind {
 	of := func(k Kind) Options { return Options{Kind: k, MemoryLimit: 100} }
 	room := func(o Options, bytes int64) Options { o.MemoryLimit = bytes; return o }
-	indexAcks := func(o Options) Options { o.IndexAcks = true; return o }
+	indexAcks := func(o Options) Options { o.IndexAcks = KeptIndexAcks; return o }
 	exclusive, failover, shared := of(Exclusive), of(Failover), of(Shared)
 	one, two, three, batch := [][]int{{1}}, [][]int{{1, 1}}, [][]int{{1, 1, 1}}, [][]int{{2, 1}}
 	deadLetters := shared

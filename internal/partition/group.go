@@ -20,7 +20,7 @@ const (
 type Options struct {
 	Kind          Kind
 	NonDurable    bool          // the broker forgets the subscription with its connection
-	IndexAcks     bool          // client and broker acknowledge single messages of a batch
+	IndexAcks     IndexAcks     // what becomes of the acknowledgement of one message of a batch
 	Stays         bool          // a message that is due is not left to other consumers if it is here
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
 	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection

@@ -57,6 +57,15 @@ func (g *Group) ask(now time.Duration, m *message) {
 	}
 }
 
+// expect has a message wait that the broker is about to send again by itself. It is requested if it does not come.
+func (g *Group) expect(now time.Duration, m *message) {
+	m.move(Asked)
+	if r := g.requestOf(m.entry); !r.open {
+		r.open, r.mark = true, g.reading.at(now)
+		g.clock.set(&r.timer, now+r.pause())
+	}
+}
+
 // send sends a request, and notes when to look after it.
 func (g *Group) send(now time.Duration, r *request) {
 	waiting := r.waiting()

@@ -182,7 +182,7 @@ func TestRestOfABatchThatCameInPartIsAnotherDelivery(t *testing.T) {
 		func(f *fixture) { f.Lost(f.now) },
 		func(f *fixture) { f.arrivesAs(at(1, 0), 1, nil) },
 	} {
-		f := newFixture(Options{Kind: Shared, IndexAcks: true})
+		f := newFixture(Options{Kind: Shared, IndexAcks: KeptIndexAcks})
 		f.arrivesAs(at(0, 0), 2, nil)
 		f.settles(t, at(0, 0))
 		between(f)
@@ -342,7 +342,7 @@ func TestBatchStaysWhileSomeOfItIsSettledOrAtWork(t *testing.T) {
 		}, Ready},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFixture(Options{Kind: Shared, MaxDeliveries: 2, IndexAcks: c.indexAcks})
+			f := newFixture(Options{Kind: Shared, MaxDeliveries: 2, IndexAcks: kept(c.indexAcks)})
 			f.arrivesAs(at(0, 0), 2, nil)
 			f.arrivesAs(at(0, 1), 2, nil)
 			f.nack()
@@ -663,4 +663,11 @@ func TestPartsAreBounded(t *testing.T) {
 	}
 	assert.LessOrEqual(t, len(f.partitions["A"].settled.parts), maxParts)
 	assert.Len(t, f.partitions["A"].entries, 1)
+}
+
+func kept(indexAcks bool) IndexAcks {
+	if indexAcks {
+		return KeptIndexAcks
+	}
+	return NoIndexAcks
 }

@@ -148,5 +148,5 @@ func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
 // knows which of its messages are acknowledged.
 func (g *Group) canReturn(m *message) bool {
 	e := m.entry
-	return g.o.hasOthers() && !m.fromHere && !g.o.Stays && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks)
+	return g.o.hasOthers() && !m.fromHere && !g.o.Stays && e.in[Held] == 0 && e.busy == 0 && (e.in[Settled] == 0 || g.o.IndexAcks == KeptIndexAcks)
 }

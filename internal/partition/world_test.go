@@ -440,7 +440,7 @@ func (w *world) send(t, e int) {
 	}
 	s := &sending{t, e, slices.Repeat([]bool{true}, len(entry.acked))}
 	for i, acked := range entry.acked {
-		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks {
+		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks == KeptIndexAcks {
 			continue
 		}
 		o := &object{s, i, entry.count}
@@ -601,7 +601,7 @@ func (w *world) ackObject(o *object, whole bool, op int) bool {
 	switch {
 	case whole || !slices.Contains(o.of.left, true):
 		index = -1
-	case !w.options.IndexAcks:
+	case w.options.IndexAcks != KeptIndexAcks:
 		return false
 	}
 	w.pipe = append(w.pipe, command{topic: o.of.topic, entry: o.of.entry, index: index, op: op})

@@ -1,0 +1,44 @@
+package partition
+
+import "time"
+
+// IndexAcks says what becomes of the acknowledgement of one message of a batch.
+type IndexAcks uint8
+
+const (
+	NoIndexAcks      IndexAcks = iota // the client does not send it before the whole batch is acknowledged
+	SentIndexAcks                     // the client sends it; whether the broker keeps it is unknown
+	IgnoredIndexAcks                  // the client sends it, and the broker does not keep it
+	KeptIndexAcks                     // the client sends it, and the broker leaves the message out of its batch
+)
+
+// IndexAcks returns what is known by now.
+func (g *Group) IndexAcks() IndexAcks { return g.o.IndexAcks }
+
+// learn finds out by a copy whether the broker keeps batch-index acknowledgements. The protocol does not say. The broker surely has an
+// acknowledgement that is old enough, and was not made shortly before a loss.
+func (g *Group) learn(now time.Duration, e *entry, m *message) {
+	a := &e.ack
+	if g.o.IndexAcks == NoIndexAcks {
+		return
+	}
+	continues := a.came && m.index > a.last && a.epoch == g.epoch
+	first := int32(0)
+	if continues {
+		first = a.last + 1
+	}
+	until := now
+	if a.settledIn != g.epoch {
+		until = g.lossAt
+	}
+	sure := a.settled > 0 && until-a.settledAt >= g.o.AckedAfter
+	for index := first; index < m.index; index++ {
+		switch x := e.known(index); {
+		case x == nil && continues, x != nil && x.state == Settled && sure:
+			g.o.IndexAcks = KeptIndexAcks
+		}
+	}
+	if m.state == Settled && sure {
+		g.o.IndexAcks = IgnoredIndexAcks
+	}
+}
