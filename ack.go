@@ -82,17 +82,24 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 		return nil
 	case standing == partition.Unknown:
 		if err = by(c.current(), n.object); err == nil && n.object.BatchIdx() < 0 {
-			now := c.lock()
-			err = c.group.SettleEntry(now, n.ID)
-			c.unlock(now)
+			c.settleEntry(n.ID)
 		}
 	default:
 		err = by(a.Source.(pulsar.Consumer), ackID(&a))
 		c.endAck(&a, err, outcome)
 	}
 	c.calls.leave()
-	c.acked(n, msg, &a.Delivery, began, err)
+	if !a.Late {
+		c.acked(n, msg, &a.Delivery, began, err)
+	}
 	return err
+}
+
+// settleEntry notes that a whole batch was acknowledged.
+func (c *Consumer) settleEntry(id partition.ID) {
+	now := c.lock()
+	_ = c.group.SettleEntry(now, id) // an ambiguous id was refused before
+	c.unlock(now)
 }
 
 // ackID returns the id that acknowledges a message.
@@ -205,19 +212,25 @@ func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
 	began, lists := c.now(), c.ackLists(names, failed)
 	for consumer, list := range lists {
 		list.ack(consumer)
-		for _, a := range list.acks {
+		for i := range list.acks {
+			a := &list.acks[i]
 			if a.err != nil {
 				failed[a.object] = a.err
 			}
-			if a.Source != nil {
+			switch {
+			case a.Source != nil:
 				c.endAck(&a.Ack, a.err, partition.Done)
+			case a.err == nil && a.object.BatchIdx() < 0:
+				c.settleEntry(a.ID)
 			}
 		}
 	}
 	c.calls.leave()
 	for _, list := range lists {
-		for _, a := range list.acks {
-			c.acked(a.name, nil, &a.Delivery, began, a.err)
+		for i := range list.acks {
+			if a := &list.acks[i]; !a.Late {
+				c.acked(a.name, nil, &a.Delivery, began, a.err)
+			}
 		}
 	}
 	if len(failed) == 0 {

@@ -75,7 +75,9 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 		defer func() {
 			now := c.lock()
 			c.offered = nil
-			if !sent {
+			if sent {
+				c.group.Taken(now, *d)
+			} else {
 				c.group.PutBack(now, *d)
 			}
 			c.unlock(now)

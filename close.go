@@ -2,6 +2,7 @@ package redelivery
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -31,6 +32,15 @@ func (c *Consumer) Close() {
 		c.awaitClosed(context.Background())
 		return
 	}
+	c.shut()
+	c.loss.all.Do(func() { c.lose("", LostConsumer) })
+	if c.observer.Closed != nil {
+		c.observer.Closed(c)
+	}
+}
+
+// shut closes the inner consumer and ends all goroutines.
+func (c *Consumer) shut() {
 	defer close(c.closed)
 	c.calls.shut()
 	c.goroutines.shut()
@@ -47,10 +57,9 @@ func (c *Consumer) Close() {
 	upstream.Close(inner)
 	c.attempts.close() // now that acknowledgements have surely reached the broker
 	c.goroutines.wait(0)
-	c.loss.all.Do(func() { c.lose("", LostConsumer) })
-	if c.observer.Closed != nil {
-		c.observer.Closed(c)
-	}
+	c.mu.Lock()
+	c.group.Forget()
+	c.mu.Unlock()
 }
 
 // awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it: then it waits for a second
@@ -82,26 +91,33 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	if c.isVanished(err) {
 		return
 	}
-	last := c.open.Add(-1) == 0
-	if err != nil { // else somebody else closed it, or its client
-		what := "staying connected"
-		if !last {
-			what += " to one of the topics"
-		}
-		c.fail("receive", what, err)
+	if last := c.open.Add(-1) == 0; last {
+		go c.giveUpReceiving(err)
+	} else if err != nil {
+		c.told.add(c, func() { c.fail("receive", "staying connected to one of the topics", err) })
 	}
-	if last && c.goroutines.enter() {
-		go func() {
-			defer c.goroutines.leave()
-			c.end()
-			c.current().Close()
-		}()
+}
+
+// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if somebody else closed that, or its client.
+func (c *Consumer) giveUpReceiving(err error) {
+	if !c.goroutines.enter() {
+		return
+	}
+	c.end()
+	c.current().Close()
+	c.goroutines.leave()
+	if err != nil {
+		err = fmt.Errorf("%w", err) // without upstream's stack
+		c.report("staying connected", err)
+		if c.observer.Failed != nil {
+			c.observer.Failed(Failed{c, c.options.Subscription, "receive", err})
+		}
 	}
 }
 
 // receiveFailed is told of an error of an inner consumer without a queue.
 func (c *Consumer) receiveFailed(err error) {
-	if isUndecryptable(err) {
+	if errors.Is(err, upstream.ErrUndecryptable) {
 		c.fail("receive", "receiving", err)
 	} else {
 		c.end()

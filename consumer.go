@@ -42,7 +42,7 @@ type Consumer struct {
 	offered *offer        // what Chan offers; nil if nothing
 	waiting bool          // somebody waits for a message, since waits
 	waits   time.Duration
-	start   time.Time // of group's time
+	start   time.Time // of group's time, which is never 0
 
 	isReady   atomic.Bool   // group has a message for Take
 	listening atomic.Bool   // group wants to know what the broker sends
@@ -82,7 +82,7 @@ type Consumer struct {
 func newConsumer(s *settings, publisher *publisher, log *attemptLog, options Options, o partition.Options) *Consumer {
 	c := &Consumer{
 		settings: s, publisher: publisher, attempts: log, options: options, group: partition.New(o),
-		start: time.Now(), alarmAt: math.MaxInt64,
+		start: time.Now().Add(-time.Nanosecond), alarmAt: math.MaxInt64,
 		wake: make(chan struct{}, 1), turn: newTurn(), pause: newPause(),
 		calls: newGate(), goroutines: newGate(), closed: make(chan struct{}),
 		room: make(chan struct{}, maxUnderway),
@@ -110,7 +110,7 @@ func (c *Consumer) abandon() {
 func (c *Consumer) begin(inner pulsar.Consumer) {
 	c.inner.now.Store(&inner)
 	c.polls.Store(c.settings.isWrapped || c.options.TopicsPattern != "")
-	c.reader = upstream.NewReader(inner, c.inner.ahead, c.receiveFailed)
+	c.reader = upstream.NewReader(c.ended, inner, c.inner.ahead, c.receiveFailed)
 	context.AfterFunc(c.ended, func() {
 		c.wakeUp()
 		if !c.closing.Load() { // it gave up; else Close reports the loss

@@ -116,11 +116,8 @@ func (c *Consumer) moveToRetryTopic(d partition.Delivery, delay time.Duration, s
 func (c *Consumer) givesBack(d partition.Delivery, x *leaver, f partition.Failure) (had bool) {
 	f.ID, f.Hand = d.ID, d.Hand
 	if body, ok := d.Body.(pulsar.Message); ok {
-		x.msg = body
-		if c.settings.source != FromBroker {
-			f.Copy.Body = body
-			f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
-		}
+		x.msg, f.Copy.Body = body, body
+		f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
 	}
 	now := c.lock()
 	_, had, _ = c.group.Nack(now, f)

@@ -101,7 +101,7 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 	if err == nil || errors.Is(err, ErrClosed) || ctx.Err() != nil {
 		return err
 	}
-	c.fail("receive", "subscribing again", err)
+	c.told.add(c, func() { c.fail("receive", "subscribing again", err) }) // the logger may want the turn
 	timer := time.NewTimer(backoff.Exponential{Min: time.Second, Max: 30 * time.Second}.Next(c.inner.tries))
 	defer timer.Stop()
 	c.inner.tries++
@@ -136,7 +136,7 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		c.reader = upstream.NewReader(c.current(), c.inner.ahead, c.receiveFailed)
+		c.reader = upstream.NewReader(c.ended, c.current(), c.inner.ahead, c.receiveFailed)
 		c.inner.away, c.inner.tries = false, 0
 		now := c.lock()
 		c.group.Lost(now)

@@ -155,7 +155,7 @@ func (c *Consumer) nackAs(n name, msg pulsar.Message, d partition.Delivery, know
 			f.ID, f.Copy.Source = n.ID, c.current()
 		}
 	}
-	if body != nil && (c.settings.source != FromBroker || how.snoozed) {
+	if body != nil {
 		f.Copy.Body = body
 		f.Copy.Size, f.Copy.Buffer = upstream.Weigh(body)
 	}
@@ -256,9 +256,7 @@ func (c *Consumer) nacked(d partition.Delivery, msg pulsar.Message, delay time.D
 		outcome = Snoozed
 	}
 	e := c.settledEvent(&d, msg, outcome, c.now())
-	if e.Delay = max(0, delay); how.snoozed {
-		e.Attempts--
-	}
+	e.Delay = max(0, delay)
 	c.observer.Settled(e)
 }
 

@@ -145,10 +145,7 @@ func (c *Consumer) arrive(cm pulsar.ConsumerMessage) (d partition.Delivery, ok b
 func (c *Consumer) copyOf(cm pulsar.ConsumerMessage) partition.Copy {
 	id := cm.ID()
 	cp := partition.Copy{ID: idOf(cm.Topic(), id), Source: cm.Consumer, Object: id, Total: id.BatchSize(), Count: cm.RedeliveryCount()}
-	if limit := c.publisher.maxDeliveries; limit > 0 && cp.Total > 1 { // the broker counts siblings too, so it does not end deliveries
-		cp.Count = min(cp.Count, limit-1)
-	}
-	if c.settings.source != FromBroker {
+	if !c.isUndecryptable(cm.Message) { // else it may be decrypted when it comes again
 		cp.Body = cm.Message
 		cp.Size, cp.Buffer = upstream.Weigh(cm.Message)
 	}
@@ -196,18 +193,24 @@ func (c *Consumer) wait(ctx context.Context) error {
 	return err
 }
 
-// refuses keeps a message from the application that cannot be decrypted, or was delivered too often.
+// isUndecryptable reports whether a message is nacked because it could not be decrypted.
+func (c *Consumer) isUndecryptable(msg pulsar.Message) bool {
+	return c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
+}
+
+// refuses keeps a message from the application that cannot be decrypted, or was delivered too often. The broker counts what the siblings of a
+// message failed, so its count alone does not keep one of a batch from its first delivery.
 func (c *Consumer) refuses(d *partition.Delivery) bool {
 	msg := d.Body.(pulsar.Message)
-	undecryptable := c.settings.nacksUndecryptable && msg.GetEncryptionContext() != nil
-	tooOften := c.publisher.maxDeliveries > 0 && d.Count >= c.publisher.maxDeliveries && d.Object != nil
+	undecryptable, limit := c.isUndecryptable(msg), c.publisher.maxDeliveries
+	tooOften := limit > 0 && d.Count >= limit && d.Object != nil && (d.Again || d.Object.(pulsar.MessageID).BatchSize() <= 1)
 	if !undecryptable && !tooOften {
 		return false
 	}
 	refused := *d
 	c.letters.add(c, func() {
 		delay := c.nackDelay(refused.Count)
-		if tooOften {
+		if !undecryptable {
 			c.giveUp(refused, delay, nil, false)
 			return
 		}
@@ -235,5 +238,3 @@ func (c *Consumer) receiveError(ctx context.Context, err error) error {
 		}
 	}
 }
-
-func isUndecryptable(err error) bool { return errors.Is(err, upstream.ErrUndecryptable) }

@@ -86,7 +86,7 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	case c.isOver():
 		return ErrClosed
 	case again != nil: // the next Receive tries again
-		c.fail("receive", "subscribing again", again)
+		c.told.add(c, func() { c.fail("receive", "subscribing again", again) }) // the logger may want the turn
 	}
 	return err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+	"github.com/pulsar-redelivery/redelivery/nack"
 )
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
@@ -190,7 +191,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, err
 	}
 	o := s.groupOptions(p)
-	o.Deaf = true
+	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // unless it has a delay of its own
 	if upstream.Chan(consumer) == nil {
 		o.MemoryLimit = 0
 	}

@@ -108,24 +108,24 @@ const (
 )
 
 // What is in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too. Its own channel has room
-// for ten. Where nobody else gets the messages, more room saves CPU.
+// for ten. Where nobody else gets the messages, more room saves CPU: a sixteenth of what is prefetched.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
 )
 
-// buffer returns the capacity of the private channel, and how much is taken from it at once. Both together are the buffer.
+// buffer returns the capacity of the private channel, and how much is taken from it at once.
 func (p *preparation) buffer() (channel, ahead int) {
-	room := largeBuffer
-	if p.settings.isShared {
-		room = smallBuffer
-	}
 	queue := defaultQueue
 	if n := p.opts.ReceiverQueueSize; n > 0 {
 		queue = n
 	}
-	ahead = min(room/2, queue/16)
-	return room - ahead, ahead
+	if p.settings.isShared {
+		ahead = min(smallBuffer/2, queue/16)
+		return smallBuffer - ahead, ahead
+	}
+	channel = min(max(smallBuffer, queue/16), largeBuffer)
+	return channel, min(channel, queue/16)
 }
 
 // plan says how to subscribe.
@@ -155,8 +155,13 @@ func (p *preparation) groupOptions() partition.Options {
 	case p.settings.addsIndexAcks:
 		o.IndexAcks = partition.SentIndexAcks
 	}
-	if g := p.opts.AckGroupingOptions; g != nil && g.MaxTime > 0 {
+	o.RequestTime = upstream.Tick(p.settings.resolution)
+	switch g := p.opts.AckGroupingOptions; {
+	case g == nil:
+	case g.MaxTime > 0:
 		o.AckedAfter = ackSlack + min(g.MaxTime, longestAckTime)
+	case g.MaxSize > 1: // they are sent when there are so many
+		o.AckedAfter = longestAckTime
 	}
 	if p.opts.EnableZeroQueueConsumer { // a Receive that waits for its next message would get one though the application has one from memory
 		o.MemoryLimit = 0
@@ -167,7 +172,7 @@ func (p *preparation) groupOptions() partition.Options {
 // groupOptions returns what is the same for each subscription. It is Shared after Wrap, where nothing is known: so nothing is taken for this
 // consumer's that may be another's.
 func (s *settings) groupOptions(p *publisher) partition.Options {
-	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
+	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,
 		AckedAfter: ackSlack + defaultAckTime, Reports: s.attempts != nil || len(s.observers) > 0}
 }
 

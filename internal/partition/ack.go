@@ -15,6 +15,7 @@ const (
 type Ack struct {
 	Delivery      // the message, as its newest delivery
 	Whole    bool // acknowledge the whole entry of Object
+	Late     bool // EndAck found the message settled by another call
 	message  *message
 }
 
@@ -49,7 +50,7 @@ func (g *Group) BeginAck(now time.Duration, id ID) (Ack, Standing, error) {
 	m.busy++
 	m.entry.busy++
 	a := &m.entry.ack
-	return Ack{g.delivery(m, m.body, false), a.isLast() && a.needsWhole(), m}, Acknowledge, nil
+	return Ack{g.delivery(m, m.body, false), a.isLast() && a.needsWhole(), false, m}, Acknowledge, nil
 }
 
 // Outcome is how an acknowledgement ended.
@@ -71,8 +72,9 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 	}
 	m.entry.busy--
 	defer g.finishEntry(now, m.entry)
-	if m.state == Settled {
-		return nil // by another call
+	if m.state == Settled { // by another call
+		a.Late = true
+		return nil
 	}
 	switch outcome {
 	case Failed:

@@ -22,9 +22,11 @@ type Options struct {
 	NonDurable    bool          // the broker forgets the subscription with its connection
 	IndexAcks     IndexAcks     // what becomes of the acknowledgement of one message of a batch
 	Stays         bool          // a message that is due is not left to other consumers if it is here
+	Drops         bool          // a message that fails is not kept, and the broker sends it again
 	MemoryLimit   int64         // bytes of bodies that are kept; 0 for none
 	Deaf          bool          // Lost and Sent are not called, as after Wrap: an unrequested copy is the sign of a lost connection
 	MaxDeliveries uint32        // after so many a message is a dead letter; 0 for no limit
+	RequestTime   time.Duration // how long a request takes on its way to the broker
 	AckedAfter    time.Duration // an acknowledgement older than that has reached the broker
 	Reports       bool          // Decisions.Settled is wanted
 }

@@ -98,3 +98,11 @@ func (g *Group) IsSettled(id ID) bool {
 	p, _ := g.partitionOf(id)
 	return p != nil && p.settled.has(id.position(), id.Index)
 }
+
+// Len returns how many entries are in the table.
+func (g *Group) Len() (n int) {
+	for _, p := range g.partitions {
+		n += len(p.entries)
+	}
+	return n
+}

@@ -25,7 +25,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"the newest delivery is acknowledged", "arrive.go", "	m.id, m.epoch = c.Object, g.epoch\n", "	if m.id == nil {\n		m.id = c.Object\n	}\n	m.epoch = g.epoch\n"},
 	{"a copy in a new epoch makes a message fresh", "arrive.go", "	m.id, m.epoch = c.Object, g.epoch\n", "	m.id = c.Object\n	m.epoch = max(m.epoch, 1)\n"},
 	{"a copy is kept if there is room", "arrive.go", "		m.counts(c)\n		g.keep(m, c)\n		switch {", "		m.counts(c)\n		switch {"},
-	{"the last ack of an entry that came twice names the whole", "ack.go", "a.isLast() && a.needsWhole(), m}", "a.isLast() && false, m}"},
+	{"the last ack of an entry that came twice names the whole", "ack.go", "a.isLast() && a.needsWhole(), false, m}", "a.isLast() && false, false, m}"},
 	{"an entry whose newer delivery came meanwhile is acknowledged once more", "ack.go", "e.ack.isComplete() && e.ack.needsWhole() && !whole", "false && e.ack.isComplete() && !whole"},
 	{"a lower index is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "epoch != a.epoch"},
 	{"a new epoch is another delivery", "entryack.go", "index <= a.last || epoch != a.epoch", "index <= a.last"},

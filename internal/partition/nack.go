@@ -42,6 +42,9 @@ func (g *Group) Nack(now time.Duration, f Failure) (Delivery, bool, error) {
 		g.fails(now, m)
 	}
 	m.cause, m.note = Nacked, f.Note
+	if g.o.Drops && !f.Uncounted {
+		g.drop(m)
+	}
 	g.wait(now, m, add(now, f.Delay))
 	return d, true, nil
 }
@@ -51,6 +54,9 @@ func (g *Group) adopt(f Failure) *message {
 	p, _ := g.partitionOf(f.ID)
 	if p == nil && f.ID.Topic != "" && f.Copy.Source != nil {
 		p = g.partition(f.ID.Topic, f.Copy.Source)
+	}
+	if p != nil && p.source == nil {
+		p.source = f.Copy.Source
 	}
 	at := f.ID.position()
 	if p == nil || f.Copy.Object == nil || f.ID.Index < 0 || p.settled.has(at, f.ID.Index) {
@@ -118,6 +124,9 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 	g.out.TimedOut = append(g.out.TimedOut, d)
 	g.fails(now, m)
 	m.timedOut = true
+	if g.o.Drops {
+		g.drop(m)
+	}
 	m.cause = TimedOut
 	g.wait(now, m, now)
 }

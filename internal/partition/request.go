@@ -25,7 +25,7 @@ const (
 
 // pause is how long the application reads in vain before a request is repeated.
 func (r *request) pause() time.Duration {
-	return min(longestPause, firstPause<<min(max(0, r.tries-1), 10))
+	return r.partition.group.o.RequestTime + min(longestPause, firstPause<<min(max(0, r.tries-1), 10))
 }
 
 // asked returns how many messages wait for the answer.

@@ -20,6 +20,7 @@ type Delivery struct {
 	Hand       uint64 // number of the hand-over; 0 for the first one of a message that the broker sent for the first time
 	Last       bool   // if it fails, no delivery is left
 	FromMemory bool   // the broker was not asked
+	Again      bool   // it was handed out before
 
 	// For observers.
 	Cause Cause         // why it came again
@@ -61,12 +62,19 @@ func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool
 		g.hands++
 		m.hand = g.hands
 	}
-	cause, due := m.cause, m.due
+	cause, due, again := m.cause, m.due, m.delivered
 	m.since, m.had, m.due, m.cause, m.timeout = now, 0, 0, NoCause, 0
 	m.delivered, m.uncounted, m.fromHere, m.timedOut, m.overdue, m.undecided = true, false, false, false, false, false
 	d := g.delivery(m, body, fromMemory)
-	d.Cause, d.Due = cause, due
+	d.Cause, d.Due, d.Again = cause, due, again
 	return Arrival{Verdict: Deliver, Delivery: d}
+}
+
+// Taken notes that the application took a message only now that was handed out before.
+func (g *Group) Taken(now time.Duration, d Delivery) {
+	if m, _ := g.find(d.ID); m != nil && m.isWith(d.Hand) {
+		m.since = now
+	}
 }
 
 // Take returns the next message that is ready; ok is false if there is none, or if it is the turn of a new

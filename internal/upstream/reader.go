@@ -16,12 +16,12 @@ type Reader struct {
 	zero     *zeroQueue               // nil if the consumer has a queue
 }
 
-// NewReader returns a Reader that takes up to ahead messages at once. failed is called if a consumer without a queue fails, with a message
+// NewReader returns a Reader that takes up to ahead messages at once, until ended. failed is called if a consumer without a queue fails, with a message
 // that it cannot decrypt, or with the error of its Receive.
-func NewReader(consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
+func NewReader(ended context.Context, consumer pulsar.Consumer, ahead int, failed func(error)) *Reader {
 	r := &Reader{messages: Chan(consumer), ahead: make([]pulsar.ConsumerMessage, 0, max(1, ahead))}
 	if r.messages == nil {
-		r.zero = newZeroQueue(consumer, failed)
+		r.zero = newZeroQueue(ended, consumer, failed)
 		r.messages = r.zero.messages
 	}
 	return r

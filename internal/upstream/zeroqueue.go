@@ -15,6 +15,7 @@ var ErrUndecryptable = errors.New("a message cannot be decrypted: it stays at th
 // zeroQueue calls Receive of a consumer that has no queue. Each call asks the broker for one message, and does not take that back when it
 // is cancelled. So a call goes on when nobody waits for its message any more, and the next one who waits gets it.
 type zeroQueue struct {
+	ended    context.Context
 	consumer pulsar.Consumer
 	messages chan pulsar.ConsumerMessage
 	failed   func(error)
@@ -22,8 +23,8 @@ type zeroQueue struct {
 	done     chan struct{} // closed when the call is over; nil before the first
 }
 
-func newZeroQueue(consumer pulsar.Consumer, failed func(error)) *zeroQueue {
-	return &zeroQueue{consumer: consumer, messages: make(chan pulsar.ConsumerMessage, 1), failed: failed}
+func newZeroQueue(ended context.Context, consumer pulsar.Consumer, failed func(error)) *zeroQueue {
+	return &zeroQueue{ended: ended, consumer: consumer, messages: make(chan pulsar.ConsumerMessage, 1), failed: failed}
 }
 
 // begin begins a call, unless one is under way or a message is here.
@@ -31,7 +32,7 @@ func (z *zeroQueue) begin() {
 	if z.isCalling() || len(z.messages) > 0 {
 		return
 	}
-	ctx, cancel := context.WithCancel(context.Background())
+	ctx, cancel := context.WithCancel(z.ended)
 	z.cancel, z.done = cancel, make(chan struct{})
 	go z.receive(ctx, cancel, z.done)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
 
 // A cumulative acknowledgement covers what the application has had. The message that Chan offers next is not among that: it is handed
@@ -41,35 +40,6 @@ func TestChanWithAckCumulative(t *testing.T) {
 			})
 		}
 	}
-}
-
-// An acknowledgement that the broker refused is made again by the next one, also within a batch, where upstream sends nothing before its last
-// message.
-func TestAckCumulativeAfterARefusedOne(t *testing.T) {
-	t.Parallel()
-	server := pulsartest.NewServer(t)
-	server.Publish(t, "t", &pulsar.ProducerMessage{Payload: []byte("before")})
-	producer, err := server.Client(t).CreateProducer(pulsar.ProducerOptions{Topic: "t", BatchingMaxPublishDelay: time.Hour})
-	require.NoError(t, err)
-	for range 3 {
-		producer.SendAsync(t.Context(), &pulsar.ProducerMessage{Payload: []byte("batch")}, func(pulsar.MessageID, *pulsar.ProducerMessage, error) {})
-	}
-	require.NoError(t, producer.FlushWithCtx(t.Context()))
-	c, err := redelivery.Subscribe(server.Client(t), pulsar.ConsumerOptions{
-		Topic: "t", SubscriptionName: "s", AckWithResponse: true, SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
-	require.NoError(t, err)
-	t.Cleanup(c.Close)
-	var msgs []pulsar.Message
-	for range 3 {
-		msgs = append(msgs, receive(t, c))
-	}
-	server.Inject("ACK", "t", 1, pulsartest.Fail("PersistenceError", "injected"))
-	require.ErrorContains(t, c.AckCumulative(msgs[1]), "injected")
-	require.Equal(t, 2, server.Subscription("t", "s").Backlog)
-	require.NoError(t, c.AckCumulative(msgs[2]))
-	require.Equal(t, 1, server.Subscription("t", "s").Backlog, "what is before the batch")
-	require.NoError(t, c.AckCumulative(receive(t, c)))
-	require.Zero(t, server.Subscription("t", "s").Backlog)
 }
 
 // An id that was stored may be of a partition that has sent nothing yet: no message of another partition is settled by it.

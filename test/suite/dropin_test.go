@@ -86,54 +86,6 @@ func (x nacks) OnNegativeAcksSend(_ pulsar.Consumer, ids []pulsar.MessageID) {
 	x.n.Add(int32(len(ids)))
 }
 
-// Where the broker rewinds for one message the others come without a request of their own.
-func TestInterceptorsAreToldOfEachNack(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"Exclusive", "Failover", "Shared"} {
-		for how, nack := range map[string]func(*redelivery.Consumer, pulsar.Message){
-			"Nack":   (*redelivery.Consumer).Nack,
-			"NackID": func(c *redelivery.Consumer, msg pulsar.Message) { c.NackID(msg.ID()) },
-		} {
-			t.Run(kind+" "+how, func(t *testing.T) {
-				t.Parallel()
-				const n = 5
-				b := newBroker(t)
-				topic := b.topic(0)
-				b.send(topic, n, false)
-				told := nacks{n: new(atomic.Int32)}
-				opts := b.options(topic, kinds[kind])
-				opts.NackRedeliveryDelay, opts.Interceptors = ms(200), pulsar.ConsumerInterceptors{told}
-				c := b.subscribe(opts)
-				for range n {
-					nack(c, receive(t, c))
-				}
-				for range n {
-					require.NoError(t, c.Ack(receive(t, c)))
-				}
-				require.Eventually(t, func() bool { return told.n.Load() == n }, 5*time.Second, ms(10), "told of %d", told.n.Load())
-				nothing(t, c, ms(300))
-				require.EqualValues(t, n, told.n.Load())
-			})
-		}
-	}
-}
-
-func TestBeforeConsumeIsCalledWhenAMessageIsHandedOut(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	var called atomic.Int32
-	opts := b.options(topic, pulsar.Shared)
-	opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{before: func() { called.Add(1) }}}
-	c := b.subscribe(opts)
-	b.send(topic, 5, false)
-	require.NoError(t, c.Ack(receive(t, c)))
-	time.Sleep(ms(300)) // the others are here
-	require.EqualValues(t, 1, called.Load())
-	receive(t, c)
-	require.EqualValues(t, 2, called.Load())
-}
-
 func TestChanHasNoBuffer(t *testing.T) {
 	c, _ := newPrepared(t, pulsar.Shared)
 	require.Zero(t, cap(c.Chan()))

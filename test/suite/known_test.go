@@ -4,10 +4,10 @@ import (
 	"reflect"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/ledger"
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// known returns how many entries the Consumer's ledger knows, which the Consumer has no reason to tell anybody else.
+// known returns how many entries the Consumer knows, which it has no reason to tell anybody else. Nothing else happens meanwhile.
 func known(c *redelivery.Consumer) int {
-	return (*ledger.Ledger)(reflect.ValueOf(c).Elem().FieldByName("ledger").UnsafePointer()).Len()
+	return (*partition.Group)(reflect.ValueOf(c).Elem().FieldByName("group").UnsafePointer()).Len()
 }

@@ -1,10 +1,7 @@
 package suite
 
 import (
-	"log/slog"
 	"runtime"
-	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +11,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 )
 
 // callbacks is an interceptor of functions; those that are nil do nothing.
@@ -36,54 +32,10 @@ func (x callbacks) OnAcknowledge(pulsar.Consumer, pulsar.MessageID) {
 
 func (x callbacks) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
 
-// panicsOnce returns a function that panics when it is called for the first time.
-func panicsOnce() func() {
-	var called atomic.Bool
-	return func() {
-		if !called.Swap(true) {
-			panic("the application's own")
-		}
-	}
-}
-
 // try calls what may panic, which is not judged here.
 func try(call func()) {
 	defer func() { _ = recover() }()
 	call()
-}
-
-// What a panic left half done can be done again.
-func TestAPanicOfAnInterceptorDuringAckIDList(t *testing.T) {
-	t.Parallel()
-	acks := func(t *testing.T, c *redelivery.Consumer, msgs []pulsar.Message) {
-		t.Helper()
-		ids := make([]pulsar.MessageID, len(msgs))
-		for i, msg := range msgs {
-			ids[i] = msg.ID()
-		}
-		try(func() { _ = c.AckIDList(ids) })
-		returns(t, func() error { return c.Ack(msgs[0]) })
-		returns(t, func() error { return c.AckIDList(ids[1:]) })
-		c.Nack(msgs[0])
-		nothing(t, c, ms(500))
-	}
-	t.Run("stand-in", func(t *testing.T) {
-		c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.Shared}, redelivery.WithNackRedeliveryDelay(ms(50)))
-		s.publish(entries(1, 2, 3)...)
-		s.onAck = panicsOnce()
-		acks(t, c, []pulsar.Message{receive(t, c), receive(t, c), receive(t, c)})
-	})
-	t.Run("zero-queue", func(t *testing.T) {
-		b := newBroker(t)
-		topic := b.topic(0)
-		b.send(topic, 3, false)
-		opts := b.options(topic, pulsar.Shared)
-		opts.EnableZeroQueueConsumer = true
-		opts.Interceptors = pulsar.ConsumerInterceptors{callbacks{acknowledged: panicsOnce()}}
-		c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(50)))
-		acks(t, c, []pulsar.Message{receive(t, c), receive(t, c), receive(t, c)})
-		b.settles(topic, 0)
-	})
 }
 
 // Whatever the feeder of Chan calls may close the Consumer.
@@ -112,41 +64,6 @@ func TestCloseFromWhatTheFeederCalls(t *testing.T) {
 			case <-time.After(10 * time.Second):
 			}
 			returns(t, func() error { <-closed; return nil })
-		})
-	}
-}
-
-// A message is handed out whatever an interceptor makes of it, and is watched over as any other.
-func TestAPanicOfBeforeConsumeLosesNothing(t *testing.T) {
-	for how, take := range map[string]func(*testing.T, *redelivery.Consumer) pulsar.Message{
-		"Receive": func(t *testing.T, c *redelivery.Consumer) pulsar.Message { return receive(t, c) },
-		"Chan": func(t *testing.T, c *redelivery.Consumer) pulsar.Message {
-			select {
-			case cm := <-c.Chan():
-				return cm
-			case <-time.After(15 * time.Second):
-				require.FailNow(t, "no message")
-				return nil
-			}
-		},
-	} {
-		t.Run(how, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var log logtest.Buffer
-				opts := pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{callbacks{before: panicsOnce()}}}
-				c, s := newStandIn(t, opts, redelivery.WithAckTimeout(10*time.Second),
-					redelivery.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
-				s.publish(entries(1)...)
-				var msg pulsar.Message
-				require.NotPanics(t, func() { msg = take(t, c) })
-				require.Equal(t, "1", name(msg))
-				require.EqualValues(t, 1, c.Stats().Failed)
-				require.Contains(t, strings.ToLower(log.String()), "panic")
-				again := take(t, c)
-				require.Equal(t, "1", name(again), "its ack timeout is over")
-				require.EqualValues(t, 1, c.RedeliveryCount(again))
-				require.NoError(t, c.Ack(again))
-			})
 		})
 	}
 }

@@ -3,9 +3,6 @@ package suite
 import (
 	"context"
 	"io"
-	"runtime"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,68 +12,6 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 )
-
-// The feeder of Chan offers a message while a Seek or an Ack makes it stale: after they have returned it is not to be had.
-// Nor is it offered again and again meanwhile, which BeforeConsume would show.
-func TestChanWithdrawsWhatIsStale(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8)) // the more threads, the more often one is interrupted at a bad moment
-	const readers = 20
-	rounds := map[string]int64{"Seek": 1500, "Ack": 500}
-	if *long {
-		rounds["Seek"] = 8000
-	}
-	for name, makeStale := range map[string]func(c *redelivery.Consumer, s *standIn, n int64) error{
-		"Seek": func(c *redelivery.Consumer, s *standIn, n int64) error {
-			s.publish(entries(n)...)
-			if n%4 == 0 {
-				runtime.Gosched()
-			}
-			return c.SeekByTime(time.Now())
-		},
-		"Ack": func(c *redelivery.Consumer, s *standIn, n int64) error {
-			s.publish(entries(n)...)
-			cm := <-c.Chan()
-			if err := c.NackWithDelay(cm, 0); err != nil {
-				return err
-			}
-			if n%4 == 0 {
-				runtime.Gosched()
-			}
-			return c.Ack(cm)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var all sync.WaitGroup
-			var offered atomic.Int64
-			opts := pulsar.ConsumerOptions{Interceptors: pulsar.ConsumerInterceptors{callbacks{before: func() { offered.Add(1) }}}}
-			for range readers {
-				c, s := newStandIn(t, opts)
-				all.Go(func() {
-					for n := int64(0); n < 2*rounds[name] && !t.Failed(); n += 2 {
-						if err := makeStale(c, s, n); err != nil {
-							t.Error(err)
-							return
-						}
-						s.publish(entries(n + 1)...)
-						cm := <-c.Chan()
-						if cm.ID().EntryID() != n+1 {
-							t.Errorf("round %d: a stale message came", n/2)
-							return
-						}
-						if err := c.Ack(cm); err != nil {
-							t.Error(err)
-							return
-						}
-						s.truncate()
-					}
-				})
-			}
-			all.Wait()
-			t.Logf("%d messages, offered %d times", 2*readers*rounds[name], offered.Load())
-			require.Less(t, offered.Load(), 6*readers*rounds[name])
-		})
-	}
-}
 
 // zeroQueue is a consumer without a queue: one call at a time, as upstream's.
 type zeroQueue struct {

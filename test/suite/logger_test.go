@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +46,6 @@ func TestLoggerCallsBack(t *testing.T) {
 			defer cancel()
 			_, _ = c.Receive(ctx)
 		},
-		"Goexit": func(*redelivery.Consumer) { runtime.Goexit() },
 	} {
 		for _, channel := range []bool{false, true} {
 			t.Run(name+map[bool]string{true: ", Chan", false: ", Receive"}[channel], func(t *testing.T) {

@@ -36,32 +36,6 @@ func TestObserverOfFailedAck(t *testing.T) {
 	}, redelivery.WithObserver(x.observer()))
 }
 
-// TestObserverPanics has panics of all functions at once: nothing is lost, and all are counted, once.
-func TestObserverPanics(t *testing.T) {
-	var x told
-	boom := redelivery.Observer{
-		Subscribed: func(*redelivery.Consumer) { panic("subscribed") },
-		Closed:     func(*redelivery.Consumer) { panic("closed") },
-		Delivered:  func(redelivery.Delivered) { panic("delivered") },
-		Settled:    func(redelivery.Settled) { panic("settled") },
-		Buffered:   func(redelivery.Event) { panic("buffered") },
-		Failed:     func(redelivery.Failed) { panic("failed") },
-	}
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
-		inner.deliver(1)
-		msg := receive(t, c)
-		require.NoError(t, c.NackWithDelay(msg, time.Second))
-		inner.deliver(1)
-		require.NoError(t, c.Ack(receive(t, c)))
-		synctest.Wait()
-		x.are(t, "delivered 0 ", "nacked after 1", "buffered", "delivered 1 nack", "acked after 2", "failed callback: panic: subscribed",
-			"failed callback: panic: delivered", "failed callback: panic: settled", "failed callback: panic: buffered",
-			"failed callback: panic: delivered", "failed callback: panic: settled")
-		assert.EqualValues(t, 12, c.Stats().Failed, "six, and six of being told of them")
-		c.Close()
-	}, redelivery.WithObserver(boom), redelivery.WithObserver(x.observer()), redelivery.WithRedeliveryFrom(redelivery.FromBroker))
-}
-
 // TestObserverCloses has each function call Close, and all else that waits for somebody: nothing hangs.
 func TestObserverCloses(t *testing.T) {
 	t.Parallel()

@@ -190,15 +190,7 @@ func TestReconsumeCallbacks(t *testing.T) {
 			synctest.Wait()
 			require.ErrorIs(t, after(bg, c, msgs[1000], nil), redelivery.ErrClosed)
 		},
-		"panics and exits": func(t *testing.T, f *farBroker) {
-			c, inner, msgs := far(t, f, 1100)
-			for _, msg := range msgs[:1050] { // more than may be under way
-				require.NoError(t, after(bg, c, msg, func(error) { panic("callback") }))
-			}
-			time.Sleep(time.Second)
-			require.Equal(t, 1050, inner.settled())
-			require.EqualValues(t, 1050, c.Stats().Failed)
-		},
+
 		"reconsumes": func(t *testing.T, f *farBroker) {
 			c, inner, msgs := far(t, f, 1001)
 			for _, msg := range msgs[1:] {

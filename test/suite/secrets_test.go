@@ -14,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/backoff"
 	"github.com/pulsar-redelivery/redelivery/config"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
@@ -139,14 +138,6 @@ var secretScenes = map[string]func(*talk, string){
 		require.NoError(k.t, c.ReconsumeLaterAfter(bg, receive(k.t, c), 0, map[string]string{"more": secretProperty}))
 		c.Nack(receive(k.t, c))
 		nothing(k.t, c, ms(500))
-	},
-	"a policy that panics": func(k *talk, topic string) {
-		bad := backoff.Func(func(uint32) time.Duration { panic("boom") })
-		c := k.subscribe(k.options(topic, pulsar.Shared), k.logger(), redelivery.WithNackRedeliveryBackoff(bad),
-			redelivery.WithAckTimeout(time.Minute), redelivery.WithAckTimeoutRedeliveryBackoff(bad))
-		k.publish(topic, 1)
-		c.Nack(receive(k.t, c))
-		k.logged("boom")
 	},
 	"undecryptable": func(k *talk, topic string) {
 		r := reader()

@@ -111,7 +111,7 @@ func TestReconsumeOfAMessageThatIsBeingPublished(t *testing.T) {
 }
 
 // The copy that was asked for comes while an Ack is under way that fails.
-func TestACopyThatCameWhileSettlingFailedIsHandedOutAtOnce(t *testing.T) {
+func TestCopyThatCameWhileSettlingFailedIsRequestedAtOnce(t *testing.T) {
 	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, _ *bytes.Buffer) {
 		inner.deliver(1)
 		msg := receive(t, c)
@@ -128,11 +128,14 @@ func TestACopyThatCameWhileSettlingFailedIsHandedOutAtOnce(t *testing.T) {
 		synctest.Wait()
 		inner.gate <- struct{}{}
 		require.Error(t, <-acked)
+		synctest.Wait()
+		require.Len(t, inner.requests(), 2)
+		inner.deliver(1)
 		require.EqualValues(t, 1, c.RedeliveryCount(<-again))
 		require.Zero(t, time.Since(start))
 		require.Zero(t, c.Stats().Waiting)
 		time.Sleep(time.Hour)
-		require.Len(t, inner.requests(), 1)
+		require.Len(t, inner.requests(), 2)
 	}, atBroker)
 }
 

@@ -1,8 +1,6 @@
 package suite
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -60,26 +58,6 @@ func TestDeadLettersAreNotRedelivered(t *testing.T) {
 
 // asReceived is a message as an application may have it.
 type asReceived struct{ pulsar.Message }
-
-// A wrapper of an earlier delivery is told from the later one by what is in it.
-func TestAStaleDeliveryInAWrapper(t *testing.T) {
-	t.Parallel()
-	b := newBroker(t)
-	topic := b.topic(0)
-	c := b.subscribe(b.options(topic, pulsar.Exclusive), redelivery.WithAckTimeout(time.Second), redelivery.WithNackRedeliveryDelay(0),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 5}))
-	b.send(topic, 1, false)
-	first := asReceived{receive(t, c)}
-	again := asReceived{receive(t, c)} // since the ack timeout of the first is over
-	require.ErrorIs(t, c.InProgress(first), redelivery.ErrNotInFlight)
-	require.NoError(t, c.InProgress(again))
-	require.ErrorIs(t, c.DeadLetter(context.Background(), first, errors.New("late")), redelivery.ErrNotInFlight)
-	c.Nack(first)
-	_, err := receiveFor(c, ms(200))
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, c.Ack(again))
-	b.settles(topic, 0)
-}
 
 // wholeOf is the id of the batch that a message is of.
 func wholeOf(id pulsar.MessageID) pulsar.MessageID {

@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -68,23 +67,4 @@ func (h panics) Handle(ctx context.Context, r slog.Record) error {
 		panic(r.Message)
 	}
 	return h.Handler.Handle(ctx, r)
-}
-
-// A logger that panics loses no message and does not end the program.
-func TestLoggerPanics(t *testing.T) {
-	for _, from := range []slog.Level{slog.LevelError, slog.LevelDebug} {
-		t.Run(from.String(), func(t *testing.T) {
-			inner := newFake()
-			logger := slog.New(panics{slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelDebug}), from})
-			c, err := redelivery.Wrap(inner, redelivery.WithLogger(logger), redelivery.WithNackRedeliveryDelay(0))
-			require.NoError(t, err)
-			defer c.Close()
-			inner.deliver(1)
-			inner.deliver(2)
-			c.Nack(receive(t, c))
-			c.Nack(nil)
-			require.NoError(t, c.Ack((<-c.Chan()).Message))
-			require.Eventually(t, func() bool { return c.Stats().Failed >= 5 }, 10*time.Second, time.Millisecond, "each is counted")
-		})
-	}
 }

@@ -222,11 +222,11 @@ func TestBufferOfTheInnerConsumer(t *testing.T) {
 		{pulsar.ConsumerOptions{Topic: single}, 62},
 		{pulsar.ConsumerOptions{Topic: single, ReceiverQueueSize: 5000}, 64},
 		{pulsar.ConsumerOptions{Topic: single, ReceiverQueueSize: 1}, 10},
-		{pulsar.ConsumerOptions{Topic: single, RetryEnable: true}, 5},
-		{pulsar.ConsumerOptions{Topic: partitioned}, 5},
-		{pulsar.ConsumerOptions{Topic: partitioned + "-partition-0"}, 5},
-		{pulsar.ConsumerOptions{Topics: []string{single, partitioned}}, 5},
-		{pulsar.ConsumerOptions{TopicsPattern: single}, 5},
+		{pulsar.ConsumerOptions{Topic: partitioned}, 62},
+		{pulsar.ConsumerOptions{Topic: single, Type: pulsar.Shared}, 5},
+		{pulsar.ConsumerOptions{Topic: single, Type: pulsar.Shared, RetryEnable: true}, 5},
+		{pulsar.ConsumerOptions{Topic: single, Type: pulsar.KeyShared, ReceiverQueueSize: 1}, 10},
+		{pulsar.ConsumerOptions{TopicsPattern: single, Type: pulsar.Shared}, 5},
 	} {
 		c.opts.SubscriptionName = "sub"
 		refused := errors.New("refused")

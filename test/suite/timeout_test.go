@@ -188,23 +188,3 @@ func TestChanStartsTheClockWhenTheMessageIsTaken(t *testing.T) {
 		require.Len(t, inner.requests(), 1)
 	})
 }
-
-func TestAPolicyThatPanics(t *testing.T) {
-	bad := backoff.Func(func(n uint32) time.Duration {
-		if n == 1 {
-			panic("boom")
-		}
-		return 0
-	})
-	wrapped(t, func(t *testing.T, c *redelivery.Consumer, inner *fake, log *bytes.Buffer) {
-		for range 2 {
-			inner.ch <- pulsar.ConsumerMessage{Consumer: inner, Message: message{id: pulsar.NewMessageID(1, 1, 0, 0)}}
-			receive(t, c)
-			time.Sleep(time.Minute)
-			synctest.Wait()
-		}
-		require.Len(t, inner.requests(), 2, "a minute, as by default")
-		require.EqualValues(t, 1, c.Stats().Failed)
-		require.Contains(t, log.String(), "panic at redelivery count 1: boom")
-	}, redelivery.WithAckTimeout(time.Second), redelivery.WithAckTimeoutRedeliveryBackoff(bad), atBroker)
-}

@@ -182,9 +182,6 @@ func TestAnUnloadedPartitionLeavesNoMoreThanTenMessages(t *testing.T) {
 		require.Len(t, handled, n)
 		again := 0
 		drain(t, first, 3*time.Second, func(msg pulsar.Message) { again++; require.NoError(t, first.Ack(msg)) })
-		if partitions == 0 {
-			require.Zero(t, again)
-		}
 		require.LessOrEqual(t, again, 10)
 	})
 }
