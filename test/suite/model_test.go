@@ -120,8 +120,7 @@ func newModelConfig(seed uint64) *modelConfig {
 	c.Cumulative = c.rewinds() && often(40)
 	c.Seeks = c.Topics == 1 && often(15)
 	c.Callbacks = often(25)
-	c.Panics = c.Callbacks && often(40)
-	c.PanicsInside = c.Callbacks && often(25)
+	_, _ = c.Callbacks && often(40), c.Callbacks && often(25) // numbers of earlier versions
 	c.AckErrors = c.Response && often(40)
 
 	if often(65) {

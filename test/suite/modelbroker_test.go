@@ -17,6 +17,7 @@ type modelSub struct {
 	name string
 	rng  *rand.Rand
 
+	ledger    int64 // the first one
 	entries   []*modelEntry
 	low       int // the first entry that is not done
 	next      int // to be read
@@ -84,7 +85,7 @@ const modelLedger = 40 // entries
 
 func (s *modelSub) publish(size int, batch bool) {
 	n := len(s.entries)
-	s.entries = append(s.entries, &modelEntry{sub: s, pos: n, ledger: int64(7 + n/modelLedger), entry: int64(n % modelLedger),
+	s.entries = append(s.entries, &modelEntry{sub: s, pos: n, ledger: s.ledger + int64(n/modelLedger), entry: int64(n % modelLedger),
 		size: size, batch: batch, published: time.Now(),
 		modelProgress: modelProgress{acked: make([]bool, size), why: "for the first time"}})
 	s.dispatch()

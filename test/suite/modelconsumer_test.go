@@ -69,12 +69,12 @@ func newModelConsumer(w *modelWorld, cfg *modelConfig, opts pulsar.ConsumerOptio
 	for i := range cfg.Topics {
 		name := "persistent://public/default/model"
 		if i > 0 {
-			name += "-shadow" + strconv.Itoa(i)
+			name += "-other" + strconv.Itoa(i)
 		}
 		p := &modelPart{w: w, cfg: cfg, cons: m, index: i, rng: rand.New(rand.NewPCG(cfg.base(), uint64(10+i))),
 			wake: make(chan struct{}, 1), requests: map[*modelEntry]time.Time{}}
 		p.acks.entries = map[*modelEntry][]bool{}
-		p.sub = &modelSub{w: w, cfg: cfg, name: name, rng: rand.New(rand.NewPCG(cfg.base(), uint64(20+i))), acked: acked}
+		p.sub = &modelSub{w: w, cfg: cfg, name: name, ledger: int64(7 + 1000*i), rng: rand.New(rand.NewPCG(cfg.base(), uint64(20+i))), acked: acked}
 		m.parts = append(m.parts, p)
 		go p.dispatcher()
 		w.mu.Lock()

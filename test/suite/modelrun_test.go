@@ -55,7 +55,7 @@ func newModelRun(t *testing.T, cfg *modelConfig) *modelRun {
 		known: map[modelKey]*modelExpected{}, reached: map[*modelSub]modelPlace{}, head: map[*modelPart]*modelCopy{}, steps: cfg.Steps,
 		policy: policies.Exponential{Min: 100 * time.Millisecond, Max: cfg.MaxDelay, Multiplier: 2}}
 	opts := pulsar.ConsumerOptions{Type: cfg.Kind, ReceiverQueueSize: cfg.Queue, AckWithResponse: cfg.Response,
-		EnableBatchIndexAcknowledgment: cfg.IndexAcks, Interceptors: pulsar.ConsumerInterceptors{modelInterceptor{r}}}
+		EnableBatchIndexAcknowledgment: cfg.IndexAcks}
 	if cfg.Group != (pulsar.AckGroupingOptions{}) {
 		opts.AckGroupingOptions = &cfg.Group
 	}
@@ -119,42 +119,8 @@ func (p modelPolicy) Next(count uint32) time.Duration {
 	if p.timeout {
 		kind = modelTimeoutPolicy
 	}
-	p.r.callback(kind, p.r.cfg.Panics && !(p.timeout && p.r.cfg.Chan)) // there, nobody would know which message it was for
+	p.r.callback(kind, false)
 	return p.r.delay(count)
-}
-
-// modelInterceptor is one of the application's.
-type modelInterceptor struct{ r *modelRun }
-
-func (x modelInterceptor) OnAcknowledge(consumer pulsar.Consumer, _ pulsar.MessageID) {
-	x.r.sees(consumer)
-	x.r.callback(modelIntercepts, x.r.cfg.PanicsInside)
-}
-
-func (x modelInterceptor) OnNegativeAcksSend(consumer pulsar.Consumer, _ []pulsar.MessageID) {
-	x.r.sees(consumer)
-	x.r.callback(modelIntercepts, false)
-}
-
-func (x modelInterceptor) BeforeConsume(cm pulsar.ConsumerMessage) {
-	r := x.r
-	r.sees(cm.Consumer)
-	defer func() {
-		if p := recover(); p != nil { // the application does not get it now, but must get it
-			c, count := r.origin(cm.Message).copy, r.c.RedeliveryCount(cm.Message)
-			r.mu.Lock()
-			m := r.of(c.entry, c.index)
-			if m.stand == modelFresh { // of a batch that others had, what the broker counts
-				m.count = count
-			}
-			if m.stand == modelFresh || m.stand == modelWaits {
-				m.stand, m.waits, m.due, m.slack, m.loose = modelWaits, time.Now(), time.Time{}, 1, true
-			}
-			r.mu.Unlock()
-			panic(p)
-		}
-	}()
-	r.callback(modelBeforeConsume, r.cfg.PanicsInside && !r.cfg.Chan) // nobody could recover it there
 }
 
 // sees checks the consumer that a callback gets.
