@@ -22,7 +22,7 @@ func (c *Consumer) lock() time.Duration {
 func (c *Consumer) unlock(now time.Duration) partition.Decisions {
 	decisions := c.group.Due(now)
 	c.setAlarm(now)
-	ready := c.group.Stats().Ready > 0
+	ready := c.group.IsReady()
 	if ready != c.isReady.Load() {
 		c.isReady.Store(ready)
 	}

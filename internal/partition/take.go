@@ -70,6 +70,9 @@ func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool
 	return Arrival{Verdict: Deliver, Delivery: d}
 }
 
+// IsReady reports whether Take may return a message.
+func (g *Group) IsReady() bool { return len(g.ready) > 0 }
+
 // Taken notes that the application took a message only now that was handed out before.
 func (g *Group) Taken(now time.Duration, d Delivery) {
 	if m, _ := g.find(d.ID); m != nil && m.isWith(d.Hand) {

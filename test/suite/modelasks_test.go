@@ -21,7 +21,7 @@ func (p *modelPart) NackID(id pulsar.MessageID) {
 	e.late = e.late || p.cons.lost.After(p.received) // it may have been this topic's connection: nobody can tell for how long
 	isQueued := slices.ContainsFunc(p.queue, func(c *modelCopy) bool { return c.entry == e })
 	e.late = e.late || e.asked.Before(p.grabbed) && (isQueued || p.cons.isBuffered(e))
-	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) {
+	if !p.sub.rewinds() && !e.batch && isQueued && !e.late && !e.asked.After(e.taken) && !p.cfg.Breaks { // a window after a lost connection
 		p.w.fail("%v is asked for while its copy is in the queue: another consumer may get one too", e)
 	}
 	delay := p.cons.opts.NackRedeliveryDelay
