@@ -153,10 +153,7 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 	}
 	switch {
 	case e.ack.isComplete():
-		p.settled.add(e.at)
-		if p.settled.timer.slot == 0 {
-			g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
-		}
+		g.noteSettled(now, p, e.at)
 	case e == p.current && e.in[Settled] > 0: // more of it may be on its way
 		return
 	case e.in[Settled] > 0:
@@ -171,6 +168,14 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 		g.in[m.state]--
 	}
 	delete(p.entries, e.at)
+}
+
+// noteSettled notes that an entry is settled, and that its acknowledgement is on its way.
+func (g *Group) noteSettled(now time.Duration, p *Partition, at position) {
+	p.settled.add(at)
+	if p.settled.timer.slot == 0 {
+		g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
+	}
 }
 
 // SettleEntry settles all messages of an entry that was acknowledged whole.

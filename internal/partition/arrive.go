@@ -46,6 +46,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	}
 	var a Arrival
 	if p.entries[at] == nil && p.settled.hasEntry(at) {
+		g.noteSettled(now, p, at)
 		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
 	} else {
 		e := g.entry(p, at, c.Total)

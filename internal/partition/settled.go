@@ -48,9 +48,14 @@ func (s indexSet) with(index int32) indexSet {
 	return s
 }
 
-// add notes that all messages of an entry are settled.
+// add notes that all messages of an entry are settled, and acknowledged now.
 func (s *settledIDs) add(at position) {
 	delete(s.parts, at)
+	for _, of := range s.generations[older:] {
+		if b := of[at.ledger]; b != nil {
+			b.Remove(uint64(at.entry))
+		}
+	}
 	if s.generations[recent] == nil {
 		s.generations[recent] = map[int64]*roaring64.Bitmap{}
 	}
