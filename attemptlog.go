@@ -222,6 +222,11 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 	if reason == nil {
 		return ""
 	}
+	defer func() { // an error of the application may be a nil pointer
+		if recover() != nil {
+			cause = publishing.TypeName(reason)
+		}
+	}()
 	if c.settings.omitsCause() {
 		return publishing.TypeName(reason)
 	}

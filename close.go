@@ -86,7 +86,7 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	}
 	now := c.lock()
 	c.group.Leave(child)
-	c.unlock(now)
+	c.unlockInside(now)
 	c.polls.Store(true)
 	if c.isVanished(err) {
 		return

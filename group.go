@@ -37,6 +37,12 @@ func (c *Consumer) unlock(now time.Duration) partition.Decisions {
 	return decisions
 }
 
+// unlockInside unlocks the group within a call of upstream's, which must not be called back. The alarm does the rest.
+func (c *Consumer) unlockInside(now time.Duration) {
+	c.setAlarm(now)
+	c.mu.Unlock()
+}
+
 // wakeUp has the one who waits for a message look for something else than one of upstream's.
 func (c *Consumer) wakeUp() {
 	select {
@@ -114,7 +120,7 @@ func (c *Consumer) lost() {
 	now := c.lock()
 	c.listening.Store(true)
 	c.group.Lost(now)
-	c.unlock(now)
+	c.unlockInside(now)
 	c.lose("", LostConnection)
 }
 
@@ -125,7 +131,7 @@ func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
 	}
 	now := c.lock()
 	c.group.Sent(now, idOf(cm.Topic(), cm.ID()), cm.ID())
-	c.unlock(now)
+	c.unlockInside(now)
 }
 
 // active is told whose a partition of a Failover subscription is.
@@ -133,7 +139,7 @@ func (c *Consumer) active(child any, topic string, active bool) {
 	now := c.lock()
 	c.listening.Store(true)
 	c.group.Activate(now, topic, child, active)
-	c.unlock(now)
+	c.unlockInside(now)
 	if !active {
 		c.lose(topic, LostPartition)
 	}

@@ -129,26 +129,6 @@ func TestGiveBackWhileSubscribing(t *testing.T) {
 	require.Equal(t, "a", string(msg.Payload()))
 }
 
-// A panic of the function that subscribes again is an error, and it is called again.
-func TestSubscribingAgainPanics(t *testing.T) {
-	t.Parallel()
-	s, failed := newSite(t), make(chan error, 10)
-	c := s.subscribing(func(n int32) {
-		if n == 2 {
-			panic("boom")
-		}
-	}, redelivery.WithObserver(redelivery.Observer{Failed: func(e redelivery.Failed) { failed <- e.Err }}))
-	s.publish(false, "a")
-	require.NoError(t, c.GiveBack())
-	select {
-	case cm := <-c.Chan():
-		require.Equal(t, "a", string(cm.Payload()))
-	case <-time.After(10 * time.Second):
-		require.Fail(t, "nothing comes")
-	}
-	require.ErrorContains(t, waittest.Next(t, failed), "boom")
-}
-
 // What was on offer on the channel when the Consumer gave back is another's.
 func TestGiveBackWithdrawsWhatIsOnOffer(t *testing.T) {
 	t.Parallel()

@@ -19,7 +19,7 @@ import (
 )
 
 // What a short message counts toward the memory limit.
-const short = 576
+const short = 521
 
 // What waits is bounded: then nothing is taken, not of other keys either, until some of it goes on.
 func TestKeyOrderMemoryLimit(t *testing.T) {

@@ -111,7 +111,7 @@ func (g *Group) resume(now time.Duration, m *message) {
 		r.open = false
 		g.send(now, r)
 	case m.overdue:
-		g.clock.set(&m.timer, now)
+		g.clock.Set(&m.timer, now)
 	}
 	m.overdue = false
 }
@@ -125,7 +125,7 @@ func (g *Group) undecided(now time.Duration, m *message) {
 	g.drop(m)
 	m.move(Held)
 	m.undecided = true
-	g.clock.set(&m.timer, now+undecidedTime)
+	g.clock.Set(&m.timer, now+undecidedTime)
 }
 
 // settle notes that a message is acknowledged.
@@ -136,7 +136,7 @@ func (g *Group) settle(now time.Duration, m *message) {
 	if g.o.Reports {
 		g.out.Settled = append(g.out.Settled, g.delivery(m, nil, false))
 	}
-	g.clock.stop(&m.timer)
+	g.clock.Stop(&m.timer)
 	g.drop(m)
 	m.move(Settled)
 	a := &m.entry.ack
@@ -162,7 +162,7 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 	if e == p.current {
 		p.current = nil
 	}
-	g.clock.stop(&e.request.timer)
+	g.clock.Stop(&e.request.timer)
 	for m := range e.all {
 		p.in[m.state]--
 		g.in[m.state]--
@@ -173,8 +173,8 @@ func (g *Group) finishEntry(now time.Duration, e *entry) {
 // noteSettled notes that an entry is settled, and that its acknowledgement is on its way.
 func (g *Group) noteSettled(now time.Duration, p *Partition, at position) {
 	p.settled.add(at)
-	if p.settled.timer.slot == 0 {
-		g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
+	if !p.settled.timer.IsSet() {
+		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 }
 
@@ -245,7 +245,7 @@ func (g *Group) forget(now time.Duration, m *message) {
 
 func (g *Group) forgetMessage(m *message) {
 	e := m.entry
-	g.clock.stop(&m.timer)
+	g.clock.Stop(&m.timer)
 	g.drop(m)
 	m.move(Unseen)
 	e.messages[m.index] = nil

@@ -80,7 +80,7 @@ func (g *Group) entry(p *Partition, at position, total int32) *entry {
 			e.messages, e.block = make([]*message, total), make([]message, total)
 		}
 		e.request.partition, e.request.entry = p, e
-		e.request.timer.request = &e.request
+		e.request.timer.Of.request = &e.request
 		p.entries[at] = e
 		if of, known := g.ledgers[at.ledger]; !known {
 			g.ledgers[at.ledger] = p

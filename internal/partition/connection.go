@@ -56,10 +56,10 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 // that became stale.
 func (g *Group) afterLoss(now time.Duration) {
 	g.loss = false
-	for _, t := range slices.Clone(g.clock.heap) {
-		if t.request != nil {
-			t.request.open = false
-			g.clock.set(t, now)
+	for _, t := range slices.Clone(g.clock.Timers()) {
+		if t.Of.request != nil {
+			t.Of.request.open = false
+			g.clock.Set(t, now)
 		}
 	}
 	ready := g.ready

@@ -218,7 +218,7 @@ func (w *world) check() {
 		if of != p.in {
 			w.fail("partition %s counts %v, has %v", p.topic, p.in, of)
 		}
-		if r := &p.request; g.o.rewinds() && p.in[Asked] > 0 && r.timer.slot == 0 {
+		if r := &p.request; g.o.rewinds() && p.in[Asked] > 0 && !r.timer.IsSet() {
 			w.fail("nobody looks after what is asked of %s", p.topic)
 		}
 	}
@@ -228,8 +228,8 @@ func (w *world) check() {
 	if memory > g.o.MemoryLimit {
 		w.fail("%d bytes are kept, of %d", memory, g.o.MemoryLimit)
 	}
-	for i, t := range g.clock.heap {
-		if t.slot != i+1 || i > 0 && g.clock.before(t, g.clock.heap[(i+1)/2-1]) {
+	for i, t := range g.clock.Timers() {
+		if !t.IsSet() || i > 0 && t.Before(g.clock.Timers()[(i+1)/2-1]) {
 			w.fail("the clock is out of order")
 		}
 	}
@@ -239,13 +239,13 @@ func (w *world) check() {
 func (w *world) checkMessage(m *message) {
 	switch {
 	case m.busy > 0:
-	case m.state == Waiting && m.timer.slot == 0:
+	case m.state == Waiting && !m.timer.IsSet():
 		w.fail("%v waits for nothing", m.entry.at)
 	case m.state == Ready && (!m.queued || m.body == nil):
 		w.fail("%v is ready, and nobody will take it", m.entry.at)
-	case m.state == Asked && !w.g.o.rewinds() && m.entry.request.timer.slot == 0:
+	case m.state == Asked && !w.g.o.rewinds() && !m.entry.request.timer.IsSet():
 		w.fail("nobody looks after %v, which is asked", m.entry.at)
-	case m.timer.slot > 0 && m.state == Asked:
+	case m.timer.IsSet() && m.state == Asked:
 		w.fail("%v has a timer and is asked", m.entry.at)
 	}
 }

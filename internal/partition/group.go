@@ -4,6 +4,8 @@ import (
 	"errors"
 	"math"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
 // Kind is the type of a subscription.
@@ -50,7 +52,7 @@ type Group struct {
 	partitions map[string]*Partition
 	ledgers    map[int64]*Partition // whose ledger it is; nil if topics share it
 	in         [states]int
-	clock      clock
+	clock      clock.Clock[timed]
 	ready      []*message // for Take, first to come first; may hold messages that are not ready any more
 	newsTurn   bool       // the last hand-over came from memory
 	memory     int64      // bytes of the bodies that are kept
@@ -146,16 +148,16 @@ func (g *Group) Due(now time.Duration) Decisions {
 	if g.loss && now >= g.lossAt+lossPause {
 		g.afterLoss(now)
 	}
-	for t := g.clock.pop(now); t != nil; t = g.clock.pop(now) {
+	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
 		switch {
-		case t.request != nil:
-			g.requestOver(now, t.request)
-		case t.settled != nil:
-			g.turnSettled(now, t.settled)
-		case t.message.busy > 0:
-			t.message.overdue = true
+		case t.Of.request != nil:
+			g.requestOver(now, t.Of.request)
+		case t.Of.settled != nil:
+			g.turnSettled(now, t.Of.settled)
+		case t.Of.message.busy > 0:
+			t.Of.message.overdue = true
 		default:
-			g.timeOver(now, t.message)
+			g.timeOver(now, t.Of.message)
 		}
 	}
 	out := g.out
@@ -165,7 +167,7 @@ func (g *Group) Due(now time.Duration) Decisions {
 
 // Next returns when Due has more to do; ok is false if nothing waits.
 func (g *Group) Next() (at time.Duration, ok bool) {
-	at, ok = g.clock.next()
+	at, ok = g.clock.Next()
 	if loss := g.lossAt + lossPause; g.loss && (!ok || loss < at) {
 		return loss, true
 	}

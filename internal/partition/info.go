@@ -22,8 +22,8 @@ func (g *Group) Find(id ID, hand uint64) (i Info, ok bool, err error) {
 	i = Info{Delivery: g.delivery(m, m.body, false), State: m.state, Stale: !m.isFresh()}
 	i.Busy, i.Current = m.busy > 0, m.isWith(hand)
 	i.Begun = len(m.entry.messages) > 1
-	if m.timer.slot > 0 && (m.state == Held || m.state == Waiting) {
-		i.At = m.timer.at
+	if m.timer.IsSet() && (m.state == Held || m.state == Waiting) {
+		i.At = m.timer.At()
 	}
 	return i, true, nil
 }

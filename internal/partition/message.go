@@ -110,7 +110,7 @@ func (e *entry) message(index int32) *message {
 			m = &message{}
 		}
 		*m = message{entry: e, index: index}
-		m.timer.message = m
+		m.timer.Of.message = m
 		e.messages[index] = m
 		e.in[Unseen]++
 		e.partition.in[Unseen]++

@@ -1,7 +1,6 @@
 package partition
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
@@ -86,7 +85,7 @@ func (g *Group) wait(now time.Duration, m *message, due time.Duration) {
 	}
 	m.move(Waiting)
 	m.waits, m.timeout, m.due, m.undecided = now, 0, due, false
-	g.clock.set(&m.timer, due)
+	g.clock.Set(&m.timer, due)
 }
 
 // StartTimeout starts the ack timeout of a hand-over.
@@ -94,7 +93,7 @@ func (g *Group) StartTimeout(now time.Duration, id ID, hand uint64, timeout time
 	m, _ := g.find(id)
 	if m != nil && m.isWith(hand) {
 		m.timeout = max(1, timeout)
-		g.clock.set(&m.timer, add(now, timeout))
+		g.clock.Set(&m.timer, add(now, timeout))
 	}
 }
 
@@ -105,7 +104,7 @@ func (g *Group) Touch(now time.Duration, id ID, hand uint64) (bool, error) {
 		return false, err
 	}
 	if m.timeout > 0 {
-		g.clock.set(&m.timer, add(now, m.timeout))
+		g.clock.Set(&m.timer, add(now, m.timeout))
 	}
 	return true, nil
 }
@@ -133,12 +132,17 @@ func (g *Group) ackTimeoutOver(now time.Duration, m *message) {
 
 // RedeliverNow makes everything due that waits here, and returns how much that is.
 func (g *Group) RedeliverNow(now time.Duration) int {
-	waiting := slices.DeleteFunc(slices.Clone(g.clock.heap), func(t *timer) bool {
-		return t.message == nil || t.message.state != Waiting
+	waiting := slices.DeleteFunc(slices.Clone(g.clock.Timers()), func(t *timer) bool {
+		return t.Of.message == nil || t.Of.message.state != Waiting
 	})
-	slices.SortFunc(waiting, func(a, b *timer) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.order, b.order)) })
+	slices.SortFunc(waiting, func(a, b *timer) int {
+		if a.Before(b) {
+			return -1
+		}
+		return 1
+	})
 	for _, t := range waiting {
-		g.clock.set(t, now)
+		g.clock.Set(t, now)
 	}
 	return len(waiting)
 }

@@ -33,7 +33,7 @@ func (g *Group) partition(topic string, source any) *Partition {
 	if p == nil {
 		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, sent: g.epoch, calm: g.epoch}
 		p.request.partition = p
-		p.request.timer.request, p.settled.timer.settled = &p.request, p
+		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p
 		g.partitions[topic] = p
 	}
 	if source != nil {
@@ -81,11 +81,11 @@ func (g *Group) Gone(topic string) {
 		return
 	}
 	for m := range p.messages {
-		g.clock.stop(&m.entry.request.timer)
+		g.clock.Stop(&m.entry.request.timer)
 		g.forgetMessage(m)
 	}
-	g.clock.stop(&p.request.timer)
-	g.clock.stop(&p.settled.timer)
+	g.clock.Stop(&p.request.timer)
+	g.clock.Stop(&p.settled.timer)
 	delete(g.partitions, topic)
 	for ledger := range p.ledgers {
 		if g.ledgers[ledger] == p {

@@ -46,7 +46,7 @@ func (g *Group) requestOf(e *entry) *request {
 // ask has the broker send a message again that is due.
 func (g *Group) ask(now time.Duration, m *message) {
 	g.drop(m)
-	g.clock.stop(&m.timer)
+	g.clock.Stop(&m.timer)
 	m.move(Asked)
 	r := g.requestOf(m.entry)
 	switch {
@@ -62,7 +62,7 @@ func (g *Group) expect(now time.Duration, m *message) {
 	m.move(Asked)
 	if r := g.requestOf(m.entry); !r.open {
 		r.open, r.mark = true, g.reading.at(now)
-		g.clock.set(&r.timer, now+r.pause())
+		g.clock.Set(&r.timer, now+r.pause())
 	}
 }
 
@@ -81,7 +81,7 @@ func (g *Group) send(now time.Duration, r *request) {
 		}
 	}
 	g.out.Requests = append(g.out.Requests, Request{r.partition.source, r.partition.topic, first.id})
-	g.clock.set(&r.timer, now+r.pause())
+	g.clock.Set(&r.timer, now+r.pause())
 }
 
 // waiting returns the messages that wait for the answer.
@@ -107,7 +107,7 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 	case r.asked() == 0:
 		r.end()
 	case r.open && silent < r.pause():
-		g.clock.set(&r.timer, now+r.pause()-silent)
+		g.clock.Set(&r.timer, now+r.pause()-silent)
 	case r.tries >= inVain && p.sent == g.epoch:
 		g.giveUpAsked(now, r)
 	default:
@@ -126,7 +126,7 @@ func (r *request) comes() {
 // end notes that nothing waits for an answer any more.
 func (r *request) end() {
 	r.open, r.begun, r.more, r.tries = false, false, false, 0
-	r.partition.group.clock.stop(&r.timer)
+	r.partition.group.clock.Stop(&r.timer)
 }
 
 // giveUpAsked forgets the messages that were requested in vain. They are another consumer's, or acknowledged.

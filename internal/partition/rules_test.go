@@ -631,7 +631,7 @@ func TestGoneTopicLeavesNothing(t *testing.T) {
 	f.Gone("A")
 	_, ok := f.Take(f.now, false)
 	assert.False(t, ok)
-	assert.Empty(t, f.clock.heap)
+	assert.Empty(t, f.clock.Timers())
 	assert.Empty(t, f.ledgers)
 	assert.Equal(t, Stats{}, f.Stats())
 }

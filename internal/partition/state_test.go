@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
 // The state of a world as bytes: worlds with equal states have equal futures. Times are relative to now, and
@@ -111,19 +113,19 @@ func (x *encoder) place(p place) {
 	x.int(int64(p.index))
 }
 
-func (x *encoder) timer(c *clock, t *timer) {
-	if t.slot == 0 {
+func (x *encoder) timer(c *clock.Clock[timed], t *timer) {
+	if !t.IsSet() {
 		x.int(-1)
 		return
 	}
 	rank := 0
-	for _, other := range c.heap {
-		if c.before(other, t) {
+	for _, other := range c.Timers() {
+		if other.Before(t) {
 			rank++
 		}
 	}
 	x.int(int64(rank))
-	x.time(t.at)
+	x.time(t.At())
 }
 
 func (w *world) encodeGroup(x *encoder) {

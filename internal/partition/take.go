@@ -50,7 +50,7 @@ func (g *Group) delivery(m *message, body any, fromMemory bool) Delivery {
 
 // deliver hands a message to the application, and counts that.
 func (g *Group) deliver(now time.Duration, m *message, body any, fromMemory bool) Arrival {
-	g.clock.stop(&m.timer)
+	g.clock.Stop(&m.timer)
 	m.move(Held)
 	if m.delivered {
 		if !m.uncounted {
@@ -120,7 +120,7 @@ func (g *Group) makeReady(now time.Duration, m *message) {
 		g.ready = append(g.ready, m)
 	}
 	if g.o.hasOthers() {
-		g.clock.set(&m.timer, now+g.readyTime())
+		g.clock.Set(&m.timer, now+g.readyTime())
 	}
 }
 
@@ -137,7 +137,7 @@ func (g *Group) readyTooLong(now time.Duration, m *message) {
 		g.ask(now, m)
 		return
 	}
-	g.clock.set(&m.timer, now+g.readyTime())
+	g.clock.Set(&m.timer, now+g.readyTime())
 }
 
 // delayOver hands a message out from memory, or asks the broker for it.

@@ -18,7 +18,7 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 		p.calm = g.epoch
 	}
 	if !p.settled.isEmpty() {
-		g.clock.set(&p.settled.timer, now+g.o.AckedAfter)
+		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)
 	}
 }
 
