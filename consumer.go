@@ -21,7 +21,8 @@ import (
 //
 // Methods of pulsar.Consumer that are not documented here behave as in pulsar-client-go. No method panics on a nil message or id,
 // or on a foreign one, which did not come from pulsar-client-go: the method returns an error, or, if it returns none, logs a warning
-// and counts the failure in Stats. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch all or
+// and counts the failure in Stats. An application may wrap messages. If the wrapper has a method Unwrap() pulsar.Message, the Consumer can
+// publish the message beyond its memory limit, and tells a nack of an earlier delivery. A message of another Consumer of the same topics may be acknowledged with this one, but of a batch all or
 // none: else the broker never learns that the batch is acknowledged. A nack of it changes nothing.
 type Consumer struct {
 	settings  *settings

@@ -117,11 +117,12 @@ func (c *Consumer) Keep(msg pulsar.Message) (fits bool, err error) {
 	if c.isOver() {
 		return false, ErrClosed
 	}
-	if !n.own {
+	body := c.received(msg)
+	if body == nil {
 		return true, nil
 	}
-	cp := partition.Copy{Body: original(msg)}
-	cp.Size, cp.Buffer = upstream.Weigh(msg)
+	cp := partition.Copy{Body: body}
+	cp.Size, cp.Buffer = upstream.Weigh(body)
 	now := c.lock()
 	fits = c.group.Hold(n.ID, n.hand, cp)
 	c.unlock(now)

@@ -40,12 +40,33 @@ func wrap(d *partition.Delivery) pulsar.Message {
 	return &redelivered{msg, d.Count, d.Hand}
 }
 
-// original returns what the inner consumer delivered of a message, as far as the application has not wrapped it.
-func original(msg pulsar.Message) pulsar.Message {
+// unwrap returns what the application received of a message that it has wrapped, as far as its wrappers have a method Unwrap.
+func unwrap(msg pulsar.Message) pulsar.Message {
+	for range maxWrappers {
+		switch m := msg.(type) {
+		case pulsar.ConsumerMessage:
+			msg = m.Message
+		case interface{ Unwrap() pulsar.Message }:
+			msg = m.Unwrap()
+		default:
+			return msg
+		}
+	}
+	return msg
+}
+
+const maxWrappers = 10
+
+// received returns what the inner consumer delivered of a message, or nil if the application has wrapped it without Unwrap.
+func (c *Consumer) received(msg pulsar.Message) pulsar.Message {
+	msg = unwrap(msg)
 	if m, ok := msg.(*redelivered); ok {
 		return m.Message
 	}
-	return msg
+	if c.messages.Has(msg) {
+		return msg
+	}
+	return nil
 }
 
 // name is what a message of the application is known by.
@@ -70,11 +91,12 @@ func (c *Consumer) nameOf(msg pulsar.Message) (n name, err error) {
 			err = fmt.Errorf("redelivery: message is an empty %T, want one that was received", msg)
 		}
 	}()
+	inner := unwrap(msg)
 	n.hand = partition.AnyHand
-	if m, ok := msg.(*redelivered); ok {
-		n.hand, n.own = m.hand, true
-	} else if c.messages.Has(msg) {
-		n.hand, n.own = 0, true
+	if m, ok := inner.(*redelivered); ok {
+		n.hand, n.own = m.hand, msg == inner
+	} else if c.messages.Has(inner) {
+		n.hand, n.own = 0, msg == inner
 	}
 	n.object = msg.ID()
 	if err := upstream.CheckID(n.object); err != nil {

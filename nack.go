@@ -121,8 +121,10 @@ func (c *Consumer) nack(n name, msg pulsar.Message, how nacking) error {
 	if !known && msg != nil {
 		d.ID, d.Object, d.Source, d.Count = idOf(topicOf(msg), n.object), n.object, c.current(), countOf(msg)
 	}
-	if d.Body == nil && msg != nil && n.own {
-		d.Body = original(msg)
+	if d.Body == nil && msg != nil {
+		if body := c.received(msg); body != nil {
+			d.Body = body
+		}
 	}
 	c.attempts.count(&d)
 	return c.nackAs(n, msg, d, known, how)

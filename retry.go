@@ -191,13 +191,11 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	if !n.own {
 		x.count = max(x.count, countOf(msg))
 	}
-	switch body, kept := i.Body.(pulsar.Message); {
-	case kept:
-		x.msg = body
-	case n.own:
-		x.msg = original(msg)
-	default:
-		return x, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received", msg)
+	if x.msg, _ = i.Body.(pulsar.Message); x.msg == nil {
+		x.msg = c.received(msg)
+	}
+	if x.msg == nil {
+		return x, fmt.Errorf("redelivery: message is a %T and not kept within the memory limit, want one as it was received, or with Unwrap", msg)
 	}
 	return x, nil
 }

@@ -39,6 +39,7 @@ type retried struct {
 }
 
 func (r retried) RedeliveryCount() uint32 { return r.count }
+func (r retried) Unwrap() pulsar.Message  { return r.Message }
 
 // isLast reports whether no delivery of the message is left. A Consumer that is closed does not say.
 func (t *task) isLast(c *redelivery.Consumer) bool {

@@ -121,7 +121,7 @@ func TestAnAckThatIsTriedAgainAfterAReset(t *testing.T) {
 		}
 		return pulsartest.Pass
 	})
-	nothing(t, c, 4*time.Second) // whoever waits sees that nothing is on its way
+	nothing(t, c, 8*time.Second) // until the acknowledgement that was made again is sure, as far as anybody knows
 	require.NotZero(t, acks.Load())
 	b.rest("POST", topic, "/subscription/"+sub+"/resetcursor/0", nil, nil)
 	receive(t, c)
