@@ -1,8 +1,8 @@
 // Package acktimeout tracks messages that the application has, until they are settled or time out (PIP-130).
 //
-// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and redelivers the
-// message. The timeout grows by a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own count, and
-// has one Tracker for all its messages. Package nack does the same for negatively acknowledged messages.
+// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The caller decides what a
+// key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed by the same heap (internal/clock), which it
+// shares with its nacks and its requests. Package nack does the same for negatively acknowledged messages.
 package acktimeout
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/delayqueue"
+	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
 // Backoff returns PIP-130's policy: timeout + b.Next(redeliveryCount), or timeout alone if b is nil. It is never shorter
@@ -29,53 +29,47 @@ func Backoff(timeout time.Duration, b backoff.RedeliveryBackoff) backoff.Redeliv
 	})
 }
 
-// Tracker holds the keys of unsettled messages. It hands out each key once, exactly when its timeout is over: not early, and not
-// on a tick. It is safe for concurrent use.
+// Tracker holds the keys of unsettled messages. It hands out each key once, when its timeout is over. The zero value is not usable. A Tracker
+// takes no lock: the caller serializes the calls.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
-	queue   *delayqueue.Queue[K]
+	keys    clock.Keys[K]
 }
 
-// New returns a Tracker with the timeouts of Backoff(timeout, b). It calls due with the keys whose timeout is over, in order of
-// time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due must not be nil or panic. It may
-// use the Tracker, but must not close it. A negative timeout counts as 0. Close ends the goroutine.
-func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
-	if due == nil {
-		panic("acktimeout: due is nil, want a function")
+// New returns a Tracker with the timeouts of Backoff(timeout, b). A negative timeout counts as 0.
+func New[K comparable](timeout time.Duration, b backoff.RedeliveryBackoff) *Tracker[K] {
+	return &Tracker[K]{backoff: Backoff(timeout, b)}
+}
+
+// Delay returns the timeout of a message that was redelivered redeliveryCount times before. It asks the policy, so call it with no lock held.
+func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
+	return max(0, t.backoff.Next(redeliveryCount))
+}
+
+// TrackFor tracks a key until due. If the key is tracked, it keeps its due time.
+func (t *Tracker[K]) TrackFor(key K, due time.Time) {
+	if _, tracked := t.keys.At(key); !tracked {
+		t.keys.Set(key, due)
 	}
-	return &Tracker[K]{Backoff(timeout, b), delayqueue.New(due, true)}
 }
 
-// Track starts the timeout of a key whose message has been redelivered redeliveryCount times before. If the key is already
-// tracked, it keeps its due time.
-func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
-	t.TrackFor(key, t.backoff.Next(redeliveryCount))
+// Touch moves the due time of a key, since the application is still working on its message, and reports whether the key is tracked.
+func (t *Tracker[K]) Touch(key K, due time.Time) bool {
+	_, tracked := t.keys.At(key)
+	if tracked {
+		t.keys.Set(key, due)
+	}
+	return tracked
 }
 
-// TrackFor is Track with timeout d in place of the policy's. A negative d counts as 0.
-func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
+// Untrack forgets a key and reports whether it was tracked.
+func (t *Tracker[K]) Untrack(key K) bool { return t.keys.Stop(key) }
 
-// TrackSince is TrackFor with a timeout that began ago before now. Touch restarts the full timeout d.
-func (t *Tracker[K]) TrackSince(key K, d, ago time.Duration) { t.queue.PutSince(key, d, ago) }
+// Due returns the keys whose timeout is over at now, in order of time, and forgets them.
+func (t *Tracker[K]) Due(now time.Time) []K { return t.keys.Due(now) }
 
-// Touch restarts the full timeout of key and reports whether key was tracked.
-func (t *Tracker[K]) Touch(key K) bool { return t.queue.Restart(key) }
-
-// Untrack forgets key and reports whether it was tracked. If it returns true, the key does not come due.
-func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
-
-// Left returns how much of key's timeout is left; ok is false if key is not tracked.
-func (t *Tracker[K]) Left(key K) (d time.Duration, ok bool) { return t.queue.Left(key) }
-
-// Tracks reports whether key is tracked.
-func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
+// Next returns when the next timeout is over; ok is false if no key is tracked.
+func (t *Tracker[K]) Next() (due time.Time, ok bool) { return t.keys.Next() }
 
 // Len returns the number of tracked keys.
-func (t *Tracker[K]) Len() int { return t.queue.Len() }
-
-// Clear forgets all keys.
-func (t *Tracker[K]) Clear() { t.queue.Clear() }
-
-// Close forgets all keys and returns when the Tracker's goroutine has ended. After Close no key comes due, and Track does
-// nothing.
-func (t *Tracker[K]) Close() { t.queue.Close() }
+func (t *Tracker[K]) Len() int { return t.keys.Len() }

@@ -1,64 +1,55 @@
 // Package nack tracks messages that were negatively acknowledged, until their delay is over (PIP-106).
 //
-// A Tracker knows no broker and no consumer: keys go in, due keys come out. The caller decides what a key stands for, and redelivers the
-// message. The delay comes from a policy, by the redelivery count that the caller gives: a redelivery.Consumer gives its own count, and
-// has one Tracker for all its nacks. Package acktimeout does the same for messages that the application has not settled.
+// A Tracker knows no broker and no consumer, starts no goroutine and reads no clock: keys go in, due keys come out. The caller decides what a
+// key stands for, passes the time in, and redelivers the message. A redelivery.Consumer is timed by the same heap (internal/clock), which it
+// shares with its ack timeouts and its requests. Package acktimeout does the same for messages that the application has not settled.
 package nack
 
 import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/backoff"
-	"github.com/pulsar-redelivery/redelivery/internal/delayqueue"
+	"github.com/pulsar-redelivery/redelivery/internal/clock"
 )
 
 // DefaultDelay is the delay that a Tracker uses if its policy is nil: one minute, as in all Pulsar clients.
 const DefaultDelay = time.Minute
 
-// Tracker holds the keys of negatively acknowledged messages. It hands out each key once, exactly when its delay is over: not
-// early, and not on a tick. It is safe for concurrent use.
+// Tracker holds the keys of negatively acknowledged messages. It hands out each key once, when its delay is over. The zero value is not
+// usable. A Tracker takes no lock: the caller serializes the calls.
 type Tracker[K comparable] struct {
 	backoff backoff.RedeliveryBackoff
-	queue   *delayqueue.Queue[K]
+	keys    clock.Keys[K]
 }
 
-// New returns a Tracker that delays by b, or by DefaultDelay if b is nil. It calls due with the keys whose delay is over, in
-// order of time. The calls come one at a time, from the Tracker's one goroutine, with no lock held. due must not be nil or panic. It may use the
-// Tracker, but must not close it. Close ends the goroutine.
-func New[K comparable](b backoff.RedeliveryBackoff, due func([]K)) *Tracker[K] {
-	if due == nil {
-		panic("nack: due is nil, want a function")
-	}
+// New returns a Tracker that delays by b, or by DefaultDelay if b is nil.
+func New[K comparable](b backoff.RedeliveryBackoff) *Tracker[K] {
 	if b == nil {
 		b = backoff.Fixed(DefaultDelay)
 	}
-	return &Tracker[K]{b, delayqueue.New(due, false)}
+	return &Tracker[K]{backoff: b}
 }
 
-// Track starts the delay of a key whose message has been redelivered redeliveryCount times before. If the key is already tracked,
-// it keeps its due time.
-func (t *Tracker[K]) Track(key K, redeliveryCount uint32) {
-	t.TrackFor(key, t.backoff.Next(redeliveryCount))
+// Delay returns how long a message waits that was redelivered redeliveryCount times before. It asks the policy, so call it with no lock held.
+func (t *Tracker[K]) Delay(redeliveryCount uint32) time.Duration {
+	return max(0, t.backoff.Next(redeliveryCount))
 }
 
-// TrackFor is Track with delay d in place of the policy's. A negative d counts as 0.
-func (t *Tracker[K]) TrackFor(key K, d time.Duration) { t.queue.Put(key, d) }
+// TrackFor tracks a key until due. If the key is tracked, it keeps its due time: the second nack of a message changes nothing.
+func (t *Tracker[K]) TrackFor(key K, due time.Time) {
+	if _, tracked := t.keys.At(key); !tracked {
+		t.keys.Set(key, due)
+	}
+}
 
-// Untrack forgets key and reports whether it was tracked. If it returns true, the key does not come due.
-func (t *Tracker[K]) Untrack(key K) bool { return t.queue.Remove(key) }
+// Untrack forgets a key and reports whether it was tracked.
+func (t *Tracker[K]) Untrack(key K) bool { return t.keys.Stop(key) }
 
-// Left returns how much of key's delay is left; ok is false if key is not tracked.
-func (t *Tracker[K]) Left(key K) (d time.Duration, ok bool) { return t.queue.Left(key) }
+// Due returns the keys whose delay is over at now, in order of time, and forgets them.
+func (t *Tracker[K]) Due(now time.Time) []K { return t.keys.Due(now) }
 
-// Tracks reports whether key is tracked.
-func (t *Tracker[K]) Tracks(key K) bool { return t.queue.Has(key) }
+// Next returns when the next key is due; ok is false if none is tracked.
+func (t *Tracker[K]) Next() (due time.Time, ok bool) { return t.keys.Next() }
 
 // Len returns the number of tracked keys.
-func (t *Tracker[K]) Len() int { return t.queue.Len() }
-
-// Clear forgets all keys.
-func (t *Tracker[K]) Clear() { t.queue.Clear() }
-
-// Close forgets all keys and returns when the Tracker's goroutine has ended. After Close no key comes due, and Track does
-// nothing.
-func (t *Tracker[K]) Close() { t.queue.Close() }
+func (t *Tracker[K]) Len() int { return t.keys.Len() }

@@ -2,15 +2,11 @@ package suite
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/pulsar-redelivery/redelivery/internal/waittest"
@@ -66,4 +62,3 @@ func TestAJoiningConsumerGetsKeysThatFail(t *testing.T) {
 		})
 	}
 }
-

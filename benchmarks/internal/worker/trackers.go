@@ -2,7 +2,6 @@ package worker
 
 import (
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery/acktimeout"
@@ -20,18 +19,18 @@ func keyOf(i int) key { return key{int64(i / 50_000), int64(i % 50_000), 0} }
 
 // tracker is what both trackers can do.
 type tracker interface {
-	Track(key, uint32)
-	TrackFor(key, time.Duration)
+	Delay(uint32) time.Duration
+	TrackFor(key, time.Time)
 	Untrack(key) bool
-	Close()
+	Due(time.Time) []key
 }
 
-func (w *worker) newTracker(due func([]key)) tracker {
+func (w *worker) newTracker() tracker {
 	policy := backoff.Exponential{Min: time.Hour, Max: 24 * time.Hour} // seven delays, none of which ends here
 	if w.Tracker == "acktimeout" {
-		return acktimeout.New(time.Minute, policy, due)
+		return acktimeout.New[key](time.Minute, policy)
 	}
-	return nack.New(policy, due)
+	return nack.New[key](policy)
 }
 
 // trackers measures a tracker by itself, with that many keys in it.
@@ -44,8 +43,8 @@ func (w *worker) trackers() (Report, error) {
 
 func (w *worker) trackerCosts(figures map[string]float64) {
 	before := heap()
-	t := w.newTracker(func([]key) {})
-	defer t.Close()
+	t, start := w.newTracker(), time.Now()
+	track := func(i int) { t.TrackFor(keyOf(i), start.Add(t.Delay(uint32(i%7)))) }
 	n := w.Messages
 	perKey := func(do func(i int)) float64 {
 		begin := time.Now()
@@ -54,14 +53,14 @@ func (w *worker) trackerCosts(figures map[string]float64) {
 		}
 		return float64(time.Since(begin).Nanoseconds()) / float64(n)
 	}
-	figures["fillNs"] = perKey(func(i int) { t.Track(keyOf(i), uint32(i%7)) })
+	figures["fillNs"] = perKey(track)
 	figures["bytes"] = (heap() - before) / float64(n)
 	figures["idlePercent"] = w.idleCPU()
 
 	var from, to runtime.MemStats
 	runtime.ReadMemStats(&from)
 	figures["pairNs"] = perKey(func(i int) {
-		t.Track(keyOf(n+i), uint32(i%7))
+		track(n + i)
 		t.Untrack(keyOf(i))
 	})
 	runtime.ReadMemStats(&to)
@@ -69,34 +68,14 @@ func (w *worker) trackerCosts(figures map[string]float64) {
 	figures["untrackNs"] = perKey(func(i int) { t.Untrack(keyOf(n + i)) })
 }
 
-// trackerHandOver lets all keys fall due at one moment, and settles others meanwhile.
+// trackerHandOver has all keys due at one moment. Nothing else can be tracked meanwhile.
 func (w *worker) trackerHandOver(figures map[string]float64) {
-	var handed atomic.Int64
-	done := make(chan time.Time, 1)
-	t := w.newTracker(func(keys []key) {
-		if handed.Add(int64(len(keys))) == int64(w.Messages) {
-			done <- time.Now()
-		}
-	})
-	defer t.Close()
-	const others = 1_000_000
-	due := time.Now().Add(time.Duration(w.Messages)*2*time.Microsecond + 2*time.Second)
+	t, due := w.newTracker(), time.Now()
 	for i := range w.Messages {
-		t.TrackFor(keyOf(i), time.Until(due))
+		t.TrackFor(keyOf(i), due)
 	}
-	time.Sleep(time.Until(due))
-	longest := time.Duration(0)
-	for i := w.Messages; ; i = w.Messages + (i+1)%others {
-		select {
-		case end := <-done:
-			figures["handOverMs"] = milliseconds(end.Sub(due))
-			figures["blockedMs"] = milliseconds(longest)
-			return
-		default:
-		}
-		t.TrackFor(keyOf(i), time.Hour)
-		begin := time.Now()
-		t.Untrack(keyOf(i))
-		longest = max(longest, time.Since(begin))
-	}
+	begin := time.Now()
+	t.Due(due)
+	figures["handOverMs"] = milliseconds(time.Since(begin))
+	figures["blockedMs"] = figures["handOverMs"]
 }

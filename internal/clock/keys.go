@@ -1,0 +1,64 @@
+package clock
+
+import "time"
+
+// Keys are timers by key, of moments. Its zero value has none.
+type Keys[K comparable] struct {
+	clock  Clock[K]
+	timers map[K]*Timer[K]
+	start  time.Time // of the clock
+}
+
+// Set has a key go off at a moment. If it is set, it moves.
+func (k *Keys[K]) Set(key K, at time.Time) {
+	if k.timers == nil {
+		k.timers, k.start = map[K]*Timer[K]{}, at
+	}
+	t := k.timers[key]
+	if t == nil {
+		t = &Timer[K]{Of: key}
+		k.timers[key] = t
+	}
+	k.clock.Set(t, at.Sub(k.start))
+}
+
+// Stop forgets a key and reports whether it was set.
+func (k *Keys[K]) Stop(key K) bool {
+	t := k.timers[key]
+	if t == nil {
+		return false
+	}
+	k.clock.Stop(t)
+	delete(k.timers, key)
+	return true
+}
+
+// At returns when a key goes off; ok is false if it is not set.
+func (k *Keys[K]) At(key K) (at time.Time, ok bool) {
+	t := k.timers[key]
+	if t == nil {
+		return time.Time{}, false
+	}
+	return k.start.Add(t.At()), true
+}
+
+// Due returns the keys that are over at now, in order of time, and forgets them.
+func (k *Keys[K]) Due(now time.Time) (due []K) {
+	for t := k.clock.Pop(now.Sub(k.start)); t != nil; t = k.clock.Pop(now.Sub(k.start)) {
+		delete(k.timers, t.Of)
+		due = append(due, t.Of)
+	}
+	return due
+}
+
+// Next returns when the next key goes off; ok is false if there is none.
+func (k *Keys[K]) Next() (at time.Time, ok bool) {
+	d, ok := k.clock.Next()
+	if !ok {
+		return time.Time{}, false
+	}
+	return k.start.Add(d), true
+}
+
+// Len returns how many keys are set.
+func (k *Keys[K]) Len() int { return len(k.timers) }
