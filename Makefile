@@ -117,7 +117,7 @@ release-check: $(GORELEASE) ## say which version the API needs next; BASE is the
 benchstat: $(BENCHSTAT) ## compare the cost of queue and Consumer with docs/benchmarks.txt
 	@mkdir -p .bench
 	go test -run '^$$' -bench 'Consumer$$|PutRemove/waiting=50000' -benchmem -benchtime 100000x -count 6 \
-		./test/suite ./internal/delayqueue > .bench/new.txt
+		./test/suite ./internal/partition > .bench/new.txt
 	$(BENCHSTAT) docs/benchmarks.txt .bench/new.txt
 
 .PHONY: benchmarks

@@ -1,0 +1,129 @@
+package redelivery
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/partition"
+)
+
+// AckIDList acknowledges several messages, each as Ack does. The error may be a pulsar.AckError. It maps each id that was not
+// acknowledged to its error: the broker's error with AckWithResponse, ErrClosed after Close.
+func (c *Consumer) AckIDList(ids []pulsar.MessageID) error {
+	names := make([]name, len(ids))
+	for i, id := range ids {
+		n, err := nameOfID(id)
+		if err == nil && !reflect.TypeOf(id).Comparable() { // as keys of an AckError are
+			err = fmt.Errorf("redelivery: message id is a %T, want one that can be compared", id)
+		}
+		if err != nil {
+			return fmt.Errorf("%w (%d of %d)", err, i+1, len(ids))
+		}
+		names[i] = n
+	}
+	failed := pulsar.AckError{}
+	if err := c.enter(); err != nil {
+		if len(ids) == 0 {
+			return err
+		}
+		for _, id := range ids {
+			failed[id] = ackOnClosed{err}
+		}
+		return failed
+	}
+	began, lists := c.now(), c.ackLists(names, failed)
+	for consumer, list := range lists {
+		list.ack(consumer)
+		for i := range list.acks {
+			a := &list.acks[i]
+			if a.err != nil {
+				failed[a.object] = a.err
+			}
+			switch {
+			case a.Source != nil:
+				c.endAck(&a.Ack, a.err, partition.Done)
+			case a.err == nil && a.object.BatchIdx() < 0:
+				c.settleEntry(a.ID)
+			}
+		}
+	}
+	c.calls.leave()
+	for _, list := range lists {
+		for i := range list.acks {
+			if a := &list.acks[i]; !a.Late {
+				c.acked(a.name, nil, &a.Delivery, began, a.err)
+			}
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// ackOnClosed is an error of a closed consumer in pulsar-client-go's words.
+type ackOnClosed struct{ error }
+
+func (e ackOnClosed) Error() string {
+	if errors.Is(e.error, ErrClosed) {
+		return "consumer state is closed"
+	}
+	return e.error.Error()
+}
+
+func (e ackOnClosed) Unwrap() error { return e.error }
+
+// ackList has the messages of AckIDList that are of one consumer.
+type ackList struct{ acks []listedAck }
+
+type listedAck struct {
+	name
+	partition.Ack // without a Source if the group does not know the message
+	err           error
+}
+
+// ackLists begins to settle messages, and sorts them by consumer.
+func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Consumer]*ackList {
+	lists := map[pulsar.Consumer]*ackList{}
+	now := c.lock()
+	for _, n := range names {
+		a, standing, err := c.group.BeginAck(now, n.ID)
+		consumer := c.current()
+		switch {
+		case err != nil:
+			failed[n.object] = err
+			continue
+		case standing == partition.AlreadySettled:
+			continue
+		case standing == partition.Acknowledge:
+			consumer = a.Source.(pulsar.Consumer)
+		}
+		if lists[consumer] == nil {
+			lists[consumer] = &ackList{}
+		}
+		lists[consumer].acks = append(lists[consumer].acks, listedAck{n, a, nil})
+	}
+	c.unlock(now)
+	return lists
+}
+
+// ack acknowledges all messages of a list.
+func (l *ackList) ack(consumer pulsar.Consumer) {
+	ids := make([]pulsar.MessageID, len(l.acks))
+	for i, a := range l.acks {
+		if ids[i] = a.object; a.Source != nil {
+			ids[i] = ackID(&a.Ack)
+		}
+	}
+	err := consumer.AckIDList(ids)
+	var some pulsar.AckError
+	isSome := errors.As(err, &some)
+	for i, id := range ids {
+		if l.acks[i].err = err; isSome {
+			l.acks[i].err = some[id]
+		}
+	}
+}
