@@ -69,6 +69,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"but of no batch", "arrive.go", "	if !m.entry.isBatch() && m.delivered {\n", "	if m.delivered {\n"},
 	{"what was never delivered is not counted", "take.go", "	if m.delivered {\n		if !m.uncounted", "	if true {\n		if !m.uncounted"},
 	{"a message that may not come yet waits", "arrive.go", "		if c.Wait <= 0 {", "		if true {"},
+	{"what did not fail stays", "take.go", "m.fails() && g.isBetter", "g.isBetter"},
 	{"an ack timeout sends a message to another consumer", "take.go", "	return m.timedOut || ", "	return "},
 	{"so does the last delivery", "take.go", "g.o.isLast(m.count+1) || ", ""},
 	{"and an application that mostly fails", "take.go", " || g.outcomes.mostlyFail()", ""},

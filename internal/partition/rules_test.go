@@ -671,3 +671,17 @@ func kept(indexAcks bool) IndexAcks {
 	}
 	return NoIndexAcks
 }
+
+func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for entry := range int64(20) {
+		f.arrivesAs(at(entry, 0), 1, nil)
+		_, _, err := f.Nack(f.now, Failure{ID: at(entry, 0), Hand: AnyHand, Delay: time.Hour})
+		require.NoError(t, err)
+	}
+	require.True(t, f.outcomes.mostlyFail())
+	f.arrivesAs(at(20, 0), 1, func(c *Copy) { c.Wait = time.Second })
+	f.now += time.Second
+	require.Empty(t, f.Due(f.now).Requests)
+	assert.Zero(t, f.takes(t).Count, "it was never delivered")
+}

@@ -142,12 +142,16 @@ func (g *Group) readyTooLong(now time.Duration, m *message) {
 
 // delayOver hands a message out from memory, or asks the broker for it.
 func (g *Group) delayOver(now time.Duration, m *message) {
-	if g.isBetterElsewhere(now, m) && g.canReturn(m) {
+	if m.fails() && g.isBetterElsewhere(now, m) && g.canReturn(m) {
 		g.ask(now, m)
 		return
 	}
 	g.makeReady(now, m)
 }
+
+// fails reports whether the application failed on a message. One that was only held back, or put back, has no reason to go elsewhere, where the
+// broker would count it.
+func (m *message) fails() bool { return m.delivered && !m.uncounted }
 
 // isBetterElsewhere reports whether a message that is due had better be the next consumer's.
 func (g *Group) isBetterElsewhere(now time.Duration, m *message) bool {
