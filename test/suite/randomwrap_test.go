@@ -44,9 +44,12 @@ const decodedPrefix = "decoded:"
 func (m decodedMessage) Payload() []byte {
 	return append([]byte(decodedPrefix), m.Message.Payload()...)
 }
-func (renamedMessage) Topic() string         { return "persistent://public/default/another" }
-func (panickingMessage) Payload() []byte     { panic("a payload of the application's") }
-func (m hollowMessage) ID() pulsar.MessageID { return m.id }
+func (m decodedMessage) Unwrap() pulsar.Message   { return m.Message }
+func (m renamedMessage) Unwrap() pulsar.Message   { return m.Message }
+func (m panickingMessage) Unwrap() pulsar.Message { return m.Message }
+func (renamedMessage) Topic() string              { return "persistent://public/default/another" }
+func (panickingMessage) Payload() []byte          { panic("a payload of the application's") }
+func (m hollowMessage) ID() pulsar.MessageID      { return m.id }
 
 // wrap returns what the application gives to the Consumer for a message.
 func (a *randomApp) wrap(msg pulsar.Message) pulsar.Message {
