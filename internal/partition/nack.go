@@ -147,7 +147,8 @@ func (g *Group) RedeliverNow(now time.Duration) int {
 	return len(waiting)
 }
 
-// PutBack takes a message back that was handed out and that the application never got.
+// PutBack takes a message back that was handed out and that the application never got. The next Take returns it: a later message must not
+// come before, or a cumulative acknowledgement of that would lose it.
 func (g *Group) PutBack(now time.Duration, d Delivery) {
 	m, _ := g.find(d.ID)
 	if m == nil || !m.isWith(d.Hand) {
@@ -159,4 +160,13 @@ func (g *Group) PutBack(now time.Duration, d Delivery) {
 		m.entry.kept++
 	}
 	g.wait(now, m, now)
+	if m.busy == 0 {
+		g.clock.Stop(&m.timer)
+		g.delayOver(now, m)
+	}
+	if m.state == Ready {
+		g.ready = slices.DeleteFunc(g.ready, func(other *message) bool { return other == m })
+		g.ready = slices.Insert(g.ready, 0, m)
+		g.newsTurn = false
+	}
 }

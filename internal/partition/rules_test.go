@@ -685,3 +685,14 @@ func TestMessageThatDidNotFailStaysThoughOthersFail(t *testing.T) {
 	require.Empty(t, f.Due(f.now).Requests)
 	assert.Zero(t, f.takes(t).Count, "it was never delivered")
 }
+
+func TestMessageThatIsPutBackIsTheNext(t *testing.T) {
+	f := newFixture(Options{Kind: Exclusive, MemoryLimit: 1})
+	f.newsTurn = true
+	d := f.arrivesAs(at(0, 0), 1, nil).Delivery
+	f.PutBack(f.now, d)
+	again, ok := f.Take(f.now, true)
+	require.True(t, ok, "a new one is not before it")
+	assert.Equal(t, d.ID, again.ID)
+	assert.Zero(t, again.Count)
+}
