@@ -231,7 +231,7 @@ func (c *Consumer) leave(ctx context.Context, x leaver, start publication) (fini
 			err = fmt.Errorf("%w: %w", ErrClosed, err)
 		}
 		cancel(nil)
-		c.endAck(&a, err, partition.Done)
+		c.endAck(&a, err, partition.Moved)
 		c.calls.leave()
 		c.published(&a.Delivery, x, note, began, err)
 		return err

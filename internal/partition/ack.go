@@ -58,6 +58,7 @@ type Outcome uint8
 
 const (
 	Done      Outcome = iota // upstream took it
+	Moved                    // upstream took it, after the message was published elsewhere: the application failed on it
 	Failed                   // the message is where it was
 	Undecided                // a transaction decides: if it is aborted, the broker sends the message again
 )
@@ -81,16 +82,16 @@ func (g *Group) EndAck(now time.Duration, a *Ack, outcome Outcome) (again *Again
 		g.resume(now, m)
 	case Undecided:
 		g.undecided(now, m)
-	case Done:
-		return g.settleAs(now, m, a.Whole)
+	case Done, Moved:
+		return g.settleAs(now, m, a.Whole, outcome == Moved)
 	}
 	return nil
 }
 
 // settleAs settles a message whose acknowledgement named the whole entry, or not.
-func (g *Group) settleAs(now time.Duration, m *message, whole bool) (again *Again) {
+func (g *Group) settleAs(now time.Duration, m *message, whole, failed bool) (again *Again) {
 	e := m.entry
-	g.settle(now, m)
+	g.settle(now, m, failed)
 	if e.ack.isComplete() && e.ack.needsWhole() && !whole {
 		x := m.again(m.id)
 		return &x
@@ -129,9 +130,9 @@ func (g *Group) undecided(now time.Duration, m *message) {
 }
 
 // settle notes that a message is acknowledged.
-func (g *Group) settle(now time.Duration, m *message) {
+func (g *Group) settle(now time.Duration, m *message, failed bool) {
 	if m.state == Held {
-		g.outcomes.add(false)
+		g.outcomes.add(failed)
 	}
 	if g.o.Reports {
 		g.out.Settled = append(g.out.Settled, g.delivery(m, nil, false))
@@ -187,7 +188,7 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	if e := p.entries[id.position()]; e != nil {
 		for m := range e.all {
 			if m.isOpen() {
-				g.settle(now, m)
+				g.settle(now, m, false)
 			}
 		}
 		e.ack.settled = e.ack.total
@@ -229,7 +230,7 @@ func (g *Group) SettleUpto(now time.Duration, id ID) error {
 		}
 		for m := range e.all {
 			if m.isOpen() && (at != to || id.Index < 0 || m.index <= id.Index) {
-				g.settle(now, m)
+				g.settle(now, m, false)
 			}
 		}
 	}

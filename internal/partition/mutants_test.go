@@ -73,6 +73,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"an ack timeout sends a message to another consumer", "take.go", "	return m.timedOut || ", "	return "},
 	{"so does the last delivery", "take.go", "g.o.isLast(m.count+1) || ", ""},
 	{"and an application that mostly fails", "take.go", " || g.outcomes.mostlyFail()", ""},
+	{"which it does too when messages are published elsewhere", "ack.go", "outcome == Moved)", "false)"},
 	{"and a key that has failed for long", "take.go", " ||\n		g.o.Kind == KeyShared && m.firstFailed > 0 && now-m.firstFailed >= readyKeyShared", ""},
 	{"and a message that nobody takes", "take.go", "	if g.o.hasOthers() {\n		g.clock.Set(&m.timer, now+g.readyTime())\n	}\n", ""},
 	{"but no snoozed message", "take.go", "g.o.hasOthers() && !m.fromHere && ", "g.o.hasOthers() && "},

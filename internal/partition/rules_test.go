@@ -308,6 +308,21 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllFail(t *testing.T) {
 	assert.Equal(t, Asked, f.state())
 }
 
+func TestMessageGoesToAnotherConsumerWhenNearlyAllBecomeDeadLetters(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	for n := range int64(mostlyFails) {
+		f.arrivesAs(at(n+1, 0), 1, nil)
+		a, _, err := f.BeginAck(f.now, at(n+1, 0))
+		require.NoError(t, err)
+		f.EndAck(f.now, &a, Moved)
+	}
+	f.reach(Waiting)
+	for range 4 { // the acknowledgements become sure meanwhile
+		f.passes()
+	}
+	assert.Equal(t, Asked, f.state())
+}
+
 func TestKeyMayLeaveAfterFiveSeconds(t *testing.T) {
 	f := newFixture(Options{Kind: KeyShared})
 	f.arrives()
