@@ -20,7 +20,7 @@ type request struct {
 const (
 	firstPause, longestPause = time.Second, time.Minute
 	// inVain is how often a message is requested before it counts as another consumer's, or as acknowledged elsewhere.
-	inVain = 10
+	inVain = 5
 )
 
 // pause is how long the application reads in vain before a request is repeated.
