@@ -39,7 +39,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	at := c.ID.position()
 	g.took(now, p)
 	p.afterReset(c.Object)
-	old := p.isOld(c.Object)
+	old := p.read(c.Object)
 	if previous := p.current; previous != nil && previous.at != at {
 		p.current = nil
 		g.finishEntry(now, previous)
@@ -60,8 +60,8 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 			return Arrival{Verdict: Old}
 		}
 		g.learn(now, e, m)
-		e.ack.comes(m.index, g.epoch)
-		m.id, m.epoch = c.Object, g.epoch
+		e.ack.comes(m.index, p.reads)
+		m.id, m.epoch = c.Object, p.reads
 		a = g.arrive(now, m, c)
 	}
 	if g.o.rewinds() {
@@ -105,7 +105,7 @@ func (g *Group) hearCopy(now time.Duration, m *message) {
 	if m.isOpen() && m.state != Asked && m.epoch == g.epoch && !g.requestOf(m.entry).open {
 		g.Lost(now)
 	}
-	m.entry.partition.sent = g.epoch
+	m.entry.partition.sent, m.entry.partition.reads = g.epoch, g.epoch
 }
 
 // arrive takes a copy of a message.

@@ -46,7 +46,7 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 	p := g.partition(topic, source)
 	g.epoch++
 	g.noteLoss(now)
-	p.drops, p.starts = true, marks{}
+	p.active = g.epoch
 	if !active {
 		p.floor = g.epoch
 	}
@@ -84,8 +84,6 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	p := g.partition(id.Topic, nil)
 	if p.sent != g.epoch {
 		p.sent, p.sentAt = g.epoch, now
-	}
-	if p.drops {
 		p.starts.add(object, g.epoch)
 	}
 	if p.calm != g.epoch && p.settled.isSure(id.position()) {
@@ -93,12 +91,12 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	}
 }
 
-// isOld reports whether a copy was sent before this consumer became active.
-func (p *Partition) isOld(object any) bool {
-	if p.starts.reached(object) {
-		p.drops, p.starts = false, marks{}
+// read notes that a copy was read, and reports whether it was sent before this consumer became active.
+func (p *Partition) read(object any) (old bool) {
+	if epoch, begins := p.starts.reach(object); begins {
+		p.reads = epoch
 	}
-	return p.drops
+	return p.reads < p.active
 }
 
 // dropOld drops a copy that was sent before this consumer became active. The broker sends it again, after older
@@ -114,8 +112,8 @@ func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 // first message that the broker sent again though it surely had its acknowledgement. Other settled messages may
 // have been acknowledged since.
 func (p *Partition) afterReset(object any) {
-	if p.resets.reached(object) {
-		p.resets = marks{}
+	if _, reset := p.resets.reach(object); reset {
+		p.resets = nil
 		p.settled.forgetSure()
 	}
 }

@@ -17,9 +17,10 @@ type Partition struct {
 	top     place   // the furthest that ever came
 
 	floor  uint64 // messages of an earlier epoch are stale
-	drops  bool   // copies are dropped: the broker sent them before this consumer became active
-	starts marks  // the first messages that were sent after that
-	resets marks  // the first messages that the broker sent again though it surely has their acknowledgements
+	active uint64 // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
+	reads  uint64 // epoch in which the broker sent what is read now
+	starts marks  // where later epochs begin
+	resets marks  // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
 	sentAt  time.Duration // when it first did in that epoch
@@ -31,7 +32,7 @@ type Partition struct {
 func (g *Group) partition(topic string, source any) *Partition {
 	p := g.partitions[topic]
 	if p == nil {
-		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, sent: g.epoch, calm: g.epoch}
+		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, reads: g.epoch, sent: g.epoch, calm: g.epoch}
 		p.request.partition = p
 		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p
 		g.partitions[topic] = p

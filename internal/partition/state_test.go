@@ -97,7 +97,7 @@ func (w *world) hash(x *encoder) uint64 {
 }
 
 func (x *encoder) seen(m *seen) {
-	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.window, m.theirs)
+	x.bools(m.has, m.handed, m.settled, m.may, m.must, m.acks, m.snoozed, m.pending, m.hasOld, m.theirs)
 	x.time(max(m.notUntil, x.now))
 	x.time(max(m.deadline, x.now))
 	if m.settled {
@@ -162,15 +162,15 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	x.request(g, &p.request)
 	x.place(p.last)
 	x.place(p.top)
-	x.bools(p.drops, p.sent == g.epoch, p.calm == g.epoch, p.current != nil)
+	x.bools(p.reads < p.active, p.reads >= max(p.floor, g.floor), p.reads == g.epoch, p.sent == g.epoch, p.calm == g.epoch, p.current != nil)
 	if p.current != nil {
 		x.int(p.current.at.entry)
 	}
 	for _, of := range []*marks{&p.starts, &p.resets} {
-		x.bools(of.epoch == g.epoch)
-		x.int(int64(len(of.objects)))
-		for _, mark := range of.objects {
-			x.object(mark)
+		x.int(int64(len(*of)))
+		for _, mark := range *of {
+			x.object(mark.object)
+			x.bools(mark.epoch < p.active, mark.epoch >= max(p.floor, g.floor), mark.epoch == g.epoch)
 		}
 	}
 	if p.calm != g.epoch && p.sent == g.epoch {

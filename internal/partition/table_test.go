@@ -31,7 +31,7 @@ func (f *fixture) copy(id ID, total int32) Copy {
 }
 
 func (f *fixture) arrives() Arrival {
-	a := f.Arrive(f.now, f.copy(of0, 1))
+	a := f.arrivesAs(of0, 1, nil)
 	if a.Verdict == Deliver {
 		f.hand = a.Hand
 	}

@@ -93,7 +93,6 @@ type seen struct {
 	broker   uint32 // largest count that came with a copy
 	hand     uint64
 	oldHand  uint64
-	window   bool // a copy of it was in upstream's queue when the broker took it back
 	theirs   bool // another consumer acknowledged it
 	hasOld   bool
 }
@@ -431,9 +430,6 @@ func (w *world) timesOut(m *seen) {
 func (w *world) send(t, e int) {
 	entry := w.topics[t].entries[e]
 	entry.owner = ours
-	for _, m := range w.topics[t].messages[e] {
-		m.window = false
-	}
 	if w.waits { // it takes the message now
 		w.waits = false
 		w.g.Unwait(w.now)
@@ -493,7 +489,7 @@ func (w *world) handed(d Delivery) {
 		w.fail("%v handed out %v early", d.ID, m.notUntil-w.now)
 	case m.has:
 		w.fail("%v handed out twice", d.ID)
-	case d.FromMemory && (m.theirs || w.topics[t].entries[e].owner == theirs) && !m.window:
+	case d.FromMemory && (m.theirs || w.topics[t].entries[e].owner == theirs):
 		w.fail("%v handed out from memory, and another consumer has it", d.ID)
 	}
 	want := m.broker
@@ -519,7 +515,7 @@ func (w *world) handed(d Delivery) {
 		w.last = at
 	}
 	old := *m
-	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, window: m.window, theirs: m.theirs, hasOld: old.hasOld, oldHand: old.oldHand}
+	*m = seen{has: true, handed: true, may: false, count: d.Count, broker: m.broker, hand: d.Hand, theirs: m.theirs, hasOld: old.hasOld, oldHand: old.oldHand}
 	if w.timeout > 0 {
 		w.g.StartTimeout(w.now, d.ID, d.Hand, w.timeout)
 		m.deadline = w.now + w.timeout
@@ -660,7 +656,7 @@ func (w *world) take(c command) {
 	case c.request && w.options.rewinds():
 		w.takeBack(c.topic)
 	case c.request && e.owner == ours:
-		w.takesBack(c.topic, c.entry)
+		w.topics[c.topic].entries[c.entry].owner = nobody
 		e.count++
 	case c.request:
 	case c.index < 0:
@@ -705,18 +701,9 @@ func (w *world) lose(t int, all bool) {
 
 // takeBack takes everything back that this consumer has not acknowledged.
 func (w *world) takeBack(t int) {
-	for i, e := range w.topics[t].entries {
+	for _, e := range w.topics[t].entries {
 		if e.owner == ours {
-			w.takesBack(t, i)
-		}
-	}
-}
-
-func (w *world) takesBack(t, e int) {
-	w.topics[t].entries[e].owner = nobody
-	for _, o := range w.queue {
-		if o.of.topic == t && o.of.entry == e {
-			w.topics[t].messages[e][o.index].window = true
+			e.owner = nobody
 		}
 	}
 }
