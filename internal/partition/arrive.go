@@ -61,7 +61,10 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		}
 		g.learn(now, e, m)
 		e.ack.comes(m.index, p.reads)
-		m.id, m.epoch = c.Object, p.reads
+		m.id, m.epoch = c.Object, max(m.epoch, p.reads)
+		if m.coming == p.reads {
+			m.coming = 0
+		}
 		a = g.arrive(now, m, c)
 	}
 	if g.o.rewinds() {

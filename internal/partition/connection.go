@@ -86,6 +86,11 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 		p.sent, p.sentAt = g.epoch, now
 		p.starts.add(object, g.epoch)
 	}
+	if e := p.entries[id.position()]; e != nil {
+		if m := e.known(max(0, id.Index)); m != nil {
+			m.epoch, m.coming = g.epoch, g.epoch
+		}
+	}
 	if p.calm != g.epoch && p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}

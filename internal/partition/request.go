@@ -50,6 +50,8 @@ func (g *Group) ask(now time.Duration, m *message) {
 	m.move(Asked)
 	r := g.requestOf(m.entry)
 	switch {
+	case r.entry != nil && m.coming == g.epoch: // in upstream's queue
+		g.await(now, r)
 	case !r.open:
 		g.send(now, r)
 	case r.begun && !r.partition.last.before(m.place()):
@@ -60,7 +62,12 @@ func (g *Group) ask(now time.Duration, m *message) {
 // expect has a message wait that the broker is about to send again by itself. It is requested if it does not come.
 func (g *Group) expect(now time.Duration, m *message) {
 	m.move(Asked)
-	if r := g.requestOf(m.entry); !r.open {
+	g.await(now, g.requestOf(m.entry))
+}
+
+// await waits for what the broker sends without a request.
+func (g *Group) await(now time.Duration, r *request) {
+	if !r.open {
 		r.open, r.mark = true, g.reading.at(now)
 		g.clock.Set(&r.timer, now+r.pause())
 	}

@@ -15,7 +15,9 @@ func (f *fixture) arrivesAs(id ID, total int32, change func(*Copy)) Arrival {
 	if change != nil {
 		change(&c)
 	}
-	f.Sent(f.now, c.ID, c.Object)
+	if !f.o.Deaf {
+		f.Sent(f.now, c.ID, c.Object)
+	}
 	return f.Arrive(f.now, c)
 }
 
@@ -564,6 +566,20 @@ func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f.arrives()
 	i, _, _ = f.Find(of0, AnyHand)
 	assert.False(t, i.Stale)
+}
+
+func TestMessageInTheQueueIsNotRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	c := f.copy(of0, 1)
+	f.Sent(f.now, of0, c.Object)
+	f.RedeliverNow(f.now)
+	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.due()
+	assert.Equal(t, Asked, f.state())
+	assert.Zero(t, f.requests, "it would go to another consumer beside this one")
+	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
 func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {

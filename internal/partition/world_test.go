@@ -58,6 +58,7 @@ func (e *brokerEntry) isAcked() bool { return !slices.Contains(e.acked, false) }
 type sending struct {
 	topic, entry int
 	left         []bool
+	stale        bool // a connection was lost since, or an older copy or a request was on its way before it
 }
 
 // object is the id of one message of a sending.
@@ -434,7 +435,9 @@ func (w *world) send(t, e int) {
 		w.waits = false
 		w.g.Unwait(w.now)
 	}
-	s := &sending{t, e, slices.Repeat([]bool{true}, len(entry.acked))}
+	s := &sending{topic: t, entry: e, left: slices.Repeat([]bool{true}, len(entry.acked))}
+	s.stale = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e }) ||
+		slices.ContainsFunc(w.queue, func(o *object) bool { return o.of.topic == t && o.of.entry == e })
 	for i, acked := range entry.acked {
 		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks == KeptIndexAcks {
 			continue
@@ -466,6 +469,9 @@ func (w *world) receive() {
 	a := w.g.Arrive(w.now, Copy{ID: w.id(t, e, o.index), Source: t, Object: o, Body: o, Total: int32(len(o.of.left)), Count: o.count, Size: 1})
 	switch a.Verdict {
 	case Deliver:
+		if !o.of.stale && !w.options.rewinds() && w.topics[t].entries[e].owner == theirs {
+			w.fail("%v handed out after it was requested: another consumer has it", a.ID)
+		}
 		if m.late = !m.handed || m.settled; m.late {
 			m.broker = o.count
 		}
@@ -696,6 +702,9 @@ func (w *world) lose(t int, all bool) {
 		w.queue = slices.DeleteFunc(w.queue, func(o *object) bool { return o.of.topic == t })
 	}
 	w.lost = true
+	for _, o := range w.queue {
+		o.of.stale = true
+	}
 	w.g.Lost(w.now)
 }
 
