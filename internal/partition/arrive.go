@@ -23,7 +23,7 @@ const (
 	Deliver  Verdict = iota // it goes to the application
 	AckAgain                // it is settled: acknowledge it again
 	Noted                   // the application has the message, or it waits: nothing to do
-	Old                     // it was sent before this consumer became active, and comes again
+	Old                     // it was sent before a loss, or before this consumer became active, and comes again
 )
 
 // Arrival is the answer of Arrive.
@@ -39,7 +39,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	at := c.ID.position()
 	g.took(now, p)
 	p.afterReset(c.Object)
-	old := p.read(c.Object)
+	p.read(c.ID.place(), c.Object)
 	if previous := p.current; previous != nil && previous.at != at {
 		p.current = nil
 		g.finishEntry(now, previous)
@@ -48,6 +48,8 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	if p.entries[at] == nil && p.settled.hasEntry(at) {
 		g.noteSettled(now, p, at)
 		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
+	} else if p.isComing(c.ID.place()) {
+		return Arrival{Verdict: Old}
 	} else {
 		e := g.entry(p, at, c.Total)
 		p.current = e
@@ -55,16 +57,13 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if old {
+		if p.reads < p.active {
 			g.dropOld(now, m, c)
 			return Arrival{Verdict: Old}
 		}
 		g.learn(now, e, m)
 		e.ack.comes(m.index, p.reads)
-		m.id, m.epoch = c.Object, max(m.epoch, p.reads)
-		if m.coming == p.reads {
-			m.coming = 0
-		}
+		m.id, m.epoch = c.Object, p.reads
 		a = g.arrive(now, m, c)
 	}
 	if g.o.rewinds() {

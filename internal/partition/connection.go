@@ -75,7 +75,7 @@ func (g *Group) afterLoss(now time.Duration) {
 // isFresh reports whether the newest delivery of a message is still this consumer's.
 func (m *message) isFresh() bool {
 	p := m.entry.partition
-	return m.epoch >= max(p.floor, p.group.floor)
+	return m.epoch >= max(p.floor, p.group.floor) || p.isComing(m.place())
 }
 
 // Sent notes that the broker sent a message, before Arrive is called for it and for whatever upstream received
@@ -85,23 +85,37 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	if p.sent != g.epoch {
 		p.sent, p.sentAt = g.epoch, now
 		p.starts.add(object, g.epoch)
+		p.coming = map[place]struct{}{}
 	}
-	if e := p.entries[id.position()]; e != nil {
-		if m := e.known(max(0, id.Index)); m != nil {
-			m.epoch, m.coming = g.epoch, g.epoch
-		}
+	if p.calm == g.epoch {
+		return
 	}
-	if p.calm != g.epoch && p.settled.isSure(id.position()) {
+	if g.o.hasOthers() {
+		p.coming[id.place()] = struct{}{}
+	}
+	if p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}
 }
 
-// read notes that a copy was read, and reports whether it was sent before this consumer became active.
-func (p *Partition) read(object any) (old bool) {
+// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. It is
+// known only until all is read that the broker had to send again then.
+func (p *Partition) isComing(at place) bool {
+	if p.sent != p.group.epoch {
+		return false
+	}
+	_, coming := p.coming[at]
+	return coming
+}
+
+// read notes that a copy was read.
+func (p *Partition) read(at place, object any) {
 	if epoch, begins := p.starts.reach(object); begins {
 		p.reads = epoch
 	}
-	return p.reads < p.active
+	if p.reads == p.sent {
+		delete(p.coming, at)
+	}
 }
 
 // dropOld drops a copy that was sent before this consumer became active. The broker sends it again, after older

@@ -32,7 +32,6 @@ type message struct {
 
 	id     any           // of the newest delivery
 	epoch  uint64        // of the newest delivery; 0 if the broker may have sent it to another consumer since
-	coming uint64        // epoch in which the broker sent a copy that is not read yet
 	count  uint32        // redelivery count of the newest hand-over, or of the first one to come
 	broker uint32        // the largest redelivery count that the broker sent
 	hand   uint64        // number of the newest hand-over; see Delivery

@@ -16,11 +16,12 @@ type Partition struct {
 	last    place   // of the copy that came last
 	top     place   // the furthest that ever came
 
-	floor  uint64 // messages of an earlier epoch are stale
-	active uint64 // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
-	reads  uint64 // epoch in which the broker sent what is read now
-	starts marks  // where later epochs begin
-	resets marks  // where the broker sent messages again though it surely has their acknowledgements
+	floor  uint64             // messages of an earlier epoch are stale
+	active uint64             // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
+	reads  uint64             // epoch in which the broker sent what is read now
+	starts marks              // where later epochs begin
+	coming map[place]struct{} // copies that the broker sent in the epoch sent, and that are not read yet; until calm
+	resets marks              // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
 	sentAt  time.Duration // when it first did in that epoch

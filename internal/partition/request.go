@@ -50,8 +50,6 @@ func (g *Group) ask(now time.Duration, m *message) {
 	m.move(Asked)
 	r := g.requestOf(m.entry)
 	switch {
-	case r.entry != nil && m.coming == g.epoch: // in upstream's queue
-		g.await(now, r)
 	case !r.open:
 		g.send(now, r)
 	case r.begun && !r.partition.last.before(m.place()):
@@ -67,7 +65,7 @@ func (g *Group) expect(now time.Duration, m *message) {
 
 // await waits for what the broker sends without a request.
 func (g *Group) await(now time.Duration, r *request) {
-	if !r.open {
+	if !r.open && r.asked() > 0 {
 		r.open, r.mark = true, g.reading.at(now)
 		g.clock.Set(&r.timer, now+r.pause())
 	}
@@ -77,6 +75,7 @@ func (g *Group) await(now time.Duration, r *request) {
 func (g *Group) send(now time.Duration, r *request) {
 	waiting := r.waiting()
 	if len(waiting) == 0 {
+		g.await(now, r)
 		return
 	}
 	first := slices.MinFunc(waiting, func(a, b *message) int { return a.place().compare(b.place()) })
@@ -91,14 +90,14 @@ func (g *Group) send(now time.Duration, r *request) {
 	g.clock.Set(&r.timer, now+r.pause())
 }
 
-// waiting returns the messages that wait for the answer.
+// waiting returns the messages that wait for the answer, without those that are in upstream's queue.
 func (r *request) waiting() (all []*message) {
 	messages := r.partition.messages
 	if r.entry != nil {
 		messages = r.entry.all
 	}
 	for m := range messages {
-		if m.state == Asked {
+		if m.state == Asked && !r.partition.isComing(m.place()) {
 			all = append(all, m)
 		}
 	}

@@ -166,6 +166,11 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	if p.current != nil {
 		x.int(p.current.at.entry)
 	}
+	for e, messages := range w.topics[t].messages {
+		for i := range messages {
+			x.bools(p.isComing(w.id(t, e, i).place()))
+		}
+	}
 	for _, of := range []*marks{&p.starts, &p.resets} {
 		x.int(int64(len(*of)))
 		for _, mark := range *of {

@@ -58,7 +58,7 @@ func (e *brokerEntry) isAcked() bool { return !slices.Contains(e.acked, false) }
 type sending struct {
 	topic, entry int
 	left         []bool
-	stale        bool // a connection was lost since, or an older copy or a request was on its way before it
+	stale        bool // a connection was lost since, or it was requested before
 }
 
 // object is the id of one message of a sending.
@@ -436,8 +436,7 @@ func (w *world) send(t, e int) {
 		w.g.Unwait(w.now)
 	}
 	s := &sending{topic: t, entry: e, left: slices.Repeat([]bool{true}, len(entry.acked))}
-	s.stale = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e }) ||
-		slices.ContainsFunc(w.queue, func(o *object) bool { return o.of.topic == t && o.of.entry == e })
+	s.stale = slices.ContainsFunc(w.pipe, func(c command) bool { return c.request && c.topic == t && c.entry == e })
 	for i, acked := range entry.acked {
 		if (acked && w.broker || entry.left[i]) && w.options.IndexAcks == KeptIndexAcks {
 			continue
