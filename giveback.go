@@ -121,6 +121,9 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
 		back := make(chan error, 1)
 		c.inner.back = back
+		now := c.lock()
+		c.group.Lost(now) // before the broker sends anything
+		c.unlock(now)
 		go func() {
 			consumer, err := c.inner.again()
 			if err == nil && !c.replace(consumer) {
@@ -138,9 +141,6 @@ func (c *Consumer) resubscribe(ctx context.Context) error {
 		}
 		c.reader = upstream.NewReader(c.ended, c.current(), c.inner.ahead, c.receiveFailed)
 		c.inner.away, c.inner.tries = false, 0
-		now := c.lock()
-		c.group.Lost(now)
-		c.unlock(now)
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

@@ -82,7 +82,7 @@
 //	Delivery, RedeliveryCount | Find
 //	Chan                      | its goroutine does as Receive; PutBack returns a message that was not taken
 //	RedeliverNow              | RedeliverNow
-//	GiveBack                  | GiveBack, close upstream's consumer; Lost when the next one is subscribed
+//	GiveBack                  | close upstream's consumer, GiveBack; Lost before the next one is subscribed
 //	Seek                      | upstream's Seek, Forget
 //
 // Upstream's side calls [Group.Lost] at the start of each reconnection; [Group.Sent] for each message, in the goroutine
