@@ -3,57 +3,28 @@ package worker
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
 )
 
 // This file drops messages that waited and are another consumer's by now.
 
-// ownership says whose a message is.
-type ownership uint8
-
-const (
-	ownedHere ownership = iota
-	ownedUnknown
-	ownedElsewhere
-)
-
-// owner asks the Consumer whose a message is by now. If the Consumer is closed the next call of it shows that.
-func (r *run) owner(t task) ownership {
-	switch mine, err := r.consumer.Reclaim(t.counted()); {
-	case mine, errors.Is(err, redelivery.ErrClosed):
-		return ownedHere
-	case err == nil:
-		return ownedUnknown
-	default:
-		return ownedElsewhere
-	}
+// isOurs reports whether a message still belongs to the Consumer. If the Consumer is closed its next call returns that.
+func (r *run) isOurs(t task) bool {
+	_, err := r.consumer.Reclaim(t.counted())
+	return err == nil || errors.Is(err, redelivery.ErrClosed)
 }
 
-// askAgain is how often to ask whose a message is.
-const askAgain = 100 * time.Millisecond
-
-// mayBegin reports whether a message that is out may be handled. If it is not known yet whose it is, it waits again; if
-// it is lost, it is dropped, with those behind it that are lost too.
+// mayBegin reports whether a message that is out may be handled. If it is lost, it is dropped, with those behind it that
+// are lost too.
 func (l *lanes) mayBegin(t task) bool {
-	switch l.owner(t) {
-	case ownedHere:
+	if l.isOurs(t) {
 		return true
-	case ownedUnknown:
-		l.mu.Lock()
-		l.room.over = nil // what comes again shows whose it is, and has to be taken
-		l.mu.Unlock()
-		if !l.wait(t, askAgain, true) {
-			t.beat.stop()
-			l.counts.left.Add(1)
-		}
-	case ownedElsewhere:
-		l.dropLost(t.lane)
-		t.beat.stop()
-		l.counts.lost.Add(1)
-		l.forget(t)
 	}
+	l.dropLost(t.lane)
+	t.beat.stop()
+	l.counts.lost.Add(1)
+	l.forget(t)
 	return false
 }
 
@@ -62,7 +33,7 @@ func (l *lanes) dropLost(of *lane) {
 	l.mu.Lock()
 	gone := slices.Clone(of.queue)
 	l.mu.Unlock()
-	gone = slices.DeleteFunc(gone, func(t task) bool { return l.owner(t) != ownedElsewhere })
+	gone = slices.DeleteFunc(gone, l.isOurs)
 	if len(gone) == 0 {
 		return
 	}
@@ -105,12 +76,12 @@ func (s *slot) dropLost(n int) (left int, err error) {
 }
 
 // isLost reports whether a message that waited is not to be handled: it is another consumer's by now, or comes again,
-// since its ack timeout was over before it waited. Of a key what is not known yet waits in its lane.
+// since its ack timeout was over before it waited.
 func (r *run) isLost(t task) bool {
 	switch {
 	case t.lane != nil:
 		return !r.lanes.mayBegin(t)
-	case r.owner(t) == ownedElsewhere:
+	case !r.isOurs(t):
 		r.counts.lost.Add(1)
 	case t.waited && errors.Is(r.consumer.InProgress(t.msg), redelivery.ErrNotInFlight):
 	default:
