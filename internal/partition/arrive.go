@@ -39,7 +39,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	at := c.ID.position()
 	g.took(now, p)
 	p.afterReset(c.Object)
-	p.read(c.ID.place(), c.Object)
+	p.readCopy(c.ID.place(), c.Object)
 	if previous := p.current; previous != nil && previous.at != at {
 		p.current = nil
 		g.finishEntry(now, previous)
@@ -48,8 +48,6 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 	if p.entries[at] == nil && p.settled.hasEntry(at) {
 		g.noteSettled(now, p, at)
 		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
-	} else if p.isComing(c.ID.place()) {
-		return Arrival{Verdict: Old}
 	} else {
 		e := g.entry(p, at, c.Total)
 		p.current = e
@@ -57,7 +55,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		if g.o.Deaf {
 			g.hearCopy(now, m)
 		}
-		if p.reads < p.active {
+		if p.reads < p.active || p.isComing(c.ID.place()) {
 			g.dropOld(now, m, c)
 			return Arrival{Verdict: Old}
 		}
@@ -158,10 +156,12 @@ func (c *Copy) count() uint32 {
 
 // counts takes over a larger count of the broker, which counts entries, or of a log of attempts.
 func (m *message) counts(c Copy) {
-	if !m.entry.isBatch() && m.delivered {
-		m.broker = max(m.broker, c.Count)
+	if !m.delivered {
+		m.count = max(m.count, c.count())
+		return
 	}
-	if m.delivered {
-		m.broker = max(m.broker, c.Tries)
+	m.broker = max(m.broker, c.Tries)
+	if !m.entry.isBatch() {
+		m.broker = max(m.broker, c.Count)
 	}
 }

@@ -84,42 +84,35 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	p := g.partition(id.Topic, nil)
 	if p.sent != g.epoch {
 		p.sent, p.sentAt = g.epoch, now
-		p.starts.add(object, g.epoch)
-		p.coming = map[place]struct{}{}
+		p.coming = map[place]coming{}
 	}
 	if p.calm == g.epoch {
 		return
 	}
-	if g.o.hasOthers() {
-		p.coming[id.place()] = struct{}{}
-	}
+	p.sending++
+	p.coming[id.place()] = coming{object, p.sending}
 	if p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}
 }
 
-// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. It is
-// known only until all is read that the broker had to send again then.
+// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. What
+// was not read before a later copy does not come any more: upstream clears its queue when it is connected again.
 func (p *Partition) isComing(at place) bool {
-	if p.sent != p.group.epoch {
-		return false
-	}
-	_, coming := p.coming[at]
-	return coming
+	return p.sent == p.group.epoch && p.group.o.hasOthers() && p.coming[at].number > p.read
 }
 
-// read notes that a copy was read.
-func (p *Partition) read(at place, object any) {
-	if epoch, begins := p.starts.reach(object); begins {
-		p.reads = epoch
-	}
-	if p.reads == p.sent {
+// readCopy notes that a copy was read.
+func (p *Partition) readCopy(at place, object any) {
+	if c, known := p.coming[at]; known && c.object == object {
+		p.reads, p.read = p.sent, c.number
 		delete(p.coming, at)
 	}
 }
 
-// dropOld drops a copy that was sent before this consumer became active. The broker sends it again, after older
-// ones, unless it had begun to do so before it said who is active. So the message is requested if it does not come.
+// dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
+// after older ones, unless it had begun to do so before it said who is active. So the message is requested if it does
+// not come.
 func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 	if m.state == Unseen {
 		m.id, m.count = c.Object, c.count()
@@ -131,8 +124,8 @@ func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 // first message that the broker sent again though it surely had its acknowledgement. Other settled messages may
 // have been acknowledged since.
 func (p *Partition) afterReset(object any) {
-	if _, reset := p.resets.reach(object); reset {
-		p.resets = nil
+	if p.resets.reached(object) {
+		p.resets = marks{}
 		p.settled.forgetSure()
 	}
 }

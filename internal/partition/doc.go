@@ -11,7 +11,7 @@
 //	held    | noted                  | → waiting | → settled    | ack timeout: a nack that is due        | stale
 //	waiting | noted, kept if it fits | –         | → settled    | here and fresh: → ready; else → asked  | stale
 //	ready   | noted                  | –         | → settled    | not taken for long: → asked            | if stale → asked
-//	asked   | → held, delivered      | –         | → settled    | asked again; five times in vain: unseen | asked again
+//	asked   | → held, delivered      | –         | → settled    | asked again; ten times in vain: unseen | asked again
 //	settled | acknowledged again     | –         | –            | forgotten, oldest first                | –
 //
 // A message is busy while a call acknowledges or publishes it. A busy message is not handed out. TestTable has a
@@ -38,7 +38,7 @@
 // back, and ends at the furthest message that ever came.
 //
 // A request is repeated, with growing pauses, when the application has been reading and the partition was silent.
-// Time that the application spends on a message does not count: the answer may be in upstream's queue. After five
+// Time that the application spends on a message does not count: the answer may be in upstream's queue. After ten
 // requests in vain the message is another consumer's, or acknowledged elsewhere, and is forgotten. A partition that
 // has sent nothing since the last loss may be away, and its messages are not forgotten.
 //

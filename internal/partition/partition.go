@@ -16,12 +16,13 @@ type Partition struct {
 	last    place   // of the copy that came last
 	top     place   // the furthest that ever came
 
-	floor  uint64             // messages of an earlier epoch are stale
-	active uint64             // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
-	reads  uint64             // epoch in which the broker sent what is read now
-	starts marks              // where later epochs begin
-	coming map[place]struct{} // copies that the broker sent in the epoch sent, and that are not read yet; until calm
-	resets marks              // where the broker sent messages again though it surely has their acknowledgements
+	floor   uint64           // messages of an earlier epoch are stale
+	active  uint64           // copies of an earlier epoch are dropped: the broker sent them before this consumer became active
+	reads   uint64           // epoch in which the broker sent what is read now
+	coming  map[place]coming // what the broker sent in the epoch sent, and is not read yet; until calm
+	sending uint64           // number of the copy that the broker sent last
+	read    uint64           // number of the copy of coming that was read last
+	resets  marks            // where the broker sent messages again though it surely has their acknowledgements
 
 	sent    uint64        // the newest epoch in which the broker sent something
 	sentAt  time.Duration // when it first did in that epoch
@@ -42,6 +43,12 @@ func (g *Group) partition(topic string, source any) *Partition {
 		p.source = source
 	}
 	return p
+}
+
+// coming is a copy in upstream's queue.
+type coming struct {
+	object any
+	number uint64 // copies are read in this order
 }
 
 // messages ranges over the messages that are known.

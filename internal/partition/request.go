@@ -18,9 +18,9 @@ type request struct {
 }
 
 const (
-	firstPause, longestPause = time.Second, time.Minute
+	firstPause, longestPause = time.Second, 10 * time.Second
 	// inVain is how often a message is requested before it counts as another consumer's, or as acknowledged elsewhere.
-	inVain = 5
+	inVain = 10
 )
 
 // pause is how long the application reads in vain before a request is repeated.
@@ -112,7 +112,7 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 	switch {
 	case r.asked() == 0:
 		r.end()
-	case r.open && silent < r.pause():
+	case r.open && silent < r.pause() && !r.isMissing():
 		g.clock.Set(&r.timer, now+r.pause()-silent)
 	case r.tries >= inVain && p.sent == g.epoch:
 		g.giveUpAsked(now, r)
@@ -120,6 +120,9 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 		g.send(now, r)
 	}
 }
+
+// isMissing reports whether something was not requested, since it was in upstream's queue, and is not there any more.
+func (r *request) isMissing() bool { return r.entry != nil && r.tries == 0 && len(r.waiting()) > 0 }
 
 // comes notes that a message came that was waited for.
 func (r *request) comes() {

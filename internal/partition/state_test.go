@@ -62,7 +62,7 @@ func (w *world) hash(x *encoder) uint64 {
 	x.b, x.now = x.b[:0], w.now
 	clear(x.sendings)
 	for _, t := range w.topics {
-		x.bools(t.inactive)
+		x.bools(t.inactive, t.lost)
 		for i, e := range t.entries {
 			x.bools(e.acked...)
 			x.bools(e.left...)
@@ -168,15 +168,16 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 	}
 	for e, messages := range w.topics[t].messages {
 		for i := range messages {
-			x.bools(p.isComing(w.id(t, e, i).place()))
+			at := w.id(t, e, i).place()
+			x.bools(p.isComing(at))
+			if c, known := p.coming[at]; known {
+				x.object(c.object)
+			}
 		}
 	}
-	for _, of := range []*marks{&p.starts, &p.resets} {
-		x.int(int64(len(*of)))
-		for _, mark := range *of {
-			x.object(mark.object)
-			x.bools(mark.epoch < p.active, mark.epoch >= max(p.floor, g.floor), mark.epoch == g.epoch)
-		}
+	x.bools(p.sent < p.active, p.sent >= max(p.floor, g.floor), p.resets.epoch == g.epoch)
+	for _, mark := range p.resets.objects {
+		x.object(mark)
 	}
 	if p.calm != g.epoch && p.sent == g.epoch {
 		x.since(p.sentAt)

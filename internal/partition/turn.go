@@ -15,7 +15,7 @@ func (g *Group) turnSettled(now time.Duration, p *Partition) {
 			g.forgetLedgers(p)
 		}
 	case p.sent == g.epoch && g.reading.idleAt >= p.sentAt+idleTime:
-		p.calm, p.coming = g.epoch, nil
+		p.calm, p.reads, p.coming = g.epoch, g.epoch, nil
 	}
 	if !p.settled.isEmpty() {
 		g.clock.Set(&p.settled.timer, now+g.o.AckedAfter)

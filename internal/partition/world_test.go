@@ -99,6 +99,7 @@ type seen struct {
 }
 
 type worldTopic struct {
+	lost     bool // its connection was, and the broker has sent nothing since; where upstream's queue is cleared
 	entries  []*brokerEntry
 	messages [][]*seen
 	inactive bool
@@ -192,6 +193,7 @@ const (
 	abort
 	lose
 	loseAll // what was sent to the broker, too
+	late    // upstream reads a copy of the lost connection, and clears its queue then
 	otherTakes
 	otherAcks
 	otherDies
@@ -203,7 +205,7 @@ const (
 )
 
 var eventNames = [events]string{"receive", "send", "flush", "pass", "ack", "nack", "nackOld", "snooze", "ackUpto", "begin", "endDone", "endFailed",
-	"beginTxn", "abort", "lose", "loseAll", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
+	"beginTxn", "abort", "lose", "loseAll", "late", "otherTakes", "otherAcks", "otherDies", "moveCursor", "deactivate", "activate", "activateLate"}
 
 func (s step) String() string {
 	return fmt.Sprintf("%s %c%d.%d", eventNames[s.event], 'A'+s.topic, s.entry, s.index)
@@ -242,6 +244,9 @@ func (w *world) steps() (all []step) {
 			}
 		}
 		add(lose, t)
+		if topic.lost && w.next(t) >= 0 {
+			add(late, t)
+		}
 		if len(w.pipe) > 0 {
 			add(loseAll, t)
 		}
@@ -364,6 +369,9 @@ func (w *world) do(s step) {
 		topic.entries[e].owner = nobody
 	case lose, loseAll:
 		w.lose(t, s.event == loseAll)
+	case late:
+		w.g.Sent(w.now, w.id(t, w.next(t), 0), &object{of: &sending{topic: t, entry: w.next(t), left: []bool{true}}})
+		topic.lost = false
 	case otherTakes:
 		topic.entries[w.next(t)].owner = theirs
 	case otherAcks:
@@ -430,7 +438,7 @@ func (w *world) timesOut(m *seen) {
 // messages of a batch.
 func (w *world) send(t, e int) {
 	entry := w.topics[t].entries[e]
-	entry.owner = ours
+	entry.owner, w.topics[t].lost = ours, false
 	if w.waits { // it takes the message now
 		w.waits = false
 		w.g.Unwait(w.now)
@@ -699,6 +707,7 @@ func (w *world) lose(t int, all bool) {
 	w.takeBack(t)
 	if w.clears {
 		w.queue = slices.DeleteFunc(w.queue, func(o *object) bool { return o.of.topic == t })
+		w.topics[t].lost = true
 	}
 	w.lost = true
 	for _, o := range w.queue {
