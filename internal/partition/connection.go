@@ -90,16 +90,18 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 		return
 	}
 	p.sending++
-	p.coming[id.place()] = coming{object, p.sending}
+	p.coming[id.place()] = coming{object, p.sending, now}
 	if p.settled.isSure(id.position()) {
 		p.resets.add(object, g.epoch)
 	}
 }
 
 // isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. What
-// was not read before a later copy does not come any more: upstream clears its queue when it is connected again.
+// was not read before a later copy, or before the application waited for long, does not come any more: upstream clears
+// its queue when it is connected again.
 func (p *Partition) isComing(at place) bool {
-	return p.sent == p.group.epoch && p.group.o.hasOthers() && p.coming[at].number > p.read
+	g, c := p.group, p.coming[at]
+	return p.sent == g.epoch && g.o.hasOthers() && c.number > p.read && g.reading.idleAt < c.at+idleTime
 }
 
 // readCopy notes that a copy was read.

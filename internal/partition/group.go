@@ -145,6 +145,7 @@ type Request struct {
 // Due lets all timers go off that are over at now, and returns the decisions since the last call. Call it
 // after each other method, and at the time that Next returns.
 func (g *Group) Due(now time.Duration) Decisions {
+	g.reading.at(now)
 	if g.loss && now >= g.lossAt+lossPause {
 		g.afterLoss(now)
 	}

@@ -49,6 +49,7 @@ func (g *Group) partition(topic string, source any) *Partition {
 type coming struct {
 	object any
 	number uint64 // copies are read in this order
+	at     time.Duration
 }
 
 // messages ranges over the messages that are known.

@@ -75,6 +75,7 @@ func (g *Group) await(now time.Duration, r *request) {
 func (g *Group) send(now time.Duration, r *request) {
 	waiting := r.waiting()
 	if len(waiting) == 0 {
+		r.open = false
 		g.await(now, r)
 		return
 	}

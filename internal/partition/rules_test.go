@@ -582,6 +582,35 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
+// Upstream may read a copy from a lost connection, and drop it when it is connected again.
+func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, "a copy that is dropped")
+	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.RedeliverNow(f.now)
+	f.due()
+	assert.Equal(t, Asked, f.state())
+	f.Wait(f.now)
+	f.passes()
+	f.passes()
+	assert.Equal(t, 1, f.requests, "the queue is empty: the application waits")
+	assert.Equal(t, Deliver, f.arrives().Verdict)
+}
+
+func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, "a copy that is dropped")
+	f.Wait(f.now)
+	for f.now < time.Minute {
+		f.passes()
+	}
+	assert.Equal(t, Asked, f.state(), "another consumer may have it")
+}
+
 func TestNackOfAMessageThatIsNotKnownIsAdopted(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	c := f.copy(of0, 1)

@@ -172,6 +172,7 @@ func (w *world) encodePartition(x *encoder, p *Partition, t int) {
 			x.bools(p.isComing(at))
 			if c, known := p.coming[at]; known {
 				x.object(c.object)
+				x.since(c.at)
 			}
 		}
 	}
