@@ -599,6 +599,52 @@ func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.arrives().Verdict)
 }
 
+func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, "a copy that is dropped")
+	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.RedeliverNow(f.now)
+	f.due()
+	assert.Zero(t, f.requests)
+	f.arrivesAs(at(7, 0), 1, nil)
+	f.passes()
+	assert.Equal(t, 1, f.requests, "the application is busy, but the copy was to come before this one")
+}
+
+// The application is busy with another partition.
+func TestCopyThatDoesNotComeForLongIsAwaited(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, "a copy that is dropped")
+	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.RedeliverNow(f.now)
+	for entry := range int64(1000) {
+		f.now += stepTime
+		f.arrivesAs(ID{"B", 2, entry, 0}, 1, nil)
+		f.due()
+	}
+	assert.Zero(t, f.requests)
+	f.Wait(f.now)
+	for range 3 {
+		f.passes()
+	}
+	assert.NotZero(t, f.requests)
+}
+
+func TestOldCopyOfAMessageThatIsComingIsDropped(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(1, 0), 1, nil)
+	before := f.copy(of0, 1)
+	f.Lost(f.now)
+	after := f.copy(of0, 1)
+	f.Sent(f.now, of0, after.Object)
+	assert.Equal(t, Old, f.Arrive(f.now, before).Verdict)
+	assert.Equal(t, Deliver, f.Arrive(f.now, after).Verdict)
+}
+
 func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
