@@ -320,9 +320,8 @@ func TestMessageGoesToAnotherConsumerWhenNearlyAllBecomeDeadLetters(t *testing.T
 		f.EndAck(f.now, &a, Moved)
 	}
 	f.reach(Waiting)
-	for range 4 { // the acknowledgements become sure meanwhile
-		f.passes()
-	}
+	f.now += time.Minute // its delay
+	f.due()
 	assert.Equal(t, Asked, f.state())
 }
 
@@ -535,6 +534,8 @@ func TestOperatorsResetIsToldFromALostAck(t *testing.T) {
 			}
 		}, lost, sends(settled)}, Settled},
 		{"acknowledged in doubt that is over", []func(*fixture){settles(settled), lost, sends(other), calm, lost, sends(settled)}, Held},
+		{"its connection is lost once more", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "cleared") },
+			lost, sends(settled)}, Held},
 		{"an old copy in the queue", []func(*fixture){settles(settled), calm, lost, func(f *fixture) { f.Sent(f.now, settled, "new") }, readsOldCopy}, Settled},
 		{"a lost ack beside it", []func(*fixture){settles(settled), calm, settles(other), lost, sends(other), readsOldCopy}, Settled},
 		{"another one is reset, and the rest of the queue is new", []func(*fixture){settles(settled), settles(other), calm, lost, sends(other), readsOldCopy}, Held},
@@ -566,6 +567,52 @@ func TestCopySentBeforeALossIsStale(t *testing.T) {
 	f.arrives()
 	i, _, _ = f.Find(of0, AnyHand)
 	assert.False(t, i.Stale)
+}
+
+func TestOldCopyIsDroppedIfItsMessageWasSentAgain(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrivesAs(at(1, 0), 1, nil)
+	old, newer := f.copy(of0, 1), f.copy(of0, 1)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, newer.Object)
+	assert.Equal(t, Old, f.Arrive(f.now, old).Verdict)
+	assert.Equal(t, Deliver, f.Arrive(f.now, newer).Verdict)
+}
+
+func TestHeldMessageThatWasSentAgainIsFresh(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.arrives()
+	f.Lost(f.now)
+	i, _, _ := f.Find(of0, AnyHand)
+	assert.True(t, i.Stale)
+	f.Sent(f.now, of0, "newer")
+	i, _, _ = f.Find(of0, AnyHand)
+	assert.False(t, i.Stale)
+}
+
+// Upstream may read a copy late from a connection that is lost, and clears its queue when it is connected again.
+func TestCopyThatUpstreamDroppedIsRequested(t *testing.T) {
+	f := newFixture(Options{Kind: Shared})
+	f.reach(Waiting)
+	f.Lost(f.now)
+	f.Sent(f.now, of0, "dropped")
+	f.passes() // the loss
+	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
+	f.passes()
+	assert.Zero(t, f.requests, "it may be in the queue")
+	for entry := range int64(50) { // its partition is never silent
+		f.arrivesAs(at(entry+1, 0), 1, nil)
+		f.now += 100 * time.Millisecond
+		f.due()
+	}
+	assert.Equal(t, 1, f.requests)
+}
+
+func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
+	f := newFixture(Options{Kind: Failover})
+	f.arrivesAs(at(1, 0), 1, nil)
+	f.Activate(f.now, "A", "source", false)
+	assert.Equal(t, Old, f.Arrive(f.now, f.copy(of0, 1)).Verdict)
 }
 
 func TestMessageInTheQueueIsNotRequested(t *testing.T) {
