@@ -26,7 +26,9 @@
 // Upstream reports that a connection was lost. It does not report whose, nor which messages the broker has sent to
 // another consumer since. So each loss begins a new epoch, and a message has the epoch of its newest delivery. A
 // message of an epoch before the last loss is stale: another consumer may have it. A stale message is never handed
-// out from memory; it is requested when it is due. A copy in the new epoch makes it fresh. On Exclusive, and where
+// out from memory; it is requested when it is due. A copy in the new epoch makes it fresh, from the moment that the
+// broker sends it. A copy has the epoch in which the broker sent it, not that in which it is read, and an old copy is
+// dropped if a newer one of its message is in upstream's queue. On Exclusive, and where
 // the broker forgets the subscription with its connection, no other consumer can have a message, and nothing is
 // stale. On Failover, [Group.Activate] begins an epoch for its partition.
 //
@@ -93,7 +95,7 @@
 // These are deliberately left open. They cost a duplicate or a count, never a message:
 //
 //   - After a lost connection on Shared, copies in upstream's queue are handed out, though the broker may have sent
-//     the messages to another consumer.
+//     the messages to another consumer. Those are dropped that the broker has sent here again by then.
 //   - A waiting message of a partition whose connection was not lost is requested, and the broker counts that.
 //   - Between a lost connection and the listener's report, a Failover consumer hands out from memory.
 //   - A lost acknowledgement looks like an operator's reset if another consumer took the message, kept it for some
