@@ -70,10 +70,9 @@ func (c *Consumer) ack(n name, msg pulsar.Message, outcome partition.Outcome, by
 	if err := c.enter(); err != nil {
 		return err
 	}
-	began := c.now()
-	now := c.lock()
-	a, standing, err := c.group.BeginAck(now, n.ID)
-	c.unlock(now)
+	began := c.lock()
+	a, standing, err := c.group.BeginAck(began, n.ID)
+	c.unlock(began)
 	switch {
 	case err != nil:
 	case standing == partition.AlreadySettled:

@@ -77,7 +77,7 @@ func (g *Group) entry(p *Partition, at position, total int32) *entry {
 		e = &entry{partition: p, at: at}
 		e.messages = e.one[:1]
 		if total > 1 {
-			e.messages, e.block = make([]*message, total), make([]message, total)
+			e.messages, e.block = make([]*message, total), g.block(int(total))
 		}
 		e.request.partition, e.request.entry = p, e
 		e.request.timer.Of.request = &e.request

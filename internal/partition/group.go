@@ -57,7 +57,8 @@ type Group struct {
 	newsTurn   bool       // the last hand-over came from memory
 	memory     int64      // bytes of the bodies that are kept
 	outcomes   outcomes
-	hands      uint64 // hand-overs that have numbers
+	hands      uint64    // hand-overs that have numbers
+	spare      []message // storage that the next batch uses
 
 	epoch  uint64 // grows with each connection or partition that may be lost
 	floor  uint64 // messages of an earlier epoch are stale, in all partitions

@@ -119,6 +119,16 @@ func (e *entry) message(index int32) *message {
 	return e.messages[index]
 }
 
+// block returns storage for the messages of a batch: that of an entry that left the table, if it is large enough. Its
+// messages have old contents.
+func (g *Group) block(total int) []message {
+	if block := g.spare; len(block) >= total {
+		g.spare = nil
+		return block[:total]
+	}
+	return make([]message, total)
+}
+
 // all ranges over the messages that are known.
 func (e *entry) all(yield func(*message) bool) {
 	for _, m := range e.messages {
