@@ -1,0 +1,184 @@
+package upstream_test
+
+import (
+	"runtime"
+	"testing"
+	"time"
+	"weak"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery/internal/upstream"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+	"github.com/pulsar-redelivery/redelivery/pulsartest"
+)
+
+func newReader(t *testing.T, consumer pulsar.Consumer, ahead int) *upstream.Reader {
+	return upstream.NewReader(t.Context(), consumer, ahead,
+		func(err error) { t.Errorf("the consumer failed: %v", err) })
+}
+
+func TestReaderTakesAllThatIsThereAtOnce(t *testing.T) {
+	for _, c := range []struct {
+		name              string
+		ahead, there, are int // are: how many are in the channel after the first Next
+	}{
+		{"nothing is there", 10, 0, 0},
+		{"one", 10, 1, 0},
+		{"fewer than it may take", 10, 9, 0},
+		{"as many", 10, 10, 0},
+		{"more", 10, 15, 5},
+		{"it may take one", 1, 3, 2},
+		{"it may take none, which counts as one", 0, 3, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			consumer := withMessages(c.there)
+			r := newReader(t, consumer, c.ahead)
+			require.Equal(t, c.there > 0, r.Has())
+			for want := range c.there {
+				require.True(t, r.Has(), "message %d", want)
+				require.Equal(t, want, entryOf(r.Next()))
+				if want == 0 {
+					require.Len(t, consumer.channel, c.are)
+				}
+			}
+			require.False(t, r.Has())
+			require.Equal(t, -1, entryOf(r.Next()))
+			consumer.channel <- numbered(99)
+			require.Equal(t, 99, entryOf(r.Next()), "one that came later")
+		})
+	}
+}
+
+func TestReaderReturnsThePutMessageFirst(t *testing.T) {
+	consumer := withMessages(1)
+	r := newReader(t, consumer, 10)
+	cm := <-r.Wait()
+	consumer.channel <- numbered(1)
+	r.Put(cm)
+	require.True(t, r.Has())
+	require.Equal(t, 0, entryOf(r.Next()))
+	require.Equal(t, 1, entryOf(r.Next()))
+	require.Equal(t, -1, entryOf(r.Next()))
+}
+
+func TestForgottenMessagesAreNotReturned(t *testing.T) {
+	consumer := withMessages(3)
+	r := newReader(t, consumer, 10)
+	require.Equal(t, 0, entryOf(r.Next()))
+	r.Forget()
+	require.False(t, r.Has())
+	require.Equal(t, -1, entryOf(r.Next()))
+	consumer.channel <- numbered(3)
+	require.Equal(t, 3, entryOf(r.Next()), "one that came later")
+}
+
+func TestReaderOfAClosedChannelReturnsWhatItHad(t *testing.T) {
+	consumer := withMessages(2)
+	close(consumer.channel)
+	r := newReader(t, consumer, 10)
+	require.Equal(t, 0, entryOf(r.Next()))
+	require.Equal(t, 1, entryOf(r.Next()))
+	for range 3 {
+		require.False(t, r.Has())
+		require.Equal(t, -1, entryOf(r.Next()))
+	}
+}
+
+// A Reader would otherwise keep as many messages in memory as it takes at once.
+func TestReaderKeepsNoMessageThatItReturned(t *testing.T) {
+	r := newReader(t, withMessages(10), 10)
+	kept := func() weak.Pointer[message] { // of its own, so that the message is in no variable
+		cm, _ := r.Next()
+		return weak.Make(cm.Message.(*message))
+	}()
+	runtime.GC()
+	require.Nil(t, kept.Value())
+	require.Equal(t, 1, entryOf(r.Next()))
+}
+
+func TestReaderHasAQueueUnlessItsConsumerHasNone(t *testing.T) {
+	client := pulsartest.NewServer(t).Client(t)
+	for _, zero := range []bool{false, true} {
+		consumer, err := client.Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+			EnableZeroQueueConsumer: zero})
+		require.NoError(t, err)
+		defer consumer.Close()
+		require.Equal(t, zero, upstream.Chan(consumer) == nil)
+		require.Equal(t, !zero, newReader(t, consumer, 10).HasQueue())
+	}
+}
+
+// The stub closes when its queue is empty, as pulsar-client-go does when its reader of the connection waits for room.
+func TestCloseWithAFullQueueReturns(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		endless bool // the channel is closed by the consumer
+	}{
+		{"of pulsar-client-go", false},
+		{"of another consumer, which closes its channel", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			consumer := &stub{channel: make(chan pulsar.ConsumerMessage)}
+			consumer.close = func() {
+				for entry := range 100 {
+					select {
+					case consumer.channel <- numbered(entry):
+					case <-waittest.Context(t).Done():
+						t.Errorf("nobody took message %d", entry)
+						return
+					}
+				}
+				if c.endless {
+					close(consumer.channel)
+				}
+			}
+			upstream.Close(consumer)
+		})
+	}
+}
+
+func TestCloseOfAConsumerWithoutAQueueReturns(t *testing.T) {
+	closed := 0
+	upstream.Close(&stub{close: func() { closed++ }})
+	require.Equal(t, 1, closed)
+}
+
+// Messages fill every queue, from the private channel to the connection.
+func TestCloseWithFullQueuesReturns(t *testing.T) {
+	broker := pulsartest.NewServer(t)
+	publish(t, broker, "t", 100)
+	consumer, err := broker.Client(t).Subscribe(pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s", Type: pulsar.Shared,
+		ReceiverQueueSize: 5, MessageChannel: make(chan pulsar.ConsumerMessage),
+		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
+	require.NoError(t, err)
+	waittest.Next(t, consumer.Chan())
+	closed := make(chan struct{})
+	go func() { defer close(closed); upstream.Close(consumer) }()
+	waittest.Next(t, closed)
+}
+
+func TestIsClosed(t *testing.T) {
+	broker := pulsartest.NewServer(t)
+	consumer := subscribe(t, broker.Client(t), newHooks(), pulsar.ConsumerOptions{Topic: "t"}, upstream.Plan{Channel: 1})
+	msg, closed := upstream.IsClosed(consumer)
+	require.Nil(t, msg)
+	require.False(t, closed)
+
+	publish(t, broker, "t", 1)
+	r := newReader(t, consumer, 1)
+	r.Put(waittest.Next(t, r.Wait()))
+	publish(t, broker, "t", 1)
+	for msg == nil { // which it returns or leaves, by chance
+		msg, closed = upstream.IsClosed(consumer)
+		require.False(t, closed)
+	}
+	require.Equal(t, "message 0", string(msg.Payload()))
+
+	consumer.Close()
+	require.Eventually(t, func() bool { // it reports that or not, by chance
+		msg, closed := upstream.IsClosed(consumer)
+		return msg == nil && closed
+	}, waittest.Limit, time.Millisecond)
+}
