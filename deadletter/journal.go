@@ -208,10 +208,38 @@ func (j *journal) write(ctx context.Context, r record) error {
 
 // tidy forgets everything unless what is written has a run that is not over, or a batch that is left in part.
 func (j *journal) tidy(ctx context.Context) error {
-	if j.remembers || j.removed {
-		return nil
+	if err := j.forget(ctx); err != nil || j.remembers || j.removed {
+		return err
 	}
 	return j.remove(ctx)
+}
+
+// forget forgets the batches that are acknowledged though the journal does not say so: a process was killed in between, or
+// somebody else has acknowledged them. Only the admin API tells. While a run is not over they stay.
+func (j *journal) forget(ctx context.Context) error {
+	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
+		return nil
+	}
+	partitions, err := j.t.partitions(ctx, j.t.o.Topic)
+	if err != nil {
+		return err
+	}
+	gone := map[string][]byte{}
+	for i, partition := range partitions {
+		acknowledged, err := j.t.acknowledged(ctx, partition, j.t.o.Subscription)
+		if err != nil {
+			return err
+		}
+		for name := range j.done {
+			if of, p := parseEntryName(name); of == i && acknowledged.has(p) {
+				gone[name] = nil
+			}
+		}
+	}
+	if len(gone) == 0 {
+		return nil
+	}
+	return j.append(ctx, record{Done: gone})
 }
 
 // remove forgets everything.

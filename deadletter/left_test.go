@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"sync"
@@ -223,6 +224,40 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Equal(t, 7, report.Done)
 	require.Len(t, b.receive(tp.retry), 20)
 	require.Zero(t, b.backlog(tp.dlq, own))
+}
+
+// A batch that is left in part can be acknowledged without a word in the journal: its last letters were replayed, and the process was killed
+// before it noted so. The next replay or purge tidies up.
+func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
+	t.Parallel()
+	for name, finish := range map[string]func(*deadletter.Topic) error{
+		"replay": func(d *deadletter.Topic) error { _, err := d.Replay(bg, deadletter.ReplayOptions{}); return err },
+		"purge": func(d *deadletter.Topic) error {
+			_, err := d.Purge(bg, deadletter.PurgeOptions{Export: io.Discard})
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			tp := b.topics(0)
+			b.publish(pulsar.ProducerOptions{Topic: tp.dlq}, 10, tp.letters(20)...)
+			d := b.open(tp.dlq)
+			_, err := d.Replay(bg, deadletter.ReplayOptions{Max: 5})
+			require.NoError(t, err)
+			c := b.subscribe(tp.dlq, own)
+			defer c.Close()
+			for range 10 { // the whole batch: what is done is not acknowledged either
+				msg, err := c.Receive(waittest.Context(t))
+				require.NoError(t, err)
+				require.NoError(t, c.Ack(msg))
+			}
+			c.Close()
+			require.Len(t, peek(t, d), 10)
+			require.NoError(t, finish(d))
+			b.noJournal(tp)
+		})
+	}
 }
 
 func TestOrigin(t *testing.T) {

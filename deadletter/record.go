@@ -119,6 +119,11 @@ func entryName(partition int, p position) string {
 	return fmt.Sprintf("%d:%d:%d", partition, p.Ledger, p.Entry)
 }
 
+func parseEntryName(name string) (partition int, p position) {
+	_, _ = fmt.Sscanf(name, "%d:%d:%d", &partition, &p.Ledger, &p.Entry)
+	return partition, p
+}
+
 func bit(bits []byte, i int) bool { return i/8 < len(bits) && bits[i/8]&(1<<(i%8)) != 0 }
 
 func setBit(bits []byte, i int) []byte {
