@@ -4,7 +4,7 @@ import "slices"
 
 // Check is one thing that redelivery depends on.
 type Check struct {
-	Name   string // short, and its place in docs/production.md
+	Name   string // short, and its place in docs/checks.md
 	About  string // the group that it belongs to
 	Asks   string // the question; yes is good
 	Why    string // why it matters, with code in `backquotes`

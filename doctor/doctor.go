@@ -1,6 +1,6 @@
 // Package doctor checks what redelivery depends on: settings of the broker, the namespace, the topics and the consumer. It reads the
 // admin API, looks topics up, and briefly opens producers for the retry and the dead letter topic if these exist. It changes nothing.
-// Command redelivery doctor prints its findings, and docs/production.md describes each check.
+// Command redelivery doctor prints its findings, and docs/checks.md describes each check.
 package doctor
 
 import (
@@ -123,7 +123,7 @@ type Finding struct {
 	Found  string `json:"found"`            // what was found, in words
 	Why    string `json:"why,omitempty"`    // why it matters; for a warning or a problem
 	Remedy string `json:"remedy,omitempty"` // what helps; for a warning or a problem
-	Link   string `json:"link,omitempty"`   // to the check in docs/production.md
+	Link   string `json:"link,omitempty"`   // to the check in docs/checks.md
 }
 
 // Examine runs all checks, in the order of Checks, and returns what those that apply have found. It takes some seconds if a consumer
@@ -177,7 +177,7 @@ func plain(text string) string { return strings.ReplaceAll(text, "`", "") }
 
 // Link returns the address of a check's description.
 func Link(name string) string {
-	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/production.md#" + name
+	return "https://github.com/pulsar-redelivery/redelivery/blob/main/docs/checks.md#" + name
 }
 
 // Worst returns the worst status of findings; OK or None if there is nothing to report.

@@ -19,7 +19,7 @@ import (
 const doctorUsage = `Usage: redelivery doctor -subscription name [flags] topic
 
 Checks what redelivery depends on: settings of the broker, the namespace, the
-topics and the consumer. It changes nothing. docs/production.md describes each
+topics and the consumer. It changes nothing. docs/checks.md describes each
 check.
 
   redelivery doctor -subscription billing orders

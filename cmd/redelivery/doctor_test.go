@@ -59,7 +59,7 @@ workers: {billing: {drainTimeout: 1m}}`), 0o600))
 		`(?m)^warning  outage `,
 		`(?m)^warning  drain +a drain needs 66s, and has 30s$`,
 		`(?m)^         remedy: terminationGracePeriodSeconds: 66,`,
-		`(?m)^         https://\S+/docs/production.md#drain$`,
+		`(?m)^         https://\S+/docs/checks.md#drain$`,
 	} {
 		assert.Regexp(t, want, stdout)
 	}

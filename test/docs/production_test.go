@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -15,11 +16,14 @@ import (
 	"github.com/pulsar-redelivery/redelivery/doctor"
 )
 
-var update = flag.Bool("update", false, "write the checks into docs/production.md")
+var update = flag.Bool("update", false, "write the checks into docs/checks.md")
 
-const productionPage = "docs/production.md"
+const (
+	productionPage = "docs/production.md"
+	checksPage     = "docs/checks.md"
+)
 
-// section is what docs/production.md says about the checks.
+// section returns the tables of docs/checks.md.
 func section() string {
 	var b strings.Builder
 	about := ""
@@ -40,9 +44,9 @@ func inCapitals(remedy string) string {
 	return regexp.MustCompile(`{[a-z]+}`).ReplaceAllStringFunc(remedy, func(s string) string { return strings.ToUpper(strings.Trim(s, "{}")) })
 }
 
-// The page says of each check what the check says of itself.
-func TestProductionHasTheChecks(t *testing.T) {
-	text, err := os.ReadFile(productionPage)
+// TestChecksPageHasEveryCheck compares the page with the texts of package doctor.
+func TestChecksPageHasEveryCheck(t *testing.T) {
+	text, err := os.ReadFile(checksPage)
 	require.NoError(t, err)
 	const begins, ends = "<!-- checks -->\n", "<!-- end -->"
 	before, rest, found := strings.Cut(string(text), begins)
@@ -50,31 +54,58 @@ func TestProductionHasTheChecks(t *testing.T) {
 	is, after, found := strings.Cut(rest, ends)
 	require.True(t, found)
 	if *update {
-		require.NoError(t, os.WriteFile(productionPage, []byte(before+begins+section()+ends+after), 0o600))
+		require.NoError(t, os.WriteFile(checksPage, []byte(before+begins+section()+ends+after), 0o600))
 		return
 	}
 	require.Equal(t, section(), is, "go test ./test/docs -update writes it")
 }
 
-// What the page, the doctor and the alerts link to is there, and every alert has its line.
-func TestProductionLinks(t *testing.T) {
-	text, err := os.ReadFile(productionPage)
+// placesOf returns the anchors of a page: its ids and its headings.
+func placesOf(t *testing.T, page string) map[string]bool {
+	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	places := map[string]bool{}
 	for _, id := range regexp.MustCompile(`<a id="([^"]+)">`).FindAllStringSubmatch(string(text), -1) {
-		assert.False(t, places[id[1]], "%s is there twice", id[1])
+		assert.False(t, places[id[1]], "%s has %s twice", page, id[1])
 		places[id[1]] = true
 	}
-	for _, c := range doctor.Checks() {
-		_, place, _ := strings.Cut(doctor.Link(c.Name), "production.md#")
-		assert.True(t, places[place], c.Name)
-	}
 	for _, heading := range regexp.MustCompile(`(?m)^#+ (.+)$`).FindAllStringSubmatch(string(text), -1) {
-		places[strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(heading[1]), ",", ""), " ", "-")] = true
+		bare := regexp.MustCompile("[^a-z0-9 _-]").ReplaceAllString(strings.ToLower(heading[1]), "")
+		places[strings.ReplaceAll(bare, " ", "-")] = true
 	}
-	for _, link := range regexp.MustCompile(`\]\(#([^)]+)\)`).FindAllStringSubmatch(string(text), -1) {
-		assert.True(t, places[link[1]], link[1])
+	return places
+}
+
+// TestLinksLeadSomewhere follows each link of the README and of docs to its file and its anchor.
+func TestLinksLeadSomewhere(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, page := range append(pages, "README.md", "CHANGELOG.md") {
+		text, err := os.ReadFile(page)
+		require.NoError(t, err)
+		for _, link := range regexp.MustCompile(`\]\(([^):]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			file, place, hasPlace := strings.Cut(link[1], "#")
+			target := page
+			if file != "" {
+				target = filepath.Join(filepath.Dir(page), file)
+			}
+			_, err := os.Stat(target)
+			assert.NoError(t, err, "%s links to %s", page, link[1])
+			if err == nil && hasPlace {
+				assert.True(t, placesOf(t, target)[place], "%s links to %s", page, link[1])
+			}
+		}
 	}
+}
+
+// TestDoctorAndAlertsLinkToTheirPlaces has a place for each check on one page, and for each alert on the other.
+func TestDoctorAndAlertsLinkToTheirPlaces(t *testing.T) {
+	checks := placesOf(t, checksPage)
+	for _, c := range doctor.Checks() {
+		_, place, _ := strings.Cut(doctor.Link(c.Name), checksPage+"#")
+		assert.True(t, checks[place], c.Name)
+	}
+	places := placesOf(t, productionPage)
 	rules, err := os.ReadFile("metrics/deploy/alerts.yaml")
 	require.NoError(t, err)
 	var file struct {
@@ -87,7 +118,7 @@ func TestProductionLinks(t *testing.T) {
 	}
 	require.NoError(t, yaml.Unmarshal(rules, &file))
 	for _, rule := range file.Groups[0].Rules {
-		_, place, found := strings.Cut(rule.Annotations["runbook_url"], "docs/production.md#")
+		_, place, found := strings.Cut(rule.Annotations["runbook_url"], productionPage+"#")
 		assert.True(t, found && places[place], rule.Alert)
 		assert.Equal(t, strings.ToLower(rule.Alert), place)
 		for _, by := range regexp.MustCompile(`\bby \(([^)]*)\)`).FindAllStringSubmatch(rule.Expr, -1) {

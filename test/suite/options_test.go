@@ -153,9 +153,9 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		"of non-persistent://public/default/t are not": {opts{Topic: "non-persistent://public/default/t"}, nil},
 		"of non-persistent://public/default/u are not": {opts{Topics: []string{"a", "non-persistent://public/default/u"}}, nil},
 		"of non-persistent://public/default/p.* are":   {opts{TopicsPattern: "non-persistent://public/default/p.*"}, nil},
-		"production.md#policy-range": {opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(
+		"checks.md#policy-range": {opts{}, []redelivery.Option{redelivery.WithNackRedeliveryBackoff(
 			backoff.WithJitter(backoff.Exponential{Min: time.Minute, Max: time.Minute}, 0.1))}},
-		"production.md#nack-retry-topic":   {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
+		"checks.md#nack-retry-topic":       {opts{Type: pulsar.Shared, RetryEnable: true}, append(client, redelivery.WithNackRetryTopic(time.Hour))},
 		"use up the client's memory limit": {opts{Type: pulsar.Shared, DLQ: kept, EnableAutoScaledReceiverQueueSize: true}, client},
 		"wins over NackRedeliveryDelay":    {opts{NackBackoffPolicy: backoff.Fixed(time.Second), NackRedeliveryDelay: time.Second}, nil},
 
