@@ -120,15 +120,13 @@ func TestSnippetsCompile(t *testing.T) {
 	compiled := strings.ReplaceAll(string(source), "\n\t", "\n")
 	guide, err := os.ReadFile("../docs/worker.md")
 	require.NoError(t, err)
-	details, err := os.ReadFile("../docs/worker-details.md")
-	require.NoError(t, err)
-	blocks := strings.Split(string(guide)+string(details), "```go\n")[1:]
+	blocks := strings.Split(string(guide), "```go\n")[1:]
 	assert.Len(t, blocks, 7)
 	for _, block := range blocks {
 		code, _, _ := strings.Cut(block, "```")
 		assert.Contains(t, compiled, code)
 	}
-	_, file, _ := strings.Cut(string(details), "```yaml\n")
+	_, file, _ := strings.Cut(string(guide), "```yaml\n")
 	file, _, _ = strings.Cut(file, "```")
 	c, err := config.Parse([]byte(file))
 	require.NoError(t, err)

@@ -4,7 +4,7 @@
 // It works on the broker that PULSAR_URL and PULSAR_ADMIN_URL name.
 //
 //	go run ./test/owners              half a minute on each subscription type, on a topic without partitions and on one with four
-//	go run ./test/owners -for 10m     what docs/worker-measurements.md has
+//	go run ./test/owners -for 10m     what docs/performance.md has
 //	go run ./test/owners -trace FILE  with the story of each message that was repeated or went back
 //
 // "repeated" counts successes of messages that had succeeded, each under one cause:
