@@ -25,14 +25,18 @@ func main() {
 	}
 	consumer, err := redelivery.Subscribe(client,
 		pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared},
-		redelivery.WithNackRedeliveryBackoff(backoff.Exponential{Min: time.Second, Max: 10 * time.Minute}),
-		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{MaxDeliveries: 12, InitialSubscriptionName: "inspect"}))
+		redelivery.WithNackRedeliveryBackoff(
+			backoff.Exponential{Min: time.Second, Max: 10 * time.Minute}),
+		redelivery.WithDeadLetterPolicy(redelivery.DeadLetterPolicy{
+			MaxDeliveries: 12, InitialSubscriptionName: "inspect"}))
 	if err != nil {
 		log.Fatal(err)
 	}
 	w, err := worker.New(consumer, func(ctx context.Context, msg pulsar.Message) error {
 		log.Printf("order %s, redelivery %d", msg.Payload(), msg.RedeliveryCount())
-		return nil // acknowledges the message; after an error it comes back in 1s, 2s, 4s …; the twelfth error makes a dead letter
+		// nil acknowledges the message. After an error it comes back in 1s, 2s, 4s …
+		// The twelfth error makes a dead letter.
+		return nil
 	})
 	if err != nil {
 		log.Fatal(err)
