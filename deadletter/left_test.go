@@ -226,7 +226,7 @@ func TestPartsOfBatches(t *testing.T) {
 	require.Zero(t, b.backlog(tp.dlq, own))
 }
 
-// A batch that is left in part can be acknowledged without a word in the journal: its last letters were replayed, and the process was killed
+// A batch that is left in part can be acknowledged without logging in the journal: its last letters were replayed, and the process was killed
 // before it noted so. The next replay or purge tidies up.
 func TestJournalForgetsBatchesThatAreAcknowledged(t *testing.T) {
 	t.Parallel()
