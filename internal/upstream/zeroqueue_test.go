@@ -82,6 +82,7 @@ func TestZeroQueueKeepsWhatComesWhenNobodyWaits(t *testing.T) {
 		z.sleep(time.Hour)
 		require.True(t, z.Has())
 		z.Wait()
+		synctest.Wait()
 		require.Equal(t, 1, z.calls, "a message is here")
 		require.Equal(t, 1, entryOf(z.Next()))
 		require.Equal(t, -1, entryOf(z.Next()))
