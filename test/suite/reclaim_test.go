@@ -1,0 +1,80 @@
+package suite
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+)
+
+// Two consumers have a subscription when the topic is unloaded. Each message that the first one has is either still its
+// own, as Reclaim says, or comes again to one of the two. It is handled once.
+func TestReclaimedMessagesOfTwoConsumersAreHandledOnce(t *testing.T) {
+	t.Parallel()
+	const n = 20
+	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			topic := b.topic(0)
+			first := b.subscribe(b.options(topic, kind))
+			b.send(topic, n, false)
+			var had []pulsar.Message
+			for range n {
+				had = append(had, receive(t, first))
+			}
+			second := b.subscribe(b.options(topic, kind))
+			next := first.NextLoss()
+			b.unload(topic)
+			waittest.Next(t, next)
+
+			var mu sync.Mutex
+			handled := map[string]int{}
+			handle := func(c *redelivery.Consumer, msg pulsar.Message) {
+				if err := c.Ack(msg); err != nil {
+					t.Errorf("message %s: %v", msg.Payload(), err)
+				}
+				mu.Lock()
+				handled[string(msg.Payload())]++
+				mu.Unlock()
+			}
+			for _, msg := range had {
+				switch ours, err := first.Reclaim(msg); {
+				case ours:
+					handle(first, msg)
+				default:
+					require.True(t, err == nil || errors.Is(err, redelivery.ErrNotInFlight), err)
+				}
+			}
+			var receiving sync.WaitGroup
+			ctx, cancel := context.WithTimeout(bg, patience)
+			defer cancel()
+			for _, c := range []*redelivery.Consumer{first, second} {
+				receiving.Go(func() {
+					for {
+						msg, err := c.Receive(ctx)
+						if err != nil {
+							return
+						}
+						handle(c, msg)
+					}
+				})
+			}
+			b.settles(topic, 0)
+			time.Sleep(time.Second) // for copies
+			cancel()
+			receiving.Wait()
+			require.Len(t, handled, n)
+			for payload, times := range handled {
+				require.Equal(t, 1, times, "message %s", payload)
+			}
+		})
+	}
+}
