@@ -1,0 +1,128 @@
+package suite
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apache/pulsar-client-go/pulsar"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/waittest"
+)
+
+// calledOnce calls a function in one of an interceptor's methods, the first time.
+type calledOnce struct {
+	in     string
+	call   func(pulsar.Consumer)
+	called atomic.Bool
+}
+
+func (x *calledOnce) is(method string, c pulsar.Consumer) {
+	if method == x.in && !x.called.Swap(true) {
+		x.call(c)
+	}
+}
+
+func (x *calledOnce) BeforeConsume(cm pulsar.ConsumerMessage)             { x.is("BeforeConsume", cm.Consumer) }
+func (x *calledOnce) OnAcknowledge(c pulsar.Consumer, _ pulsar.MessageID) { x.is("OnAcknowledge", c) }
+func (x *calledOnce) OnNegativeAcksSend(c pulsar.Consumer, _ []pulsar.MessageID) {
+	x.is("OnNegativeAcksSend", c)
+}
+func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsumerClose", c) }
+
+// An interceptor gets the Consumer, and may close it. In the others it must not, as with a plain consumer: pulsar-client-go
+// waits for the goroutines that call them.
+func TestCloseInAnInterceptorReturns(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"OnAcknowledge", "OnConsumerClose"} {
+		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
+			t.Run(method, func(t *testing.T) {
+				t.Parallel()
+				b := newBroker(t)
+				topic := b.topic(0)
+				opts, closed := b.options(topic, kind), make(chan struct{})
+				opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: method, call: func(c pulsar.Consumer) {
+					c.Close()
+					close(closed)
+				}}}
+				c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), atBroker)
+				b.send(topic, 2, false)
+				for n := range 4 { // until the interceptor was called, or is to be called by Close
+					msg, err := receiveFor(c, 5*time.Second)
+					if err != nil {
+						break
+					}
+					if n%2 == 0 {
+						c.Nack(msg)
+					} else {
+						_ = c.Ack(msg)
+					}
+				}
+				returns(t, func() error { c.Close(); return nil })
+				returns(t, func() error { <-closed; return nil })
+			})
+		})
+	}
+}
+
+// The interceptor that is called for one message of AckIDList acknowledges them all.
+func TestInterceptorOfAckIDListMayAcknowledgeTheOthers(t *testing.T) {
+	t.Parallel()
+	for _, topics := range []int{1, 2} {
+		t.Run(fmt.Sprint(topics), func(t *testing.T) {
+			t.Parallel()
+			b := newBroker(t)
+			opts := b.options("", pulsar.Shared)
+			var ids []pulsar.MessageID
+			opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnAcknowledge", call: func(c pulsar.Consumer) {
+				assert.NoError(t, c.AckIDList(ids))
+			}}}
+			for range topics {
+				opts.Topics = append(opts.Topics, b.topic(0))
+			}
+			c := b.subscribe(opts)
+			for _, topic := range opts.Topics {
+				b.send(topic, 2, false)
+			}
+			for range 2 * topics {
+				ids = append(ids, receive(t, c).ID())
+			}
+			returns(t, func() error { return c.AckIDList(ids) })
+			for _, topic := range opts.Topics {
+				b.settles(topic, 0)
+			}
+		})
+	}
+}
+
+// An interceptor that never returns takes a goroutine of pulsar-client-go's. Verbs and observers go on.
+func TestVerbsAndObserversGoOnBesideABlockedInterceptor(t *testing.T) {
+	t.Parallel()
+	b := newBroker(t)
+	topic := b.topic(0)
+	block := make(chan struct{})
+	opts := b.options(topic, pulsar.Shared)
+	opts.RetryEnable = true
+	opts.Interceptors = pulsar.ConsumerInterceptors{&calledOnce{in: "OnNegativeAcksSend", call: func(pulsar.Consumer) { <-block }}}
+	outcomes := make(chan redelivery.Outcome, 10)
+	c := b.subscribe(opts, redelivery.WithNackRedeliveryDelay(ms(20)), redelivery.WithAckTimeout(2*time.Second), atBroker,
+		redelivery.WithObserver(redelivery.Observer{Settled: func(s redelivery.Settled) { outcomes <- s.Outcome }}))
+	t.Cleanup(func() { close(block) }) // before Close
+	b.send(topic, 4, false)
+	c.Nack(receive(t, c))
+	require.Equal(t, redelivery.Nacked, waittest.Next(t, outcomes))
+	time.Sleep(ms(300)) // the interceptor blocks by now
+	msg := receive(t, c)
+	returns(t, func() error { return c.ReconsumeLaterAfter(context.Background(), msg, time.Hour, nil) })
+	require.Equal(t, redelivery.Reconsumed, waittest.Next(t, outcomes))
+	msg = receive(t, c)
+	returns(t, func() error { return c.Ack(msg) })
+	require.Equal(t, redelivery.Acked, waittest.Next(t, outcomes))
+	receive(t, c)
+	require.Equal(t, redelivery.TimedOut, waittest.Next(t, outcomes))
+}
