@@ -50,18 +50,20 @@ type offer struct {
 	id        partition.ID
 	hand      uint64
 	withdrawn chan struct{}
+	over      chan struct{} // closed when it has ended
 }
 
-// check withdraws an offer that does not hold any more. The caller holds the Consumer's mu.
-func (o *offer) check(g *partition.Group) {
+// withdraw ends an offer that does not hold any more, and reports whether it is one. The caller holds the Consumer's mu.
+func (o *offer) withdraw(g *partition.Group) bool {
 	if i, _, _ := g.Find(o.id, o.hand); i.Current {
-		return
+		return false
 	}
 	select {
 	case <-o.withdrawn:
 	default:
 		close(o.withdrawn)
 	}
+	return true
 }
 
 // offer sends a message on the channel, and reports whether the application took it.
@@ -69,9 +71,12 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 	var withdrawn chan struct{}
 	if d.Object != nil {
 		withdrawn = make(chan struct{})
-		now := c.lock()
-		c.offered = &offer{d.ID, d.Hand, withdrawn}
-		c.unlock(now)
+		c.lock()
+		o := &offer{d.ID, d.Hand, withdrawn, make(chan struct{})}
+		c.offered = o
+		defer close(o.over)
+		stale := o.withdraw(c.group)
+		c.mu.Unlock()
 		defer func() {
 			now := c.lock()
 			c.offered = nil
@@ -82,6 +87,9 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 			}
 			c.unlock(now)
 		}()
+		if stale {
+			return false
+		}
 	}
 	for {
 		on, changed := c.pause.state()

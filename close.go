@@ -25,8 +25,8 @@ func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 // pulsar-client-go looks for a broker that refuses connections, its Close takes as long as the client's OperationTimeout, and so does this one.
 //
 // When Close returns, the Consumer's goroutines have ended, except one that runs a callback, such as one that calls Close, and one that
-// waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed; while an interceptor runs, which may
-// be the caller, it waits for a second at most.
+// waits for pulsar-client-go to make a producer. A second call waits until the Consumer is closed. While an interceptor runs, which may
+// be the caller, Close waits for a second at most, and the rest is done when the interceptor has returned.
 func (c *Consumer) Close() {
 	if !c.closing.CompareAndSwap(false, true) {
 		c.awaitClosed(context.Background())
@@ -54,12 +54,30 @@ func (c *Consumer) shut() {
 	c.inner.mu.Lock()
 	inner := c.current()
 	c.inner.mu.Unlock()
-	upstream.Close(inner)
+	c.closeInner(inner)
 	c.attempts.close() // now that acknowledgements have surely reached the broker
 	c.goroutines.wait(0)
 	c.mu.Lock()
 	c.group.Forget()
 	c.mu.Unlock()
+}
+
+// closeInner closes the inner consumer. While an interceptor runs, which may be the caller, it waits for a second at
+// most: pulsar-client-go's Close waits for the interceptors.
+func (c *Consumer) closeInner(inner pulsar.Consumer) {
+	if !c.hooks.IsTelling() {
+		upstream.Close(inner)
+		return
+	}
+	closed := make(chan struct{})
+	go func() {
+		upstream.Close(inner)
+		close(closed)
+	}()
+	select {
+	case <-closed:
+	case <-time.After(time.Second):
+	}
 }
 
 // awaitClosed waits until another call of Close has ended, or ctx. An interceptor that Close waits for may call it: then it waits for a second

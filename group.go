@@ -29,10 +29,14 @@ func (c *Consumer) unlock(now time.Duration) partition.Decisions {
 	if ready && c.waiting {
 		c.wakeUp()
 	}
-	if c.offered != nil {
-		c.offered.check(c.group)
+	var over chan struct{}
+	if c.offered != nil && c.offered.withdraw(c.group) {
+		over = c.offered.over
 	}
 	c.mu.Unlock()
+	if over != nil { // or the application may take from Chan what it has settled
+		<-over
+	}
 	c.carryOut(&decisions)
 	return decisions
 }
