@@ -53,7 +53,6 @@ type Consumer struct {
 
 	turn    turn // to read
 	reader  *upstream.Reader
-	isNew   bool // the last message that was handed out came from upstream; the turn guards it
 	pause   *pause
 	channel channel // that Chan returns
 	loss    loss

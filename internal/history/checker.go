@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"errors"
 	"io"
 	"slices"
 	"time"
@@ -64,7 +65,7 @@ func Check(rules Rules, sources ...Source) (Summary, []Finding, error) {
 	c := New(rules)
 	for {
 		l, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			summary, findings := c.Finish()
 			return summary, findings, nil
 		}
@@ -78,7 +79,7 @@ func Check(rules Rules, sources ...Source) (Summary, []Finding, error) {
 // Add takes the next line. Times must not fall.
 func (c *Checker) Add(l *Line) {
 	c.last = l
-	switch l.Kind {
+	switch l.Kind { //nolint:exhaustive // the others are of messages
 	case Started:
 		c.rouse(l)
 		c.running[l.Consumer] = true
@@ -98,7 +99,7 @@ func (c *Checker) Add(l *Line) {
 		return
 	}
 	m := c.message(l)
-	switch l.Kind {
+	switch l.Kind { //nolint:exhaustive // the others are of consumers
 	case Published:
 		c.publish(m, l)
 	case Delivered:

@@ -157,7 +157,7 @@ func TestZeroQueueReportsFailures(t *testing.T) {
 	}{
 		{"an error", func(context.Context) error { return broken }, broken},
 		{"a panic", func(context.Context) error { panic("no key") }, upstream.ErrUndecryptable},
-		{"a call that was cancelled", func(context.Context) error { return context.Canceled }, nil},
+		{"a call that was canceled", func(context.Context) error { return context.Canceled }, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			inZero(t, func(t *testing.T, z *zero) {

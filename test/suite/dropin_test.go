@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"reflect"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -74,16 +73,6 @@ func TestUpstreamRefusesZeroQueueWithRetries(t *testing.T) {
 	opts.RetryEnable = false
 	_, err := redelivery.Subscribe(b.client, opts, redelivery.WithReconsumeBackoff(backoff.Fixed(time.Second)))
 	require.ErrorIs(t, err, redelivery.ErrInvalidOption)
-}
-
-// nacks counts what an interceptor is told of.
-type nacks struct {
-	callbacks
-	n *atomic.Int32
-}
-
-func (x nacks) OnNegativeAcksSend(_ pulsar.Consumer, ids []pulsar.MessageID) {
-	x.n.Add(int32(len(ids)))
 }
 
 func TestChanHasNoBuffer(t *testing.T) {

@@ -32,12 +32,6 @@ func (x callbacks) OnAcknowledge(pulsar.Consumer, pulsar.MessageID) {
 
 func (x callbacks) OnNegativeAcksSend(pulsar.Consumer, []pulsar.MessageID) {}
 
-// try calls what may panic, which is not judged here.
-func try(call func()) {
-	defer func() { _ = recover() }()
-	call()
-}
-
 // Whatever the feeder of Chan calls may close the Consumer.
 func TestCloseFromWhatTheFeederCalls(t *testing.T) {
 	for name, subscribe := range map[string]func(close func()) (pulsar.ConsumerOptions, []redelivery.Option){

@@ -123,13 +123,6 @@ func (p modelPolicy) Next(count uint32) time.Duration {
 	return p.r.delay(count)
 }
 
-// sees checks the consumer that a callback gets.
-func (r *modelRun) sees(consumer pulsar.Consumer) {
-	if r.c != nil && consumer != pulsar.Consumer(r.c) {
-		r.w.fail("a callback sees a %T", consumer)
-	}
-}
-
 // Kinds of callbacks.
 const (
 	modelNackPolicy = iota

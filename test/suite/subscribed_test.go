@@ -3,7 +3,6 @@ package suite
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -54,17 +53,4 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 		require.Error(t, err)
 		require.NoError(t, ctx.Err(), "Receive ends with the last topic")
 	})
-}
-
-// panics is a handler that does not like what is of a level, or above.
-type panics struct {
-	slog.Handler
-	from slog.Level
-}
-
-func (h panics) Handle(ctx context.Context, r slog.Record) error {
-	if r.Level == slog.LevelDebug || r.Level >= h.from {
-		panic(r.Message)
-	}
-	return h.Handler.Handle(ctx, r)
 }
