@@ -39,7 +39,7 @@ func (x *calledOnce) OnConsumerClose(c pulsar.Consumer, _ error) { x.is("OnConsu
 // waits for the goroutines that call them.
 func TestCloseInAnInterceptorReturns(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"OnAcknowledge", "OnConsumerClose"} {
+	for _, method := range []string{"OnAcknowledge", "OnNegativeAcksSend", "OnConsumerClose"} {
 		each(t, kinds, func(t *testing.T, kind pulsar.SubscriptionType) {
 			t.Run(method, func(t *testing.T) {
 				t.Parallel()
