@@ -98,7 +98,7 @@ func waitWhile(busy func() bool, end time.Time) {
 // comeBack subscribes again after GiveBack, for the one who has the turn. If that fails it waits for a while.
 func (c *Consumer) comeBack(ctx context.Context) error {
 	err := c.resubscribe(ctx)
-	if err == nil || errors.Is(err, ErrClosed) || ctx.Err() != nil {
+	if err == nil || errors.Is(err, ErrClosed) || errors.Is(err, ctx.Err()) {
 		return err
 	}
 	c.told.add(c, func() { c.fail("receive", "subscribing again", err) }) // the logger may want the turn
