@@ -59,6 +59,7 @@ func (r *Reader) fill() bool {
 				return len(r.ahead) > 0
 			}
 			r.ahead = append(r.ahead, cm)
+			r.zero.took()
 		default:
 			return len(r.ahead) > 0
 		}
@@ -75,7 +76,10 @@ func (r *Reader) Wait() <-chan pulsar.ConsumerMessage {
 }
 
 // Put takes over a message that was received from the channel of Wait.
-func (r *Reader) Put(cm pulsar.ConsumerMessage) { r.ahead, r.next = append(r.ahead[:0], cm), 0 }
+func (r *Reader) Put(cm pulsar.ConsumerMessage) {
+	r.ahead, r.next = append(r.ahead[:0], cm), 0
+	r.zero.took()
+}
 
 // Recall ends a Receive of a consumer without a queue, so that something else may be called. If it received something, that stays here.
 func (r *Reader) Recall() {
