@@ -121,6 +121,7 @@ func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
 	}
+	waitWhile(c.told.isBusy, time.Now().Add(patience)) // with the failures of the other topics
 	c.end()
 	c.current().Close()
 	c.goroutines.leave()

@@ -117,13 +117,11 @@ const (
 )
 
 // Blocked reports that the broker may have stopped sending to a Shared or Key_Shared consumer because too many messages are
-// unacknowledged. There are two cases. Nothing came for a second although somebody waited, and 45,000 messages or more of a partition are
-// unacknowledged: by default the broker stops at 50,000 (maxUnackedMessagesPerConsumer). Or nothing came for ten seconds, 100 messages or
-// more are unacknowledged, and the topic has later messages; these may be another consumer's, or not due yet.
+// unacknowledged: nothing came for a second although the application waited, and 45,000 messages or more of a partition are
+// unacknowledged. By default the broker stops at 50,000 (maxUnackedMessagesPerConsumer).
 //
 // Messages that wait for redelivery count. Without batch-index acknowledgement (EnableBatchIndexAcknowledgment) all messages of a batch
-// count until the last one is acknowledged. If there is a retry topic, the Consumer moves messages to it that wait in memory for ten
-// seconds or longer, until the broker sends again. Otherwise only settling messages helps. Blocked is reported again the next time.
+// count until the last one is acknowledged. Only settling messages helps. Blocked is reported again the next time.
 type Blocked struct {
 	Consumer       *Consumer // the one that gets nothing
 	Subscription   string    // of the Consumer

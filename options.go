@@ -260,12 +260,10 @@ func WithRedeliveryFrom(source Source) Option {
 }
 
 // WithMemoryLimit (default: 16 MiB) limits the bytes of messages that the Consumer keeps in memory, over all partitions: messages that
-// wait until they are due, messages that the application holds for a long time (Keep; a Worker with WithKeyOrder calls it) and, in up to
-// half of the limit, other messages that the application has. A message counts its payload, its keys, its properties and 512 bytes,
+// wait until they are due, and messages that the application has. A message counts its payload, its keys, its properties and 512 bytes,
 // rounded up by an eighth at most. A batch counts its whole buffer once, since one message keeps it alive. A message that does not fit is dropped, and
 // the Consumer asks the broker for it when it is due. On Shared and Key_Shared the broker counts that: a retry that comes early and does not
-// fit begins with redelivery count 1, and so has one delivery less by MaxDeliveries. Messages that wait to be published to the retry or
-// dead letter topic have room for 1 MiB even where the limit is lower; with 0 no others are kept. With Chan one more message may be kept:
+// fit begins with redelivery count 1, and so has one delivery less by MaxDeliveries. With Chan one more message may be kept:
 // one that was offered on the channel and withdrawn again, for instance by Pause.
 func WithMemoryLimit(bytes int64) Option {
 	return func(s *settings) error {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -95,8 +96,13 @@ func (s site) works(t *testing.T, b *broker) {
 		}
 		return len(died) == n
 	}, time.Minute, 500*time.Millisecond)
-	doubles := len(dead) - n // of a slow broker, whose confirmation came too late
-	for _, l := range dead {
+	doubles := len(dead) - n // of a slow broker: another consumer got a message before its letter was confirmed
+	for i, l := range dead {
+		if doubles > 0 && slices.ContainsFunc(dead, func(other deadletter.Letter) bool {
+			return other.ID != l.ID && string(other.Payload) == string(dead[i].Payload) && other.Reason == "no stock"
+		}) {
+			continue
+		}
 		require.Equal(t, tp.origin, l.Origin)
 		require.Equal(t, sub, l.Subscription)
 		require.Equal(t, "no stock", l.Reason)

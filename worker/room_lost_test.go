@@ -50,5 +50,5 @@ func TestNoRoomWhenTheConnectionIsLost(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		return handled >= messages
-	}, 4*time.Second, 10*time.Millisecond)
+	}, 12*time.Second, 10*time.Millisecond)
 }
