@@ -23,8 +23,8 @@ func TestSubscribedUsesTheConsumer(t *testing.T) {
 		opts := b.options(topic, pulsar.Exclusive)
 		opts.SubscriptionInitialPosition = pulsar.SubscriptionPositionEarliest
 		opts.Interceptors = pulsar.ConsumerInterceptors{&w}
-		b.send(topic, 1, false)
 		c := b.subscribe(opts, redelivery.WithObserver(redelivery.Observer{Subscribed: func(c *redelivery.Consumer) {
+			b.send(topic, 1, false) // not before: interceptors would get pulsar-client-go's consumer
 			assert.NoError(t, c.Ack(receive(t, c)))
 			ch = c.Chan()
 			c.Close()
