@@ -93,7 +93,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	now := c.lock()
 	i, _, err := c.group.Find(n.ID, n.hand)
 	if i.Current && i.Stale && !i.Busy {
-		c.group.PutBack(now, i.Delivery)
+		c.group.GiveUpStale(now, i.Delivery)
 	}
 	c.unlock(now)
 	if err == nil && (!i.Current || i.Stale && !i.Busy) {

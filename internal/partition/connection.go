@@ -57,8 +57,8 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 func (g *Group) afterLoss(now time.Duration) {
 	g.loss = false
 	for _, t := range slices.Clone(g.clock.Timers()) {
-		if t.Of.request != nil {
-			t.Of.request.open = false
+		if r := t.Of.request; r != nil && !(r.entry != nil && r.tries == 0) {
+			r.open = false
 			g.clock.Set(t, now)
 		}
 	}

@@ -82,6 +82,7 @@
 //	Decisions.GiveUps         | Nack with the policy's delay, then as DeadLetter
 //	InProgress                | Touch
 //	Delivery, RedeliveryCount | Find
+//	Reclaim                   | GiveUpStale, if Info.Stale
 //	Chan                      | its goroutine does as Receive; PutBack returns a message that was not taken
 //	RedeliverNow              | RedeliverNow
 //	GiveBack                  | close upstream's consumer, GiveBack; Lost before the next one is subscribed

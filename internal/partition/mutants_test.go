@@ -44,7 +44,7 @@ var mutants = []struct{ rule, file, with, without string }{
 	{"a partition that becomes inactive is stale", "connection.go", "		p.floor = g.epoch\n", ""},
 	{"what is ready and stale is requested after a loss", "connection.go", "		if m.state == Ready {\n			g.makeReady(now, m)\n		}\n", "		if m.state == Ready {\n			m.queued = true\n			g.ready = append(g.ready, m)\n		}\n"},
 	{"Take passes what is stale", "take.go", "		case !m.isFresh():\n			g.ask(now, m)\n", ""},
-	{"requests are repeated after a loss", "connection.go", "			t.Of.request.open = false\n			g.clock.Set(t, now)\n", ""},
+	{"requests are repeated after a loss", "connection.go", "			r.open = false\n			g.clock.Set(t, now)\n", "			_ = r\n"},
 	{"what was sent before a partition became active is dropped", "arrive.go", "p.reads < p.active || ", ""},
 	{"an operator's mark is awaited anew in each epoch", "marks.go", "	if m.epoch != epoch {", "	if len(m.objects) == 0 {"},
 	{"what was sent before it became inactive is dropped too", "connection.go", "	p.active = g.epoch\n", "	if active {\n		p.active = g.epoch\n	}\n"},

@@ -615,6 +615,26 @@ func TestCopyReadWhileInactiveIsDropped(t *testing.T) {
 	assert.Equal(t, Old, f.Arrive(f.now, f.copy(of0, 1)).Verdict)
 }
 
+func TestStaleMessageThatIsGivenUpIsRequestedIfItDoesNotCome(t *testing.T) {
+	for _, comes := range []bool{true, false} {
+		f := newFixture(Options{Kind: Shared})
+		d := f.arrives().Delivery
+		f.Lost(f.now)
+		f.GiveUpStale(f.now, d)
+		f.passes() // the loss
+		assert.Equal(t, Asked, f.state())
+		assert.Zero(t, f.requests, "the broker may be about to send it")
+		if comes {
+			assert.EqualValues(t, 0, f.arrives().Count, "uncounted")
+			continue
+		}
+		for range 3 {
+			f.passes()
+		}
+		assert.Equal(t, 1, f.requests)
+	}
+}
+
 func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
@@ -656,6 +676,7 @@ func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
 	f.due()
 	assert.Zero(t, f.requests)
 	f.arrivesAs(at(7, 0), 1, nil)
+	f.passes()
 	f.passes()
 	assert.Equal(t, 1, f.requests, "the application is busy, but the copy was to come before this one")
 }
