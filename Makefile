@@ -94,6 +94,7 @@ fuzz: ## fuzz all that reads what others wrote, for a minute each
 	go test -run '^$$' -fuzz FuzzHostileProperties -fuzztime 1m ./reconsume
 	go test -run '^$$' -fuzz FuzzReader -fuzztime 1m ./pulsartest/internal/wire
 	go test -run '^$$' -fuzz FuzzServer -fuzztime 1m ./pulsartest
+	go test -run '^$$' -fuzz FuzzParse -fuzztime 1m ./internal/history
 
 .PHONY: bench
 bench: ## benchmark the queue and what a Consumer adds; with a broker in pairs with a plain one

@@ -1,0 +1,246 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+)
+
+// Checker finds what a history shows. It keeps the last lines of each message. One goroutine may use it.
+type Checker struct {
+	rules    Rules
+	messages map[string]*message
+	order    []*message // as they first appear
+	keys     map[string]*key
+	faults   map[string][]*Line // disconnected, killed and closed; "" is every consumer
+	drained  *Line
+	wake     int64 // of the last event since which consumers may need time to come back
+	running  map[string]bool
+	last     *Line
+	summary  Summary
+	findings []Finding
+}
+
+// message is what a Checker knows of one. A nil line did not happen.
+type message struct {
+	name      string
+	published *Line
+	key       *key
+	number    int // of its key
+	delivered *Line
+	failures  []*Line // the last one of each consumer that has not got the message since
+	counts    []*Line // the last delivery to each consumer
+	settled   *Line
+	acking    *Line
+	letter    *Line
+	came      int64 // since when it is due: published, or the end of its delay
+	waits     bool  // for a delivery
+	unsure    bool  // a call failed whose outcome is unknown
+	stuck     bool  // was found so
+}
+
+// key is the order of the messages of one key.
+type key struct {
+	published int
+	latest    *message // the last published one of those that were delivered
+	first     *Line    // its first delivery
+}
+
+// New makes a Checker.
+func New(rules Rules) *Checker {
+	rules.Window = cmp.Or(rules.Window, DefaultWindow)
+	rules.Patience = cmp.Or(rules.Patience, DefaultPatience)
+	return &Checker{rules: rules, messages: map[string]*message{}, keys: map[string]*key{}, faults: map[string][]*Line{}, running: map[string]bool{}}
+}
+
+// Check reads sources to their end.
+func Check(rules Rules, sources ...Source) (Summary, []Finding, error) {
+	r, err := NewReader(sources...)
+	if err != nil {
+		return Summary{}, nil, err
+	}
+	c := New(rules)
+	for {
+		l, err := r.Next()
+		if err == io.EOF {
+			summary, findings := c.Finish()
+			return summary, findings, nil
+		}
+		if err != nil {
+			return Summary{}, nil, err
+		}
+		c.Add(l)
+	}
+}
+
+// Add takes the next line. Times must not fall.
+func (c *Checker) Add(l *Line) {
+	c.last = l
+	switch l.Kind {
+	case Started:
+		c.wake, c.running[l.Consumer] = l.At, true
+		return
+	case Disconnected, Killed, Closed:
+		c.wake = l.At
+		if l.Kind != Closed {
+			c.summary.Faults++
+		}
+		if l.Kind != Disconnected {
+			delete(c.running, l.Consumer)
+		}
+		c.faults[l.Consumer] = append(c.faults[l.Consumer], l)
+		return
+	case Drained:
+		c.drained = l
+		return
+	}
+	m := c.message(l)
+	switch l.Kind {
+	case Published:
+		c.publish(m, l)
+	case Delivered:
+		c.deliver(m, l)
+	case Nacked, Snoozed, Reconsumed:
+		c.fail(m, l)
+	case Acking:
+		m.acking = l
+	case Acked:
+		c.settle(m, l)
+	case Refused:
+		m.unsure = true
+		m.failures = slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer })
+	case DeadLettered:
+		c.deadLetter(m, l)
+	}
+}
+
+func (c *Checker) message(l *Line) *message {
+	m := c.messages[l.Message]
+	if m == nil {
+		m = &message{name: l.Message}
+		c.messages[l.Message] = m
+		c.order = append(c.order, m)
+	}
+	return m
+}
+
+func (c *Checker) publish(m *message, l *Line) {
+	if m.published != nil {
+		m.unsure = true
+		return
+	}
+	m.published, m.came, m.waits = l, l.At, m.delivered == nil
+	if l.Key == "" {
+		return
+	}
+	k := c.keys[l.Key]
+	if k == nil {
+		k = &key{}
+		c.keys[l.Key] = k
+	}
+	k.published++
+	m.key, m.number = k, k.published
+}
+
+func (c *Checker) fail(m *message, l *Line) {
+	c.summary.Failures++
+	m.failures = append(slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer }), l)
+	m.came, m.waits = l.At+l.Delay, true
+}
+
+func (c *Checker) settle(m *message, l *Line) {
+	if m.settled == nil {
+		c.summary.Settled++
+	}
+	if m.settled == nil || !m.settled.Confirmed {
+		m.settled = l
+	}
+	m.waits, m.failures = false, nil
+}
+
+func (c *Checker) deadLetter(m *message, l *Line) {
+	c.summary.Letters++
+	switch {
+	case m.letter != nil && !m.unsure && !c.anyFault(m.delivered, l):
+		c.find(Letters, m, "became a dead letter twice", m.letter, l)
+	case m.settled != nil && m.settled.Kind == Acked && !m.unsure:
+		c.find(Letters, m, "became a dead letter although it was acknowledged", m.settled, l)
+	}
+	m.letter = l
+	c.settle(m, l)
+}
+
+// deliver checks a delivery.
+func (c *Checker) deliver(m *message, l *Line) {
+	c.summary.Deliveries++
+	c.running[l.Consumer] = true
+	c.checkWait(m, l)
+	if m.settled != nil {
+		c.summary.Doubles++
+		c.summary.Settled--
+		c.checkDouble(m, l)
+		m.settled, m.acking, m.counts = nil, nil, nil
+	}
+	if m.delivered == nil {
+		c.checkOrder(m, l)
+	}
+	c.checkDelay(m, l)
+	c.checkCount(m, l)
+	m.failures = slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer })
+	m.counts = append(slices.DeleteFunc(m.counts, func(d *Line) bool { return d.Consumer == l.Consumer }), l)
+	m.delivered, m.waits = l, false
+}
+
+// Finish returns what the whole history shows. Findings are in the order of their last lines.
+func (c *Checker) Finish() (Summary, []Finding) {
+	c.summary.Messages = len(c.order)
+	for _, m := range c.order {
+		if m.settled != nil {
+			continue
+		}
+		lines := []*Line{m.published, m.delivered}
+		if m.waits && len(m.failures) > 0 {
+			lines = append(lines, m.origin())
+		}
+		switch {
+		case c.mayBeSettled(m):
+			c.summary.Settled++
+		case c.drained != nil && c.drained.At >= m.lastAt():
+			c.find(Lost, m, "was never acknowledged, and the broker has nothing left", append(lines, c.drained)...)
+		case len(c.running) > 0 && !m.stuck && c.wait(m, c.last.At) > c.rules.Patience:
+			c.find(Stuck, m, fmt.Sprintf("is due for %v, and did not come", round(c.wait(m, c.last.At))), m.origin(), c.last)
+		default:
+			c.summary.Unfinished++
+		}
+	}
+	return c.summary, c.findings
+}
+
+// lastAt is when the last line of a message was.
+func (m *message) lastAt() (at int64) {
+	for _, l := range append(m.failures, m.published, m.delivered) {
+		if l != nil {
+			at = max(at, l.At)
+		}
+	}
+	return at
+}
+
+// find adds a finding, without the lines that are nil.
+func (c *Checker) find(fault Fault, m *message, text string, lines ...*Line) {
+	m.stuck = m.stuck || fault == Stuck
+	shown := slices.DeleteFunc(slices.Clone(lines), func(l *Line) bool { return l == nil })
+	slices.SortStableFunc(shown, func(a, b *Line) int { return cmp.Compare(a.At, b.At) })
+	c.findings = append(c.findings, Finding{fault, m.name, text, slices.Compact(shown)})
+}
+
+func micros(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+
+func round(d time.Duration) time.Duration {
+	if d < time.Millisecond {
+		return d
+	}
+	return d.Round(time.Millisecond)
+}

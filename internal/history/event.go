@@ -1,0 +1,133 @@
+// Package history checks what a client did with messages. A history is JSON lines that any client writes, in any language; docs/history.md
+// describes the format. A Reader parses files and merges them by time, and a Checker finds messages that were lost, early or doubled.
+// Both stream: they keep the last lines of each message, not the files.
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// Kind says what happened.
+type Kind string
+
+// What happens to a message. Published, Nacked, Snoozed, Reconsumed and Acking are written before the call, Acked after it.
+const (
+	Published    Kind = "published"
+	Delivered    Kind = "delivered"
+	Nacked       Kind = "nacked"
+	Snoozed      Kind = "snoozed"
+	Reconsumed   Kind = "reconsumed"
+	Acking       Kind = "acking"
+	Acked        Kind = "acked"
+	Refused      Kind = "refused"
+	DeadLettered Kind = "dead-lettered"
+)
+
+// What happens to a consumer.
+const (
+	Started      Kind = "started"
+	Disconnected Kind = "disconnected"
+	Killed       Kind = "killed"
+	Closed       Kind = "closed"
+)
+
+// Drained says that the broker has no message left.
+const Drained Kind = "drained"
+
+// Event is one line of a history.
+type Event struct {
+	At        int64 // microseconds by the clock of all files
+	Kind      Kind
+	Message   string
+	Consumer  string
+	Key       string // of Published
+	Delay     int64  // of Nacked, Snoozed and Reconsumed, in microseconds
+	Count     int    // redelivery count of Delivered; -1 if unknown
+	Confirmed bool   // of Acked: the broker has answered
+	Note      string // for people
+}
+
+// presence says whether a kind of event has a field.
+type presence int
+
+const (
+	absent presence = iota
+	optional
+	required
+)
+
+// shape says which fields a kind of event has beside at, event and note.
+type shape struct{ message, consumer, key, delay, count, confirmed presence }
+
+// kinds are in the order of docs/history.md.
+var kinds = []Kind{Published, Delivered, Nacked, Snoozed, Reconsumed, Acking, Acked, Refused, DeadLettered, Started, Disconnected, Killed,
+	Closed, Drained}
+
+var shapes = map[Kind]shape{
+	Published:    {message: required, key: optional},
+	Delivered:    {message: required, consumer: required, count: optional},
+	Nacked:       {message: required, consumer: required, delay: required},
+	Snoozed:      {message: required, consumer: required, delay: required},
+	Reconsumed:   {message: required, consumer: required, delay: required},
+	Acking:       {message: required, consumer: required},
+	Acked:        {message: required, consumer: required, confirmed: required},
+	Refused:      {message: required, consumer: optional},
+	DeadLettered: {message: required, consumer: optional},
+	Started:      {consumer: required},
+	Disconnected: {consumer: optional},
+	Killed:       {consumer: required},
+	Closed:       {consumer: required},
+	Drained:      {},
+}
+
+// line is an Event as JSON. A field is nil if it is absent.
+type line struct {
+	At        *int64  `json:"at"`
+	Event     *string `json:"event"`
+	Consumer  *string `json:"consumer,omitempty"`
+	Message   *string `json:"message,omitempty"`
+	Key       *string `json:"key,omitempty"`
+	Delay     *int64  `json:"delay,omitempty"`
+	Count     *int64  `json:"count,omitempty"`
+	Confirmed *bool   `json:"confirmed,omitempty"`
+	Note      *string `json:"note,omitempty"`
+}
+
+// MarshalJSON writes the fields that events of this kind have.
+func (e Event) MarshalJSON() ([]byte, error) {
+	kind, has := string(e.Kind), shapes[e.Kind]
+	l := line{At: &e.At, Event: &kind}
+	if has.consumer == required || has.consumer == optional && e.Consumer != "" {
+		l.Consumer = &e.Consumer
+	}
+	if has.message == required {
+		l.Message = &e.Message
+	}
+	if has.key == optional && e.Key != "" {
+		l.Key = &e.Key
+	}
+	if has.delay == required {
+		l.Delay = &e.Delay
+	}
+	if has.count == optional && e.Count >= 0 {
+		count := int64(e.Count)
+		l.Count = &count
+	}
+	if has.confirmed == required {
+		l.Confirmed = &e.Confirmed
+	}
+	if e.Note != "" {
+		l.Note = &e.Note
+	}
+	return json.Marshal(l)
+}
+
+// String is the event as a line of a history.
+func (e Event) String() string {
+	text, err := e.MarshalJSON()
+	if err != nil {
+		return fmt.Sprintf("%s %s: %v", e.Kind, e.Message, err)
+	}
+	return string(text)
+}

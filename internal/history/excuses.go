@@ -1,0 +1,83 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+)
+
+// forgets reports whether a consumer that failed on a message was gone when that was delivered. A lost connection is no reason for the
+// consumer itself to forget it.
+func (c *Checker) forgets(failure, l *Line) bool {
+	return slices.ContainsFunc(c.ends(failure.Consumer, failure.At, l.At), func(end *Line) bool {
+		return end.Kind != Disconnected || failure.Consumer != l.Consumer
+	})
+}
+
+// isCounted reports whether a delivery's count has a failure.
+func (m *message) isCounted(failure, l *Line) bool {
+	before := m.deliveryTo(failure.Consumer)
+	return before != nil && before.Count >= 0 && l.Count > before.Count
+}
+
+func (m *message) deliveryTo(consumer string) *Line {
+	for _, d := range m.counts {
+		if d.Consumer == consumer {
+			return d
+		}
+	}
+	return nil
+}
+
+// mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have had it.
+func (c *Checker) mayRestart(before, l *Line) bool {
+	if before.Consumer != l.Consumer {
+		return true
+	}
+	return slices.ContainsFunc(c.ends(l.Consumer, before.At, l.At), func(end *Line) bool { return end.Kind != Disconnected || len(c.running) > 1 })
+}
+
+// mayBeSettled reports whether a message was perhaps acknowledged by a process that was killed, or perhaps never published.
+func (c *Checker) mayBeSettled(m *message) bool {
+	switch {
+	case m.delivered == nil:
+		return m.unsure
+	case m.acking == nil:
+		return false
+	default:
+		return m.acking.At >= m.delivered.At || c.fault(m.acking.Consumer, m.acking.At, m.acking.At+c.rules.Window.Microseconds())
+	}
+}
+
+// fault reports whether a consumer lost its connection or was killed in a time.
+func (c *Checker) fault(consumer string, from, until int64) bool {
+	return slices.ContainsFunc(c.ends(consumer, from, until), func(l *Line) bool { return l.Kind != Closed })
+}
+
+// gone reports whether a consumer lost its connection, was killed or closed in a time.
+func (c *Checker) gone(consumer string, from, until int64) bool {
+	return len(c.ends(consumer, from, until)) > 0
+}
+
+func (c *Checker) ends(consumer string, from, until int64) (found []*Line) {
+	for _, lines := range [][]*Line{c.faults[consumer], c.faults[""]} {
+		i, _ := slices.BinarySearchFunc(lines, from, func(l *Line, at int64) int { return cmp.Compare(l.At, at) })
+		for ; i < len(lines) && lines[i].At <= until; i++ {
+			found = append(found, lines[i])
+		}
+	}
+	return found
+}
+
+// anyFault reports whether any consumer was gone between two lines, and a window before.
+func (c *Checker) anyFault(from, until *Line) bool {
+	begin := until.At
+	if from != nil {
+		begin = from.At
+	}
+	for consumer := range c.faults {
+		if c.gone(consumer, begin-c.rules.Window.Microseconds(), until.At) {
+			return true
+		}
+	}
+	return false
+}

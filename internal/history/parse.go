@@ -1,0 +1,188 @@
+package history
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The highest numbers: JSON numbers are exact up to maxTime in all languages.
+const (
+	maxTime  = 1<<53 - 1
+	maxCount = 1<<31 - 1
+)
+
+// Parse parses one line. Its error names the field, its value and what is allowed.
+func Parse(text []byte) (Event, error) {
+	fields, err := object(text)
+	if err != nil {
+		return Event{}, err
+	}
+	p := parser{fields: fields}
+	e := Event{At: p.number("at", required, maxTime), Kind: p.kind()}
+	if p.err != nil {
+		return Event{}, p.err
+	}
+	has := shapes[e.Kind]
+	e.Consumer = p.text("consumer", has.consumer)
+	e.Message = p.text("message", has.message)
+	e.Key = p.text("key", has.key)
+	e.Delay = p.number("delay", has.delay, maxTime)
+	e.Count = -1
+	if _, given := fields["count"]; given && has.count != absent {
+		e.Count = int(p.number("count", has.count, maxCount))
+	}
+	e.Confirmed = p.boolean("confirmed", has.confirmed)
+	e.Note = p.text("note", optional)
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		p.fail("%s has a field %s, want %s", e.Kind, quote(name), has)
+	}
+	if p.err != nil {
+		return Event{}, p.err
+	}
+	return e, nil
+}
+
+// object returns the fields of a JSON object. Unlike json.Unmarshal it tells upper from lower case, and refuses a field given twice.
+func object(text []byte) (map[string]json.RawMessage, error) {
+	bad := func(err error) error {
+		return fmt.Errorf("line is %s, want one JSON object: %w", quote(string(text)), err)
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return nil, bad(cmpError(err, "it does not begin with {"))
+	}
+	fields := map[string]json.RawMessage{}
+	for d.More() {
+		t, err := d.Token()
+		if err != nil {
+			return nil, bad(err)
+		}
+		name, _ := t.(string)
+		if _, twice := fields[name]; twice {
+			return nil, fmt.Errorf("field %s is given twice, want it once", quote(name))
+		}
+		var value json.RawMessage
+		if err := d.Decode(&value); err != nil {
+			return nil, bad(err)
+		}
+		fields[name] = value
+	}
+	if _, err := d.Token(); err != nil {
+		return nil, bad(err)
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return nil, bad(errors.New("text follows the object"))
+	}
+	return fields, nil
+}
+
+func cmpError(err error, otherwise string) error {
+	if err != nil {
+		return err
+	}
+	return errors.New(otherwise)
+}
+
+// parser takes the fields out of a line one by one, and keeps the first error.
+type parser struct {
+	fields map[string]json.RawMessage
+	err    error
+}
+
+func (p *parser) fail(format string, args ...any) {
+	if p.err == nil {
+		p.err = fmt.Errorf(format, args...)
+	}
+}
+
+// take decodes a field into value. It leaves fields that the event does not have, for Parse to report.
+func (p *parser) take(name string, has presence, value any, want string) bool {
+	raw, given := p.fields[name]
+	switch {
+	case !given && has == required:
+		p.fail("%s is missing, want %s", name, want)
+		return false
+	case !given || has == absent:
+		return false
+	}
+	delete(p.fields, name)
+	if string(raw) == "null" || json.Unmarshal(raw, value) != nil {
+		p.fail("%s is %s, want %s", name, clip(string(raw)), want)
+		return false
+	}
+	return true
+}
+
+func (p *parser) number(name string, has presence, highest int64) (n int64) {
+	want := fmt.Sprintf("a whole number from 0 to %d", highest)
+	if unit := map[string]string{"at": " of microseconds", "delay": " of microseconds"}[name]; unit != "" {
+		want = fmt.Sprintf("a whole number%s from 0 to %d", unit, highest)
+	}
+	if p.take(name, has, &n, want) && (n < 0 || n > highest) {
+		p.fail("%s is %d, want %s", name, n, want)
+	}
+	return n
+}
+
+func (p *parser) text(name string, has presence) (s string) {
+	const want = "a string that is not empty"
+	if p.take(name, has, &s, want) && s == "" {
+		p.fail(`%s is "", want %s`, name, want)
+	}
+	return s
+}
+
+func (p *parser) boolean(name string, has presence) (b bool) {
+	p.take(name, has, &b, "true or false")
+	return b
+}
+
+func (p *parser) kind() Kind {
+	var name string
+	if p.take("event", required, &name, "a string") {
+		if _, known := shapes[Kind(name)]; !known {
+			p.fail("event is %s, want %s", quote(name), oneOf(kinds))
+		}
+	}
+	return Kind(name)
+}
+
+func oneOf(kinds []Kind) string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " or " + names[len(names)-1]
+}
+
+// String names the fields that there may be.
+func (s shape) String() string {
+	text := "only at, event"
+	for _, field := range []struct {
+		name string
+		has  presence
+	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count}, {"confirmed", s.confirmed}} {
+		if field.has != absent {
+			text += ", " + field.name
+		}
+	}
+	return text + " and note"
+}
+
+// longest is how many bytes of a bad line an error shows.
+const longest = 80
+
+func quote(s string) string { return fmt.Sprintf("%q", clip(s)) }
+
+func clip(s string) string {
+	if len(s) > longest {
+		return strings.ToValidUTF8(s[:longest], "") + "…"
+	}
+	return s
+}

@@ -1,0 +1,110 @@
+package history
+
+import (
+	"fmt"
+	"time"
+)
+
+func (c *Checker) checkWait(m *message, l *Line) {
+	if wait := c.wait(m, l.At); wait > 0 {
+		c.summary.Longest = max(c.summary.Longest, wait)
+		if wait > c.rules.Patience && !m.stuck {
+			c.find(Stuck, m, fmt.Sprintf("came after it was due for %v", round(wait)), m.origin(), l)
+		}
+	}
+}
+
+// wait is how long a message is due and could have come.
+func (c *Checker) wait(m *message, now int64) time.Duration {
+	if !m.waits {
+		return 0
+	}
+	return micros(now - max(m.came, c.wake))
+}
+
+// origin is the line that says since when a message waits.
+func (m *message) origin() *Line {
+	if len(m.failures) > 0 {
+		return m.failures[len(m.failures)-1]
+	}
+	return m.published
+}
+
+func (c *Checker) checkOrder(m *message, l *Line) {
+	if m.key == nil {
+		return
+	}
+	if m.key.latest != nil && m.number < m.key.latest.number {
+		c.find(Disorder, m, "came after message "+m.key.latest.name+", which was published later with the same key", m.published,
+			m.key.latest.published, m.key.first, l)
+		return
+	}
+	m.key.latest, m.key.first = m, l
+}
+
+func (c *Checker) checkDouble(m *message, l *Line) {
+	s := m.settled
+	from := s.At - c.rules.Window.Microseconds()
+	switch {
+	case m.unsure || c.fault(l.Consumer, from, l.At):
+		return
+	case s.Kind == DeadLettered && c.anyFault(m.delivered, l):
+		return
+	case s.Kind == Acked && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
+		return
+	}
+	how := map[bool]string{true: "it was acknowledged, and the broker confirmed that", false: "it was acknowledged, and no connection was lost"}[s.Confirmed]
+	if s.Kind == DeadLettered {
+		how = "it was a dead letter"
+	}
+	c.find(Duplicated, m, "was delivered after "+how, s, l)
+}
+
+// checkDelay finds a delivery before a delay is over, unless the consumer that knew the delay was gone meanwhile.
+func (c *Checker) checkDelay(m *message, l *Line) {
+	for _, f := range m.failures {
+		due := f.At + f.Delay
+		if l.At >= due || m.unsure || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
+			continue
+		}
+		c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), f, l)
+		return
+	}
+}
+
+// checkCount compares the count with that of the delivery that failed.
+func (c *Checker) checkCount(m *message, l *Line) {
+	if l.Count < 0 || m.unsure {
+		return
+	}
+	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count, limit-1, limit), l)
+		return
+	}
+	before := m.delivered
+	if before == nil || before.Count < 0 || !c.rules.Durable && c.mayRestart(before, l) {
+		return
+	}
+	low, failure := before.Count, (*Line)(nil)
+	for _, f := range m.failures {
+		if f.Consumer == before.Consumer {
+			failure = f
+		}
+	}
+	switch {
+	case failure != nil && failure.Kind == Reconsumed: // another message at the broker
+		return
+	case failure != nil && failure.Kind == Nacked && !c.forgets(failure, l):
+		low++
+	}
+	lines := []*Line{before, l}
+	if failure != nil {
+		lines = []*Line{before, failure, l}
+	}
+	switch {
+	case l.Count < low:
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at least %d", l.Count, low), lines...)
+	case l.Count > low && failure != nil && !c.anyFault(before, l):
+		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want %d", l.Count, low), lines...)
+	}
+}
