@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"slices"
 	"time"
@@ -35,9 +34,10 @@ type message struct {
 	settled   *Line
 	acking    *Line
 	letter    *Line
+	retried   *Line // the last reconsumed
 	came      int64 // since when it is due: published, or the end of its delay
 	waits     bool  // for a delivery
-	unsure    bool  // a call failed whose outcome is unknown
+	unsure    bool  // a call was refused
 	stuck     bool  // was found so
 }
 
@@ -80,10 +80,11 @@ func (c *Checker) Add(l *Line) {
 	c.last = l
 	switch l.Kind {
 	case Started:
-		c.wake, c.running[l.Consumer] = l.At, true
+		c.rouse(l)
+		c.running[l.Consumer] = true
 		return
 	case Disconnected, Killed, Closed:
-		c.wake = l.At
+		c.rouse(l)
 		if l.Kind != Closed {
 			c.summary.Faults++
 		}
@@ -116,6 +117,16 @@ func (c *Checker) Add(l *Line) {
 	}
 }
 
+// rouse gives consumers time to come back, after it has found what waited too long for them before.
+func (c *Checker) rouse(l *Line) {
+	if len(c.running) > 0 && micros(l.At-c.wake) > c.rules.Patience {
+		for _, m := range c.order {
+			c.checkStuck(m, l)
+		}
+	}
+	c.wake = l.At
+}
+
 func (c *Checker) message(l *Line) *message {
 	m := c.messages[l.Message]
 	if m == nil {
@@ -146,6 +157,9 @@ func (c *Checker) publish(m *message, l *Line) {
 
 func (c *Checker) fail(m *message, l *Line) {
 	c.summary.Failures++
+	if l.Kind == Reconsumed {
+		m.retried = l
+	}
 	m.failures = append(slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer }), l)
 	m.came, m.waits = l.At+l.Delay, true
 }
@@ -163,9 +177,9 @@ func (c *Checker) settle(m *message, l *Line) {
 func (c *Checker) deadLetter(m *message, l *Line) {
 	c.summary.Letters++
 	switch {
-	case m.letter != nil && !m.unsure && !c.anyFault(m.delivered, l):
+	case m.letter != nil && !c.isUnsure(m) && !c.anyFault(m.delivered, l):
 		c.find(Letters, m, "became a dead letter twice", m.letter, l)
-	case m.settled != nil && m.settled.Kind == Acked && !m.unsure:
+	case m.settled != nil && m.settled.Kind == Acked && !c.isUnsure(m):
 		c.find(Letters, m, "became a dead letter although it was acknowledged", m.settled, l)
 	}
 	m.letter = l
@@ -176,7 +190,8 @@ func (c *Checker) deadLetter(m *message, l *Line) {
 func (c *Checker) deliver(m *message, l *Line) {
 	c.summary.Deliveries++
 	c.running[l.Consumer] = true
-	c.checkWait(m, l)
+	c.summary.Longest = max(c.summary.Longest, c.wait(m, l.At))
+	c.checkStuck(m, l)
 	if m.settled != nil {
 		c.summary.Doubles++
 		c.summary.Settled--
@@ -209,10 +224,11 @@ func (c *Checker) Finish() (Summary, []Finding) {
 			c.summary.Settled++
 		case c.drained != nil && c.drained.At >= m.lastAt():
 			c.find(Lost, m, "was never acknowledged, and the broker has nothing left", append(lines, c.drained)...)
-		case len(c.running) > 0 && !m.stuck && c.wait(m, c.last.At) > c.rules.Patience:
-			c.find(Stuck, m, fmt.Sprintf("is due for %v, and did not come", round(c.wait(m, c.last.At))), m.origin(), c.last)
 		default:
 			c.summary.Unfinished++
+			if len(c.running) > 0 {
+				c.checkStuck(m, c.last)
+			}
 		}
 	}
 	return c.summary, c.findings

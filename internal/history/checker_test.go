@@ -79,3 +79,14 @@ func TestRefusedCallHasUnknownOutcome(t *testing.T) {
 		history.Event{Kind: history.Published}, delivered("a", 0), history.Event{Kind: history.Reconsumed, Consumer: "a"},
 		history.Event{Kind: history.Refused, Consumer: "a"}, nacked("a", 0), history.Event{Kind: history.Drained}))
 }
+
+// A message that the broker does not send to a consumer comes when another takes its place.
+func TestMessageIsStuckThoughAnotherConsumerGetsIt(t *testing.T) {
+	events := []history.Event{{At: 0, Kind: history.Published, Message: "m"}, {At: 0, Kind: history.Delivered, Message: "m", Consumer: "a"},
+		{At: 0, Kind: history.Nacked, Message: "m", Consumer: "a", Delay: second}, {At: 100 * second, Kind: history.Closed, Consumer: "a"},
+		{At: 100 * second, Kind: history.Started, Consumer: "b"}, {At: 101 * second, Kind: history.Delivered, Message: "m", Consumer: "b", Count: 1}}
+	for patience, want := range map[time.Duration]int{99 * time.Second: 0, 98 * time.Second: 1} {
+		_, findings := check(t, history.Rules{Patience: patience}, events, 1)
+		assert.Len(t, findings, want, patience)
+	}
+}

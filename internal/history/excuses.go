@@ -28,6 +28,12 @@ func (m *message) deliveryTo(consumer string) *Line {
 	return nil
 }
 
+// isUnsure reports whether the broker may have more than one copy of a message: a call was refused whose outcome is unknown, or a retry was
+// published beside a fault, perhaps twice, or without the acknowledgement of the original.
+func (c *Checker) isUnsure(m *message) bool {
+	return m.unsure || m.retried != nil && c.anyFault(m.retried, m.retried)
+}
+
 // mayRestart reports whether a count that nothing keeps may begin again: another consumer has the message, or may have had it.
 func (c *Checker) mayRestart(before, l *Line) bool {
 	if before.Consumer != l.Consumer {
@@ -68,14 +74,14 @@ func (c *Checker) ends(consumer string, from, until int64) (found []*Line) {
 	return found
 }
 
-// anyFault reports whether any consumer was gone between two lines, and a window before.
+// anyFault reports whether any consumer was gone between two lines, and a window around them.
 func (c *Checker) anyFault(from, until *Line) bool {
 	begin := until.At
 	if from != nil {
 		begin = from.At
 	}
 	for consumer := range c.faults {
-		if c.gone(consumer, begin-c.rules.Window.Microseconds(), until.At) {
+		if window := c.rules.Window.Microseconds(); c.gone(consumer, begin-window, until.At+window) {
 			return true
 		}
 	}

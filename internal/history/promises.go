@@ -5,12 +5,10 @@ import (
 	"time"
 )
 
-func (c *Checker) checkWait(m *message, l *Line) {
-	if wait := c.wait(m, l.At); wait > 0 {
-		c.summary.Longest = max(c.summary.Longest, wait)
-		if wait > c.rules.Patience && !m.stuck {
-			c.find(Stuck, m, fmt.Sprintf("came after it was due for %v", round(wait)), m.origin(), l)
-		}
+// checkStuck finds a message that waits too long.
+func (c *Checker) checkStuck(m *message, l *Line) {
+	if wait := c.wait(m, l.At); wait > c.rules.Patience && !m.stuck {
+		c.find(Stuck, m, fmt.Sprintf("was due for %v, and had not come", round(wait)), m.origin(), l)
 	}
 }
 
@@ -46,7 +44,7 @@ func (c *Checker) checkDouble(m *message, l *Line) {
 	s := m.settled
 	from := s.At - c.rules.Window.Microseconds()
 	switch {
-	case m.unsure || c.fault(l.Consumer, from, l.At):
+	case c.isUnsure(m) || c.fault(l.Consumer, from, l.At):
 		return
 	case s.Kind == DeadLettered && c.anyFault(m.delivered, l):
 		return
@@ -64,7 +62,7 @@ func (c *Checker) checkDouble(m *message, l *Line) {
 func (c *Checker) checkDelay(m *message, l *Line) {
 	for _, f := range m.failures {
 		due := f.At + f.Delay
-		if l.At >= due || m.unsure || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
+		if l.At >= due || c.isUnsure(m) || c.forgets(f, l) && !(c.rules.Durable && m.isCounted(f, l)) {
 			continue
 		}
 		c.find(Early, m, fmt.Sprintf("came %v before it was due", round(micros(due-l.At))), f, l)
@@ -74,7 +72,7 @@ func (c *Checker) checkDelay(m *message, l *Line) {
 
 // checkCount compares the count with that of the delivery that failed.
 func (c *Checker) checkCount(m *message, l *Line) {
-	if l.Count < 0 || m.unsure {
+	if l.Count < 0 || c.isUnsure(m) {
 		return
 	}
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
