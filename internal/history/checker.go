@@ -31,7 +31,8 @@ type message struct {
 	delivered *Line
 	failures  []*Line // the last one of each consumer that has not got the message since
 	counts    []*Line // the last delivery to each consumer
-	settled   *Line
+	settled   *Line // nil again after a double
+	done      bool  // was settled once
 	acking    *Line
 	letter    *Line
 	retried   *Line // the last reconsumed
@@ -165,9 +166,10 @@ func (c *Checker) fail(m *message, l *Line) {
 }
 
 func (c *Checker) settle(m *message, l *Line) {
-	if m.settled == nil {
+	if !m.done {
 		c.summary.Settled++
 	}
+	m.done = true
 	if m.settled == nil || !m.settled.Confirmed {
 		m.settled = l
 	}
@@ -194,7 +196,6 @@ func (c *Checker) deliver(m *message, l *Line) {
 	c.checkStuck(m, l)
 	if m.settled != nil {
 		c.summary.Doubles++
-		c.summary.Settled--
 		c.checkDouble(m, l)
 		m.settled, m.acking, m.counts = nil, nil, nil
 	}
@@ -212,7 +213,7 @@ func (c *Checker) deliver(m *message, l *Line) {
 func (c *Checker) Finish() (Summary, []Finding) {
 	c.summary.Messages = len(c.order)
 	for _, m := range c.order {
-		if m.settled != nil {
+		if m.done {
 			continue
 		}
 		lines := []*Line{m.published, m.delivered}

@@ -90,3 +90,16 @@ func TestMessageIsStuckThoughAnotherConsumerGetsIt(t *testing.T) {
 		assert.Len(t, findings, want, patience)
 	}
 }
+
+func TestMessageThatWasAcknowledgedIsNeitherLostNorStuckAfterDouble(t *testing.T) {
+	assert.Empty(t, texts(history.Rules{Patience: 1}, t, delivered("a", 0), history.Event{Kind: history.Acked, Consumer: "a"}, killed("a"),
+		delivered("b", 1), nacked("b", 0), history.Event{Kind: history.Drained}))
+}
+
+func TestAckMayBeOnTheWayWhenAnotherConsumerGetsTheMessage(t *testing.T) {
+	for to, want := range map[string]int{"a": 1, "b": 0} {
+		_, findings := check(t, history.Rules{}, []history.Event{{At: 1, Kind: history.Delivered, Message: "m", Consumer: "a"},
+			{At: 1, Kind: history.Acked, Message: "m", Consumer: "a"}, {At: second, Kind: history.Delivered, Message: "m", Consumer: to, Count: -1}}, 1)
+		assert.Len(t, findings, want, to)
+	}
+}

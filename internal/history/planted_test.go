@@ -116,7 +116,10 @@ func first(events []history.Event, i int, message string, kinds ...history.Kind)
 }
 
 func plantLost(t *rapid.T, events []history.Event, _ int64) ([]history.Event, string) {
-	i := pick(t, events, func(i int) bool { return events[i].Kind == history.Delivered })
+	i := pick(t, events, func(i int) bool {
+		settled := first(events, 0, events[i].Message, history.Acking, history.Acked, history.DeadLettered)
+		return events[i].Kind == history.Delivered && (settled < 0 || settled > i)
+	})
 	m := events[i].Message
 	return slices.Concat(events[:i+1], slices.DeleteFunc(slices.Clone(events[i+1:]), func(e history.Event) bool { return e.Message == m })), m
 }

@@ -14,7 +14,7 @@ func (c *Checker) checkStuck(m *message, l *Line) {
 
 // wait is how long a message is due and could have come.
 func (c *Checker) wait(m *message, now int64) time.Duration {
-	if !m.waits {
+	if !m.waits || m.done {
 		return 0
 	}
 	return micros(now - max(m.came, c.wake))
@@ -40,6 +40,10 @@ func (c *Checker) checkOrder(m *message, l *Line) {
 	m.key.latest, m.key.first = m, l
 }
 
+// onTheWay is how long an acknowledgement may take to the broker, which meanwhile may send the message to another consumer, beside one of its
+// batch that was asked for. Clients send acknowledgements together, every 0.1 s.
+const onTheWay = time.Second
+
 func (c *Checker) checkDouble(m *message, l *Line) {
 	s := m.settled
 	from := s.At - c.rules.Window.Microseconds()
@@ -47,6 +51,8 @@ func (c *Checker) checkDouble(m *message, l *Line) {
 	case c.isUnsure(m) || c.fault(l.Consumer, from, l.At):
 		return
 	case s.Kind == DeadLettered && c.anyFault(m.delivered, l):
+		return
+	case s.Kind == Acked && !s.Confirmed && s.Consumer != l.Consumer && micros(l.At-s.At) < onTheWay:
 		return
 	case s.Kind == Acked && !s.Confirmed && c.fault(s.Consumer, from, min(l.At, s.At+c.rules.Window.Microseconds())):
 		return
