@@ -2,7 +2,6 @@ package history
 
 import (
 	"cmp"
-	"io"
 	"slices"
 	"time"
 )
@@ -31,8 +30,8 @@ type message struct {
 	delivered *Line
 	failures  []*Line // the last one of each consumer that has not got the message since
 	counts    []*Line // the last delivery to each consumer
-	settled   *Line // nil again after a double
-	done      bool  // was settled once
+	settled   *Line   // nil again after a double
+	done      bool    // was settled once
 	acking    *Line
 	letter    *Line
 	retried   *Line // the last reconsumed
@@ -58,22 +57,12 @@ func New(rules Rules) *Checker {
 
 // Check reads sources to their end.
 func Check(rules Rules, sources ...Source) (Summary, []Finding, error) {
-	r, err := NewReader(sources...)
-	if err != nil {
+	c := New(rules)
+	if err := read(c.Add, sources...); err != nil {
 		return Summary{}, nil, err
 	}
-	c := New(rules)
-	for {
-		l, err := r.Next()
-		if err == io.EOF {
-			summary, findings := c.Finish()
-			return summary, findings, nil
-		}
-		if err != nil {
-			return Summary{}, nil, err
-		}
-		c.Add(l)
-	}
+	summary, findings := c.Finish()
+	return summary, findings, nil
 }
 
 // Add takes the next line. Times must not fall.

@@ -103,3 +103,8 @@ func TestAckMayBeOnTheWayWhenAnotherConsumerGetsTheMessage(t *testing.T) {
 		assert.Len(t, findings, want, to)
 	}
 }
+
+func TestCountMayRestartAfterDouble(t *testing.T) {
+	assert.Empty(t, texts(history.Rules{Durable: true}, t, delivered("a", 0), nacked("a", 0), delivered("a", 1), history.Event{Kind: history.Acked, Consumer: "a"},
+		history.Event{Kind: history.Disconnected, Consumer: "a"}, delivered("a", 0)))
+}

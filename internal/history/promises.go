@@ -78,11 +78,11 @@ func (c *Checker) checkDelay(m *message, l *Line) {
 
 // checkCount compares the count with that of the delivery that failed.
 func (c *Checker) checkCount(m *message, l *Line) {
-	if l.Count < 0 || c.isUnsure(m) {
-		return
-	}
 	if limit := c.rules.MaxDeliveries; limit > 0 && l.Count >= limit {
 		c.find(Miscounted, m, fmt.Sprintf("came with redelivery count %d, want at most %d, for %d deliveries", l.Count, limit-1, limit), l)
+		return
+	}
+	if l.Count < 0 || c.isUnsure(m) || len(m.counts) == 0 { // a client forgets the count of what it settled
 		return
 	}
 	before := m.delivered
