@@ -199,7 +199,6 @@ func (c *consumer) close() {
 	c.wg.Wait()
 	c.Close()
 	c.note(history.Event{Kind: history.Closed})
-	c.file.Close()
 	if c.logClient != nil {
 		c.logClient.Close()
 	}

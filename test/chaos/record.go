@@ -2,8 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,7 +13,6 @@ import (
 // record is one file of a trial's history, and how far its messages are.
 type record struct {
 	*history.Writer
-	file        *os.File
 	failed      atomic.Int64
 	refused     atomic.Int64
 	logFailures atomic.Int64 // of the log of attempts
@@ -26,11 +23,8 @@ type record struct {
 
 // newRecord makes the file of a name anew.
 func newRecord(dir, name string) (*record, error) {
-	file, err := os.Create(filepath.Join(dir, name+".jsonl"))
-	if err != nil {
-		return nil, err
-	}
-	return &record{Writer: history.NewWriter(file), file: file, delivered: map[string]bool{}, settled: map[string]bool{}}, nil
+	w, err := history.Create(dir, name)
+	return &record{Writer: w, delivered: map[string]bool{}, settled: map[string]bool{}}, err
 }
 
 func (r *record) note(e history.Event) {
@@ -104,21 +98,10 @@ type result struct {
 
 // finish checks the history.
 func (t *trial) finish() (r result, err error) {
-	names, err := filepath.Glob(filepath.Join(t.work.Dir, "*.jsonl"))
-	if err != nil {
-		return r, err
-	}
-	var sources []history.Source
-	for _, name := range names {
-		file, err := os.Open(name)
-		if err != nil {
-			return r, err
-		}
-		defer file.Close()
-		sources = append(sources, history.Source{Name: name, Reader: file})
-	}
+	c := history.New(history.Rules{Patience: patience - 5*time.Second})
+	err = history.ReadFolder(t.work.Dir, c.Add)
+	r.Summary, r.findings = c.Finish()
 	r.found = map[history.Fault]int{}
-	r.Summary, r.findings, err = history.Check(history.Rules{Patience: patience - 5*time.Second}, sources...)
 	for _, f := range r.findings {
 		r.found[f.Fault]++
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery"
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 	"github.com/pulsar-redelivery/redelivery/worker"
 )
 
@@ -17,10 +18,12 @@ import (
 func consume(client pulsar.Client) {
 	opts := pulsar.ConsumerOptions{Topic: *child, SubscriptionName: subscription, Type: pulsar.SubscriptionType(*kind),
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}
-	to, err := os.OpenFile(*recordsTo, os.O_APPEND|os.O_WRONLY, 0)
+	self := fmt.Sprint(os.Getpid())
+	to, err := history.Create(*recordsTo, self)
 	check(err)
-	note := func(what string, msg pulsar.Message) {
-		fmt.Fprintf(to, "%s %s %d %d %d\n", what, msg.Payload(), time.Now().UnixMicro(), msg.RedeliveryCount(), os.Getpid())
+	to.Write(history.Event{Kind: history.Started, Consumer: self})
+	note := func(kind history.Kind, msg pulsar.Message) {
+		to.Write(history.Event{Kind: kind, Message: string(msg.Payload()), Consumer: self, Count: int(msg.RedeliveryCount()), Delay: delay.Microseconds()})
 	}
 	if *isPoison {
 		handlePoison(client, opts, note)
@@ -37,9 +40,9 @@ func consume(client pulsar.Client) {
 	for {
 		msg, err := c.Receive(context.Background())
 		check(err)
-		note("h", msg)
+		note(history.Delivered, msg)
 		time.Sleep(*handles)
-		note("n", msg)
+		note(history.Nacked, msg)
 		c.Nack(msg)
 	}
 }
@@ -60,14 +63,14 @@ func options() []redelivery.Option {
 }
 
 // handlePoison handles messages, of which one ends the process.
-func handlePoison(client pulsar.Client, opts pulsar.ConsumerOptions, note func(string, pulsar.Message)) {
+func handlePoison(client pulsar.Client, opts pulsar.ConsumerOptions, note func(history.Kind, pulsar.Message)) {
 	handle := func(_ context.Context, msg pulsar.Message) error {
-		note("h", msg)
+		note(history.Delivered, msg)
 		if string(msg.Payload()) == poison {
 			os.Exit(3)
 		}
 		time.Sleep(*handles)
-		note("ok", msg)
+		note(history.Acked, msg)
 		return nil
 	}
 	for {

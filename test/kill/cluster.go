@@ -11,6 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 
 	"github.com/pulsar-redelivery/redelivery/internal/admin"
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 // breakBrokers has all types' messages fail at once on a cluster of two brokers, and moves all topics to the other broker again and again. At
@@ -37,12 +38,14 @@ func breakBrokers() {
 		wait(*every, runs)
 		if back == nil || isClosed(back) {
 			faults = append(faults, time.Now())
+			broke(runs)
 			first.move([]*member{second, first}[len(faults)%2])
 			fmt.Fprintf(os.Stderr, "%v: move %d\n", time.Since(runs[0].began).Round(time.Second), len(faults))
 		}
 		if len(faults) == 3 && back == nil {
 			wait(*every, runs)
 			faults = append(faults, time.Now())
+			broke(runs)
 			second.script("kill")
 			fmt.Fprintf(os.Stderr, "%v: killed\n", time.Since(runs[0].began).Round(time.Second))
 			back = make(chan struct{})
@@ -58,7 +61,7 @@ func breakBrokers() {
 	for _, r := range runs {
 		r.stop()
 		r.faults = faults
-		r.ends(r.began, r.file)
+		r.ends(r.began, r.dir)
 		fmt.Println(r.row(r.kind, r.batched, "log"))
 		good = good && r.isGood()
 	}
@@ -70,7 +73,8 @@ type clusterRun struct {
 	result
 	kind      string
 	batched   bool
-	file      string
+	dir       string
+	history   *history.Writer
 	dead      func() int
 	began     time.Time
 	processes []*exec.Cmd
@@ -78,16 +82,23 @@ type clusterRun struct {
 
 func startRun(client pulsar.Client, kind string, batched bool) *clusterRun {
 	r := &clusterRun{kind: kind, batched: batched, began: time.Now()}
-	topic, file, dead := prepare(client, kinds[kind], batched)
-	r.file, r.dead = file, dead
+	var topic string
+	topic, r.dir, r.history, r.dead = prepare(client, kinds[kind], batched)
 	processes := 2
 	if kinds[kind] == pulsar.Exclusive {
 		processes = 1
 	}
 	for range processes {
-		r.processes = append(r.processes, start(topic, kinds[kind], file, false))
+		r.processes = append(r.processes, start(topic, kinds[kind], r.dir, false))
 	}
 	return r
+}
+
+// broke notes that all consumers may have lost their connections.
+func broke(runs []*clusterRun) {
+	for _, r := range runs {
+		r.history.Write(history.Event{Kind: history.Disconnected})
+	}
 }
 
 func (r *clusterRun) stop() {

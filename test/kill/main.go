@@ -24,6 +24,8 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 	plog "github.com/apache/pulsar-client-go/pulsar/log"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 const (
@@ -43,6 +45,7 @@ var (
 	inCluster  = flag.Bool("cluster", false, "topics move between two brokers, one of which is killed; the processes are not")
 	isRestart  = flag.Bool("restart", false, "a service whose messages come in batches is restarted in order; see -index-acks")
 	verbose    = flag.Bool("v", false, "print the log of processes that are restarted")
+	histories  = flag.String("history", "", "keep histories in this folder; redelivery check reads them with -durable -max-deliveries 4")
 	crashLimit = flag.Int("crash-limit", 3, "of the poison")
 
 	// Of the process that is killed:
@@ -119,38 +122,41 @@ func judge(good bool) {
 
 // run publishes the messages, and kills what consumes them until all are dead letters.
 func run(client pulsar.Client, kind pulsar.SubscriptionType, batched, plain bool) (r result) {
-	topic, file, dead := prepare(client, kind, batched)
-	defer os.Remove(file)
+	topic, dir, to, dead := prepare(client, kind, batched)
+	if *histories == "" {
+		defer os.RemoveAll(dir)
+	}
 	began := time.Now()
 	end := began.Add(*limit)
 	for r.dead < *messages && time.Now().Before(end) {
-		p := start(topic, kind, file, plain)
+		p := start(topic, kind, dir, plain)
 		deadline := time.Now().Add(*every)
 		for time.Now().Before(deadline) && r.dead < *messages {
 			time.Sleep(50 * time.Millisecond)
 			r.dead = dead()
 		}
+		to.Write(history.Event{Kind: history.Killed, Consumer: fmt.Sprint(p.Process.Pid)})
 		check(p.Process.Kill())
 		r.faults = append(r.faults, time.Now())
 		_ = p.Wait()
 	}
-	r.ends(began, file)
+	r.ends(began, dir)
 	return r
 }
 
-// prepare publishes the messages to a topic that has a subscription. It returns the file for what is noted, and a function that counts dead
-// letters.
-func prepare(client pulsar.Client, kind pulsar.SubscriptionType, batched bool) (topic, file string, dead func() int) {
+// prepare publishes the messages to a topic that has a subscription. It returns the folder of the history, its file for
+// what happens to processes, and a function that counts dead letters.
+func prepare(client pulsar.Client, kind pulsar.SubscriptionType, batched bool) (topic, dir string, to *history.Writer, dead func() int) {
 	topic = fmt.Sprintf("kill-%d", time.Now().UnixNano())
 	c := subscribed(client, pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: kind,
 		SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest})
 	c.Close()
 	dead = deadLetters(client, topic)
 	publish(client, topic, 0, *messages, batched)
-	to, err := os.CreateTemp("", "kill")
+	dir = newFolder()
+	to, err := history.Create(dir, "faults")
 	check(err)
-	check(to.Close())
-	return topic, to.Name(), dead
+	return topic, dir, to, dead
 }
 
 // subscribed subscribes. A broker of a cluster may just be giving the topic to another.
@@ -167,14 +173,14 @@ func subscribed(client pulsar.Client, opts pulsar.ConsumerOptions) pulsar.Consum
 }
 
 // ends notes how a run ended.
-func (r *result) ends(began time.Time, file string) {
+func (r *result) ends(began time.Time, dir string) {
 	if r.took == "" {
 		r.took = time.Since(began).Round(time.Second).String()
 	}
 	if r.dead < *messages {
 		r.took = "not after " + r.took
 	}
-	r.read(file)
+	r.read(dir)
 }
 
 // start starts this program as what consumes.

@@ -1,15 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 // poisonAll prints a table of what one poison among good messages does.
@@ -57,10 +57,8 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 		poisons()
 	}
 	publish(client, topic, *messages/2, *messages, batched)
-	file, err := os.CreateTemp("", "kill")
-	check(err)
-	defer os.Remove(file.Name())
-	defer file.Close()
+	dir := newFolder()
+	defer os.RemoveAll(dir)
 	began := time.Now()
 	var crashes atomic.Int64
 	over := make(chan struct{})
@@ -68,7 +66,7 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 	for range processes {
 		supervisors.Go(func() {
 			for {
-				p := start(topic, kind, file.Name(), plain, "-poison", "-crash-limit", fmt.Sprint(*crashLimit))
+				p := start(topic, kind, dir, plain, "-poison", "-crash-limit", fmt.Sprint(*crashLimit))
 				ended := make(chan error, 1)
 				go func() { ended <- p.Wait() }()
 				select {
@@ -87,7 +85,7 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 	until := began.Add(*limit)
 	for time.Now().Before(until) && (!dead || good < *messages) {
 		time.Sleep(100 * time.Millisecond)
-		dead, good = letters() > 0, handledWell(file.Name())
+		dead, good = letters() > 0, handledWell(dir)
 		if quiet && good == *messages {
 			quiet = false
 			time.Sleep(time.Second)
@@ -104,16 +102,9 @@ func runPoison(client pulsar.Client, kind pulsar.SubscriptionType, processes int
 }
 
 // handledWell counts the messages that were handled.
-func handledWell(file string) int {
-	f, err := os.Open(file)
-	check(err)
-	defer f.Close()
-	well := map[string]bool{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		if what, rest, _ := strings.Cut(lines.Text(), " "); what == "ok" {
-			name, _, _ := strings.Cut(rest, " ")
-			well[name] = true
-		}
-	}
-	return len(well)
+func handledWell(dir string) int {
+	c := history.New(history.Rules{})
+	check(history.ReadFolder(dir, c.Add))
+	summary, _ := c.Finish()
+	return summary.Settled
 }

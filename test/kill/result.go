@@ -1,18 +1,20 @@
 package main
 
 import (
-	"bufio"
 	"fmt"
 	"os"
+	"slices"
 	"time"
+
+	"github.com/pulsar-redelivery/redelivery/internal/history"
 )
 
 // result is what became of the messages of a run.
 type result struct {
 	faults  []time.Time // kills, or moves and deaths of brokers
-	handled int         // deliveries
-	excess  int         // messages that were handled more often than they may be
-	most    int         // deliveries of one message
+	summary history.Summary
+	excess  int // messages that were handled more often than they may be
+	most    int // deliveries of one message
 	dead    int
 	took    string
 
@@ -22,82 +24,73 @@ type result struct {
 	twice     int           // another consumer had the message at the same time
 	lost      time.Duration // how long before a fault a failure was, at most, that was forgotten
 
-	early      int // deliveries of messages that were not due
-	counted    int // of these, whose last failure was not forgotten
-	unexpected int // messages that were handled more often than they may be and all of the above says
+	early    int // deliveries of messages that were not due
+	findings []history.Finding
 }
 
-// delivery is what a process noted of one.
-type delivery struct {
-	at, failed time.Time // failed is zero if the handler did not return
-	count      int
-	process    int
-}
+// delivery is one of a message, and the failure that followed, which is nil if the handler did not return.
+type delivery struct{ at, failed *history.Line }
 
-// deliveries reads what the processes noted, by message and in order.
-func deliveries(file string) map[string][]delivery {
-	f, err := os.Open(file)
+// newFolder makes a folder for a history.
+func newFolder() string {
+	dir, err := os.MkdirTemp(*histories, "kill")
 	check(err)
-	defer f.Close()
-	all := map[string][]delivery{}
-	for lines := bufio.NewScanner(f); lines.Scan(); {
-		var what, name string
-		var micros int64
-		var d delivery
-		if n, _ := fmt.Sscan(lines.Text(), &what, &name, &micros, &d.count, &d.process); n < 5 {
-			continue // the process was killed while it wrote
-		}
-		at := time.UnixMicro(micros)
-		if what == "h" {
-			d.at = at
-			all[name] = append(all[name], d)
-			continue
-		}
-		for i := range all[name] {
-			if x := &all[name][i]; x.process == d.process && x.count == d.count && x.failed.IsZero() {
-				x.failed = at
-			}
-		}
-	}
-	return all
+	return dir
 }
 
-// read counts what the processes noted.
-func (r *result) read(file string) {
-	for _, all := range deliveries(file) {
-		r.handled += len(all)
-		r.most = max(r.most, len(all))
-		uncounted := 0
-		for i, d := range all[1:] {
-			last := all[i]
-			early := !last.failed.IsZero() && d.at.After(last.failed) && d.at.Before(last.failed.Add(delay))
-			if early {
-				r.early++
-			}
-			if d.count > last.count {
-				if early {
-					r.counted++
-				}
-				continue
-			}
-			uncounted++
-			switch {
-			case last.failed.IsZero():
-				r.cut++
-			case last.failed.After(d.at):
-				r.twice++
-			default:
-				r.forgotten++
-				r.lost = max(r.lost, r.beforeFault(last.failed))
-			}
+// read checks what the processes noted, and counts it.
+func (r *result) read(dir string) {
+	c, messages := history.New(history.Rules{Durable: true, MaxDeliveries: maxDeliveries}), map[string][]delivery{}
+	check(history.ReadFolder(dir, func(l *history.Line) {
+		c.Add(l)
+		all := messages[l.Message]
+		switch l.Kind {
+		case history.Delivered:
+			messages[l.Message] = append(all, delivery{at: l})
+		case history.Nacked:
+			i := slices.IndexFunc(all, func(d delivery) bool { return d.at.Consumer == l.Consumer && d.failed == nil })
+			all[i].failed = l
+		default:
 		}
+	}))
+	r.summary, r.findings = c.Finish()
+	for _, all := range messages {
+		r.most = max(r.most, len(all))
 		if len(all) > maxDeliveries {
 			r.excess++
 		}
-		if len(all) > maxDeliveries+uncounted {
-			r.unexpected++
+		for i := range max(0, len(all)-1) {
+			r.compare(all[i], all[i+1].at)
 		}
 	}
+}
+
+// compare counts what became of a failure by the next delivery.
+func (r *result) compare(last delivery, next *history.Line) {
+	failed := last.failed
+	if failed != nil && next.At > failed.At && next.At < failed.At+failed.Delay {
+		r.early++
+	}
+	switch {
+	case next.Count > last.at.Count:
+	case failed == nil:
+		r.cut++
+	case failed.At > next.At:
+		r.twice++
+	default:
+		r.forgotten++
+		r.lost = max(r.lost, r.beforeFault(time.UnixMicro(failed.At)))
+	}
+}
+
+// found counts the findings of a kind.
+func (r *result) found(fault history.Fault) (n int) {
+	for _, f := range r.findings {
+		if f.Fault == fault {
+			n++
+		}
+	}
+	return n
 }
 
 // beforeFault returns how long it was from a failure to the next fault.
@@ -114,9 +107,9 @@ const columns = `| subscription | batched | client | faults | handled | cut off 
 |---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|`
 
 func (r *result) row(kind string, batched bool, client string) string {
-	return fmt.Sprintf("| %s | %t | %s | %d | %d | %d | %d | %v | %d | %d | %d | %d | %d | %d | %d | %s |", kind, batched, client, len(r.faults), r.handled, r.cut,
-		r.forgotten, r.lost.Round(time.Millisecond), r.twice, r.excess, r.most, r.early, r.counted, r.unexpected, r.dead, r.took)
+	return fmt.Sprintf("| %s | %t | %s | %d | %d | %d | %d | %v | %d | %d | %d | %d | %d | %d | %d | %s |", kind, batched, client, len(r.faults), r.summary.Deliveries, r.cut,
+		r.forgotten, r.lost.Round(time.Millisecond), r.twice, r.excess, r.most, r.early, r.found(history.Early), len(r.findings)-r.found(history.Early), r.dead, r.took)
 }
 
 // isGood reports whether the log kept what it promises.
-func (r *result) isGood() bool { return r.dead == *messages && r.counted == 0 && r.unexpected == 0 }
+func (r *result) isGood() bool { return r.dead == *messages && len(r.findings) == 0 }
