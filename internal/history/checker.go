@@ -86,6 +86,7 @@ func (c *Checker) Add(l *Line) {
 	case Drained:
 		c.drained = l
 		return
+	default:
 	}
 	m := c.message(l)
 	switch l.Kind {
@@ -104,6 +105,7 @@ func (c *Checker) Add(l *Line) {
 		m.failures = slices.DeleteFunc(m.failures, func(f *Line) bool { return f.Consumer == l.Consumer })
 	case DeadLettered:
 		c.deadLetter(m, l)
+	default:
 	}
 }
 

@@ -163,16 +163,16 @@ func oneOf(kinds []Kind) string {
 
 // String names the fields that there may be.
 func (s shape) String() string {
-	text := "only at, event"
+	names := []string{"only at", "event"}
 	for _, field := range []struct {
 		name string
 		has  presence
 	}{{"consumer", s.consumer}, {"message", s.message}, {"key", s.key}, {"delay", s.delay}, {"count", s.count}, {"confirmed", s.confirmed}} {
 		if field.has != absent {
-			text += ", " + field.name
+			names = append(names, field.name)
 		}
 	}
-	return text + " and note"
+	return strings.Join(names, ", ") + " and note"
 }
 
 // longest is how many bytes of a bad line an error shows.

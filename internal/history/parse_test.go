@@ -1,6 +1,7 @@
 package history_test
 
 import (
+	"errors"
 	"io"
 	"strings"
 	"testing"
@@ -20,7 +21,7 @@ func read(text string) (lines []*history.Line, err error) {
 			lines = append(lines, l)
 		}
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	return lines, err

@@ -25,17 +25,11 @@ type world struct {
 	events []history.Event
 	names  []string // of the consumers that run
 	born   int
-	keys   map[string]*queue
-	faults map[string][]int64
-	left   int // messages to publish
 	next   int
 }
 
-// queue has the messages of a key that were not delivered yet, in order.
-type queue struct{ waiting []string }
-
 func newWorld(t *rapid.T) *world {
-	w := &world{t: t, now: 1_700_000_000 * second, keys: map[string]*queue{}, faults: map[string][]int64{}}
+	w := &world{t: t, now: 1_700_000_000 * second}
 	for range rapid.IntRange(1, 3).Draw(t, "consumers") {
 		w.start()
 	}

@@ -83,6 +83,14 @@ func (t *trial) settledBeside(partition int) (n int) {
 	return n
 }
 
+// named is the work of one more consumer.
+func (t *trial) named() work {
+	w := t.work
+	t.started++
+	w.Name = fmt.Sprintf("consumer-%d", t.started)
+	return w
+}
+
 // broke notes that all consumers may have lost their connections.
 func (t *trial) broke(why string) {
 	t.faults++

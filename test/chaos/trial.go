@@ -199,14 +199,6 @@ func (t *trial) start(ctx context.Context) error {
 	return nil
 }
 
-// named is the work of one more consumer.
-func (t *trial) named() work {
-	w := t.work
-	t.started++
-	w.Name = fmt.Sprintf("consumer-%d", t.started)
-	return w
-}
-
 func (t *trial) startProcess() error {
 	w := t.named()
 	text, err := json.Marshal(w)
