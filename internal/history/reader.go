@@ -83,7 +83,7 @@ func (f *file) advance() error {
 		if text = bytes.TrimSpace(text); len(text) > 0 {
 			e, err := Parse(text)
 			if unfinished && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
-				return nil //nolint:nilerr // the process was killed while it wrote the line
+				return nil
 			}
 			if err == nil && e.At < f.at {
 				err = fmt.Errorf("at is %d, want at least %d, the line before's", e.At, f.at)
@@ -95,7 +95,7 @@ func (f *file) advance() error {
 			return nil
 		}
 		if unfinished {
-			return nil
+			return nil //nolint:nilerr // the end of the file
 		}
 	}
 }
