@@ -101,3 +101,18 @@ func (f *file) advance() error {
 }
 
 func (f *file) bad(err error) error { return fmt.Errorf("%s:%d: %w", f.name, f.number, err) }
+
+// read calls each for the lines of sources, by time.
+func read(each func(*Line), sources ...Source) error {
+	r, err := NewReader(sources...)
+	for err == nil {
+		var l *Line
+		if l, err = r.Next(); err == nil {
+			each(l)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	return err
+}
