@@ -57,7 +57,7 @@ func (g *Group) Activate(now time.Duration, topic string, source any, active boo
 func (g *Group) afterLoss(now time.Duration) {
 	g.loss = false
 	for _, t := range slices.Clone(g.clock.Timers()) {
-		if r := t.Of.request; r != nil && !(r.entry != nil && r.tries == 0) {
+		if r := t.Of.request; r != nil && !r.isUnsent() {
 			r.open = false
 			g.clock.Set(t, now)
 		}
@@ -96,9 +96,9 @@ func (g *Group) Sent(now time.Duration, id ID, object any) {
 	}
 }
 
-// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. What
-// was not read before a later copy, or before the application waited for long, does not come any more: upstream clears
-// its queue when it is connected again.
+// isComing reports whether a copy of a message is in upstream's queue that the broker sent after the last loss. Upstream
+// clears its queue when it is connected again. So a copy is not in the queue any more if a later one was read, or if the
+// application waited for a while and got nothing.
 func (p *Partition) isComing(at place) bool {
 	g, c := p.group, p.coming[at]
 	return p.sent == g.epoch && g.o.hasOthers() && c.number > p.read && g.reading.idleAt < c.at+idleTime
@@ -113,8 +113,8 @@ func (p *Partition) readCopy(at place, object any) {
 }
 
 // dropOld drops a copy that was sent before a loss, or before this consumer became active. The broker sends it again,
-// after older ones, unless it had begun to do so before it said who is active. So the message is requested if it does
-// not come.
+// after older ones, unless it began to send before the listener's report. So the message is requested if it does not
+// come.
 func (g *Group) dropOld(now time.Duration, m *message, c Copy) {
 	if m.state == Unseen {
 		m.id, m.count = c.Object, c.count()

@@ -122,8 +122,11 @@ func (g *Group) requestOver(now time.Duration, r *request) {
 	}
 }
 
-// isMissing reports whether something was not requested, since it was in upstream's queue, and is not there any more.
-func (r *request) isMissing() bool { return r.entry != nil && r.tries == 0 && len(r.waiting()) > 0 }
+// isUnsent reports whether an entry was not requested, since the broker sends it by itself.
+func (r *request) isUnsent() bool { return r.entry != nil && r.tries == 0 }
+
+// isMissing reports whether a message of an entry that was not requested is not in upstream's queue any more.
+func (r *request) isMissing() bool { return r.isUnsent() && len(r.waiting()) > 0 }
 
 // comes notes that a message came that was waited for.
 func (r *request) comes() {

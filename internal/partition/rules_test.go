@@ -649,14 +649,20 @@ func TestMessageInTheQueueIsNotRequested(t *testing.T) {
 	assert.Equal(t, Deliver, f.Arrive(f.now, c).Verdict)
 }
 
-// Upstream may read a copy from a lost connection, and drop it when it is connected again.
-func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
+// newAwaitingFixture returns a fixture whose message is due and not in memory, and awaits a copy. Upstream may read a copy
+// from a lost connection, and drop it when it is connected again.
+func newAwaitingFixture() *fixture {
 	f := newFixture(Options{Kind: Shared})
 	f.reach(Waiting)
 	f.Lost(f.now)
 	f.Sent(f.now, of0, "a copy that is dropped")
 	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
 	f.RedeliverNow(f.now)
+	return f
+}
+
+func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
+	f := newAwaitingFixture()
 	f.due()
 	assert.Equal(t, Asked, f.state())
 	f.Wait(f.now)
@@ -667,12 +673,7 @@ func TestCopyThatDoesNotComeIsRequested(t *testing.T) {
 }
 
 func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
-	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
-	f.Lost(f.now)
-	f.Sent(f.now, of0, "a copy that is dropped")
-	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
-	f.RedeliverNow(f.now)
+	f := newAwaitingFixture()
 	f.due()
 	assert.Zero(t, f.requests)
 	f.arrivesAs(at(7, 0), 1, nil)
@@ -683,12 +684,7 @@ func TestCopyThatALaterOnePassedIsRequested(t *testing.T) {
 
 // The application is busy with another partition.
 func TestCopyThatDoesNotComeForLongIsAwaited(t *testing.T) {
-	f := newFixture(Options{Kind: Shared})
-	f.reach(Waiting)
-	f.Lost(f.now)
-	f.Sent(f.now, of0, "a copy that is dropped")
-	f.drop(f.partitions["A"].entries[of0.position()].messages[0])
-	f.RedeliverNow(f.now)
+	f := newAwaitingFixture()
 	for entry := range int64(1000) {
 		f.now += stepTime
 		f.arrivesAs(ID{"B", 2, entry, 0}, 1, nil)
@@ -700,17 +696,6 @@ func TestCopyThatDoesNotComeForLongIsAwaited(t *testing.T) {
 		f.passes()
 	}
 	assert.NotZero(t, f.requests)
-}
-
-func TestOldCopyOfAMessageThatIsComingIsDropped(t *testing.T) {
-	f := newFixture(Options{Kind: Shared})
-	f.arrivesAs(at(1, 0), 1, nil)
-	before := f.copy(of0, 1)
-	f.Lost(f.now)
-	after := f.copy(of0, 1)
-	f.Sent(f.now, of0, after.Object)
-	assert.Equal(t, Old, f.Arrive(f.now, before).Verdict)
-	assert.Equal(t, Deliver, f.Arrive(f.now, after).Verdict)
 }
 
 func TestMessageIsStaleIfItsCopyDoesNotCome(t *testing.T) {
