@@ -71,7 +71,7 @@ func (c *Consumer) offer(d *partition.Delivery, msg pulsar.Message) (sent bool) 
 	var withdrawn chan struct{}
 	if d.Object != nil {
 		withdrawn = make(chan struct{})
-		c.lock()
+		c.mu.Lock()
 		o := &offer{d.ID, d.Hand, withdrawn, make(chan struct{})}
 		c.offered = o
 		defer close(o.over)

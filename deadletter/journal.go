@@ -214,8 +214,8 @@ func (j *journal) tidy(ctx context.Context) error {
 	return j.remove(ctx)
 }
 
-// forget forgets the batches that are acknowledged though the journal does not say so: a process was killed in between, or
-// somebody else has acknowledged them. Only the admin API tells. While a run is not over they stay.
+// forget removes batches from the journal that are acknowledged: a process was killed before it noted the acknowledgement, or
+// another consumer made it. It asks the admin API, and does nothing without one or while a run is not over.
 func (j *journal) forget(ctx context.Context) error {
 	if len(j.done) == 0 || j.run != nil || j.removed || j.t.o.Admin.URL == "" {
 		return nil
