@@ -1,29 +1,17 @@
 package partition
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Lost notes that a connection may be lost. Upstream does not say whose, so everything of all partitions is
 // stale, if another consumer can have it: messages that wait are requested when they are due, unless a newer
-// copy comes before.
+// copy comes before. What was requested before is not requested again: if the connection swallowed that, the broker
+// sends everything again by itself.
 func (g *Group) Lost(now time.Duration) {
 	g.epoch++
 	if g.o.hasOthers() {
 		g.floor = g.epoch
 	}
-	g.noteLoss(now)
-}
-
-// lossPause is how long requests are not repeated after a loss. A broker that goes down takes all its topics
-// with it, and one pass over the requests serves all of these losses.
-const lossPause = 10 * time.Millisecond
-
-func (g *Group) noteLoss(now time.Duration) {
-	if !g.loss {
-		g.loss, g.lossAt = true, now
-	}
+	g.lossAt = now
 }
 
 // GiveBack notes that the broker is about to send everything again, to any consumer. Messages that the
@@ -45,30 +33,10 @@ func (g *Group) GiveBack(now time.Duration) {
 func (g *Group) Activate(now time.Duration, topic string, source any, active bool) {
 	p := g.partition(topic, source)
 	g.epoch++
-	g.noteLoss(now)
+	g.lossAt = now
 	p.active = g.epoch
 	if !active {
 		p.floor = g.epoch
-	}
-}
-
-// afterLoss repeats all requests, since the connection may have swallowed them, and requests ready messages
-// that became stale.
-func (g *Group) afterLoss(now time.Duration) {
-	g.loss = false
-	for _, t := range slices.Clone(g.clock.Timers()) {
-		if r := t.Of.request; r != nil && !r.isUnsent() {
-			r.open = false
-			g.clock.Set(t, now)
-		}
-	}
-	ready := g.ready
-	g.ready = nil
-	for _, m := range ready {
-		m.queued = false
-		if m.state == Ready {
-			g.makeReady(now, m)
-		}
 	}
 }
 

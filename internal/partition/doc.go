@@ -10,8 +10,8 @@
 //	unseen  | → held, delivered      | –         | –            | –                                      | –
 //	held    | noted                  | → waiting | → settled    | ack timeout: a nack that is due        | stale
 //	waiting | noted, kept if it fits | –         | → settled    | here and fresh: → ready; else → asked  | stale
-//	ready   | noted                  | –         | → settled    | not taken for long: → asked            | if stale → asked
-//	asked   | → held, delivered      | –         | → settled    | asked again; ten times in vain: unseen | asked again
+//	ready   | noted                  | –         | → settled    | not taken for long: → asked            | stale
+//	asked   | → held, delivered      | –         | → settled    | asked again; ten times in vain: unseen | –
 //	settled | acknowledged again     | –         | –            | forgotten, oldest first                | –
 //
 // A message is busy while a call acknowledges or publishes it. A busy message is not handed out. TestTable has a

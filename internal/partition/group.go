@@ -60,10 +60,9 @@ type Group struct {
 	hands      uint64    // hand-overs that have numbers
 	spare      []message // storage that the next batch uses
 
-	epoch  uint64 // grows with each connection or partition that may be lost
-	floor  uint64 // messages of an earlier epoch are stale, in all partitions
-	loss   bool   // an epoch began, and afterLoss has not looked at it yet
-	lossAt time.Duration
+	epoch  uint64        // grows with each connection or partition that may be lost
+	floor  uint64        // messages of an earlier epoch are stale, in all partitions
+	lossAt time.Duration // when the epoch began
 
 	reading reading
 	out     Decisions
@@ -147,9 +146,6 @@ type Request struct {
 // after each other method, and at the time that Next returns.
 func (g *Group) Due(now time.Duration) Decisions {
 	g.reading.at(now)
-	if g.loss && now >= g.lossAt+lossPause {
-		g.afterLoss(now)
-	}
 	for t := g.clock.Pop(now); t != nil; t = g.clock.Pop(now) {
 		switch {
 		case t.Of.request != nil:
@@ -169,11 +165,7 @@ func (g *Group) Due(now time.Duration) Decisions {
 
 // Next returns when Due has more to do; ok is false if nothing waits.
 func (g *Group) Next() (at time.Duration, ok bool) {
-	at, ok = g.clock.Next()
-	if loss := g.lossAt + lossPause; g.loss && (!ok || loss < at) {
-		return loss, true
-	}
-	return at, ok
+	return g.clock.Next()
 }
 
 // add returns a time after now, without an overflow.

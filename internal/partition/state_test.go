@@ -131,10 +131,7 @@ func (x *encoder) timer(c *clock.Clock[timed], t *timer) {
 func (w *world) encodeGroup(x *encoder) {
 	g := w.g
 	x.int(g.memory)
-	x.bools(g.newsTurn, g.loss, g.reading.waits)
-	if g.loss {
-		x.time(max(g.lossAt, w.now-lossPause))
-	}
+	x.bools(g.newsTurn, g.reading.waits)
 	g.reading.at(w.now)
 	x.since(g.reading.last)
 	x.since(g.reading.idleAt)

@@ -104,8 +104,8 @@ func TestTable(t *testing.T) {
 	acked := func(f *fixture) any { return f.ack(Done) }
 	notAcked := func(f *fixture) any { return f.ack(Failed) }
 	over := func(f *fixture) any { f.passes(); return f.requests }
-	lost := func(f *fixture) any { f.Lost(f.now); f.now += lossPause; f.due(); return f.requests }
-	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.passes(); f.passes(); return f.requests }
+	lost := func(f *fixture) any { f.Lost(f.now); f.due(); return f.requests }
+	lostThenOver := func(f *fixture) any { f.Lost(f.now); f.passes(); return f.requests }
 	shared, exclusive := Options{Kind: Shared}, Options{Kind: Exclusive}
 	for _, c := range []struct {
 		o     Options
@@ -163,14 +163,20 @@ func TestTable(t *testing.T) {
 		{shared, Unseen, "connection lost", lost, Unseen, 0},
 		{shared, Held, "connection lost", lost, Held, 0},
 		{shared, Waiting, "connection lost", lost, Waiting, 0},
-		{shared, Ready, "connection lost", lost, Asked, 1},
+		{shared, Ready, "connection lost", lost, Ready, 0},
 		{exclusive, Ready, "connection lost", lost, Ready, 0},
-		{shared, Asked, "connection lost", lost, Asked, 1},
+		{shared, Asked, "connection lost", lost, Asked, 0},
+		{shared, Ready, "connection lost, taken", func(f *fixture) any {
+			f.Lost(f.now)
+			_, ok := f.Take(f.now, false)
+			assert.False(t, ok)
+			f.due()
+			return f.requests
+		}, Asked, 1},
 		{shared, Settled, "connection lost", lost, Settled, 0},
 		{shared, Held, "connection lost, nack, delay over", func(f *fixture) any {
 			f.Lost(f.now)
 			f.nack()
-			f.passes()
 			f.passes()
 			return f.requests
 		}, Asked, 1},
@@ -179,7 +185,6 @@ func TestTable(t *testing.T) {
 		{shared, Waiting, "connection lost, a copy arrives, delay over", func(f *fixture) any {
 			f.Lost(f.now)
 			f.arrives()
-			f.passes()
 			f.passes()
 			return f.requests
 		}, Ready, 0},

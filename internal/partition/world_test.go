@@ -690,11 +690,6 @@ func (w *world) take(c command) {
 // pass lets time pass, in which what was sent reaches the broker.
 func (w *world) pass(d time.Duration) {
 	w.flush()
-	if w.g.loss { // a loss is looked at soon
-		w.now += lossPause
-		w.act(w.g.Due(w.now))
-		return
-	}
 	w.now += d
 }
 
