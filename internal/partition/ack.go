@@ -188,7 +188,7 @@ func (g *Group) SettleEntry(now time.Duration, id ID) error {
 	if p == nil {
 		return err
 	}
-	if e := p.entries[id.position()]; e != nil {
+	if e := p.entryAt(id.position()); e != nil {
 		for m := range e.all {
 			if m.isOpen() {
 				g.settle(now, m, false)

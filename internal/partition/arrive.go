@@ -45,7 +45,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 		g.finishEntry(now, previous)
 	}
 	var a Arrival
-	if p.entries[at] == nil && p.settled.hasEntry(at) {
+	if p.entryAt(at) == nil && p.settled.hasEntry(at) {
 		g.noteSettled(now, p, at)
 		a = Arrival{Verdict: AckAgain, Again: Again{p.source, p.topic, c.Object, c.Total > 1}}
 	} else {
@@ -72,7 +72,7 @@ func (g *Group) Arrive(now time.Duration, c Copy) Arrival {
 
 // entry returns an entry of a partition, which is made if it is not in the table.
 func (g *Group) entry(p *Partition, at position, total int32) *entry {
-	e := p.entries[at]
+	e := p.entryAt(at)
 	if e == nil {
 		e = &entry{partition: p, at: at}
 		e.messages = e.one[:1]

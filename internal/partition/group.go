@@ -50,6 +50,7 @@ func (o *Options) isLast(count uint32) bool {
 type Group struct {
 	o          Options
 	partitions map[string]*Partition
+	latest     *Partition           // that was looked up last
 	ledgers    map[int64]*Partition // whose ledger it is; nil if topics share it
 	in         [states]int
 	clock      clock.Clock[timed]
@@ -99,7 +100,7 @@ var ErrAmbiguous = errors.New("the ledger belongs to several topics of this cons
 // partitionOf returns the partition that an id belongs to, or nil if that is unknown.
 func (g *Group) partitionOf(id ID) (*Partition, error) {
 	if id.Topic != "" {
-		return g.partitions[id.Topic], nil
+		return g.topic(id.Topic), nil
 	}
 	p, known := g.ledgers[id.Ledger]
 	if known && p == nil {
@@ -114,7 +115,7 @@ func (g *Group) find(id ID) (*message, error) {
 	if p == nil {
 		return nil, err
 	}
-	e := p.entries[id.position()]
+	e := p.entryAt(id.position())
 	if e == nil {
 		return nil, nil
 	}
@@ -133,6 +134,10 @@ type Decisions struct {
 	GiveUps  []Delivery // to publish as dead letters: their last delivery timed out; Nack them first, and then BeginAck
 	TimedOut []Delivery // for observers
 	Settled  []Delivery // for observers, if Options.Reports
+}
+
+func (d *Decisions) areNone() bool {
+	return d.Requests == nil && d.GiveUps == nil && d.TimedOut == nil && d.Settled == nil
 }
 
 // Request asks the broker to send an entry again.
@@ -157,6 +162,9 @@ func (g *Group) Due(now time.Duration) Decisions {
 		default:
 			g.timeOver(now, t.Of.message)
 		}
+	}
+	if g.out.areNone() {
+		return Decisions{}
 	}
 	out := g.out
 	g.out = Decisions{}

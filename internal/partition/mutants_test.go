@@ -19,7 +19,7 @@ var withMutants = flag.Bool("mutants", false, "remove each rule of the machine i
 // mutants are the rules of the machine, and what the code is without each.
 var mutants = []struct{ rule, file, with, without string }{
 	{"a copy of a held message is not handed out", "arrive.go", "	case Held, Waiting, Ready:\n", "	case Held, Waiting, Ready:\n		return g.deliver(now, m, c.Body, false)\n"},
-	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entries[at] == nil && p.settled.hasEntry(at) {", "if false {"},
+	{"a copy of a settled entry is not handed out", "arrive.go", "if p.entryAt(at) == nil && p.settled.hasEntry(at) {", "if false {"},
 	{"a copy of a settled message of a batch is not handed out", "ack.go", "		p.settled.addPart(e.at, e.settledIndexes())\n", ""},
 	{"a copy of a settled entry is acknowledged whole", "arrive.go", "c.Object, c.Total > 1}}", "c.Object, false}}"},
 	{"the newest delivery is acknowledged", "arrive.go", "		m.id, m.epoch = c.Object, p.reads\n", "		if m.id == nil {\n			m.id = c.Object\n		}\n		m.epoch = p.reads\n"},

@@ -30,14 +30,30 @@ type Partition struct {
 	silence time.Duration // reading time when a copy came last
 }
 
+// topic returns the partition of a topic, or nil. It mostly is the one that was asked for last.
+func (g *Group) topic(name string) *Partition {
+	if g.latest == nil || g.latest.topic != name {
+		g.latest = g.partitions[name]
+	}
+	return g.latest
+}
+
+// entryAt returns an entry of the table, or nil. It mostly is the one whose messages came last.
+func (p *Partition) entryAt(at position) *entry {
+	if e := p.current; e != nil && e.at == at {
+		return e
+	}
+	return p.entries[at]
+}
+
 // partition returns the partition of a topic, which is made if it is new.
 func (g *Group) partition(topic string, source any) *Partition {
-	p := g.partitions[topic]
+	p := g.topic(topic)
 	if p == nil {
 		p = &Partition{group: g, topic: topic, source: source, entries: map[position]*entry{}, reads: g.epoch, sent: g.epoch, calm: g.epoch}
 		p.request.partition = p
 		p.request.timer.Of.request, p.settled.timer.Of.settled = &p.request, p
-		g.partitions[topic] = p
+		g.partitions[topic], g.latest = p, p
 	}
 	if source != nil {
 		p.source = source
@@ -86,10 +102,11 @@ func (p *Partition) ledgers(yield func(int64) bool) {
 
 // Gone forgets a partition whose topic is no longer this consumer's.
 func (g *Group) Gone(topic string) {
-	p := g.partitions[topic]
+	p := g.topic(topic)
 	if p == nil {
 		return
 	}
+	g.latest = nil
 	for m := range p.messages {
 		g.clock.Stop(&m.entry.request.timer)
 		g.forgetMessage(m)
