@@ -27,6 +27,7 @@ func TestCursorResetAfterAKill(t *testing.T) {
 		succeedAtTheThird(t, strings.Fields(how))
 		return
 	}
+	t.Parallel()
 	const n = 20
 	for name, c := range map[string]struct {
 		lives                       time.Duration // after the last acknowledgement

@@ -30,6 +30,7 @@ func forged(topic string) map[string]string {
 
 // A message of the consumer's own topic starts at the first retry, with the first delay, whatever its properties say.
 func TestForgedPropertiesOfARetryAreIgnored(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.DelayLevels{time.Second, 16 * time.Second}),
@@ -107,6 +108,7 @@ func TestDeadLetterOfTheSecondServiceNamesItsTopic(t *testing.T) {
 
 // The age of a message counts from its own publication, not from that of its retries.
 func TestMaxAgeOverRetries(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(ms(1)),

@@ -50,6 +50,7 @@ func TestSubscribeSwitchesIndexAcksOn(t *testing.T) {
 // After a consumer left in the middle of a batch, its successor gets the rest if the broker keeps batch-index acknowledgements, else all of
 // the batch. Its Stats say which.
 func TestRestOfABatchAfterARestart(t *testing.T) {
+	t.Parallel()
 	for name, c := range map[string]struct {
 		server []pulsartest.Option
 		again  bool
@@ -58,6 +59,7 @@ func TestRestOfABatchAfterARestart(t *testing.T) {
 		"ignored": {nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			b := newInProcess(t, pulsar.ClientOptions{}, c.server...)
 			const n = 10
 			topic := b.topic(0)
@@ -74,7 +76,7 @@ func TestRestOfABatchAfterARestart(t *testing.T) {
 			first.Close()
 			second := b.subscribe(b.options(topic, pulsar.Shared))
 			var got []string
-			drain(t, second, ms(500), func(msg pulsar.Message) {
+			drain(t, second, ms(1000), func(msg pulsar.Message) {
 				got = append(got, string(msg.Payload()))
 				require.NoError(t, second.Ack(msg))
 			})

@@ -30,6 +30,7 @@ func TestKilledWhilePublishing(t *testing.T) {
 		toBeKilled(t, strings.Fields(how))
 		return
 	}
+	t.Parallel()
 	for _, how := range []string{"reconsume", "dead", "move"} {
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()

@@ -15,6 +15,7 @@ import (
 
 // A seek with a retry topic resets the main topic. What waits in the retry topic stays, and so does what the application has of it.
 func TestSeekWithARetryTopic(t *testing.T) {
+	t.Parallel()
 	for name, kind := range map[string]pulsar.SubscriptionType{"Shared": pulsar.Shared, "KeyShared": pulsar.KeyShared, "Exclusive": pulsar.Exclusive} {
 		for how, seek := range map[string]func(*redelivery.Consumer, pulsar.MessageID) error{
 			"Seek": func(c *redelivery.Consumer, first pulsar.MessageID) error { return c.Seek(first) },
@@ -23,6 +24,7 @@ func TestSeekWithARetryTopic(t *testing.T) {
 			},
 		} {
 			t.Run(name+" "+how, func(t *testing.T) {
+				t.Parallel()
 				b := newBroker(t)
 				topic := b.topic(0)
 				opts := b.options(topic, kind)
@@ -79,6 +81,7 @@ func TestSeekOfTwoTopicsWithARetryTopic(t *testing.T) {
 
 // A snooze for long goes to the retry topic, so that it does not count as unacknowledged at the broker, and does not count as a delivery.
 func TestLongSnoozeMovesToTheRetryTopicUncounted(t *testing.T) {
+	t.Parallel()
 	b := newBroker(t)
 	topic := b.topic(0)
 	c := b.subscribe(b.options(topic, pulsar.Shared), redelivery.WithReconsumeBackoff(backoff.Fixed(0)), redelivery.WithNackRetryTopic(time.Second),
