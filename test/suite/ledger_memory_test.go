@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -42,41 +43,43 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 		for _, waiting := range []int{1, 3} {
 			for _, again := range []bool{false, true} {
 				t.Run(fmt.Sprintf("limit %d MiB, %d of each wait, sent again=%t", limit>>20, waiting, again), func(t *testing.T) {
-					before := heapInUse()
-					c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
-						redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(limit))
-					for entry := range int64(batches) {
-						s.publish(batch(entry, messages, size)...)
-						for i := range messages {
-							msg := receive(t, c)
-							if i >= waiting {
-								require.NoError(t, c.Ack(msg))
-							} else if again {
-								c.NackID(msg.ID())
-							} else {
-								c.Nack(msg)
-							}
-						}
-						s.truncate()
-					}
-					if again {
-						s.reconnect(func(position) bool { return false })
+					synctest.Test(t, func(t *testing.T) {
+						before := heapInUse()
+						c, s := newStandIn(t, pulsar.ConsumerOptions{Type: pulsar.KeyShared},
+							redelivery.WithNackRedeliveryDelay(time.Hour), redelivery.WithMemoryLimit(limit))
 						for entry := range int64(batches) {
 							s.publish(batch(entry, messages, size)...)
-							nothing(t, c, ms(5))
+							for i := range messages {
+								msg := receive(t, c)
+								if i >= waiting {
+									require.NoError(t, c.Ack(msg))
+								} else if again {
+									c.NackID(msg.ID())
+								} else {
+									c.Nack(msg)
+								}
+							}
 							s.truncate()
 						}
-						nothing(t, c, ms(100))
-					}
-					kept, held := heapInUse()-before, c.Stats().BufferedBytes
-					t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
-					require.Equal(t, batches*waiting, c.Stats().Waiting)
-					require.LessOrEqual(t, held, limit)
-					require.Less(t, kept, held+16<<20, "more is kept alive than is counted")
-					if limit > all {
-						require.Greater(t, held, int64(all*9/10))
-						require.Less(t, held, int64(all*3/2), "batches are counted more than once")
-					}
+						if again {
+							s.reconnect(func(position) bool { return false })
+							for entry := range int64(batches) {
+								s.publish(batch(entry, messages, size)...)
+								nothing(t, c, ms(5))
+								s.truncate()
+							}
+							nothing(t, c, ms(100))
+						}
+						kept, held := heapInUse()-before, c.Stats().BufferedBytes
+						t.Logf("%d KiB are alive, %d KiB count as held", kept>>10, held>>10)
+						require.Equal(t, batches*waiting, c.Stats().Waiting)
+						require.LessOrEqual(t, held, limit)
+						require.Less(t, kept, held+16<<20, "more is kept alive than is counted")
+						if limit > all {
+							require.Greater(t, held, int64(all*9/10))
+							require.Less(t, held, int64(all*3/2), "batches are counted more than once")
+						}
+					})
 				})
 			}
 		}
@@ -85,6 +88,7 @@ func TestHeldBatchesAreCountedWhole(t *testing.T) {
 
 // The same with batches as pulsar-client-go makes them.
 func TestHeldBatchesOfABrokerAreCountedWhole(t *testing.T) {
+	t.Parallel()
 	const batches, messages, size = 20, 50, 10_000
 	const all = batches * messages * size // bytes
 	b := newBroker(t)
