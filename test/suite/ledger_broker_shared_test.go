@@ -160,9 +160,7 @@ func TestGoodSiblingsOfABadMessageAreHandledOnce(t *testing.T) {
 
 // What was asked for on Shared may go to another consumer, which nobody tells the first.
 func TestWaitingForgetsWhatWentToAnotherConsumer(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a minute")
-	}
+	takesMinutes(t) // ten requests in vain; internal/partition has them in virtual time
 	t.Parallel()
 	const n = 40
 	b := newBroker(t)
