@@ -25,7 +25,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	parallel := "32" // tests against a broker mostly wait
+	parallel := "48" // tests against a broker mostly wait
 	if race.Enabled {
 		parallel = "12" // and otherwise take ten times as long
 	}
