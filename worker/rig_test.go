@@ -16,6 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/internal/leaktest"
 	"github.com/pulsar-redelivery/redelivery/internal/logtest"
+	"github.com/pulsar-redelivery/redelivery/internal/race"
 	"github.com/pulsar-redelivery/redelivery/worker"
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
@@ -32,7 +33,11 @@ func beside() {
 	set := false
 	flag.Visit(func(f *flag.Flag) { set = set || f.Name == "test.parallel" })
 	if !set {
-		_ = flag.Set("test.parallel", "12")
+		parallel := "32"
+		if race.Enabled { // all takes ten times as long
+			parallel = "12"
+		}
+		_ = flag.Set("test.parallel", parallel)
 	}
 }
 
