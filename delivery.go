@@ -6,7 +6,6 @@ import (
 
 	"github.com/apache/pulsar-client-go/pulsar"
 
-	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
@@ -22,6 +21,8 @@ type Delivery struct {
 	FirstPublished  time.Time     // when it was published, or of a retry from the retry topic, the message that it is a retry of
 	Lost            bool          // another consumer may have it, see Observer.Lost; false again once the broker has sent it again
 	Begun           bool          // other messages of its batch were delivered; they come again after a restart unless this one is settled too; see Stats.Unfinished
+	Settled         bool          // it was acknowledged or published elsewhere; false once the Consumer has forgotten it
+	Waiting         bool          // it was nacked or timed out, and comes back
 }
 
 // Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
@@ -39,6 +40,7 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 	now := c.lock()
 	i, known, _ := c.group.Find(n.ID, n.hand)
 	kept := c.group.IndexAcks() == partition.KeptIndexAcks
+	settled := !known && isTracked(msg) && c.group.IsSettled(n.ID)
 	c.unlock(now)
 	if !known || !n.own {
 		i.Count = max(i.Count, countOf(msg))
@@ -51,6 +53,8 @@ func (c *Consumer) Delivery(msg pulsar.Message) (Delivery, error) {
 		FirstPublished:  c.publisher.firstPublished(msg),
 		Lost:            i.Current && i.Stale,
 		Begun:           i.Begun && !kept,
+		Settled:         settled,
+		Waiting:         known && i.State != partition.Held,
 	}
 	if i.Current && i.At > 0 {
 		d.AckDeadline = c.start.Add(i.At)
@@ -98,32 +102,3 @@ func (c *Consumer) RedeliveryCount(msg pulsar.Message) uint32 {
 	}
 	return countOf(msg) // it is settled, or not known
 }
-
-func init() {
-	insight.Of = func(consumer any) insight.Consumer { return inside{consumer.(*Consumer)} }
-}
-
-// inside is what package worker asks a Consumer.
-type inside struct{ *Consumer }
-
-func (c inside) OmitsCause() bool { return c.settings.omitsCause() }
-
-// IsSettled finds a nack only without an ack timeout and without a lost connection, which make a message wait too.
-func (c inside) IsSettled(msg pulsar.Message) bool {
-	n, err := c.nameOf(msg)
-	if err != nil || c.isOver() || !isTracked(msg) {
-		return false
-	}
-	now := c.lock()
-	i, known, _ := c.group.Find(n.ID, n.hand)
-	settled := !known && c.group.IsSettled(n.ID)
-	c.unlock(now)
-	return settled || known && !i.Current && c.settings.ackTimeout == nil && !c.loss.any.Load()
-}
-
-func (c inside) OutlivesTTL(msg pulsar.Message, delay time.Duration) bool {
-	return c.settings.outlivesTTL(msg, delay)
-}
-
-// omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
-func (s *settings) omitsCause() bool { return s.deadLetters != nil && s.deadLetters.OmitCause }

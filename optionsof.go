@@ -28,6 +28,9 @@ type Options struct {
 	RetryTopic              string // its whole name; "" if there is none
 	DeadLetterTopic         string // its whole name; "" if there is none
 	InitialSubscriptionName string // of the dead letter topic; "" for none
+	OmitCause               bool   // dead letters and log lines have the types of errors, not their texts
+
+	DeadBeforeTTL time.Duration // WithDeadBeforeTTL; 0 for none
 
 	Source                   Source // where nacked messages wait; "" for FromAuto
 	MemoryLimit              int64  // bytes
@@ -54,7 +57,7 @@ func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.Cons
 	o := Options{Topics: slices.Clone(topicsOf(*opts)), TopicsPattern: opts.TopicsPattern, Subscription: subscription, Nack: s.nackBackoff,
 		NackRetryTopic: s.retryFrom, AckTimeout: s.timeout, AckTimeoutBackoff: s.timeoutBackoff, Reconsume: s.reconsumeBackoff,
 		MaxDeliveries: limits.MaxDeliveries, MaxReconsumes: limits.MaxReconsumes, RetryTopic: x.retryTopic,
-		InitialSubscriptionName: limits.InitialSubscriptionName, Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
+		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: s.omitsCause(), DeadBeforeTTL: s.ttl, Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
 	if known {
 		o.Type, o.BatchIndexAcknowledgment = typeName(opts.Type), opts.EnableBatchIndexAcknowledgment
 		if o.ReceiverQueueSize = defaultQueue; opts.ReceiverQueueSize > 0 {

@@ -53,6 +53,9 @@ func (s *settings) warn(msg string, attrs ...any) {
 	logs.Safe(s.logger).Warn("redelivery: "+msg, attrs...)
 }
 
+// omitsCause reports whether the texts of the application's errors are kept out of dead letters and the log.
+func (s *settings) omitsCause() bool { return s.deadLetters != nil && s.deadLetters.OmitCause }
+
 // setNackBackoff sets the policy of nacks, by an option of this name.
 func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error {
 	if err := policies.Validate(b); err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
+
+	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
 // WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL) lets the broker
@@ -39,12 +41,7 @@ func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
 
 // outlivesTTL reports whether the broker may delete a message before a delay is over.
 func (s *settings) outlivesTTL(msg pulsar.Message, delay time.Duration) bool {
-	if s.ttl == 0 || msg == nil {
-		return false
-	}
-	const most = time.Minute // for clocks that differ, and to publish the dead letter
-	end := msg.PublishTime().Add(s.ttl - min(s.ttl/10, most))
-	return time.Until(end) < delay
+	return msg != nil && publishing.OutlivesTTL(msg.PublishTime(), s.ttl, delay)
 }
 
 // ttlError is the reason of a dead letter whose message would have been deleted.

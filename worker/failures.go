@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/pulsar-redelivery/redelivery/internal/causes"
-	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
@@ -49,7 +48,7 @@ func (w *Worker) logFailure(t task, err error) {
 // describe returns the kind of an error, and what the log says of it: the text, or only the type if dead letters omit the text.
 func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	kind = publishing.TypeName(err)
-	if insight.Of(w.consumer).OmitsCause() {
+	if w.consumer.Options().OmitCause {
 		return kind, slog.String("error_type", kind)
 	}
 	text := fmt.Sprintf("%v", err) // also if the method Error panics

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/pulsar-redelivery/redelivery"
-	"github.com/pulsar-redelivery/redelivery/internal/insight"
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
@@ -77,7 +76,7 @@ func (r *run) diesOfTTL(ctx context.Context, t *task, o outcome) bool {
 		}
 		delay = d.NackDelay
 	}
-	if !insight.Of(r.consumer).OutlivesTTL(t.msg, delay) {
+	if !publishing.OutlivesTTL(t.msg.PublishTime(), r.consumer.Options().DeadBeforeTTL, delay) {
 		return false
 	}
 	o.or, o.because = o.verb, publishing.TTL

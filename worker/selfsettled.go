@@ -5,13 +5,14 @@ import (
 	"log/slog"
 	"sync/atomic"
 
-	"github.com/pulsar-redelivery/redelivery/internal/insight"
+	"github.com/apache/pulsar-client-go/pulsar"
 )
 
 // selfSettled notices a handler that settles its messages itself.
 type selfSettled struct {
 	looked atomic.Uint64
 	warned atomic.Bool
+	loss   <-chan struct{} // closed by the first loss since New
 }
 
 // All of a Worker's first messages are looked at, and then one of some, since a look costs as much as a tenth of an acknowledgement.
@@ -26,11 +27,25 @@ func (s *slot) warnOfSelfSettled(tasks []task) {
 	if n := x.looked.Add(1); n > firstLooks && n%looksEvery > 0 {
 		return
 	}
-	inside := insight.Of(s.consumer)
 	for _, t := range tasks {
-		if inside.IsSettled(t.msg) && !t.gone && x.warned.CompareAndSwap(false, true) {
+		if !t.gone && s.isSelfSettled(t.msg) && x.warned.CompareAndSwap(false, true) {
 			s.logger.LogAttrs(context.Background(), slog.LevelWarn, "worker: the handler acknowledged or nacked its message itself; the Worker does that, by the "+
 				"handler's result: return nil, an error, worker.Snooze or worker.Permanent instead", about(t.counted())...)
 		}
+	}
+}
+
+// isSelfSettled reports whether the handler has settled or nacked a message. After an ack timeout or a loss a message waits too, so with these
+// a nack is not noticed.
+func (w *Worker) isSelfSettled(msg pulsar.Message) bool {
+	d, err := w.consumer.Delivery(msg)
+	if err != nil || !d.Waiting {
+		return err == nil && d.Settled
+	}
+	select {
+	case <-w.selfSettled.loss:
+		return false
+	default:
+		return w.consumer.Options().AckTimeout == 0
 	}
 }

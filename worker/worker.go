@@ -58,7 +58,7 @@ func newWorker(consumer *redelivery.Consumer, options []Option) (*Worker, error)
 	if err := s.needsLog(consumer); err != nil {
 		return nil, err
 	}
-	w := &Worker{settings: s, consumer: consumer}
+	w := &Worker{settings: s, consumer: consumer, selfSettled: selfSettled{loss: consumer.NextLoss()}}
 	w.repeats.other = func(more int) {
 		w.logger.Warn("worker: more failures of other kinds", append(w.who(), "failures", more)...)
 	}

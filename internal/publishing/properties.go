@@ -91,6 +91,15 @@ func FirstPublished(retry pulsar.Message) time.Time {
 	return time.UnixMilli(ms)
 }
 
+// OutlivesTTL reports whether the broker may delete a message, by the time to live of its namespace, before a delay is over; 0 for none.
+func OutlivesTTL(published time.Time, ttl, delay time.Duration) bool {
+	if ttl == 0 {
+		return false
+	}
+	const most = time.Minute // for clocks that differ, and to publish the dead letter
+	return time.Until(published.Add(ttl-min(ttl/10, most))) < delay
+}
+
 // TypeName returns the name of the first exported type in an error's chain, since what package errors and fmt make says
 // nothing, or else of the last one. A chain ends where a method panics.
 func TypeName(err error) (name string) {
