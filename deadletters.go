@@ -26,7 +26,7 @@ type publisher struct {
 func newPublisher(s *settings, policy DeadLetterPolicy) *publisher {
 	p := &publisher{maxDeliveries: policy.MaxDeliveries}
 	if s.reconsumer != nil {
-		p.Publisher, p.retryTopic = publishing.PublisherOf(s.reconsumer, false), topicname.Full(s.reconsumer.RetryTopic())
+		p.Publisher, p.retryTopic = s.reconsumer.Publisher(false), topicname.Full(s.reconsumer.RetryTopic())
 	}
 	if policy.Discard {
 		p.discards(policy)

@@ -45,7 +45,7 @@ func (p *publisher) discards(policy DeadLetterPolicy) {
 
 // publishesBy has r publish retries, and dead letters unless they are discarded: then the discarder comes first, by the same count.
 func (p *publisher) publishesBy(r *reconsume.Reconsumer, policy DeadLetterPolicy, retries bool) {
-	p.Publisher, p.own = publishing.PublisherOf(r, retries), r
+	p.Publisher, p.own = r.Publisher(retries), r
 	if policy.Discard {
 		p.discards(policy)
 	}

@@ -100,7 +100,11 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	if err != nil {
 		return err
 	}
-	how = c.publisher.With(how, options)
+	for _, option := range options {
+		if option != nil {
+			option(&how)
+		}
+	}
 	start := func(ctx context.Context, cm pulsar.ConsumerMessage) (wait func() error) {
 		return c.publisher.StartLater(ctx, cm, how)
 	}

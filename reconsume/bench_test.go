@@ -23,7 +23,7 @@ func BenchmarkPublish(b *testing.B) {
 		{"pulsar-client-go", upstreamDeadLetters},
 		{"dead letters", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return publishing.PublisherOf(r, false).StartDeadLetter(bg, cm, nil)
+				return r.Publisher(false).StartDeadLetter(bg, cm, nil)
 			})
 		}},
 		{"dead letters of callers", func(b *testing.B, br *broker) time.Duration {
@@ -33,7 +33,7 @@ func BenchmarkPublish(b *testing.B) {
 		}},
 		{"moves", func(b *testing.B, br *broker) time.Duration {
 			return pipelined(b, br, func(r *reconsume.Reconsumer, cm pulsar.ConsumerMessage) func() error {
-				return publishing.PublisherOf(r, false).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true})
+				return r.Publisher(false).StartLater(bg, cm, publishing.Retry{Delay: time.Minute, Nacked: true})
 			})
 		}},
 	} {

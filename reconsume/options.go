@@ -251,7 +251,7 @@ func letters() string {
 type LaterOption func(*retry)
 
 // retry is how a message is reconsumed.
-type retry publishing.Retry
+type retry = publishing.Retry
 
 // WithCause (default: none) is the error that the message failed with. The retry carries it in EXCEPTION_MESSAGE and EXCEPTION_TYPE,
 // which may also be custom properties, and so does the dead letter after too many retries, unless a later error replaces it.

@@ -8,37 +8,26 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
+// Publisher is for package redelivery, and of no use outside of this module: its result is of an internal package. held says that a Consumer
+// reads the retry topic and holds back early messages.
+func (r *Reconsumer) Publisher(held bool) publishing.Publisher { return steps{r, held} }
+
 // steps is a Reconsumer as a Consumer uses it.
 type steps struct {
 	r    *Reconsumer
-	held bool // the Consumer reads the retry topic, and holds back what comes early
+	held bool
 }
 
-func init() {
-	publishing.PublisherOf = func(r any, held bool) publishing.Publisher { return steps{r.(*Reconsumer), held} }
-}
+func (s steps) Policy(msg pulsar.Message) (publishing.Retry, error) { return s.r.policy(msg) }
 
-func (s steps) Policy(msg pulsar.Message) (publishing.Retry, error) {
-	how, err := s.r.policy(msg)
-	return publishing.Retry(how), err
-}
-
-func (s steps) Level(level int) (publishing.Retry, error) {
-	how, err := s.r.level(level)
-	return publishing.Retry(how), err
-}
-
-func (s steps) With(how publishing.Retry, options any) publishing.Retry {
-	more, _ := options.([]LaterOption)
-	return publishing.Retry(with(retry(how), more))
-}
+func (s steps) Level(level int) (publishing.Retry, error) { return s.r.level(level) }
 
 func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
 	start := s.r.startHeld
 	if how.Nacked || !s.held { // what a nack moves waits in the Consumer anyway
 		start = s.r.startDelayed
 	}
-	return s.r.later(ctx, cm, retry(how), start)
+	return s.r.later(ctx, cm, how, start)
 }
 
 func (s steps) StartDeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {

@@ -7,14 +7,12 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Publisher is what a Consumer does with a reconsume.Reconsumer, in steps that its other users have no need of.
+// Publisher has the steps of a reconsume.Reconsumer, for a Consumer, which does something between them.
 type Publisher interface {
 	// Policy asks the policy how to reconsume a message: callers must not ask it while they publish.
 	Policy(pulsar.Message) (Retry, error)
 	// Level returns how to reconsume a message with a delay level.
 	Level(level int) (Retry, error)
-	// With applies options, a []reconsume.LaterOption.
-	With(how Retry, options any) Retry
 	// StartLater begins to publish a retry, or a dead letter after too many. wait and the order are as in StartDeadLetter. It leaves the
 	// callback to the caller.
 	StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how Retry) (wait func() error)
@@ -22,10 +20,6 @@ type Publisher interface {
 	// caller must call wait, which does the rest. Messages are published in the order of the calls of StartDeadLetter, not of wait.
 	StartDeadLetter(context.Context, pulsar.ConsumerMessage, error) (wait func() error)
 }
-
-// PublisherOf returns the Publisher of a *reconsume.Reconsumer; held says that retries are read by a Consumer that holds back those that
-// come early. Package reconsume sets it.
-var PublisherOf func(reconsumer any, held bool) Publisher
 
 // MaxReconsumes is how often a message is reconsumed where nobody says how often, as in all clients.
 const MaxReconsumes = 16
