@@ -5,31 +5,6 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need only options. Each
-// finding is logged once, in one line at Warn, with a link to its explanation.
-func WithoutChecks() Option {
-	return func(s *settings) error {
-		s.unchecked = true
-		return nil
-	}
-}
-
-// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and Key_Shared) leaves
-// EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go tells the broker of each acknowledged message of a
-// batch; without it, only of whole batches, so that after a restart all of a batch comes again of which one message waits. It costs
-// 0.3 µs of CPU a message. Brokers need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
-//
-// It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of 1 in
-// AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that has EnableTransaction: see
-// AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where it would change what a cumulative acknowledgement
-// inside of a batch leaves; set EnableBatchIndexAcknowledgment there if the application acknowledges message by message. Wrap cannot change it.
-func WithoutBatchIndexAcks() Option {
-	return func(s *settings) error {
-		s.withoutIndexAcks = true
-		return nil
-	}
-}
-
 // warn logs what the doctor finds in the options.
 func (p *preparation) warn() {
 	if p.settings.unchecked {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log"
 	"log/slog"
+	"os"
+	"testing"
 	"time"
 
 	"github.com/apache/pulsar-client-go/pulsar"
@@ -13,8 +15,11 @@ import (
 
 	"github.com/pulsar-redelivery/redelivery"
 	"github.com/pulsar-redelivery/redelivery/backoff"
+	"github.com/pulsar-redelivery/redelivery/internal/logtest"
 	"github.com/pulsar-redelivery/redelivery/pulsartest"
 )
+
+func TestMain(m *testing.M) { os.Exit(logtest.Quiet{M: m}.Run()) }
 
 var orders = pulsar.ConsumerOptions{Topic: "orders", SubscriptionName: "billing", Type: pulsar.Shared,
 	SubscriptionInitialPosition: pulsar.SubscriptionPositionEarliest}

@@ -186,6 +186,23 @@ func WithDeadLetterPolicy(policy DeadLetterPolicy) Option {
 	}
 }
 
+// WithDeadBeforeTTL (default: none) makes a message a dead letter before the time to live of its namespace (messageTTL) lets the broker
+// delete it. A nack or a Snooze whose delay would end after ttl since the message was published makes the dead letter at once, and so does a
+// delay that would end in the tenth of ttl before that, or in the last minute if that is shorter. ReasonTTL is its reason. ttl is the namespace's
+// or the topic's, and at least a second. The option needs dead letters, without DeadLetterPolicy.Discard. A retry from the retry topic counts
+// from its own publication, as for the broker.
+//
+// It does not apply to a message that does not fit the memory limit, nor to one that the application keeps for longer than ttl.
+func WithDeadBeforeTTL(ttl time.Duration) Option {
+	return func(s *settings) error {
+		if ttl < time.Second {
+			return invalid("WithDeadBeforeTTL", ttl, "1s or more")
+		}
+		s.ttl = ttl
+		return nil
+	}
+}
+
 // WithReconsumer (default: none, but Subscribe makes one if RetryEnable, DLQ or WithReconsumeBackoff is set) publishes retries
 // and dead letters with r. The caller closes r. With this option the Consumer does not subscribe to the retry topic by itself.
 func WithReconsumer(r *reconsume.Reconsumer) Option {
@@ -292,6 +309,31 @@ func WithLogger(logger *slog.Logger) Option {
 			return invalid("WithLogger", "nil", "a *slog.Logger")
 		}
 		s.logger = logger
+		return nil
+	}
+}
+
+// WithoutChecks (default: Subscribe and SubscribeWith log what they find) skips the checks of package doctor that need only options. Each
+// finding is logged once, in one line at Warn, with a link to its explanation.
+func WithoutChecks() Option {
+	return func(s *settings) error {
+		s.unchecked = true
+		return nil
+	}
+}
+
+// WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and Key_Shared) leaves
+// EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go tells the broker of each acknowledged message of a
+// batch; without it, only of whole batches, so that after a restart all of a batch comes again of which one message waits. It costs
+// 0.3 µs of CPU a message. Brokers need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
+//
+// It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of 1 in
+// AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that has EnableTransaction: see
+// AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where it would change what a cumulative acknowledgement
+// inside of a batch leaves; set EnableBatchIndexAcknowledgment there if the application acknowledges message by message. Wrap cannot change it.
+func WithoutBatchIndexAcks() Option {
+	return func(s *settings) error {
+		s.withoutIndexAcks = true
 		return nil
 	}
 }

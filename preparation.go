@@ -199,30 +199,6 @@ func (c *Consumer) isVanished(err error) bool {
 	return c.options.TopicsPattern != "" && err != nil && strings.Contains(err.Error(), "TopicNotFound")
 }
 
-// checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.
-func checkPersistent(topic string) error {
-	if !topicname.IsPersistent(topic) {
-		return invalid("the topic", topic, "a persistent one with dead letters and retries")
-	}
-	return nil
-}
-
-// checkName refuses a name that no topic has, "" apart: else only what is published to it would fail.
-func checkName(what, topic string) error {
-	if want := topicname.Want(topic); topic != "" && want != "" {
-		return invalid(what, topic, want)
-	}
-	return nil
-}
-
-// checkNumber returns an error for a name, made of those of a topic and a subscription, that pulsar-client-go refuses.
-func checkNumber(what, topic string) error {
-	if want := topicname.WantNumber(topic); want != "" {
-		return invalid(what, topic, want)
-	}
-	return nil
-}
-
 func pulsarMessage(consumer pulsar.Consumer, msg pulsar.Message) pulsar.ConsumerMessage {
 	return pulsar.ConsumerMessage{Consumer: consumer, Message: msg}
 }
