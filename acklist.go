@@ -114,7 +114,8 @@ func (c *Consumer) ackLists(names []name, failed pulsar.AckError) map[pulsar.Con
 func (l *ackList) ack(consumer pulsar.Consumer) {
 	ids := make([]pulsar.MessageID, len(l.acks))
 	for i, a := range l.acks {
-		if ids[i] = a.object; a.Source != nil {
+		ids[i] = a.object
+		if a.Source != nil {
 			ids[i] = ackID(&a.Ack)
 		}
 	}
@@ -122,7 +123,8 @@ func (l *ackList) ack(consumer pulsar.Consumer) {
 	var some pulsar.AckError
 	isSome := errors.As(err, &some)
 	for i, id := range ids {
-		if l.acks[i].err = err; isSome {
+		l.acks[i].err = err
+		if isSome {
 			l.acks[i].err = some[id]
 		}
 	}

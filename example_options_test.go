@@ -274,7 +274,8 @@ func ExampleConsumer_Pause() {
 		_, err := consumer.Receive(short)
 		fmt.Println("paused:", err)
 		consumer.Resume()
-		if msg, err = consumer.Receive(ctx); err != nil {
+		msg, err = consumer.Receive(ctx)
+		if err != nil {
 			return err
 		}
 		fmt.Println("redelivery", msg.RedeliveryCount())

@@ -96,7 +96,8 @@ func ExampleSubscribeWith() {
 			return err
 		}
 		consumer.Nack(msg)
-		if msg, err = consumer.Receive(ctx); err != nil {
+		msg, err = consumer.Receive(ctx)
+		if err != nil {
 			return err
 		}
 		fmt.Println("redelivered:", consumer.RedeliveryCount(msg))
@@ -122,7 +123,8 @@ func ExampleWrap() {
 			return err
 		}
 		consumer.Nack(msg)
-		if msg, err = consumer.Receive(ctx); err != nil {
+		msg, err = consumer.Receive(ctx)
+		if err != nil {
 			return err
 		}
 		fmt.Println("redelivered:", consumer.RedeliveryCount(msg))

@@ -30,7 +30,8 @@ func (g *gate) enter() bool {
 func (g *gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.n--; g.n == 0 && g.isShut {
+	g.n--
+	if g.n == 0 && g.isShut {
 		close(g.idle)
 	}
 }

@@ -268,7 +268,8 @@ const (
 // return to it.
 func WithRedeliveryFrom(source Source) Option {
 	return func(s *settings) error {
-		if source = cmp.Or(source, FromAuto); source != FromAuto && source != FromMemory && source != FromBroker {
+		source = cmp.Or(source, FromAuto)
+		if source != FromAuto && source != FromMemory && source != FromBroker {
 			return invalid("WithRedeliveryFrom", source, "FromAuto, FromMemory or FromBroker")
 		}
 		s.source = source

@@ -195,7 +195,8 @@ func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic erro
 	if !n.own {
 		x.count = max(x.count, countOf(msg))
 	}
-	if x.msg, _ = i.Body.(pulsar.Message); x.msg == nil {
+	x.msg, _ = i.Body.(pulsar.Message)
+	if x.msg == nil {
 		x.msg = c.received(msg)
 	}
 	if x.msg == nil {

@@ -234,7 +234,8 @@ func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.Cons
 		InitialSubscriptionName: limits.InitialSubscriptionName, OmitCause: s.omitsCause(), DeadBeforeTTL: s.ttl, Source: s.source, MemoryLimit: s.memoryLimit, AttemptLog: s.attempts != nil}
 	if known {
 		o.Type, o.BatchIndexAcknowledgment = typeName(opts.Type), opts.EnableBatchIndexAcknowledgment
-		if o.ReceiverQueueSize = defaultQueue; opts.ReceiverQueueSize > 0 {
+		o.ReceiverQueueSize = defaultQueue
+		if opts.ReceiverQueueSize > 0 {
 			o.ReceiverQueueSize = opts.ReceiverQueueSize
 		}
 	}

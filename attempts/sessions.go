@@ -99,7 +99,8 @@ func (w *watch) isCutOff(at int64) bool { return w.lease > 0 && at-w.echoed > w.
 // hears notes that a session wrote just now, for the last time if it ends.
 func (w *watch) hears(id SessionID, ends bool) {
 	delete(w.mourned, id)
-	if w.live[id] = true; ends {
+	w.live[id] = true
+	if ends {
 		delete(w.live, id)
 	}
 }

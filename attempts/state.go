@@ -127,7 +127,8 @@ func (s *state) apply(f read) {
 	}
 	at := f.at
 	if f.has(copies) {
-		if at = f.asOf; at.before(s.checkpoint) { // another was faster, and what was removed since is not known any more
+		at = f.asOf
+		if at.before(s.checkpoint) { // another was faster, and what was removed since is not known any more
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
@@ -194,7 +195,8 @@ func (c *clock) learn(difference int64) (by int64) {
 		if c.later == 0 || difference < c.nearest {
 			c.nearest = difference
 		}
-		if c.later++; c.later < setAfter {
+		c.later++
+		if c.later < setAfter {
 			return 0
 		}
 		difference = c.nearest

@@ -175,7 +175,8 @@ func TestABurstIsNotKeptInMemory(t *testing.T) {
 			a.Failed(Key{one.Topic, 2, i, 0}, count, time.Hour, "")
 		}
 		time.Sleep(200 * time.Millisecond)
-		if left = heap(); left < full/2 {
+		left = heap()
+		if left < full/2 {
 			break
 		}
 	}

@@ -105,7 +105,8 @@ func (r *runner) once(ctx context.Context, task worker.Task, s setting) (report 
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
 	task.URL = r.broker.url
-	if task.Topic, err = r.broker.topic(s.partitions); err != nil {
+	task.Topic, err = r.broker.topic(s.partitions)
+	if err != nil {
 		return report, err
 	}
 	defer func() { _ = r.broker.delete(task.Topic, s.partitions) }()

@@ -79,7 +79,8 @@ func (r *replay) watch(ctx context.Context, topic string, l *Letter) error {
 				return err
 			}
 			c.tails[partition] = tail
-			if tail.at, err = tail.last(ctx); err != nil {
+			tail.at, err = tail.last(ctx)
+			if err != nil {
 				return err
 			}
 			begun[partition] = tail.at
@@ -155,7 +156,8 @@ func (r *replay) listen(ctx context.Context) error {
 					delete(open, p)
 				}
 			}
-			if r.report.Waiting += len(open); len(open) > 0 {
+			r.report.Waiting += len(open)
+			if len(open) > 0 {
 				r.report.WaitsFor = r.t.whom(ctx, partition, name)
 			}
 		}

@@ -43,7 +43,8 @@ func (t *Topic) Groups(ctx context.Context, filter Filter) ([]Group, error) {
 		if g == nil {
 			g = &Group{ID: id, Type: l.Type, Reason: causes.Mask(l.Reason), Origin: l.Origin, Subscription: l.Subscription, First: l.Died, Example: l.ID}
 			if len(groups) >= maxGroups {
-				if g = groups[""]; g == nil {
+				g = groups[""]
+				if g == nil {
 					g = &Group{Reason: "more groups than can be told apart", First: l.Died, Example: l.ID}
 				}
 			}

@@ -116,7 +116,8 @@ func (i *importer) undone() int {
 func (i *importer) read(ctx context.Context, r io.Reader) error {
 	for lines := bufio.NewReader(r); ; {
 		text, err := lines.ReadBytes('\n')
-		if i.line++; errors.Is(err, io.EOF) && len(text) == 0 {
+		i.line++
+		if errors.Is(err, io.EOF) && len(text) == 0 {
 			return nil
 		} else if err != nil && !errors.Is(err, io.EOF) {
 			return fmt.Errorf("deadletter: line %d: %w", i.line, err)

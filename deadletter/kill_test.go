@@ -175,7 +175,8 @@ func TestKilled(t *testing.T) {
 				require.NoError(t, consumer.Ack(msg))
 				i, err := strconv.Atoi(msg.Properties()["number"])
 				require.NoError(t, err)
-				if times[i]++; times[i] > 1 {
+				times[i]++
+				if times[i] > 1 {
 					doubles++
 					continue
 				}

@@ -65,7 +65,8 @@ func (j job) run() error {
 	var err error
 	if j.Purge != "" {
 		var file *os.File
-		if file, err = os.OpenFile(j.Purge, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
+		file, err = os.OpenFile(j.Purge, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
 			return err
 		}
 		report, err = d.Purge(bg, deadletter.PurgeOptions{Filter: j.Filter, Export: file})

@@ -22,7 +22,8 @@ func TestPacer(t *testing.T) {
 						continue
 					}
 					p.took()
-					if sent++; sent%500 == 0 {
+					sent++
+					if sent%500 == 0 {
 						time.Sleep(80 * time.Millisecond)
 					}
 					time.Sleep(20 * time.Microsecond)

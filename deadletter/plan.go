@@ -4,7 +4,8 @@ import "context"
 
 // planReplay is the dry run of a replay.
 func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report, err error) {
-	if report.Creates, err = t.guard(ctx); err != nil {
+	report.Creates, err = t.guard(ctx)
+	if err != nil {
 		return report, err
 	}
 	journal, err := t.readJournal(ctx)
@@ -32,7 +33,8 @@ func (t *Topic) planReplay(ctx context.Context, o ReplayOptions) (report Report,
 			continue
 		}
 		report.target(topic).Count++
-		if report.Done++; report.Done == o.Max {
+		report.Done++
+		if report.Done == o.Max {
 			break
 		}
 	}

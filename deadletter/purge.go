@@ -101,7 +101,8 @@ func (t *Topic) purge(ctx context.Context, o PurgeOptions, j *journal, partition
 
 // planPurge is the dry run of a purge.
 func (t *Topic) planPurge(ctx context.Context, o PurgeOptions) (report Report, err error) {
-	if report.Creates, err = t.guard(ctx); err != nil {
+	report.Creates, err = t.guard(ctx)
+	if err != nil {
 		return report, err
 	}
 	for l, err := range t.Peek(ctx, 0) {

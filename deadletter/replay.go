@@ -123,7 +123,8 @@ type replay struct {
 // begin goes on with the run that the journal has, or begins one.
 func (r *replay) begin(ctx context.Context, partitions []string) error {
 	var err error
-	if r.o, err = r.t.directed(ctx, r.o, r.j.run); err != nil {
+	r.o, err = r.t.directed(ctx, r.o, r.j.run)
+	if err != nil {
 		return err
 	}
 	same := r.o.same()
@@ -236,7 +237,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	}
 	var topic string
 	if left == "" {
-		if topic, left, err = r.t.topicFor(ctx, &r.o, l, &r.report); err != nil {
+		topic, left, err = r.t.topicFor(ctx, &r.o, l, &r.report)
+		if err != nil {
 			return "", err
 		}
 	}
@@ -252,7 +254,8 @@ func (r *replay) handle(ctx context.Context, l *Letter, done func(error)) (left 
 	l.to = topic
 	p, err := r.publisher(ctx, topic, l, schema)
 	if err != nil {
-		if left = r.o.refusal(err); left != "" {
+		left = r.o.refusal(err)
+		if left != "" {
 			r.leave(left, l)
 			return left, nil
 		}

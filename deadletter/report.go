@@ -59,7 +59,8 @@ func (r *Report) leave(why string, l *Letter) {
 	}
 	for i := range r.Left {
 		if left := &r.Left[i]; left.Why == why {
-			if left.Count++; len(left.IDs) < maxNamed {
+			left.Count++
+			if len(left.IDs) < maxNamed {
 				left.IDs = append(left.IDs, l.ID)
 			}
 			return
@@ -91,7 +92,8 @@ func (r *Report) foreign(namespace string) {
 
 // wantsRetry counts a letter without a retry topic to go to.
 func (r *Report) wantsRetry(topic string) {
-	if r.noRetry.Count++; r.noRetry.Count == 1 {
+	r.noRetry.Count++
+	if r.noRetry.Count == 1 {
 		r.noRetry.Topic = topic
 	}
 }

@@ -126,7 +126,8 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 				return nil, io.EOF
 			}
 			l := newLetter(s.t.o.Topic, s.index, msg.Message)
-			if s.last, s.silences = p, 0; int(p.Index) >= l.batch-1 {
+			s.last, s.silences = p, 0
+			if int(p.Index) >= l.batch-1 {
 				s.last.Index = math.MaxInt32 // the whole batch
 			}
 			return l, nil
@@ -152,7 +153,8 @@ func (s *source) silent(ctx context.Context) (missing position, err error) {
 	if err != nil {
 		return missing, err
 	}
-	if s.silences++; !s.last.before(end) || s.silences > maxSilences {
+	s.silences++
+	if !s.last.before(end) || s.silences > maxSilences {
 		if s.last.before(end) && s.t.o.Admin.URL != "" {
 			missing = end
 		}

@@ -75,7 +75,8 @@ func (t *Topic) back(o *ReplayOptions, l *Letter, r *Report) (topic, left string
 func (t *Topic) topicFor(ctx context.Context, o *ReplayOptions, l *Letter, r *Report) (topic, left string, err error) {
 	topic = o.Topic
 	if topic == "" {
-		if topic, left = t.back(o, l, r); left != "" {
+		topic, left = t.back(o, l, r)
+		if left != "" {
 			return "", left, nil
 		}
 	}
@@ -175,7 +176,8 @@ func (t *Topic) schemaOf(ctx context.Context, l *Letter) (left string, schema pu
 	case s.Type == "NONE" || s.Type == "BYTES":
 		return "", nil, nil
 	}
-	if schema = rawSchema(s); schema == nil {
+	schema = rawSchema(s)
+	if schema == nil {
 		return "has a schema of a type that cannot be published", nil, nil
 	}
 	return "", schema, nil

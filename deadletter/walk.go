@@ -81,7 +81,8 @@ func (w *walk) forward(ctx context.Context) error {
 		wait := time.Duration(0)
 		if w.pace != nil {
 			var err error
-			if wait, err = w.pace(ctx); err != nil {
+			wait, err = w.pace(ctx)
+			if err != nil {
 				return err
 			}
 		}

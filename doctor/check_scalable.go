@@ -22,7 +22,8 @@ var scalable = Check{
 		if err := v.get("brokers/version", &said); err != nil {
 			return unknown(err)
 		}
-		if _, _ = fmt.Sscanf(said, "%d", &major); major < 5 {
+		_, _ = fmt.Sscanf(said, "%d", &major)
+		if major < 5 {
 			return verdict{}
 		}
 		path := strings.TrimPrefix(admin.Topic(v.Topic), "persistent/")

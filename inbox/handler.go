@@ -44,7 +44,8 @@ func (i *Inbox) BatchHandler(f func(ctx context.Context, tx *sql.Tx, msgs []puls
 		failed := worker.BatchError{}
 		for len(todo) > 0 {
 			var tried []entry
-			if tried, err = i.commit(ctx, todo, f); err == nil {
+			tried, err = i.commit(ctx, todo, f)
+			if err == nil {
 				break
 			}
 			each, ok := failures(err, len(tried))

@@ -114,20 +114,25 @@ func New(options ...Option) (*Telemetry, error) {
 	meter := t.meters.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
 	seconds := metric.WithExplicitBucketBoundaries(.005, .01, .025, .05, .075, .1, .25, .5, .75, 1, 2.5, 5, 7.5, 10) // the conventions'
 	var err error
-	if t.consumed, err = messagingconv.NewClientConsumedMessages(meter); err != nil {
+	t.consumed, err = messagingconv.NewClientConsumedMessages(meter)
+	if err != nil {
 		return nil, err
 	}
-	if t.sent, err = messagingconv.NewClientSentMessages(meter); err != nil {
+	t.sent, err = messagingconv.NewClientSentMessages(meter)
+	if err != nil {
 		return nil, err
 	}
-	if t.took, err = messagingconv.NewClientOperationDuration(meter, seconds); err != nil {
+	t.took, err = messagingconv.NewClientOperationDuration(meter, seconds)
+	if err != nil {
 		return nil, err
 	}
-	if t.process, err = messagingconv.NewProcessDuration(meter, seconds); err != nil {
+	t.process, err = messagingconv.NewProcessDuration(meter, seconds)
+	if err != nil {
 		return nil, err
 	}
-	if t.losses, err = meter.Int64Counter("redelivery.losses", metric.WithUnit("{loss}"),
-		metric.WithDescription("Times that messages that the application had became another consumer's, or may have.")); err != nil {
+	t.losses, err = meter.Int64Counter("redelivery.losses", metric.WithUnit("{loss}"),
+		metric.WithDescription("Times that messages that the application had became another consumer's, or may have."))
+	if err != nil {
 		return nil, err
 	}
 	if err := t.gauges.register(meter); err != nil {

@@ -37,7 +37,8 @@ func (s *Server) adminCreate(w http.ResponseWriter, r *http.Request) error {
 	if i := strings.LastIndex(n.local, partitionSuffix); i >= 0 {
 		partition, err := strconv.Atoi(n.local[i+len(partitionSuffix):])
 		base := n
-		if base.local, base.partition = n.local[:i], -1; err == nil && partition >= s.partitions[base] {
+		base.local, base.partition = n.local[:i], -1
+		if err == nil && partition >= s.partitions[base] {
 			return refuse(http.StatusPreconditionFailed, "Can't create topic %s: the partitioned topic has %d partitions", n, s.partitions[base])
 		}
 	}

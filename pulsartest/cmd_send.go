@@ -70,7 +70,8 @@ func (m *cmdSendError) Fields(c *wire.Codec) {
 
 // prepare reads the message, outside the server's lock: it takes a while.
 func (m *cmdSend) prepare(data []byte) (err error) {
-	if m.entry, err = newEntry(m, data); errors.Is(err, wire.ErrChecksum) {
+	m.entry, err = newEntry(m, data)
+	if errors.Is(err, wire.ErrChecksum) {
 		return nil
 	}
 	return err

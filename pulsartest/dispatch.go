@@ -79,7 +79,8 @@ func (s *subscription) handOut(offsets []int) bool {
 	for len(offsets) > 0 && s.anyAvailable() {
 		c, n := (*consumer)(nil), 1
 		if chunks {
-			if c = s.choose(s.topic.log[offsets[0]]); c == nil {
+			c = s.choose(s.topic.log[offsets[0]])
+			if c == nil {
 				stuck = append(stuck, offsets[0])
 				offsets = offsets[1:]
 				continue

@@ -117,7 +117,8 @@ func TestAwaitShowsTheFirstAndTheLastStates(t *testing.T) {
 		subscribe(t, s.Client(t), pulsar.ConsumerOptions{Topic: "t", SubscriptionName: "s"})
 		failure = failureOf(t, func(tb testing.TB) {
 			s.Await(tb, "t", "s", patience, func(state Subscription) bool {
-				if backlog = state.Backlog; backlog < 12 {
+				backlog = state.Backlog
+				if backlog < 12 {
 					s.Publish(t, "t", &pulsar.ProducerMessage{})
 				}
 				return false

@@ -144,7 +144,8 @@ func (k *keySelector) hold(hash uint32, c *consumer) {
 
 func (k *keySelector) release(hash uint32) {
 	if h := k.held[slotOf(hash)]; h != nil {
-		if h.entries--; h.entries == 0 {
+		h.entries--
+		if h.entries == 0 {
 			delete(k.held, slotOf(hash))
 		}
 	}

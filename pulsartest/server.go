@@ -95,10 +95,12 @@ func Start(opts ...Option) (*Server, error) {
 		opt(&s.settings)
 	}
 	var err error
-	if s.broker, err = net.Listen("tcp", s.brokerAddr); err != nil {
+	s.broker, err = net.Listen("tcp", s.brokerAddr)
+	if err != nil {
 		return nil, fmt.Errorf("broker: %w", err)
 	}
-	if s.admin, err = net.Listen("tcp", s.adminAddr); err != nil {
+	s.admin, err = net.Listen("tcp", s.adminAddr)
+	if err != nil {
 		_ = s.broker.Close()
 		return nil, fmt.Errorf("admin: %w", err)
 	}

@@ -137,7 +137,8 @@ func TestBillingSurvivesItsBroker(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if c.Type == "ACK" && c.Subscription == "billing" {
-			if acks++; acks%2 == 1 {
+			acks++
+			if acks%2 == 1 {
 				return pulsartest.Fail("PersistenceError", "the disk is full")
 			}
 		}

@@ -146,7 +146,8 @@ func TestLimitOfProducers(t *testing.T) {
 	run(t, reconsume.Options{}, func(t *testing.T, r *reconsume.Reconsumer, c *client, acks *consumer) {
 		have := map[string]int{}
 		c.refuse = func(o pulsar.ProducerOptions) error {
-			if have[o.Topic]++; have[o.Topic] > 1 {
+			have[o.Topic]++
+			if have[o.Topic] > 1 {
 				return errors.New("server error: ProducerBusy: Topic 'x' reached max producers limit")
 			}
 			return nil

@@ -62,7 +62,8 @@ func (d *delays) end(delay time.Duration, accepted, refused bool) {
 			d.refused, d.until = delay, now.Add(memory)
 		}
 	}
-	if d.untried--; d.untried == 0 { // what follows may overtake nothing
+	d.untried--
+	if d.untried == 0 { // what follows may overtake nothing
 		d.accepted, d.answered = max(d.accepted, d.answered), 0
 	}
 }

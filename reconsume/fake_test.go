@@ -49,7 +49,8 @@ func (c *client) CreateProducer(o pulsar.ProducerOptions) (pulsar.Producer, erro
 		}
 	}
 	c.created = append(c.created, o)
-	if c.failures--; c.failures >= 0 {
+	c.failures--
+	if c.failures >= 0 {
 		return (*producer)(nil), errBroker // typed, as upstream's
 	}
 	return &producer{c: c, topic: o.Topic, chunk: int(o.ChunkMaxMessageSize)}, nil
@@ -85,7 +86,8 @@ func (p *producer) SendAsync(_ context.Context, m *pulsar.ProducerMessage, answe
 	if p.c.panics {
 		panic("send on closed channel")
 	}
-	if p.broken = p.broken || p.c.lost != nil && p.c.lost(m) && (p.chunk == 0 || len(m.Payload) <= p.chunk); p.broken {
+	p.broken = p.broken || p.c.lost != nil && p.c.lost(m) && (p.chunk == 0 || len(m.Payload) <= p.chunk)
+	if p.broken {
 		p.failed = append(p.failed, func() { answer(nil, m, pulsar.ErrProducerClosed) })
 		return
 	}

@@ -95,7 +95,8 @@ func (p *producer) try(m *made) {
 	m.err = fmt.Errorf("reconsume: creating a producer of %s: %w", p.topic, err)
 	p.refused = m.err
 	p.pause = min(max(2*p.pause, minPause), maxPause)
-	if p.next = time.Now().Add(p.pause); p.made == m {
+	p.next = time.Now().Add(p.pause)
+	if p.made == m {
 		p.made = nil
 	}
 }

@@ -237,7 +237,8 @@ func (r *Reconsumer) later(ctx context.Context, cm pulsar.ConsumerMessage, how r
 	if n := r.o.reconsumeTimes(cm.Message); n >= r.o.MaxDeliveries && !how.Nacked { // nacks have a limit of their own
 		why, props := how.Cause, r.o.deadLetterProperties(cm.Message, how.Properties, how.Cause)
 		if why == nil {
-			if why = fmt.Errorf("reconsumed %d times", n); !saysCause(props) {
+			why = fmt.Errorf("reconsumed %d times", n)
+			if !saysCause(props) {
 				r.o.setCause(props, why)
 			}
 		}

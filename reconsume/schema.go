@@ -58,7 +58,8 @@ func (s *schemas) of(ctx context.Context, msg pulsar.Message) (pulsar.Schema, er
 
 func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
 	defer close(k.done)
-	if k.schema, k.err = publishing.SchemaOf(msg); k.err != nil { // the next message asks again
+	k.schema, k.err = publishing.SchemaOf(msg)
+	if k.err != nil { // the next message asks again
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(s.known, key)
@@ -98,7 +99,8 @@ func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Mes
 	}
 	bare := func() func() error {
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())
-		if msg.Schema = nil; msg.DeliverAfter == 0 {
+		msg.Schema = nil
+		if msg.DeliverAfter == 0 {
 			msg.DeliverAt = atOnce // a batch would have the consumer's version
 		}
 		return start(ctx, msg)

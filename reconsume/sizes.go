@@ -28,7 +28,8 @@ type sizes struct {
 
 // begin reports whether such a size was accepted before. If not, it waits until the message can be published alone, and end must follow.
 func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (tried bool, err error) {
-	if tried, err = s.known(delay, bytes); tried || err != nil {
+	tried, err = s.known(delay, bytes)
+	if tried || err != nil {
 		return tried, err
 	}
 	select {
@@ -36,7 +37,8 @@ func (s *sizes) begin(ctx context.Context, delay time.Duration, bytes int) (trie
 	case <-ctx.Done():
 		return false, fmt.Errorf("reconsume: not published, as a large message before it has no answer: %w", context.Cause(ctx))
 	}
-	if tried, err = s.known(delay, bytes); tried || err != nil {
+	tried, err = s.known(delay, bytes)
+	if tried || err != nil {
 		<-s.alone
 	}
 	return tried, err

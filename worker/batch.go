@@ -99,7 +99,8 @@ func (w *Worker) spread(err error, errs []error) bool {
 		}
 	}
 	for i := range errs {
-		if errs[i] = whole; whole == nil {
+		errs[i] = whole
+		if whole == nil {
 			errs[i] = each[i]
 		}
 	}
@@ -140,7 +141,8 @@ func AsBatchError(err error) (each BatchError, some bool) {
 		each = BatchError{}
 		for _, part := range e.Unwrap() {
 			of, ok := AsBatchError(part)
-			if some = ok; !some {
+			some = ok
+			if !some {
 				return nil, false
 			}
 			for i, err := range of {

@@ -193,7 +193,8 @@ func TestBatchFailedAcks(t *testing.T) {
 		}
 		began, tries := time.Now(), 0
 		t.broker.Ack = func(id pulsar.MessageID) error {
-			if tries++; id.EntryID() == 1 && time.Since(began) < time.Second {
+			tries++
+			if id.EntryID() == 1 && time.Since(began) < time.Second {
 				return errTest
 			}
 			return nil

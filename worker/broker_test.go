@@ -224,7 +224,8 @@ func TestZeroQueueAtABroker(t *testing.T) {
 				handler := func(_ context.Context, msg pulsar.Message) error {
 					mu.Lock()
 					defer mu.Unlock()
-					if calls[string(msg.Payload())]++; calls[string(msg.Payload())] == 1 {
+					calls[string(msg.Payload())]++
+					if calls[string(msg.Payload())] == 1 {
 						return errTest
 					}
 					return nil

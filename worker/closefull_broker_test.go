@@ -83,7 +83,8 @@ func TestClosingWhatIsSubscribedTooLate(t *testing.T) {
 	t.Parallel()
 	s, calls, closing, closed := newSite(t), 0, make(chan struct{}), make(chan struct{})
 	c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-		if calls++; calls == 1 {
+		calls++
+		if calls == 1 {
 			return s.client.Subscribe(opts)
 		}
 		<-closing

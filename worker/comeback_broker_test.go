@@ -259,7 +259,8 @@ func TestSubscribingAgainFailsAsAContextEnds(t *testing.T) {
 	for range 10 {
 		n := 0
 		c, err := redelivery.SubscribeWith(func(opts pulsar.ConsumerOptions) (pulsar.Consumer, error) {
-			if n++; n > 1 {
+			n++
+			if n > 1 {
 				time.Sleep(30 * time.Millisecond)
 				return nil, refused
 			}
@@ -283,7 +284,8 @@ func TestClientIsClosedUnderneath(t *testing.T) {
 	c := s.subscribe(pulsar.ConsumerOptions{Type: pulsar.Shared})
 	handled := 0
 	w, err := worker.New(c, func(context.Context, pulsar.Message) error {
-		if handled++; handled == 5 {
+		handled++
+		if handled == 5 {
 			s.client.Close()
 		}
 		return nil

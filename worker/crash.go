@@ -181,7 +181,8 @@ func (c *crashes) admitCarefully(tasks []task, keys []attempts.Key) (handled fun
 	}
 	suspect, leave := c.isSuspect(tasks[0]), func() {}
 	if suspect {
-		if leave, err = c.takeTurn(); err != nil {
+		leave, err = c.takeTurn()
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -39,7 +39,8 @@ func TestSuspectsAtADrain(t *testing.T) {
 	var active, most, late int
 	w, err := worker.New(c, func(ctx context.Context, _ pulsar.Message) error {
 		mu.Lock()
-		if active++; ctx.Err() != nil {
+		active++
+		if ctx.Err() != nil {
 			late++
 		}
 		most = max(most, active)

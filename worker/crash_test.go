@@ -295,7 +295,8 @@ func TestCrashesOfWhatIsInNoHandler(t *testing.T) {
 			defer stop()
 			for end := time.Now().Add(2 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) { // later it is removed, since it is settled
 				r, _ := others.Find(*first) // as the log says
-				if begun = append(begun, r.Begun); r.Begun == 0 {
+				begun = append(begun, r.Begun)
+				if r.Begun == 0 {
 					break
 				}
 			}
@@ -389,7 +390,8 @@ func TestBegunAfter(t *testing.T) {
 			w, err := worker.New(c, func(_ context.Context, msg pulsar.Message) error {
 				for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 					r, _ := c.AttemptLog().Find(attempts.KeyOf(msg))
-					if begun = r.Begun; begun != 0 || !recorded && time.Now().After(end.Add(-9800*time.Millisecond)) {
+					begun = r.Begun
+					if begun != 0 || !recorded && time.Now().After(end.Add(-9800*time.Millisecond)) {
 						break
 					}
 				}

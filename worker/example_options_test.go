@@ -133,7 +133,8 @@ func ExampleWithRateLimit() {
 func ExampleWithLocalRetries() {
 	calls := 0
 	serve([]string{"tea"}, func(_ context.Context, msg pulsar.Message) error {
-		if calls++; calls == 1 {
+		calls++
+		if calls == 1 {
 			return errConflict
 		}
 		fmt.Println("call", calls, "redelivery", msg.RedeliveryCount())

@@ -145,7 +145,8 @@ func TestLastLineSaysWhyFinishedMessagesComeAgain(t *testing.T) {
 			defer cancel()
 			handled := 0
 			w, err := worker.New(c1, func(context.Context, pulsar.Message) error {
-				if handled++; handled == 2 {
+				handled++
+				if handled == 2 {
 					cancel()
 					return errors.New("it fails")
 				}

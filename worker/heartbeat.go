@@ -39,7 +39,8 @@ func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 func (w *Worker) renew(t *task) error {
 	t.beat.stop()
 	err := w.consumer.InProgress(t.msg)
-	if t.beat = nil; err == nil {
+	t.beat = nil
+	if err == nil {
 		t.beat = w.heartbeat(t.msg, time.Time{})
 	}
 	return err

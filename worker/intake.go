@@ -32,12 +32,14 @@ func (s *slot) next() (n int, err error) {
 	}
 	if s.crashes != nil {
 		n = s.crashes.share(s.tasks[:n])
-		if s.returned, err = s.crashes.admit(s.tasks[:n]); err != nil {
+		s.returned, err = s.crashes.admit(s.tasks[:n])
+		if err != nil {
 			s.leaveOwn(untried)
 			return 0, err
 		}
 	}
-	if n, err = s.dropLost(n); n == 0 && s.returned != nil {
+	n, err = s.dropLost(n)
+	if n == 0 && s.returned != nil {
 		s.returned()
 	}
 	return n, err
@@ -190,7 +192,8 @@ func (s *slot) collect(ctx context.Context) error {
 		if len(batch) >= s.batch.MaxMessages || bytes >= s.batch.MaxBytes {
 			break
 		}
-		if t, err = s.takeOne(inTime); err != nil && time.Since(began) < takingTime {
+		t, err = s.takeOne(inTime)
+		if err != nil && time.Since(began) < takingTime {
 			t, err = s.takeAtOnce(ctx)
 		}
 	}

@@ -38,7 +38,8 @@ func (k *keys) enter(t *task) (out bool) {
 	if key.key == "" {
 		return true
 	}
-	if t.lane = k.lanes[key]; t.lane == nil {
+	t.lane = k.lanes[key]
+	if t.lane == nil {
 		t.lane = &lane{key: key}
 		k.lanes[key] = t.lane
 		return true

@@ -105,7 +105,8 @@ func (l *lanes) pull(ctx context.Context) (t task, out bool, err error) {
 	if err != nil && ctx.Err() != nil {
 		msg, err = nil, nil
 	}
-	if t.msg = msg; msg != nil && keyOf(msg) != "" {
+	t.msg = msg
+	if msg != nil && keyOf(msg) != "" {
 		t.beat = l.heartbeat(msg, time.Time{})
 	}
 	if msg != nil && l.isAtWork(t) {

@@ -62,7 +62,8 @@ func about(msg pulsar.Message) []slog.Attr {
 func (w *Worker) chain(handler Handler) (Handler, error) {
 	chained := w.recovered(handler)
 	for i, v := range slices.Backward(w.middleware) {
-		if chained = v(chained); chained == nil {
+		chained = v(chained)
+		if chained == nil {
 			return nil, invalid(fmt.Sprintf("the handler of WithMiddleware's middleware %d", i+1), "nil", "a Handler")
 		}
 	}

@@ -19,7 +19,8 @@ func (m *watched) checkBatch(msgs []pulsar.Message, began time.Duration) {
 		most = 100
 	}
 	for i, msg := range msgs {
-		if bytes += len(msg.Payload()); i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
+		bytes += len(msg.Payload())
+		if i < len(msgs)-1 && m.batch.MaxBytes > 0 && int64(bytes) >= m.batch.MaxBytes {
 			m.errorf("a batch of %d messages has %d bytes with %d of them", len(msgs), bytes, i+1)
 		}
 	}
@@ -119,7 +120,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		switch {
 		case a.halved, a.local == yes:
 		case a.does.returns != snoozes:
-			if counted++; m.mayNotCount(a) {
+			counted++
+			if m.mayNotCount(a) {
 				kept++
 			}
 		case m.brokerCounts(msg):
@@ -160,7 +162,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 			}
 			delay = nackDelay
 		case retryAfter:
-			if delay = retryDelay; badSends { // the dead letter of a last delivery is tried again by the policy
+			delay = retryDelay
+			if badSends { // the dead letter of a last delivery is tried again by the policy
 				delay = nackDelay
 			}
 		case snoozes:
@@ -218,7 +221,8 @@ func (m *watched) checkMessage(n int, msg planned, broker *virtual.Broker, retur
 		}
 	}
 	if n := counted + byBroker; byBroker > 0 && n >= m.maxDeliveries && dead == 1 && m.maxDeliveries > 0 && !last.afterDrain && !last.halved {
-		if wantDead = !wantAcked; last.does.returns == snoozes { // it was not handled once more
+		wantDead = !wantAcked
+		if last.does.returns == snoozes { // it was not handled once more
 			want = fmt.Sprintf("delivered %d times and not acknowledged", m.maxDeliveries)
 		}
 	}
@@ -302,7 +306,8 @@ func (m *watched) checkContext(a attempt) {
 	if m.timeout > 0 {
 		end = min(end, a.began+m.timeout)
 	}
-	if end = max(end, a.began); a.ctxEnded >= 0 && a.ctxEnded != end || a.ctxEnded < 0 && end < a.ended {
+	end = max(end, a.began)
+	if a.ctxEnded >= 0 && a.ctxEnded != end || a.ctxEnded < 0 && end < a.ended {
 		m.errorf("message %d, handled from %v to %v: its context ended at %v, want %v", a.msg, a.began, a.ended, a.ctxEnded, end)
 	}
 }

@@ -45,7 +45,8 @@ func (m *watched) isRest(a attempt) bool {
 
 // long is how long nothing happens only if nothing is left to do.
 func (m *watched) long() (long time.Duration) {
-	if long = 30 * time.Second; m.outage.window > 0 && m.outage.pause == time.Minute {
+	long = 30 * time.Second
+	if m.outage.window > 0 && m.outage.pause == time.Minute {
 		long = 90 * time.Second
 	}
 	if m.limited || m.localRetries > 0 {

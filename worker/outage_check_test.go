@@ -80,7 +80,8 @@ func (m *watchedDowntime) check(broker *virtual.Broker) {
 		tried := map[int]int{}
 		for _, q := range m.queries {
 			if q.failed && q.ended > o.from && (q.ended < o.to || o.to < 0) {
-				if tried[q.msg]++; tried[q.msg] > 2 {
+				tried[q.msg]++
+				if tried[q.msg] > 2 {
 					failures[q.msg]++
 				}
 			}

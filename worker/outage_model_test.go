@@ -150,7 +150,8 @@ func within(at time.Duration, spans []span) bool {
 func (m *watchedDowntime) handle(_ context.Context, msgs []pulsar.Message) error {
 	began := time.Since(m.began)
 	m.mu.Lock()
-	if m.active++; m.active > m.concurrency {
+	m.active++
+	if m.active > m.concurrency {
 		m.errorf("%d handlers at %v", m.active, began)
 	}
 	limit := m.memoryLimit

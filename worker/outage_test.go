@@ -304,7 +304,8 @@ func runDowntime(t *testing.T, options ...worker.Option) (r downtimeResult) {
 				r.down++
 				return errTest
 			}
-			if settled++; at >= downTo {
+			settled++
+			if at >= downTo {
 				if r.back == 0 {
 					r.back = at - downTo
 				}

@@ -67,7 +67,8 @@ func TestPolicyOfABatch(t *testing.T) {
 		var got []string
 		began := time.Now()
 		_, stop := t.startBatch(worker.Batch{}, func(_ context.Context, msgs []pulsar.Message) error {
-			if got = append(got, time.Since(began).Truncate(time.Second).String()+" "+text(msgs)); len(got) == 1 {
+			got = append(got, time.Since(began).Truncate(time.Second).String()+" "+text(msgs))
+			if len(got) == 1 {
 				return worker.BatchError{0: errTest, 1: errors.New("unknown")}
 			}
 			return nil

@@ -114,7 +114,8 @@ func (o *outage) pick() (t task, ok bool, err error) {
 			return t, false, o.taking.Err()
 		}
 		for dropped = false; ; dropped = true {
-			if t, ok = o.choose(); !ok {
+			t, ok = o.choose()
+			if !ok {
 				break
 			}
 			if err = o.ifClosed(t); err != nil {
@@ -158,7 +159,8 @@ func (o *outage) lookAhead() error {
 	o.mu.Unlock()
 	fresh, more := false, true
 	for looks := 0; more && n > 0 && looks < outages.Most; looks++ {
-		if fresh, more, err = o.look(open); err != nil {
+		fresh, more, err = o.look(open)
+		if err != nil {
 			o.lose(err)
 			return err
 		}

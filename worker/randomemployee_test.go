@@ -33,7 +33,8 @@ func (r *randomRun) subscribes() *employee {
 		logger = slog.New(slog.NewTextHandler(&r.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
 	opts, options := r.consumer(e.k, r.publisher, logger)
-	if opts.Topic = r.topics[0]; r.Topics > 1 {
+	opts.Topic = r.topics[0]
+	if r.Topics > 1 {
 		opts.Topic, opts.Topics = "", r.topics
 	}
 	var err error

@@ -68,7 +68,8 @@ func TestRateLimitOfBatches(t *testing.T) {
 		var got []string
 		began := time.Now()
 		_, stop := t.startBatch(worker.Batch{MaxMessages: 3}, func(_ context.Context, msgs []pulsar.Message) error {
-			if got = append(got, fmt.Sprint(time.Since(began).Truncate(100*time.Millisecond), " ", text(msgs))); len(got) == 1 {
+			got = append(got, fmt.Sprint(time.Since(began).Truncate(100*time.Millisecond), " ", text(msgs)))
+			if len(got) == 1 {
 				return worker.BatchError{0: errTest, 1: errTest}
 			}
 			return nil

@@ -74,7 +74,8 @@ func measure(b *testing.B, start func(c *redelivery.Consumer, db *sql.DB, done f
 		ctx, cancel := context.WithCancel(context.Background())
 		written := 0
 		w, err := start(c, db, func(n int) {
-			if written += n; written == messages {
+			written += n
+			if written == messages {
 				cancel()
 			}
 		})

@@ -36,7 +36,8 @@ func decodeAvro(definition string, payload []byte) (json.RawMessage, error) {
 }
 
 func (r *avroReader) value(schema avro.Schema, depth int) any {
-	if r.values++; r.values > maxValues || depth > maxDepth {
+	r.values++
+	if r.values > maxValues || depth > maxDepth {
 		r.ReportError("value", "too many values, or too deep")
 	}
 	if r.Error != nil {

@@ -105,7 +105,8 @@ func (p plan) title() string {
 // shorten makes a name of a file fit a line.
 func shorten(name string) string {
 	runes := []rune(strconv.Quote(name)[1:])
-	if runes = runes[:len(runes)-1]; len(runes) > 25 {
+	runes = runes[:len(runes)-1]
+	if len(runes) > 25 {
 		runes = append(runes[:24], '…')
 	}
 	return string(runes)

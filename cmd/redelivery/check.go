@@ -67,7 +67,8 @@ func (f *checkFlags) parse(args []string) (err error) {
 	set.Func("max-deliveries", "", countInto(&f.rules.MaxDeliveries, 1, math.MaxInt32))
 	set.Func("findings", "", countInto(&f.show, 0, math.MaxInt32))
 	set.BoolVar(&f.asJSON, "json", false, "")
-	if f.files, err = parseAll(set, args); err != nil {
+	f.files, err = parseAll(set, args)
+	if err != nil {
 		return err
 	}
 	if len(f.files) == 0 {

@@ -60,7 +60,8 @@ func (c *connection) complete() error {
 	conf := map[string]string{}
 	if path != "" {
 		var err error
-		if conf, err = readProperties(path); err != nil && (named || !errors.Is(err, os.ErrNotExist)) {
+		conf, err = readProperties(path)
+		if err != nil && (named || !errors.Is(err, os.ErrNotExist)) {
 			return err
 		}
 	}
@@ -70,10 +71,12 @@ func (c *connection) complete() error {
 	urls := []setting{{"-url", c.url}, {"PULSAR_URL", os.Getenv("PULSAR_URL")}, {"brokerServiceUrl of " + path, conf["brokerServiceUrl"]}}
 	adminURLs := []setting{{"-admin-url", c.adminURL}, {"PULSAR_ADMIN_URL", os.Getenv("PULSAR_ADMIN_URL")}, {"webServiceUrl of " + path, conf["webServiceUrl"]}}
 	var err error
-	if c.url, err = brokers.first(append(urls, setting{"", "pulsar://localhost:6650"})...); err != nil {
+	c.url, err = brokers.first(append(urls, setting{"", "pulsar://localhost:6650"})...)
+	if err != nil {
 		return err
 	}
-	if c.adminURL, err = admins.first(append(adminURLs, setting{"", "http://localhost:8080"})...); err != nil {
+	c.adminURL, err = admins.first(append(adminURLs, setting{"", "http://localhost:8080"})...)
+	if err != nil {
 		return err
 	}
 	// The one that is missing would be this machine's, and of another cluster.

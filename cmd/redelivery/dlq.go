@@ -157,7 +157,8 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	if d.talkative {
 		log = slog.New(slog.NewTextHandler(d.stderr, nil))
 	}
-	if d.client, d.api, err = d.connect(log); err != nil {
+	d.client, d.api, err = d.connect(log)
+	if err != nil {
 		return err
 	}
 	defer d.client.Close()
@@ -171,15 +172,18 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	_, decryption := d.encryption()
 	o := deadletter.Options{Topic: name, Subscription: d.own(), AnyTopic: d.anyTopic, Admin: deadletter.Admin(d.api),
 		Decryption: decryption}
-	if d.letters, err = deadletter.Open(d.client, o); err != nil {
+	d.letters, err = deadletter.Open(d.client, o)
+	if err != nil {
 		return err
 	}
 	if d.subscription == "" && slices.Contains(strings.Fields(chosen), verb) {
 		if err := d.adopt(ctx); err != nil {
 			return err
 		}
-		if o.Subscription = d.own(); d.adopted {
-			if d.letters, err = deadletter.Open(d.client, o); err != nil {
+		o.Subscription = d.own()
+		if d.adopted {
+			d.letters, err = deadletter.Open(d.client, o)
+			if err != nil {
 				return err
 			}
 		}
@@ -194,7 +198,8 @@ func (d *dlq) export(ctx context.Context) error {
 	var file *os.File
 	if d.out != "" {
 		var err error
-		if file, err = os.OpenFile(d.out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err != nil {
+		file, err = os.OpenFile(d.out, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+		if err != nil {
 			return err
 		}
 		w = file

@@ -122,7 +122,8 @@ func moment(t *time.Time) func(string) error {
 			return nil
 		}
 		for _, layout := range []string{time.RFC3339, "2006-01-02T15:04:05", "2006-01-02T15:04", time.DateTime, time.DateOnly} {
-			if *t, err = time.ParseInLocation(layout, s, time.Local); err == nil && !t.IsZero() { // which would choose everything
+			*t, err = time.ParseInLocation(layout, s, time.Local)
+			if err == nil && !t.IsZero() { // which would choose everything
 				return nil
 			}
 		}

@@ -121,7 +121,8 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 		if !strings.HasSuffix(answer, "\n") {
 			fmt.Fprintln(d.stderr)
 		}
-		if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
+		answer = strings.ToLower(strings.TrimSpace(answer))
+		if answer != "y" && answer != "yes" {
 			return errors.New("nothing was changed; -others skips this question")
 		}
 	}

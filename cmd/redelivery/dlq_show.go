@@ -150,7 +150,8 @@ func (d *dlq) peek(ctx context.Context) error {
 				rows = append(rows, []string{"  " + fit(text(schema, &l), 1000)})
 			}
 		}
-		if shown++; shown == d.n {
+		shown++
+		if shown == d.n {
 			break
 		}
 	}

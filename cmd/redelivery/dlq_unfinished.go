@@ -81,7 +81,8 @@ var needsQuotes = regexp.MustCompile(`[^\w./:=@%+,-]`)
 
 // quoted is a word of a shell's command line.
 func quoted(word string) string {
-	if word = clean(word); word != "" && !needsQuotes.MatchString(word) {
+	word = clean(word)
+	if word != "" && !needsQuotes.MatchString(word) {
 		return word
 	}
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"

@@ -95,7 +95,8 @@ func (f *planFlags) show(stdout, stderr io.Writer) error {
 // durationInto parses a flag as time.ParseDuration does, and says what is missing from a plain number.
 func durationInto(d *time.Duration) func(string) error {
 	return func(s string) (err error) {
-		if *d, err = time.ParseDuration(s); err == nil {
+		*d, err = time.ParseDuration(s)
+		if err == nil {
 			return nil
 		}
 		_, numberErr := strconv.ParseFloat(s, 64)
@@ -117,7 +118,8 @@ const longestDuration = "2562047h"
 // countInto parses a flag as a whole number of at least low and at most high.
 func countInto(n *int, low, high int) func(string) error {
 	return func(s string) (err error) {
-		if *n, err = strconv.Atoi(s); err == nil && *n >= low && *n <= high {
+		*n, err = strconv.Atoi(s)
+		if err == nil && *n >= low && *n <= high {
 			return nil
 		}
 		if high == math.MaxInt {
@@ -129,7 +131,8 @@ func countInto(n *int, low, high int) func(string) error {
 
 func numberInto(n *float64) func(string) error {
 	return func(s string) (err error) {
-		if *n, err = strconv.ParseFloat(s, 64); err != nil {
+		*n, err = strconv.ParseFloat(s, 64)
+		if err != nil {
 			return errors.New("want a number, such as 0.5")
 		}
 		return nil

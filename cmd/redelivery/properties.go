@@ -29,7 +29,8 @@ func readProperties(path string) (map[string]string, error) {
 				break
 			}
 			bare := strings.TrimRight(text, `\`)
-			if goesOn = (len(text)-len(bare))%2 == 1; goesOn {
+			goesOn = (len(text)-len(bare))%2 == 1
+			if goesOn {
 				text = text[:len(text)-1]
 			}
 			logical.WriteString(text)

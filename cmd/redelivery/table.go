@@ -116,7 +116,8 @@ func fit(s string, width int) string {
 	}
 	n := 0
 	for i, r := range s {
-		if n += column(r); n >= width || i >= 8*width { // marks need no column
+		n += column(r)
+		if n >= width || i >= 8*width { // marks need no column
 			return s[:i] + "…"
 		}
 	}

@@ -58,7 +58,8 @@ func topicsOf(ctx context.Context, api admin.API, namespace string, also func(to
 	for base := range partitions {
 		taken := strings.HasSuffix(base, pulsar.DlqTopicSuffix) || strings.HasSuffix(base, pulsar.RetryTopicSuffix)
 		if !taken && also != nil {
-			if taken, err = also(base); err != nil {
+			taken, err = also(base)
+			if err != nil {
 				return nil, err
 			}
 		}

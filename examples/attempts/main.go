@@ -60,7 +60,8 @@ func run() error {
 	var delivery, process uint32
 	for failed := (time.Time{}); delivery < maxDeliveries; {
 		process++
-		if delivery, failed, err = runAndKill(process, delivery, failed); err != nil {
+		delivery, failed, err = runAndKill(process, delivery, failed)
+		if err != nil {
 			return err
 		}
 	}
@@ -88,7 +89,8 @@ func runAndKill(process, delivery uint32, failed time.Time) (uint32, time.Time, 
 			return 0, failed, err
 		}
 		waited, then := "-", "it fails"
-		if delivery++; delivery > 1 {
+		delivery++
+		if delivery > 1 {
 			waited = time.Since(failed).Round(10 * time.Millisecond).String()
 			if want := policy.Next(delivery - 2); redeliveries != delivery-1 || time.Since(failed) < want {
 				return 0, failed, fmt.Errorf("redelivery %d after %s, want %d after %v", redeliveries, waited, delivery-1, want)

@@ -83,7 +83,8 @@ func run() error {
 		return err
 	}
 	defer consumer.Close()
-	if b.Worker, err = worker.New(consumer, b.charge, worker.WithLogger(quiet)); err != nil {
+	b.Worker, err = worker.New(consumer, b.charge, worker.WithLogger(quiet))
+	if err != nil {
 		return err
 	}
 	working, finish := context.WithCancel(ctx)

@@ -67,7 +67,8 @@ func run() error {
 			returns = err.Error()
 		}
 		fmt.Printf("%6.2fs  %-5s %12d   %s\n", now.Seconds(), name, msg.RedeliveryCount(), returns)
-		if counts[name] = msg.RedeliveryCount(); err == nil {
+		counts[name] = msg.RedeliveryCount()
+		if err == nil {
 			open--
 		}
 		if open == 0 {

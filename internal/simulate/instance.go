@@ -112,7 +112,8 @@ func (i *instance) finish(m *message, of kind) {
 
 // settled notes what became of a message.
 func (i *instance) settled(failed bool) {
-	if i.last20 = append(i.last20, failed); len(i.last20) > 20 {
+	i.last20 = append(i.last20, failed)
+	if len(i.last20) > 20 {
 		i.last20 = i.last20[1:]
 	}
 }

@@ -132,7 +132,8 @@ func (f *fifo) pop() *message {
 	}
 	m := f.all[f.head]
 	f.all[f.head] = nil
-	if f.head++; f.head > 1024 && 2*f.head > len(f.all) {
+	f.head++
+	if f.head > 1024 && 2*f.head > len(f.all) {
 		f.all, f.head = append([]*message(nil), f.all[f.head:]...), 0
 	}
 	return m

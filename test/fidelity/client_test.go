@@ -109,7 +109,8 @@ var clientScenarios = slices.Concat([]scenario{
 		s.publish(s.producer(c, single), 5)
 		deliveries := 0
 		s.take("consumer", k, func(m pulsar.Message) {
-			if deliveries++; deliveries%2 == 1 && m.RedeliveryCount() < 3 {
+			deliveries++
+			if deliveries%2 == 1 && m.RedeliveryCount() < 3 {
 				k.Nack(m)
 			} else {
 				s.ackAll(k)(m)

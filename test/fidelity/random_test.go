@@ -37,7 +37,8 @@ func TestRandom(t *testing.T) {
 			for try, quiet := range []time.Duration{250 * time.Millisecond, 700 * time.Millisecond} {
 				topic := fmt.Sprintf("random-%d-%d-%08x", seed, try, rand.Uint32())
 				mine = playRandom(t, seed, topic, server.URL(), server.AdminURL(), 40*time.Millisecond)
-				if real = playRandom(t, seed, topic, broker.url, broker.admin, quiet); mine == real {
+				real = playRandom(t, seed, topic, broker.url, broker.admin, quiet)
+				if mine == real {
 					return
 				}
 			}

@@ -68,7 +68,8 @@ func TestAfterACumulativeAckWasSwallowed(t *testing.T) {
 					if restarts {
 						backlog := b.stats(topic, 0).Backlog
 						c.Close()
-						if c = b.subscribe(b.options(topic, kind)); backlog > 0 {
+						c = b.subscribe(b.options(topic, kind))
+						if backlog > 0 {
 							for range n {
 								last = receive(t, c)
 							}
@@ -167,7 +168,8 @@ func firstOf(t *testing.T, consumers ...*redelivery.Consumer) (msg pulsar.Messag
 	t.Helper()
 	for start := time.Now(); time.Since(start) < patience; {
 		for _, c := range consumers {
-			if msg, err = receiveFor(c, ms(100)); err == nil {
+			msg, err = receiveFor(c, ms(100))
+			if err == nil {
 				return msg, c.Ack(msg)
 			}
 		}

@@ -231,7 +231,8 @@ func TestCryptoFailureActions(t *testing.T) {
 				if msg.GetEncryptionContext() != nil {
 					require.False(t, time.Now().Before(due), "early")
 					require.Equal(t, undecrypted, c.RedeliveryCount(msg))
-					if undecrypted++; undecrypted == 1 {
+					undecrypted++
+					if undecrypted == 1 {
 						due = time.Now().Add(ms(200))
 						c.Nack(msg)
 						continue

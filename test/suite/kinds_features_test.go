@@ -89,7 +89,8 @@ var features = map[string]feature{
 				require.EqualValues(x.t, 3, msg.ID().BatchSize())
 				require.False(x.t, time.Now().Before(due) && text == "1", "early")
 				require.Equal(x.t, times[text], x.c.RedeliveryCount(msg))
-				if times[text]++; text == "1" && times[text] == 1 {
+				times[text]++
+				if text == "1" && times[text] == 1 {
 					due = time.Now().Add(ms(200))
 					x.c.Nack(msg)
 					continue
@@ -113,7 +114,8 @@ func (x *cell) failTwice(fail func(msg pulsar.Message, count uint32) time.Time) 
 		text := x.text(msg)
 		require.False(x.t, time.Now().Before(due[text]), "%s is early", text)
 		require.Equal(x.t, count[text], x.c.RedeliveryCount(msg), text)
-		if count[text]++; count[text] == 3 {
+		count[text]++
+		if count[text] == 3 {
 			require.NoError(x.t, x.c.Ack(msg))
 			continue
 		}

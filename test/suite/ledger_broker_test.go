@@ -109,7 +109,8 @@ func TestReconnectSparesWhatTheMessageChannelHeld(t *testing.T) {
 				j, taken := newJournal(), 0
 				drain(t, c, 3*time.Second, func(msg pulsar.Message) {
 					j.taken(msg)
-					if taken++; taken == 20 {
+					taken++
+					if taken == 20 {
 						b.unload(topic)
 						time.Sleep(time.Second) // it has reconnected, and has its queue again
 					}

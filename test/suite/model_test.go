@@ -187,7 +187,8 @@ func runModel(t *testing.T, cfg *modelConfig) {
 	r.publish(cfg.Backlog)
 	var step, fault func()
 	step = func() {
-		if r.steps--; r.steps < 0 {
+		r.steps--
+		if r.steps < 0 {
 			return
 		}
 		if cfg.Away && r.steps == 60 {

@@ -22,7 +22,8 @@ func (p *modelPart) AckID(id pulsar.MessageID) error {
 	a := modelAck{entry: e}
 	c, _ := id.(*modelCopy)
 	if c != nil && c.entry.batch {
-		if c.left[c.index] = false; slices.Contains(c.left, true) {
+		c.left[c.index] = false
+		if slices.Contains(c.left, true) {
 			a.left = slices.Clone(c.left)
 		}
 	}
@@ -97,7 +98,8 @@ func (p *modelPart) AckIDList(ids []pulsar.MessageID) error {
 	for i, id := range ids {
 		a := modelAck{entry: entries[i]}
 		if c, ok := id.(*modelCopy); ok && c.entry.batch {
-			if c.left[c.index] = false; slices.Contains(c.left, true) {
+			c.left[c.index] = false
+			if slices.Contains(c.left, true) {
 				a.left = slices.Clone(c.left)
 			}
 		}

@@ -76,7 +76,8 @@ func (r *modelRun) checkTurn(m *modelExpected, heads []*modelCopy) {
 		waits = waits || known == nil && head == r.head[head.part]
 		r.head[head.part] = head
 	}
-	if r.again++; m.stand == modelFresh || !waits {
+	r.again++
+	if m.stand == modelFresh || !waits {
 		r.again = 0
 	} else if r.again > mostInARow && r.cfg.Deep {
 		r.w.fail("%d messages in a row are handed out again, while new ones wait: %v", r.again, heads)

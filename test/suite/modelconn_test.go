@@ -109,7 +109,8 @@ func (p *modelPart) grab() {
 	if p.state == gone {
 		return
 	}
-	if p.grabLater = p.isAway; p.isAway {
+	p.grabLater = p.isAway
+	if p.isAway {
 		return
 	}
 	p.grabbed = time.Now()

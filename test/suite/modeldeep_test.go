@@ -39,7 +39,8 @@ func (c *modelConfig) deepen() {
 			c.Seeks, c.Resets = false, false
 		}
 	}
-	if c.Away = often(40) && c.Topics > 1 && !c.Abrupt; c.Away {
+	c.Away = often(40) && c.Topics > 1 && !c.Abrupt
+	if c.Away {
 		c.Response, c.AckErrors = false, false // acknowledgements would wait for the broker
 		c.Group = pulsar.AckGroupingOptions{MaxSize: 1000, MaxTime: 100 * time.Millisecond}
 	}

@@ -127,7 +127,8 @@ func (r *modelRun) origin(msg pulsar.Message) modelOrigin {
 	c := r.cons.copies[serial]
 	e, p := c.entry, c.part
 	o := modelOrigin{copy: c, most: e.most, shared: e.otherGot || c.otherGot, taken: c.taken, grabbed: p.grabbed, epoch: p.epoch}
-	if o.givenUp = e.unknown != nil && e.unknown[c.index]; o.givenUp {
+	o.givenUp = e.unknown != nil && e.unknown[c.index]
+	if o.givenUp {
 		e.unknown[c.index] = false
 	}
 	o.another = e.owner == others || e.otherDid

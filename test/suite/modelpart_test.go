@@ -158,7 +158,8 @@ func (p *modelPart) pump() {
 
 // flow gives the permits back that half a queue makes.
 func (p *modelPart) flow(permits int) {
-	if p.permits += permits; p.permits >= max(1, p.cfg.Queue/2) {
+	p.permits += permits
+	if p.permits >= max(1, p.cfg.Queue/2) {
 		p.grant(p.permits)
 		p.permits = 0
 	}

@@ -37,7 +37,8 @@ func (r *modelRun) seek() {
 		}
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if r.seeking = false; err != nil {
+		r.seeking = false
+		if err != nil {
 			if !r.closed {
 				r.w.fail("Seek: %v", err)
 			}
@@ -58,7 +59,8 @@ func (r *modelRun) patience() (ctx context.Context, cancel func(), done bool) {
 		ctx, cancel = context.WithCancel(context.Background())
 		r.w.after(d, cancel)
 	}
-	if done = n%10 == 0 && r.cfg.DoneContexts; done {
+	done = n%10 == 0 && r.cfg.DoneContexts
+	if done {
 		cancel()
 	}
 	return ctx, cancel, done

@@ -163,7 +163,8 @@ func TestWhatIsWithoutEffectIsLogged(t *testing.T) {
 		"a switch": {opts{Type: pulsar.Failover, DLQ: dlq, RetryEnable: true}, append(client, redelivery.WithoutChecks())},
 	} {
 		var log bytes.Buffer
-		if c.opts.SubscriptionName = "s"; c.opts.Topics == nil && c.opts.TopicsPattern == "" {
+		c.opts.SubscriptionName = "s"
+		if c.opts.Topics == nil && c.opts.TopicsPattern == "" {
 			c.opts.Topic = cmp.Or(c.opts.Topic, "t")
 		}
 		consumer, _ := subscribeFake(t, newFake(), c.opts, append(slices.Clip(c.options), logTo(&log))...)

@@ -49,10 +49,12 @@ func inOrder(t *testing.T, kind pulsar.SubscriptionType, way string, every, unlo
 		i, err := strconv.Atoi(name(msg))
 		require.NoError(t, err)
 		if !seen[i] {
-			if seen[i] = true; i < newest {
+			seen[i] = true
+			if i < newest {
 				late++
 			}
-			if newest = max(newest, i); len(seen)%(n/3) == 0 && len(seen)/(n/3) <= unloads {
+			newest = max(newest, i)
+			if len(seen)%(n/3) == 0 && len(seen)/(n/3) <= unloads {
 				unloading.Go(func() { b.unload(topic) })
 			}
 		}

@@ -93,7 +93,8 @@ func TestAStaleNackOfAConsumerMessage(t *testing.T) {
 			inner.deliver(1)
 			var first pulsar.Message
 			cm := <-c.Chan()
-			if first = cm.Message; whole {
+			first = cm.Message
+			if whole {
 				first = cm
 			}
 			c.Nack(first)

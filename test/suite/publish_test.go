@@ -51,7 +51,8 @@ func TestManyAreOnTheirWay(t *testing.T) {
 			for i := range n {
 				payload := string(next(t, out, 10*time.Second).Payload())
 				require.False(t, seen[payload], "%s again", payload)
-				if seen[payload] = true; !move {
+				seen[payload] = true
+				if !move {
 					require.Equal(t, fmt.Sprint(i), payload)
 				}
 			}

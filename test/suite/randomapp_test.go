@@ -82,7 +82,8 @@ func (a *randomApp) nothing() {
 	if !a.paused[a.k].IsZero() {
 		return
 	}
-	if q.calls++; q.calls >= 3 && time.Now().After(q.last) { // of few no more may be said than that the machine is slow
+	q.calls++
+	if q.calls >= 3 && time.Now().After(q.last) { // of few no more may be said than that the machine is slow
 		q.last = time.Now()
 	}
 }
@@ -137,7 +138,8 @@ func (a *randomApp) take(msg pulsar.Message, began time.Time) (d *delivery, fail
 		}
 		f.due = d.timeout
 	}
-	if fails = f.settled.IsZero() && (f.failures < f.fails || f.fails < 0 || f.stubborn && a.stubborn()); fails {
+	fails = f.settled.IsZero() && (f.failures < f.fails || f.fails < 0 || f.stubborn && a.stubborn())
+	if fails {
 		f.failures++
 	}
 	a.mu.Unlock()

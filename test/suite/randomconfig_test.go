@@ -65,7 +65,8 @@ func newRandomConfig(seed uint64) *randomConfig {
 	if c.Chunks && c.Queue > 0 {
 		c.Queue = 50
 	}
-	if c.Response = often(30); c.Response && c.Queue > 0 {
+	c.Response = often(30)
+	if c.Response && c.Queue > 0 {
 		c.Queue = 1000 // upstream may wait for its own queue with the answer behind it: see docs/reliability.md
 	}
 	c.ZeroQueue = often(10) && !c.Response && c.Topics == 1 && c.Partitions == 0 && !c.Batches && !c.Chunks

@@ -94,7 +94,8 @@ func (r *randomRun) send(stream uint64, messages int) {
 	for n := first; n < first+messages; n++ {
 		f := &fate{fails: rng.IntN(4), consumer: -1, stubborn: r.Scene == sceneBusy && n < r.Messages/2 || r.Scene == sceneJoins && n < joinKeys}
 		if r.MaxDeliveries > 0 {
-			if f.fails = rng.IntN(r.MaxDeliveries); rng.IntN(10) == 0 {
+			f.fails = rng.IntN(r.MaxDeliveries)
+			if rng.IntN(10) == 0 {
 				f.fails = -1
 			}
 		}

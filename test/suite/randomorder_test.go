@@ -69,7 +69,8 @@ func (a *randomApp) settleTo(d *delivery) {
 		return
 	}
 	a.open[d.f.partition] = append(a.open[d.f.partition], d)
-	if a.count++; a.count%a.Every == 0 {
+	a.count++
+	if a.count%a.Every == 0 {
 		a.ackTo(d)
 	}
 }

@@ -29,7 +29,8 @@ func (c *randomConfig) widen() {
 		c.Chan = true
 	}
 	c.Mix = often(40) && c.Chan
-	if c.Channel = often(40) && c.Chan; c.Channel {
+	c.Channel = often(40) && c.Chan
+	if c.Channel {
 		c.Buffer = []int{0, 1, 10, 200}[rng.IntN(4)]
 	}
 	c.Faultless = often(30)

@@ -30,7 +30,8 @@ func (s scene) String() string {
 
 // set prepares the configuration for a scene.
 func (c *randomConfig) set(s scene, rng *rand.Rand) {
-	if c.Scene = s; s == sceneOrdinary {
+	c.Scene = s
+	if s == sceneOrdinary {
 		return
 	}
 	c.ZeroQueue, c.Leaves, c.Unloads, c.Response = false, false, 0, false

@@ -28,7 +28,8 @@ func (a *randomApp) settle(d *delivery) {
 		a.ack(d, func() error { return a.c.AckID(d.msg.ID()) })
 		a.ack(d, func() error { return a.c.Ack(a.wrap(d.msg)) })
 	case way == 4:
-		if a.list = append(a.list, d); len(a.list) == 5 {
+		a.list = append(a.list, d)
+		if len(a.list) == 5 {
 			a.flush()
 		}
 	default:

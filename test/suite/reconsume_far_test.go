@@ -79,7 +79,8 @@ func (b *broker) reconsumesFar(name string) time.Duration {
 	later := func(msg pulsar.Message) { c.ReconsumeLater(msg, time.Hour) }
 	if name != "plain" {
 		wrapped := far.subscribe(opts)
-		if c = wrapped; name == "callback" {
+		c = wrapped
+		if name == "callback" {
 			later = func(msg pulsar.Message) {
 				done := redelivery.WithCallback(func(err error) {
 					assert.NoError(b.t, err)

@@ -84,7 +84,8 @@ func TestCountsAreExactOverUnloads(t *testing.T) {
 						require.NoError(t, err)
 						require.False(t, time.Now().Before(due[i]), "message %d is early", i)
 						require.Equal(t, count[i], c.RedeliveryCount(msg), "message %d", i)
-						if count[i]++; count[i] > nacks {
+						count[i]++
+						if count[i] > nacks {
 							require.NoError(t, c.Ack(msg))
 							continue
 						}

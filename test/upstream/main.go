@@ -98,7 +98,8 @@ func compare(ctx context.Context, o options) error {
 	}
 	table := os.Stdout
 	if o.out != "" {
-		if table, err = os.Create(o.out); err != nil {
+		table, err = os.Create(o.out)
+		if err != nil {
 			return err
 		}
 		defer table.Close()

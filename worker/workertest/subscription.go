@@ -147,7 +147,8 @@ func (x *Subscription) Settle(within time.Duration) {
 func (x *Subscription) await(within time.Duration) (left []*message) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		synctest.Wait()
-		if left = x.recorder.unsettled(x.broker); len(left) == 0 || within <= 0 {
+		left = x.recorder.unsettled(x.broker)
+		if len(left) == 0 || within <= 0 {
 			return left
 		}
 		time.Sleep(min(pause, within))

@@ -133,7 +133,8 @@ func TestRunWithRetryTopic(t *testing.T) {
 			}
 			var topics []string
 			got := setup.Run(t, func(_ context.Context, msg pulsar.Message) error {
-				if topics = append(topics, msg.Topic()); len(topics) == 1 {
+				topics = append(topics, msg.Topic())
+				if len(topics) == 1 {
 					return worker.RetryAfter(time.Hour, errDown)
 				}
 				return nil

@@ -84,7 +84,8 @@ func unmarshal(b []byte, m Message) error {
 			return c.err
 		}
 		if c.taken == 0 { // not a field we know
-			if c.taken = protowire.ConsumeFieldValue(num, typ, b); c.taken < 0 {
+			c.taken = protowire.ConsumeFieldValue(num, typ, b)
+			if c.taken < 0 {
 				return errTruncated
 			}
 		}

@@ -51,7 +51,8 @@ func (r *Reader) Read() (Command, []byte, error) {
 		return nil, nil, fmt.Errorf("command of %d bytes in a frame of %d", size, total)
 	}
 	var err error
-	if r.cmd, err = readFull(r.r, r.cmd, int(size)); err != nil {
+	r.cmd, err = readFull(r.r, r.cmd, int(size))
+	if err != nil {
 		return nil, nil, err
 	}
 	cmd, err := ParseCommand(r.cmd)
@@ -72,7 +73,8 @@ func (r *Reader) Read() (Command, []byte, error) {
 // readFull reads n bytes, into the space of buf if that is large enough. What it allocates grows with what arrives: n is only a promise.
 func readFull(r io.Reader, buf []byte, n int) ([]byte, error) {
 	const first = 4 << 10
-	if buf = buf[:0]; cap(buf) < min(n, first) {
+	buf = buf[:0]
+	if cap(buf) < min(n, first) {
 		buf = make([]byte, 0, min(n, first))
 	}
 	for len(buf) < n {

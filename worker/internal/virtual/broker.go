@@ -251,7 +251,8 @@ func (b *Broker) deliver(n int) {
 	case pulsar.KeyShared:
 		hash := fnv.New32()
 		_, _ = hash.Write([]byte(e.key()))
-		if of = int(hash.Sum32()) % len(b.consumers); len(b.consumers) > 1 {
+		of = int(hash.Sum32()) % len(b.consumers)
+		if len(b.consumers) > 1 {
 			for _, before := range b.entries[:n] { // a key moves once its old consumer is done with it
 				if !before.acked && before.with != nil && before.with != b.consumers[of] && before.key() == e.key() {
 					return

@@ -146,7 +146,8 @@ func (c *consumer) AckID(id pulsar.MessageID) error {
 	c.broker.mu.Lock()
 	defer c.broker.mu.Unlock()
 	e := c.broker.entries[id.EntryID()]
-	if e.acked, e.with = true, nil; c.opts.Type == pulsar.KeyShared && len(c.broker.consumers) > 1 {
+	e.acked, e.with = true, nil
+	if c.opts.Type == pulsar.KeyShared && len(c.broker.consumers) > 1 {
 		c.broker.deliverAll()
 	}
 	return nil
