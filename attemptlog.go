@@ -39,7 +39,7 @@ type AttemptLog struct {
 // Each consumer of the subscription needs the option. It reads the log before its first message, and follows it afterwards.
 //
 // Each failure writes a record within a few milliseconds; many records share a message of the log. A message that does not fail writes
-// nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log. docs/attempts.md says what the log
+// nothing. A failure in the last milliseconds before a crash is not counted. A Seek clears the log. docs/attempts.md says how much the log
 // costs and when not to use it. The option needs a client, that of Subscribe or WithClient, and a durable subscription.
 func WithAttemptLog(log AttemptLog) Option {
 	return func(s *settings) error {
@@ -157,7 +157,7 @@ func (a *attemptLog) close() {
 	}
 }
 
-// flush waits until other consumers know what is recorded, for as long as Close does. The log tells of failures.
+// flush waits until other consumers know the records of this one, for as long as Close does. The log reports failures.
 func (a *attemptLog) flush() {
 	if a != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -166,7 +166,7 @@ func (a *attemptLog) flush() {
 	}
 }
 
-// failed tells observers that the log cannot be used. The log has logged it.
+// failed reports to observers that the log cannot be used. The log has logged it.
 func (a *attemptLog) failed(err error) {
 	if c := a.outer.Load(); c != nil {
 		c.failures.Add(1)
@@ -176,7 +176,7 @@ func (a *attemptLog) failed(err error) {
 	}
 }
 
-// recall adds what the log says of a message that comes.
+// recall adds the log's record of an arriving message.
 func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	if r, ok := a.Arrive(attempts.KeyOf(msg)); ok {
 		cp.Tries = r.Count
@@ -184,7 +184,7 @@ func (a *attemptLog) recall(msg pulsar.Message, cp *partition.Copy) {
 	}
 }
 
-// count adds what another consumer has written about a message meanwhile.
+// count adds the count that another consumer has written of a message since.
 func (a *attemptLog) count(d *partition.Delivery) {
 	if a == nil || d.ID.Topic == "" {
 		return
@@ -217,7 +217,7 @@ func (c *Consumer) fails(d *partition.Delivery, delay time.Duration, how nacking
 	}
 }
 
-// causeOf is what the log says of an error. Its text may quote the payload.
+// causeOf returns an error as the log records it. Its text may quote the payload.
 func (c *Consumer) causeOf(reason error) (cause string) {
 	if reason == nil {
 		return ""
@@ -233,7 +233,7 @@ func (c *Consumer) causeOf(reason error) (cause string) {
 	return reason.Error()
 }
 
-// textOf is what the log says of an error: like causeOf, but no longer than what a dead letter says.
+// textOf returns an error as log lines have it: like causeOf, but no longer than in a dead letter.
 func (c *Consumer) textOf(reason error) string {
 	text := c.causeOf(reason)
 	return strings.ToValidUTF8(text[:min(len(text), 1024)], "")

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/partition"
 )
 
-// channel is what Chan returns, and whether a goroutine feeds it.
+// channel is the channel of Chan, and the goroutine that feeds it, if one does.
 type channel struct {
 	messages chan pulsar.ConsumerMessage
 	given    bool // it is the application's MessageChannel
@@ -129,7 +129,7 @@ func (c *Consumer) receiveFed(ctx context.Context) (pulsar.Message, error) {
 	return nil, c.receiveError(ctx, ErrClosed)
 }
 
-// empty takes out of the application's own channel what it has not taken. Messages of other consumers, which may have the same channel, go
+// empty takes messages out of the application's own channel that it has not taken. Messages of other consumers, which may have the same channel, go
 // back into it.
 func (c *Consumer) emptyChannel() {
 	if !c.channel.given {

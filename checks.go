@@ -5,7 +5,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// warn logs what the doctor finds in the options.
+// warn logs the doctor's findings about the options.
 func (p *preparation) warn() {
 	if p.settings.unchecked {
 		return
@@ -37,7 +37,7 @@ func (p *preparation) warnOfAutoScaling() {
 	}
 }
 
-// setup is what the doctor has to know of a consumer of a topic.
+// setup describes a consumer of a topic to the doctor.
 func (p *preparation) setup(topic string) doctor.Setup {
 	s, opts := p.settings, p.opts
 	limits, ok := s.limits(opts)

@@ -16,7 +16,7 @@ import (
 const patience = 500 * time.Millisecond
 
 // Done returns a channel that is closed when the Consumer is closed or gives up: pulsar-client-go closes a consumer after
-// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when somebody else closes the client; after Wrap, and
+// MaxReconnectToBroker attempts, and Receive then returns its error. It is closed too when other code closes the client; after Wrap, and
 // with TopicsPattern, only when a Receive finds nothing more that was prefetched. Any number of goroutines may wait for it.
 func (c *Consumer) Done() <-chan struct{} { return c.ended.Done() }
 
@@ -46,7 +46,7 @@ func (c *Consumer) shut() {
 	c.goroutines.shut()
 	c.end()
 	c.alarm.Stop()
-	c.calls.wait(patience) // or what is being published is not acknowledged, and comes twice
+	c.calls.wait(patience) // or a message that is being published is not acknowledged, and comes twice
 	c.endCut()
 	c.publisher.close()
 	c.calls.wait(patience)
@@ -97,7 +97,7 @@ func (c *Consumer) awaitClosed(ctx context.Context) {
 // isOver reports whether the Consumer was closed or gave up.
 func (c *Consumer) isOver() bool { return c.ended.Err() != nil }
 
-// childClosed is told that a topic is not read any more. The Consumer ends with its last one.
+// childClosed handles the end of a topic's consumer. The Consumer ends with its last one.
 func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	if c.inner.leaving.Load() || c.isOver() {
 		return
@@ -116,7 +116,7 @@ func (c *Consumer) childClosed(child pulsar.Consumer, err error) {
 	}
 }
 
-// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if somebody else closed that, or its client.
+// giveUpReceiving ends the Consumer, whose inner consumer has closed itself. err is nil if other code closed that, or its client.
 func (c *Consumer) giveUpReceiving(err error) {
 	if !c.goroutines.enter() {
 		return
@@ -134,7 +134,7 @@ func (c *Consumer) giveUpReceiving(err error) {
 	}
 }
 
-// receiveFailed is told of an error of an inner consumer without a queue.
+// receiveFailed handles an error of an inner consumer without a queue.
 func (c *Consumer) receiveFailed(err error) {
 	if errors.Is(err, upstream.ErrUndecryptable) {
 		c.fail("receive", "receiving", err)

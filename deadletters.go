@@ -18,7 +18,7 @@ import (
 type publisher struct {
 	publishing.Publisher                       // nil without retries and dead letters
 	own                  *reconsume.Reconsumer // Close closes it; nil if it is the caller's
-	retryTopic           string                // its whole name; messages of it may come early; "" if there is none that somebody reads
+	retryTopic           string                // its full name; messages of it may come early; "" if no consumer reads it
 	maxDeliveries        uint32                // after which a message is a dead letter; 0 for none
 }
 
@@ -154,7 +154,7 @@ func (c *Consumer) leaveAside(x leaver, what string, start publication) {
 	})
 }
 
-// maxUnderway is how many messages may wait for the broker's answer that nobody waits for here: as many as upstream's producer has by default.
+// maxUnderway limits the publications without a caller that wait for the broker's answer: as many as upstream's producer has by default.
 const maxUnderway = 1000
 
 // outlivesTTL reports whether the broker may delete a message before a delay is over.

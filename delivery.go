@@ -10,7 +10,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// Delivery is what a Consumer knows about a message that the application has. For a message that is settled or waits, the fields are what
+// Delivery describes a message that the application has. For a message that is settled or waits, the fields are as
 // they would be if the application had it now, and AckDeadline is zero.
 type Delivery struct {
 	Attempt         uint32        // which attempt this is, from 1: with those before it went to the retry topic
@@ -25,7 +25,7 @@ type Delivery struct {
 	Waiting         bool          // it was nacked or timed out, and comes back
 }
 
-// Delivery returns what the Consumer knows about msg, even if msg is no longer its newest delivery. For a message that the
+// Delivery describes msg, even if msg is no longer its newest delivery. For a message that the
 // Consumer does not know, the redelivery count is the broker's. If the application wrapped the message and the wrapper's count is
 // larger, that count is returned. It returns ErrClosed after the Consumer was closed or gave up reconnecting, and an error for a
 // nil message.

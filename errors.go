@@ -9,7 +9,7 @@ import (
 // of Subscribe have the topic and the subscription before them, and errors.As finds a *pulsar.Error.
 var (
 	// ErrInvalidOption says that an option of this package has a wrong value, or does not go together with another one or with a
-	// field of pulsar.ConsumerOptions. The error names the option, its value and what is allowed.
+	// field of pulsar.ConsumerOptions. The error names the option, its value and the allowed ones.
 	ErrInvalidOption = errors.New("redelivery: invalid option")
 
 	// ErrClosed says that the Consumer was closed before the call or during it. Receive returns pulsar-client-go's own error instead, a
@@ -38,7 +38,7 @@ func (noDeadLetterTopic) Error() string {
 
 func (noDeadLetterTopic) Unwrap() error { return ErrNoRetryTopic }
 
-// invalid says what is wrong with an option, and what is allowed.
+// invalid returns an error that names an option, its value, and the allowed ones.
 func invalid(option string, value any, want string) error {
 	return fmt.Errorf("%w: %s is %v, want %s", ErrInvalidOption, option, value, want)
 }

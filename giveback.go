@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// inner is the inner consumer. GiveBack closes it, and whoever receives next subscribes another one in its place.
+// inner is the inner consumer. GiveBack closes it, and the next Receive subscribes another one in its place.
 type inner struct {
 	now           atomic.Pointer[pulsar.Consumer]
 	again         func() (pulsar.Consumer, error) // subscribes once more; nil if that cannot be
@@ -116,7 +116,7 @@ func (c *Consumer) comeBack(ctx context.Context) error {
 }
 
 // resubscribe subscribes again, for the one who has the turn. It may take as long as the client's OperationTimeout, which ctx does not end:
-// then the next caller gets the outcome, and after Close nobody.
+// then the next caller gets the outcome, and after Close no caller.
 func (c *Consumer) resubscribe(ctx context.Context) error {
 	if c.inner.back == nil {
 		back := make(chan error, 1)

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// gate counts what is under way, so that Close can refuse more of it and wait for the rest.
+// gate counts calls under way, so that Close can refuse further ones and wait for the rest.
 type gate struct {
 	mu     sync.Mutex
 	n      int
@@ -102,7 +102,7 @@ func (q *queue) run(c *Consumer) {
 	}
 }
 
-// clear forgets what was not begun.
+// clear forgets functions that have not been called.
 func (q *queue) clear() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

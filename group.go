@@ -18,7 +18,7 @@ func (c *Consumer) lock() time.Duration {
 	return c.now()
 }
 
-// unlock lets timers go off, unlocks the group, and carries out what it decided.
+// unlock lets timers go off, unlocks the group, and carries out its decisions.
 func (c *Consumer) unlock(now time.Duration) partition.Decisions {
 	decisions := c.group.Due(now)
 	c.setAlarm(now)
@@ -34,7 +34,7 @@ func (c *Consumer) unlock(now time.Duration) partition.Decisions {
 		over = c.offered.over
 	}
 	c.mu.Unlock()
-	if over != nil { // or the application may take from Chan what it has settled
+	if over != nil { // or the application may take a settled message from Chan
 		<-over
 	}
 	c.carryOut(&decisions)
@@ -55,7 +55,7 @@ func (c *Consumer) wakeUp() {
 	}
 }
 
-// setAlarm has the alarm go off at the group's next time, and once a second while somebody waits. The caller holds mu.
+// setAlarm has the alarm go off at the group's next time, and once a second while a receiver waits. The caller holds mu.
 func (c *Consumer) setAlarm(now time.Duration) {
 	at, ok := c.group.Next()
 	if !ok {
@@ -87,7 +87,7 @@ func (c *Consumer) alarmOver() {
 // checkTime is how often a Consumer that waits for a message looks whether the broker, or the inner consumer, has stopped.
 const checkTime = time.Second
 
-// carryOut carries out what the group decided.
+// carryOut carries out the group's decisions.
 func (c *Consumer) carryOut(d *partition.Decisions) {
 	for _, r := range d.Requests {
 		c.request(r)
@@ -119,7 +119,7 @@ func (c *Consumer) request(r partition.Request) {
 	}
 }
 
-// lost is told that a connection was lost.
+// lost handles the loss of a connection.
 func (c *Consumer) lost() {
 	now := c.lock()
 	c.listening.Store(true)
@@ -128,7 +128,7 @@ func (c *Consumer) lost() {
 	c.lose("", LostConnection)
 }
 
-// sent is told what the broker sends.
+// sent handles a message that the broker sends.
 func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
 	if !c.listening.Load() || !isTracked(cm.Message) {
 		return
@@ -138,7 +138,7 @@ func (c *Consumer) sent(cm pulsar.ConsumerMessage) {
 	c.unlockInside(now)
 }
 
-// active is told whose a partition of a Failover subscription is.
+// active handles a change of the active consumer of a Failover partition.
 func (c *Consumer) active(child any, topic string, active bool) {
 	now := c.lock()
 	c.listening.Store(true)

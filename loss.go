@@ -16,13 +16,13 @@ import (
 // of them, and Reclaim gives it back if so. NextLoss reports the same without an Observer. If the application goes on with such a
 // message, it may be handled twice.
 //
-// On Key_Shared the broker does not tell the client that a key has moved. A key moves when the old consumer has no unacknowledged message
+// On Key_Shared the broker does not notify the client when a key moves. A key moves when the old consumer has no unacknowledged message
 // of it left, or loses its connection.
 type Lost struct {
 	Consumer     *Consumer // the one that had them
 	Subscription string    // of the Consumer
 	Topic        string    // of the messages, with its partition; "" if unknown: it may be any
-	Why          Loss      // what happened
+	Why          Loss      // why they may be another consumer's
 }
 
 // Loss says why messages may now belong to another consumer. Metrics and logs use the same text.
@@ -34,12 +34,12 @@ const (
 	LostConsumer   Loss = "consumer"   // the Consumer was closed, or gave up
 )
 
-// loss is what NextLoss waits for.
+// loss lets callers of NextLoss wait.
 type loss struct {
 	any  atomic.Bool // ever
 	all  sync.Once   // all were lost with the Consumer
 	mu   sync.Mutex
-	next chan struct{} // closed by the next one; nil if nobody waits for that
+	next chan struct{} // closed by the next one; nil if no caller waits for that
 }
 
 // NextLoss returns a channel that is closed at the next event that Observer.Lost reports. To miss none, take the channel before you call
@@ -65,7 +65,7 @@ func (c *Consumer) lose(topic string, why Loss) {
 	e := Lost{c, c.options.Subscription, topic, why}
 	switch {
 	case c.observer.Lost == nil:
-	case why == LostConsumer: // no goroutine of the Consumer tells any more
+	case why == LostConsumer: // the Consumer's goroutines have ended
 		c.observer.Lost(e)
 	default:
 		c.told.add(c, func() { c.observer.Lost(e) })
@@ -102,7 +102,7 @@ func (c *Consumer) Reclaim(msg pulsar.Message) (ours bool, err error) {
 	return err == nil, err
 }
 
-// Keep tells the Consumer that the application will hold msg for a long time, for instance in a queue of its own, and reports whether it fits
+// Keep announces that the application will hold msg for a long time, for instance in a queue of its own, and reports whether it fits
 // the memory limit (WithMemoryLimit). If it fits, it counts toward the limit until it is settled. Messages that wait for redelivery are
 // dropped to make room: the broker sends them again when they are due. If msg does not fit, the application should take no more messages
 // until some are settled. A Worker calls Keep for messages that wait for others of their keys.

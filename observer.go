@@ -64,7 +64,7 @@ type Delivered struct {
 	Lateness time.Duration // how long after Due it came
 }
 
-// Settled reports what happened to a message. If Err is not nil, the message is not settled: the application still has it, or it waits as
+// Settled reports the outcome of a message. If Err is not nil, the message is not settled: the application still has it, or it waits as
 // after a nack.
 //
 // The nack or ack timeout of a last delivery is reported only as DeadLettered, after the dead letter is published; if the message is not in
@@ -72,7 +72,7 @@ type Delivered struct {
 // message to the retry topic is reported only as Reconsumed. A second acknowledgement of a settled message is not reported.
 type Settled struct {
 	Event
-	Outcome  Outcome       // what happened to it
+	Outcome  Outcome       // how the message was settled
 	Attempts uint32        // how often the application has received it; a delivery that ended with Snooze does not count; 0 if it was acknowledged by id and never received
 	Delay    time.Duration // until it comes again; for Nacked, Snoozed and Reconsumed
 	To       string        // the topic that it was published to; for Reconsumed and DeadLettered
@@ -83,7 +83,7 @@ type Settled struct {
 	Err      error         // why it is not settled; nil if it is
 }
 
-// Outcome says what happened to a message. Metrics and logs use the same text.
+// Outcome is how a message was settled, or that it waits. Metrics and logs use the same text.
 type Outcome string
 
 const (
@@ -135,19 +135,19 @@ type Failed struct {
 	Consumer     *Consumer // where it failed
 	Subscription string    // of the Consumer
 	Operation    string    // "ack", "nack", "reconsume", "receive", "count", "policy", "callback" or "attempt log"
-	Err          error     // what failed
+	Err          error     // the failure
 }
 
 // observer has the functions of all observers.
 type observer struct {
 	Observer
 	any   bool
-	timed bool // somebody wants to know for how long the application has messages
+	timed bool // an observer wants to know for how long the application has messages
 }
 
 // observe combines all observers.
 func (c *Consumer) observe(observers []Observer) {
-	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // what is to be logged has to be known when a message is delivered
+	if c.settings.logger.Enabled(context.Background(), slog.LevelDebug) { // a settled message is logged with its delivery
 		observers = append(observers, c.decisions())
 	}
 	x := &c.observer

@@ -23,7 +23,7 @@ const DefaultMemoryLimit = 16 << 20
 // is given twice, the last one counts.
 type Option func(*settings) error
 
-// WithNackRedeliveryBackoff (default: what pulsar.ConsumerOptions say, or one minute) delays a negatively acknowledged message by
+// WithNackRedeliveryBackoff (default: that of pulsar.ConsumerOptions, or one minute) delays a negatively acknowledged message by
 // b.Next(redeliveryCount) (PIP-106). The count is 0 at the first delivery.
 //
 // It cannot be combined with WithNackRedeliveryDelay, nor with NackRedeliveryDelay, NackBackoffPolicy or
@@ -32,7 +32,7 @@ func WithNackRedeliveryBackoff(b backoff.RedeliveryBackoff) Option {
 	return func(s *settings) error { return s.setNackBackoff("WithNackRedeliveryBackoff", b) }
 }
 
-// WithNackRedeliveryDelay (default: what pulsar.ConsumerOptions say, or one minute) delays every negatively acknowledged message
+// WithNackRedeliveryDelay (default: that of pulsar.ConsumerOptions, or one minute) delays every negatively acknowledged message
 // by d; 0 means at once.
 //
 // It cannot be combined with WithNackRedeliveryBackoff, nor with NackRedeliveryDelay, NackBackoffPolicy or
@@ -139,7 +139,7 @@ type DeadLetterPolicy struct {
 	// <topic>-<subscription>-RETRY.
 	RetryTopic string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription; package
+	// that none is deleted unread. It keeps the dead letters until a consumer acknowledges them there or removes the subscription; package
 	// deadletter replays and purges through another subscription. Default: none, and a warning.
 	InitialSubscriptionName string
 	// ProducerName is the name of the dead letter producer. Only one producer at a time may have it: that of a second replica gets a suffix,
@@ -170,7 +170,7 @@ func DeadLetterPolicyOf(d pulsar.DLQPolicy) DeadLetterPolicy {
 	return p
 }
 
-// needsRetries reports whether the policy says what has no effect without a retry topic.
+// needsRetries reports whether a field is set that has no effect without a retry topic.
 func (p *DeadLetterPolicy) needsRetries() bool {
 	return p != nil && (p.RetryTopic != "" || p.MaxReconsumes > 0 && p.MaxDeliveries == 0)
 }
@@ -223,7 +223,7 @@ func WithReconsumer(r *reconsume.Reconsumer) Option {
 //     and 50 ms more for each further one;
 //   - otherwise 10 ms up to 20 partitions, and half a millisecond more for each further one.
 //
-// Each partition has a ticker with a little less than this period. The tickers are what an idle Consumer costs;
+// Each partition has a ticker with a little less than this period. An idle Consumer costs no more than the tickers;
 // on Failover and Key_Shared there are as many for acknowledgements, of 10 ms up to 20 partitions, unless AckGroupingOptions is set.
 func WithRedeliveryResolution(d time.Duration) Option {
 	return func(s *settings) error {
@@ -244,7 +244,7 @@ const (
 	//   - if at least eighteen of the last twenty messages failed here,
 	//   - before the last delivery by MaxDeliveries,
 	//   - after an ack timeout,
-	//   - if nobody has received it within 30 seconds after it was due,
+	//   - if it was not received within 30 seconds after it was due,
 	//   - on Key_Shared, if its first failure was more than five seconds ago: its key cannot move to a joining consumer before.
 	//
 	// A message of a batch goes back only if the broker can send it alone (EnableBatchIndexAcknowledgment), or if no message of the batch
@@ -302,7 +302,7 @@ func WithObserver(o Observer) Option {
 	}
 }
 
-// WithLogger (default: slog.Default()) sets where the Consumer reports what it cannot return as an error. Payloads and
+// WithLogger (default: slog.Default()) sets where the Consumer reports failures that it cannot return as errors. Payloads and
 // properties of messages are never logged. A handler that panics counts in Stats.Failed.
 func WithLogger(logger *slog.Logger) Option {
 	return func(s *settings) error {
@@ -324,14 +324,14 @@ func WithoutChecks() Option {
 }
 
 // WithoutBatchIndexAcks (default: Subscribe and SubscribeWith switch EnableBatchIndexAcknowledgment on, on Shared and Key_Shared) leaves
-// EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go tells the broker of each acknowledged message of a
-// batch; without it, only of whole batches, so that after a restart all of a batch comes again of which one message waits. It costs
+// EnableBatchIndexAcknowledgment of pulsar.ConsumerOptions as it is. With it, pulsar-client-go acknowledges single messages of a
+// batch at the broker; without it, only whole batches, so that after a restart a batch of which one message waits comes again as a whole. It costs
 // 0.3 µs of CPU a message. Brokers need acknowledgmentAtBatchIndexLevelEnabled=true in broker.conf too; others ignore it.
 //
 // It is not switched on where each acknowledgement is a command of its own: with AckWithResponse, and with a MaxSize of 1 in
 // AckGroupingOptions. There a batch of 1,000 would be 1,000 commands instead of one. Nor is it with a client that has EnableTransaction: see
-// AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where it would change what a cumulative acknowledgement
-// inside of a batch leaves; set EnableBatchIndexAcknowledgment there if the application acknowledges message by message. Wrap cannot change it.
+// AckWithTxn. Nor is it with EnableZeroQueueConsumer, and on Exclusive and Failover, where it would change how a cumulative acknowledgement
+// inside of a batch works; set EnableBatchIndexAcknowledgment there if the application acknowledges message by message. Wrap cannot change it.
 func WithoutBatchIndexAcks() Option {
 	return func(s *settings) error {
 		s.withoutIndexAcks = true

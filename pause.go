@@ -17,7 +17,7 @@ func newPause() *pause { return &pause{changed: make(chan struct{})} }
 
 func (p *pause) isOn() bool { return p.on.Load() }
 
-// state returns whether there is a pause, and what is closed when that changes.
+// state returns whether there is a pause, and a channel that is closed when that changes.
 func (p *pause) state() (on bool, changed <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

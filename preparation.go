@@ -11,15 +11,15 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/upstream"
 )
 
-// preparation is what is known about a consumer that is to be subscribed.
+// preparation describes a consumer before it is subscribed.
 type preparation struct {
 	opts      pulsar.ConsumerOptions // as the caller wrote them, but for EnableBatchIndexAcknowledgment
 	settings  *settings
 	publisher *publisher
-	ackTime   time.Duration // of acknowledgements where owners change: what is not sent by then is handled twice; 0 for upstream's
+	ackTime   time.Duration // the delay of acknowledgements where owners change: the next owner handles messages again whose acknowledgements are not sent; 0 for upstream's
 }
 
-// prepare completes settings by what the caller's options say, and opens what publishes.
+// prepare completes settings by the caller's options, and opens the publisher.
 func prepare(opts pulsar.ConsumerOptions, s *settings) (*preparation, error) {
 	if err := s.complete(&opts); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func gainsByIndexAcks(opts pulsar.ConsumerOptions) bool {
 	return delays(opts.Type) && grouped && !opts.EnableZeroQueueConsumer
 }
 
-// open finds out what takes a client to know: the default resolution, and the topics of retries and dead letters.
+// open asks the client for the default resolution and for the topics of retries and dead letters.
 func (p *preparation) open() error {
 	partitions := 0 // it is not known
 	if client := p.settings.client; client != nil && (p.settings.resolution == 0 || p.acksSoon()) {
@@ -107,8 +107,8 @@ const (
 	longestAckTime = 24 * time.Hour
 )
 
-// What is in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too. Its own channel has room
-// for ten. Where nobody else gets the messages, more room saves CPU: a sixteenth of what is prefetched.
+// Messages in pulsar-client-go's channel, and here, when a connection is lost may be handled by another consumer too. Its own channel has room
+// for ten. Where no other consumer gets the messages, more room saves CPU: a sixteenth of the receiver queue.
 const (
 	smallBuffer = 10
 	largeBuffer = 64
@@ -169,7 +169,7 @@ func (p *preparation) groupOptions() partition.Options {
 	return o
 }
 
-// groupOptions returns what is the same for each subscription. It is Shared after Wrap, where nothing is known: so nothing is taken for this
+// groupOptions returns the options that are the same for each subscription. After Wrap the type is not known, and Shared is safe: nothing is taken for this
 // consumer's that may be another's.
 func (s *settings) groupOptions(p *publisher) partition.Options {
 	return partition.Options{Kind: partition.Shared, Stays: s.source != FromAuto, Drops: s.source == FromBroker, MemoryLimit: s.memoryLimit, MaxDeliveries: p.maxDeliveries,

@@ -81,7 +81,7 @@ func (s *settings) checkRetries(opts pulsar.ConsumerOptions) error {
 		"WithNackRetryTopic: the broker delays on no other")
 }
 
-// withClient is what is wanted where there is nothing to publish by.
+// withClient is the remedy where there is no client to publish with.
 const withClient = "WithClient or WithReconsumer too"
 
 // delays reports whether the broker delays messages on subscriptions of a type.
@@ -116,7 +116,7 @@ func typeName(t pulsar.SubscriptionType) string {
 	}
 }
 
-// publisherOf returns what publishes retries and dead letters of a consumer that Wrap got.
+// publisherOf returns the publisher for a consumer that Wrap got.
 func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	policy, ok := s.limits(pulsar.ConsumerOptions{})
 	if s.reconsumer != nil || s.client == nil {
@@ -153,7 +153,7 @@ func publisherOf(s *settings, consumer pulsar.Consumer) (*publisher, error) {
 	return open(s, policy, o, retryTopic != "")
 }
 
-// publishRetries makes what publishes retries and dead letters, and chooses the topics.
+// publishRetries makes the publisher, and chooses the topics of retries and dead letters.
 func (p *preparation) publishRetries() error {
 	opts, s := &p.opts, p.settings
 	policy, ok := s.limits(*opts)
@@ -203,7 +203,7 @@ func (p *preparation) publishRetries() error {
 	return nil
 }
 
-// open makes a Reconsumer by a policy; retries says that somebody reads the retry topic. It creates no producer yet.
+// open makes a Reconsumer by a policy; retries says that the retry topic is read. It creates no producer yet.
 func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries bool) (*publisher, error) {
 	prefix := topicname.Full(topicname.Base(o.Topic)) + "-" + o.Subscription
 	o.RetryLetterTopic = topicname.In(o.Topic, cmp.Or(policy.RetryTopic, prefix+pulsar.RetryTopicSuffix))
@@ -233,7 +233,7 @@ func open(s *settings, policy DeadLetterPolicy, o reconsume.Options, retries boo
 	return x, nil
 }
 
-// retry is what a message of the retry topic says of itself.
+// retry has the properties of a message from the retry topic.
 type retry struct {
 	count uint32        // redeliveries before it was published
 	wait  time.Duration // how long it is held back: the broker may end its delay early

@@ -131,7 +131,7 @@ func (c *Consumer) later(ctx context.Context, msg pulsar.Message, policy func(pu
 	return nil
 }
 
-// finished is the outcome of what leave began.
+// finished waits for the outcome of leave.
 func finished(finish func() error, err error) error {
 	if err != nil {
 		return err
@@ -164,11 +164,11 @@ type leaver struct {
 	id       partition.ID
 	hand     uint64 // partition.AnyHand if that is unknown
 	msg      pulsar.Message
-	count    uint32 // what the copy says
+	count    uint32 // the redelivery count of the published copy
 	attempts uint32 // how often the application had it
 }
 
-// leaving returns what is known of a message that the application wants to publish elsewhere, or why it cannot.
+// leaving describes a message that the application wants to publish elsewhere, or returns why it cannot.
 func (c *Consumer) leaving(ctx context.Context, msg pulsar.Message, noTopic error) (x leaver, err error) {
 	if ctx.Err() != nil {
 		return x, ctx.Err()

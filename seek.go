@@ -28,12 +28,12 @@ func (c *Consumer) Seek(id pulsar.MessageID) error {
 }
 
 // SeekByTime resets the subscription to a publish time. The Consumer forgets the messages received before: their nacks no
-// longer redeliver them. With a retry topic it does what Seek does.
+// longer redeliver them. With a retry topic it works as Seek does.
 func (c *Consumer) SeekByTime(t time.Time) error {
 	return c.seek(func(inner pulsar.Consumer) error { return inner.SeekByTime(t) })
 }
 
-// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: what it had prefetched
+// Unsubscribe deletes the subscription. The Consumer forgets the messages received before. Close it afterwards: messages that it had prefetched
 // can still be received, and acknowledging that fails.
 func (c *Consumer) Unsubscribe() error {
 	return c.unsubscribe(pulsar.Consumer.Unsubscribe)
@@ -91,7 +91,7 @@ func (c *Consumer) seek(how func(pulsar.Consumer) error) error {
 	return err
 }
 
-// withReaderStopped calls the inner consumer while nobody takes messages from it, and forgets what was received before. A Seek of
+// withReaderStopped calls the inner consumer while no goroutine takes messages from it, and forgets the messages received before. A Seek of
 // pulsar-client-go drains its channel and can block against a second reader; its zero-queue consumer has Unsubscribe wait for Receive.
 func (c *Consumer) withReaderStopped(call func() error) error {
 	if err := c.interrupt(); err != nil {
@@ -127,7 +127,7 @@ func (c *Consumer) interrupt() error {
 	return nil
 }
 
-// forget forgets what was received before.
+// forget forgets the messages received before.
 func (c *Consumer) forget() {
 	c.acks.clear()
 	c.letters.clear()

@@ -18,17 +18,17 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// settings is what options come to.
+// settings are the options, put together.
 type settings struct {
 	nackBackoff      backoff.RedeliveryBackoff // setNackBackoff sets it
 	nackBy           string                    // the option that set it
 	timeout          time.Duration
 	timeoutGiven     bool // by WithAckTimeout, which may be 0
 	timeoutBackoff   backoff.RedeliveryBackoff
-	ackTimeout       backoff.RedeliveryBackoff // what timeout and timeoutBackoff come to; nil for none
+	ackTimeout       backoff.RedeliveryBackoff // from timeout and timeoutBackoff; nil for none
 	reconsumeBackoff backoff.RedeliveryBackoff
 	reconsumer       *reconsume.Reconsumer
-	client           pulsar.Client // what publishes; nil for none
+	client           pulsar.Client // publishes retries and dead letters; nil for none
 	deadLetters      *DeadLetterPolicy
 	ttl              time.Duration // of the namespace, if messages are to be dead letters before it; 0 for none
 	retryFrom        time.Duration // from which delay a nack goes to the retry topic; 0 for never
@@ -41,7 +41,7 @@ type settings struct {
 	withoutIndexAcks bool        // WithoutBatchIndexAcks
 	attempts         *AttemptLog // nil for none
 
-	// What prepare and Wrap find out:
+	// Set by prepare and Wrap:
 	addsIndexAcks      bool // EnableBatchIndexAcknowledgment was switched on
 	keepsIndexAcks     bool // the caller says that the broker keeps batch-index acknowledgements
 	nacksUndecryptable bool // messages that cannot be decrypted are nacked
@@ -49,7 +49,7 @@ type settings struct {
 	isWrapped          bool // by Wrap
 }
 
-// warn logs what is to be known of the options before there is a Consumer.
+// warn logs a warning about the options before there is a Consumer.
 func (s *settings) warn(msg string, attrs ...any) {
 	logs.Safe(s.logger).Warn("redelivery: "+msg, attrs...)
 }
@@ -69,7 +69,7 @@ func (s *settings) setNackBackoff(by string, b backoff.RedeliveryBackoff) error 
 	return nil
 }
 
-// adopt takes over what pulsar.ConsumerOptions say about redelivery.
+// adopt takes over the fields of pulsar.ConsumerOptions about redelivery.
 func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	if err := s.checkRetries(opts); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *settings) adopt(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// complete checks what options have set, and adds what opts say; nil if they are not known.
+// complete checks the options, and adopts opts; nil if they are not known.
 func (s *settings) complete(opts *pulsar.ConsumerOptions) error {
 	if s.reconsumer != nil && s.reconsumeBackoff != nil {
 		return fmt.Errorf("%w: WithReconsumer and WithReconsumeBackoff are both set, want one of them", ErrInvalidOption)
@@ -184,7 +184,7 @@ func (s *settings) checkTTL(opts pulsar.ConsumerOptions) error {
 	return nil
 }
 
-// Options are what the options of a Consumer come to, its defaults included. They contain no secrets: no client, producer, key or token.
+// Options are the effective options of a Consumer, its defaults included. They contain no secrets: no client, producer, key or token.
 type Options struct {
 	Topics        []string // as they were given; none of a pattern
 	TopicsPattern string   // "" if topics are named
@@ -213,7 +213,7 @@ type Options struct {
 	BatchIndexAcknowledgment bool   // EnableBatchIndexAcknowledgment
 }
 
-// Options returns what the options of the Consumer come to. Of one that Wrap made, topics, type, queue and batch-index acknowledgement are
+// Options returns the effective options of the Consumer. Of one that Wrap made, topics, type, queue and batch-index acknowledgement are
 // not known, and zero. It may be called concurrently.
 func (c *Consumer) Options() Options {
 	o := c.options
@@ -221,7 +221,7 @@ func (c *Consumer) Options() Options {
 	return o
 }
 
-// optionsOf is what options come to; opts is nil of a Consumer that Wrap made.
+// optionsOf returns the effective options; opts is nil of a Consumer that Wrap made.
 func optionsOf(s *settings, x *publisher, subscription string, opts *pulsar.ConsumerOptions) Options {
 	known := opts != nil
 	if !known {

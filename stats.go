@@ -32,12 +32,12 @@ type Stats struct {
 	// IndexAcks is IndexAcksKept.
 	Unfinished, Arriving int
 
-	IndexAcks IndexAcks // what becomes of the acknowledgement of one message of a batch
+	IndexAcks IndexAcks // whether the broker keeps the acknowledgement of one message of a batch
 
 	OldestWaiting time.Duration // how long the longest-waiting message has waited; 0 without WithObserver
 }
 
-// IndexAcks says what becomes of batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
+// IndexAcks says whether brokers keep batch-index acknowledgements: those of single messages of a batch. Brokers keep them if broker.conf has
 // acknowledgmentAtBatchIndexLevelEnabled=true, which is not Pulsar's default. The protocol does not say whether a broker does. The Consumer
 // learns it when a batch comes again.
 type IndexAcks string
@@ -94,7 +94,7 @@ func (b *blocked) ends() {
 	}
 }
 
-// idle looks, once a second while somebody waits and nothing comes, whether the inner consumer or the broker has stopped.
+// idle looks, once a second while a receiver waits and nothing comes, whether the inner consumer or the broker has stopped.
 func (c *Consumer) idle(time.Duration) {
 	if c.polls.Load() {
 		c.checks.Store(true)

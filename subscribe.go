@@ -15,7 +15,7 @@ import (
 
 // Subscribe subscribes with opts and returns a Consumer that redelivers by policy. Without options, the policy is that of opts,
 // for instance the delay of NackRedeliveryDelay; but no message comes early, and redeliveries are counted on every subscription
-// type. Subscribe does not change opts or what they point to. docs/migration.md lists what differs from a consumer of
+// type. Subscribe does not change opts or anything that they point to. docs/migration.md lists what differs from a consumer of
 // client.Subscribe.
 //
 // NackRedeliveryDelay, NackBackoffPolicy and EnableDefaultNackBackoffPolicy of opts mean the same as the options of this package.
@@ -53,7 +53,7 @@ func SubscribeWith(subscribe func(pulsar.ConsumerOptions) (pulsar.Consumer, erro
 	return subscribed(nil, subscribe, opts, options)
 }
 
-// subscribed makes a Consumer of the consumer that with returns. client is what publishes, unless an option names another.
+// subscribed makes a Consumer of the consumer that with returns. client publishes, unless an option names another.
 func subscribed(client pulsar.Client, with func(pulsar.ConsumerOptions) (pulsar.Consumer, error), opts pulsar.ConsumerOptions,
 	options []Option) (*Consumer, error) {
 	s, err := newSettings(client, options)
@@ -99,7 +99,7 @@ func (c *Consumer) subscribesAgain(with func(pulsar.ConsumerOptions) (pulsar.Con
 	}
 	prepared.Name = name
 	c.inner.again = func() (pulsar.Consumer, error) {
-		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // what was closed may deliver once more
+		prepared.MessageChannel = make(chan pulsar.ConsumerMessage, cap(prepared.MessageChannel)) // the closed consumer may deliver once more
 		inner, err := with(prepared)
 		if err == nil {
 			err = isOf(inner, prepared)
@@ -191,7 +191,7 @@ func Wrap(consumer pulsar.Consumer, options ...Option) (*Consumer, error) {
 		return nil, err
 	}
 	o := s.groupOptions(p)
-	o.Stays = true                                      // what goes back to the broker comes late
+	o.Stays = true                                      // messages that go back to the broker come late
 	o.Deaf, o.RequestTime = true, nack.DefaultDelay*4/3 // unless it has a delay of its own
 	if upstream.Chan(consumer) == nil {
 		o.MemoryLimit = 0

@@ -42,7 +42,7 @@ func checkUnread(opts pulsar.ConsumerOptions, topic, kind, what string) error {
 	return checkTopics(opts, topic, what)
 }
 
-// checkTopics refuses to publish to a topic that the consumer reads: what is published there would come again and never end.
+// checkTopics refuses to publish to a topic that the consumer reads: a message published there would come again, without end.
 func checkTopics(opts pulsar.ConsumerOptions, topic, what string) error {
 	for _, of := range topicsOf(opts) {
 		if topicname.Same(of, topic) {
@@ -77,7 +77,7 @@ func topicsOf(opts pulsar.ConsumerOptions) []string {
 	return opts.Topics
 }
 
-// checkPersistent refuses a topic of which the broker cannot send again what was not published elsewhere.
+// checkPersistent refuses a topic whose messages the broker does not store: it could not send those again that were not published elsewhere.
 func checkPersistent(topic string) error {
 	if !topicname.IsPersistent(topic) {
 		return invalid("the topic", topic, "a persistent one with dead letters and retries")
@@ -85,7 +85,7 @@ func checkPersistent(topic string) error {
 	return nil
 }
 
-// checkName refuses a name that no topic has, "" apart: else only what is published to it would fail.
+// checkName refuses a name that no topic has, "" apart: else the first publication would fail.
 func checkName(what, topic string) error {
 	if want := topicname.Want(topic); topic != "" && want != "" {
 		return invalid(what, topic, want)
