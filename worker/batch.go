@@ -88,7 +88,7 @@ func (w *Worker) handleBatch(ctx context.Context, handler BatchHandler, msgs []p
 	return handler(ctx, msgs)
 }
 
-// spread makes an error for each message of what a BatchHandler returned, and reports whether it is one for all.
+// spread makes an error for each message from the result of a BatchHandler, and reports whether it is one for all.
 func (w *Worker) spread(err error, errs []error) bool {
 	each, whole := w.split(err)
 	for _, i := range slices.Sorted(maps.Keys(each)) {
@@ -107,7 +107,7 @@ func (w *Worker) spread(err error, errs []error) bool {
 	return whole != nil
 }
 
-// split returns the BatchError in err, or what err is to the whole batch.
+// split returns the BatchError in err, or the error that err is to the whole batch.
 func (w *Worker) split(err error) (each BatchError, whole error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -124,7 +124,7 @@ func (w *Worker) split(err error) (each BatchError, whole error) {
 // AsBatchError returns the BatchError that err is or wraps, alone or joined with others, as the Worker of a BatchHandler reads it: Permanent
 // or RetryAfter around it is put around each of its errors. It reports false if err fails the whole batch.
 func AsBatchError(err error) (each BatchError, some bool) {
-	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and nobody knows which messages these mean
+	switch e := err.(type) { //nolint:errorlint // errors.As finds one among others, and it is not known which messages these mean
 	case BatchError:
 		return e, true
 	case *permanentError:

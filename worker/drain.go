@@ -9,7 +9,7 @@ import (
 )
 
 // drain lets handlers go on until the drain timeout, waits for a while after the end of their contexts, leaves to the
-// broker what waits, and returns the error of Run.
+// broker the waiting messages, and returns the error of Run.
 func (r *run) drain() error {
 	r.drainEnds() // from now on
 	before := r.counts.finished.Load()

@@ -36,7 +36,7 @@ func PauseFor(d time.Duration, err error) error {
 	return &pauseForError{snoozeError{max(0, d)}, orUnknown(err)}
 }
 
-// IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can tell it from a failure.
+// IsSnooze reports whether err is a Snooze or wraps one, so that a middleware can distinguish it from a failure.
 func IsSnooze(err error) bool { return snoozeIn(err) != nil }
 
 // snoozeIn returns the Snooze in err, or nil. An error whose methods panic has none.
@@ -94,7 +94,7 @@ func pauseIn(err error) (found *pauseForError) {
 // PanicError is the error that a panic of a handler or a middleware becomes. It is handled like any other error. If a method of the
 // handler's error panics, as methods of a nil pointer do, an error that names its type replaces it.
 type PanicError struct {
-	Value any    // what the handler panicked with
+	Value any    // the argument of panic
 	Stack []byte // the stack of the panic as debug.Stack shows it, from the function that panicked on
 }
 

@@ -13,7 +13,7 @@ import (
 // maxText is how many bytes of an error's text are logged.
 const maxText = 1024
 
-// logFailures logs what the handler returned for messages that failed. A panic was logged already, with its stack.
+// logFailures logs the errors of messages that failed. A panic was logged already, with its stack.
 func (s *slot) logFailures(tasks []task, outcomes []outcome) {
 	for i, o := range outcomes {
 		if o.err != nil && o.verb != snooze && o.because != publishing.Crashed && !isPanic(o.err) {
@@ -45,7 +45,7 @@ func (w *Worker) logFailure(t task, err error) {
 	w.logger.Warn("worker: message failed", append(w.who(), "topic", t.msg.Topic(), "message", t.msg.ID().String(), "attempt", attempt, attr)...)
 }
 
-// describe returns the kind of an error, and what the log says of it: the text, or only the type if dead letters omit the text.
+// describe returns the kind of an error, and its text for the log, or only the type if dead letters omit the text.
 func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	kind = publishing.TypeName(err)
 	if w.consumer.Options().OmitCause {
@@ -56,7 +56,7 @@ func (w *Worker) describe(err error) (kind string, attr slog.Attr) {
 	return kind + ": " + causes.Mask(text), slog.String("error", text)
 }
 
-// unsettled reports what could not be done.
+// unsettled reports that a message could not be settled.
 func (r *run) unsettled(t task, what string, err error) {
 	r.counts.unsettled.Add(1)
 	kind, _ := r.describe(err)

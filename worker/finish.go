@@ -29,7 +29,7 @@ var errNothingToFinish = errors.New("worker: no batch is left that was begun")
 // takePoll is how long a slot waits for a message of a batch before it looks whether another slot got the last one.
 const takePoll = 20 * time.Millisecond
 
-// takeToFinish takes what is left of the batches that were begun.
+// takeToFinish takes the rest of the batches that were begun.
 func (s *slot) takeToFinish() error {
 	if !s.finishBatches || s.pauser.isAsked() || s.outage.isOn() {
 		return errNothingToFinish
@@ -80,7 +80,7 @@ func (r *run) hasToFinish() bool {
 	return n > 0 && r.isInTime(n)
 }
 
-// mayFinish reports whether a slot may handle what it has in a drain: it is of batches that were begun, and there is
+// mayFinish reports whether a slot may handle its messages in a drain: they are of batches that were begun, and there is
 // time for them.
 func (r *run) mayFinish(tasks []task) bool {
 	return r.finishBatches && !slices.ContainsFunc(tasks, func(t task) bool { return !r.isBegun(t) }) &&

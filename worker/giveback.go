@@ -7,10 +7,10 @@ import (
 )
 
 // rest counts the slots that have nothing and wait for the end of a pause, or in an outage. When all do, and no
-// handler is stuck, the Consumer gives back to the broker what it has prefetched, and what is put aside, so that other
+// handler is stuck, the Consumer gives prefetched messages back to the broker, and those put aside, so that other
 // consumers get it.
 type rest struct {
-	turn  turn // of the slot that reads or changes what follows; also while it is given back, which takes a while
+	turn  turn // of the slot that reads or changes the fields below; also while it gives back, which takes a while
 	slots int
 	never bool // the Consumer cannot give anything back
 }
@@ -61,7 +61,7 @@ func (r *run) mayGiveBack() bool {
 	return r.pauser.isAsked() // else the slots wait behind the rate limit
 }
 
-// giveBack gives back what the Consumer has. The caller has the turn.
+// giveBack gives the Consumer's messages back. The caller has the turn.
 func (r *run) giveBack() {
 	if !r.mayGiveBack() {
 		return

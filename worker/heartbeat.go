@@ -25,7 +25,7 @@ type heartbeat struct {
 // nil if there is no ack timeout.
 func (w *Worker) heartbeat(msg pulsar.Message, until time.Time) *heartbeat {
 	d, err := w.consumer.Delivery(msg)
-	if err != nil || d.AckDeadline.IsZero() { // settling it will tell about the error
+	if err != nil || d.AckDeadline.IsZero() { // settling it will return the error
 		return nil
 	}
 	h := &heartbeat{consumer: w.consumer, msg: msg, every: max(time.Millisecond, time.Until(d.AckDeadline)/3), until: until}

@@ -12,7 +12,7 @@ import (
 // This file decides which slot may take messages, and when. A pause, an outage, the rate limit and a drain keep slots
 // from it, and with key order the memory limit too (room.go).
 
-// next has the slot hold what is to be handled next, and returns how many messages of it the handler gets. It returns 0
+// next lets the slot hold the messages to be handled next, and returns how many of them the handler gets. It returns 0
 // if there are none yet, and an error if there are to be no more.
 func (s *slot) next() (n int, err error) {
 	defer func() {
@@ -66,7 +66,7 @@ func (s *slot) fill() error {
 	return err
 }
 
-// putAside puts aside what the slot has, if there is an outage.
+// putAside puts the slot's messages aside, if there is an outage.
 func (s *slot) putAside() bool {
 	if len(s.tasks) == 0 || !s.outage.isOn() {
 		return false
@@ -79,7 +79,7 @@ func (s *slot) putAside() bool {
 	return true
 }
 
-// waitToGoOn waits until the slot may go on with what it has, paused or not. If nothing is to be handled any more, it
+// waitToGoOn waits until the slot may go on with its messages, paused or not. If nothing is to be handled any more, it
 // leaves its messages to the broker, and returns an error.
 func (s *slot) waitToGoOn() error {
 	s.renewAll()
@@ -90,8 +90,8 @@ func (s *slot) waitToGoOn() error {
 	return err
 }
 
-// takeLimited takes what the rate limit lets a handler have. One slot at a time does, so that the others take nothing
-// that waits. In a drain each finishes what it can.
+// takeLimited takes as many messages for a handler as the rate limit allows. One slot at a time does, so that the others take nothing
+// that waits. In a drain each finishes as much as it can.
 func (s *slot) takeLimited() error {
 	if s.limiter == nil {
 		return s.take()
@@ -111,7 +111,7 @@ func (s *slot) takeLimited() error {
 	return s.waitForRate(len(s.tasks))
 }
 
-// take takes what a slot is to handle next, nothing in an outage. Its error says that there is to be no more.
+// take takes the messages that a slot handles next, nothing in an outage. Its error says that no more will come.
 func (s *slot) take() error {
 	for {
 		open, err := s.pauser.wait(s.taking, s.resting)
@@ -165,7 +165,7 @@ func (r *run) receive(ctx context.Context) (task, error) {
 	}
 }
 
-// takingTime is how long it may take to take what is there already, however short MaxWait is.
+// takingTime is how long it may take to take messages that are there already, however short MaxWait is.
 const takingTime = 10 * time.Millisecond
 
 // collect takes a batch. One slot at a time does, so that not all of them wait with a few messages.

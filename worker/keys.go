@@ -14,11 +14,11 @@ import (
 // tried again; the others wait in its lane. keys take no lock and start nothing.
 type keys struct {
 	lanes   map[laneKey]*lane
-	ready   []*lane // of which a slot may take the first message
+	ready   []*lane // their first messages may be taken
 	waiting int     // messages in all lanes
 }
 
-// lane is a key of which there are messages.
+// lane has the messages of a key.
 type lane struct {
 	key   laneKey
 	queue []task      // in order, without the message that is out
@@ -107,7 +107,7 @@ func (k *keys) clear() (all []task) {
 	return all
 }
 
-// add puts a message in its place: what was lost and comes again may be before what is there already.
+// add puts a message in its place: a lost one that comes again may be before those that are there already.
 func (of *lane) add(t task) {
 	at := len(of.queue)
 	for at > 0 && comesBefore(t.msg, of.queue[at-1].msg) {

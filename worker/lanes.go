@@ -12,12 +12,12 @@ import (
 type lanes struct {
 	*run
 
-	mu         sync.Mutex // guards what follows; the Consumer is not called while it is held
+	mu         sync.Mutex // guards the fields below; the Consumer is not called while it is held
 	keys       keys
 	room       room
 	cancelPull context.CancelFunc // ends the Receive of the slot that takes from the Consumer; nil if none does
 	idle       int                // slots that wait for wake
-	triedLast  bool               // what was taken last had failed before
+	triedLast  bool               // the message taken last had failed before
 
 	wake chan struct{} // has one of the idle slots look again
 }
@@ -26,7 +26,7 @@ func newLanes(r *run) *lanes {
 	return &lanes{run: r, keys: keys{lanes: map[laneKey]*lane{}}, wake: make(chan struct{}, 1)}
 }
 
-// step is what a slot does next to get a message.
+// step says how a slot gets its next message.
 type step uint8
 
 const (
@@ -89,7 +89,7 @@ func (l *lanes) step(ctx context.Context) (s step, t task, pull context.Context)
 	case free && !full:
 		pull, l.cancelPull = context.WithCancel(ctx)
 		if len(l.keys.ready) > 0 {
-			go l.cancelPull() // so that only what is there already is taken first
+			go l.cancelPull() // so that only messages that are there already are taken first
 		}
 		return stepPull, t, pull
 	default:
@@ -226,7 +226,7 @@ func (l *lanes) readyNow() (n int) {
 	return n
 }
 
-// abandon leaves what waits to the broker, after the Run has ended.
+// abandon leaves the waiting messages to the broker, after the Run has ended.
 func (l *lanes) abandon() {
 	if l == nil {
 		return

@@ -31,7 +31,7 @@ func WithLocalRetries(n int, pause backoff.RedeliveryBackoff) Option {
 	}
 }
 
-// retryLocally keeps what failed and has local retries left.
+// retryLocally keeps failed messages that have local retries left.
 func (s *slot) retryLocally(tasks []task) {
 	s.pause = 0
 	if s.localRetries == 0 || s.probe != nil || s.replaced || s.taking.Err() != nil || s.outage.isOn() {

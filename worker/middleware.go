@@ -11,7 +11,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// Handler handles one message. Its error decides what happens to the message: see the table in the documentation of the package. Handlers
+// Handler handles one message. Its error decides how the message is settled: see the table in the documentation of the package. Handlers
 // run concurrently, and must not settle messages themselves. msg.RedeliveryCount() is the Consumer's count, 0 at the first delivery,
 // plus, with WithKeyOrder, the Worker's own tries since, which Consumer.RedeliveryCount and observers do not include.
 //
@@ -84,7 +84,7 @@ func (w *Worker) recovered(next Handler) Handler {
 	}
 }
 
-// broken is what stands for an error of which a method panicked, as those of a nil pointer do. It wraps nothing that might panic again.
+// broken stands for an error with a method that panicked, such as those of a nil pointer. It wraps nothing that might panic again.
 func (w *Worker) broken(err error, value any) error {
 	return fmt.Errorf("an error of type %T: %v", err, w.panicked(value)) //nolint:errorlint // see above
 }

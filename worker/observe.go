@@ -9,7 +9,7 @@ import (
 )
 
 // Observer is a set of functions that a Worker calls when something happens; WithObserver sets them. Nil functions are skipped. Later
-// versions may add more. redelivery.Observer reports what happens to the messages afterwards.
+// versions may add more. redelivery.Observer reports how the messages are settled afterwards.
 //
 // Many goroutines call the functions at once, with no lock held, and wait for them: a slow function delays its message. A function may
 // call any method of the Worker and of its Consumer, but must not settle the message.
@@ -29,9 +29,9 @@ type Handling struct{ redelivery.Event }
 // message.
 type Handled struct {
 	redelivery.Event
-	Outcome  redelivery.Outcome // what the handler's result calls for: Acked, DeadLettered after Permanent, Snoozed, else Nacked; redelivery.Settled reports what is done
+	Outcome  redelivery.Outcome // the outcome that the handler's result asks for: Acked, DeadLettered after Permanent, Snoozed, else Nacked; redelivery.Settled has the final one
 	Duration time.Duration      // how long the handler took; in a batch, for all messages together
-	Err      error              // what the handler or the classifier returned, without the mark of Permanent or RetryAfter
+	Err      error              // the error of the handler or the classifier, without the mark of Permanent or RetryAfter
 }
 
 // Paused reports that a Worker stopped taking messages, or resumed. A Worker may be paused for several reasons at a time. They end when

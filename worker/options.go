@@ -116,7 +116,7 @@ func WithDrainTimeout(d time.Duration) Option {
 // nacked, so it becomes a dead letter in the end. With WithKeyOrder its key waits for the handler.
 //
 // Up to WithConcurrency handlers may lose their places. If one more does, Run ends with ErrStuck: only a restart of the process frees
-// what they hold. d must be at least 5s.
+// the messages that they hold. d must be at least 5s.
 func WithStuckLimit(d time.Duration) Option {
 	return func(s *settings) error {
 		if d < patience {
@@ -137,7 +137,7 @@ func WithCancelLost() Option {
 	}
 }
 
-// WithFinishBatches (default: true) lets a drain finish producers' batches of which some messages are handled: the Worker handles the
+// WithFinishBatches (default: true) lets a drain finish a producer's batch if some of its messages are handled: the Worker handles the
 // prefetched rest of these batches, and no other messages, within the drain timeout. A broker that does not keep batch-index acknowledgements,
 // as by Pulsar's default, notes a batch only when all of it is acknowledged, and after a restart sends the whole batch again, handled messages
 // included. The Worker does this unless the Consumer knows that the broker keeps them (see redelivery.IndexAcks). A batch is left if the time

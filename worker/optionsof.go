@@ -2,7 +2,7 @@ package worker
 
 import "time"
 
-// Options are what the options of a Worker come to, its defaults included.
+// Options are the effective options of a Worker, its defaults included.
 type Options struct {
 	Concurrency    int           // messages, or batches, that are handled at the same time
 	Timeout        time.Duration // of a handler; 0 for none
@@ -10,7 +10,7 @@ type Options struct {
 	PauseOnFailure bool          // WithPauseOnFailure is given
 }
 
-// Options returns what the options of the Worker come to. It may be called concurrently.
+// Options returns the effective options of the Worker. It may be called concurrently.
 func (w *Worker) Options() Options {
 	return Options{Concurrency: w.concurrency, Timeout: w.timeout, DrainTimeout: w.drainTimeout, PauseOnFailure: w.window > 0}
 }

@@ -15,13 +15,13 @@ import (
 const probeLimit = 30 * time.Second
 
 // outage begins when too many messages fail. As long as it lasts the slots try one message at a time; the others are
-// put aside. What begins and ends it, and when to try which message, says outages.Outage. A nil outage never begins.
+// put aside. Package outages decides when it begins and ends, and which message is tried when. A nil outage never begins.
 type outage struct {
 	*run
 	probing turn           // of the slot that waits to try a message, or tries it
 	unfit   pulsar.Message // the last one that was looked at, if the memory limit has no room for it; guarded by probing
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	state  outages.Outage[name]
 	over   chan struct{} // closed when the outage is over; nil while there is none
 	began  time.Time
@@ -85,7 +85,7 @@ func (o *outage) report(probe bool, tasks []task, outcomes []outcome) (keep bool
 	return keep
 }
 
-// attemptIn is what the outcome of a message says about an outage.
+// attemptIn describes the outcome of a message to an outage.
 func attemptIn(t task, out outcome, probe bool) outages.Attempt[name] {
 	a := outages.Attempt[name]{Message: nameOf(t.msg), Before: t.failed || t.count() > 0, Probe: probe}
 	switch {
@@ -155,14 +155,14 @@ func (o *outage) putAside(tasks []task) bool {
 		return false
 	}
 	for _, t := range tasks {
-		t.waited, t.retries = true, 0 // a batch of what was put aside has its local retries together
+		t.waited, t.retries = true, 0 // a batch of messages that were put aside has its local retries together
 		o.aside = append(o.aside, t)
 	}
 	o.pauser.interrupt() // a slot that waits for a message to try has one now
 	return true
 }
 
-// takeBack takes what was put aside, as much as a handler gets at once, when the outage is over. It reports false if
+// takeBack takes messages that were put aside, as many as a handler gets at once, when the outage is over. It reports false if
 // that is not so.
 func (o *outage) takeBack() (tasks []task, over bool) {
 	o.mu.Lock()

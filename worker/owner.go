@@ -28,7 +28,7 @@ func (l *lanes) mayBegin(t task) bool {
 	return false
 }
 
-// dropLost drops the lost messages of a lane of which the caller has the one that is out.
+// dropLost drops the lost messages of a lane. The caller has the lane's message that is out.
 func (l *lanes) dropLost(of *lane) {
 	l.mu.Lock()
 	gone := slices.Clone(of.queue)
@@ -45,7 +45,7 @@ func (l *lanes) dropLost(of *lane) {
 			l.ends(t.msg)
 		}
 		l.counts.lost.Add(uint64(len(gone)))
-		l.wakeOne() // there may be room, and the caller is not the one who takes what comes
+		l.wakeOne() // there may be room, and another slot takes the next message
 	}
 	l.mu.Unlock()
 	for _, t := range gone {

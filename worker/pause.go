@@ -11,7 +11,7 @@ import (
 type pauser struct {
 	flow atomic.Pointer[context.Context] // of the slots that take messages; nil in a pause, and until one does
 
-	mu       sync.Mutex         // held to change flow, and for what follows
+	mu       sync.Mutex         // held to change flow, and guards the fields below
 	stop     context.CancelFunc // ends flow
 	resumed  chan struct{}      // closed when the pause is over; nil while there is none
 	asked    bool               // by Pause
@@ -47,7 +47,7 @@ func (p *pauser) wait(ctx context.Context, meanwhile func() (ends func())) (cont
 	}
 }
 
-// begin makes a flow, or returns what is closed when the pause is over.
+// begin makes a flow, or returns a channel that is closed when the pause is over.
 func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,7 +59,7 @@ func (p *pauser) begin(ctx context.Context) (resumed chan struct{}) {
 	return p.resumed
 }
 
-// set changes what the caller wants of pauses, and begins or ends one accordingly.
+// set changes whether the caller wants a pause, and begins or ends one accordingly.
 func (p *pauser) set(change func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -112,7 +112,7 @@ func (p *pauser) interrupt() {
 	p.endFlow()
 }
 
-// endFlow ends what is under way. The caller holds mu.
+// endFlow ends the flow under way. The caller holds mu.
 func (p *pauser) endFlow() {
 	if p.flow.Swap(nil) != nil {
 		p.stop()

@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/outages"
 )
 
-// This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at what comes, and chooses.
+// This file tries messages in an outage, one at a time: it waits for the pause, looks ahead at the next messages, and chooses.
 
 // probe is a try of a message. Until it ends, or takes long, no other message is tried.
 type probe struct {
@@ -148,7 +148,7 @@ func (o *outage) probes(t task) int {
 	return o.state.Probes(nameOf(t.msg), t.failed || t.count() > 0)
 }
 
-// lookAhead puts aside what comes, to choose from.
+// lookAhead puts the next messages aside, to choose from them.
 func (o *outage) lookAhead() error {
 	open, err := o.pauser.wait(o.taking, nil)
 	if err != nil {
@@ -231,7 +231,7 @@ func (o *outage) shed() bool {
 	return true
 }
 
-// takeFailed takes out what shed leaves to the Consumer, and says for how long.
+// takeFailed takes out the messages that shed leaves to the Consumer, and says for how long.
 func (o *outage) takeFailed() (failed []task, pause time.Duration) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -251,7 +251,7 @@ func (o *outage) takeFailed() (failed []task, pause time.Duration) {
 	return failed, max(o.state.Pause(), outages.ShortPause)
 }
 
-// givesBack reports whether what is put aside goes back to the broker before the next try, as far as is known.
+// givesBack reports whether the messages put aside go back to the broker before the next try, as far as is known.
 func (o *outage) givesBack() bool {
 	o.mu.Lock()
 	long := o.state.Pause() >= outages.ShortPause

@@ -7,15 +7,15 @@ import (
 
 const (
 	repeatTime = time.Minute // between two lines about one kind
-	maxRepeats = 100         // kinds that are told apart; all others are one more
+	maxRepeats = 100         // kinds that are counted; all others are one more
 )
 
 // repeats keeps a flood of events from flooding the log: the first event of a kind is logged, and then the number of the others once a minute.
 type repeats struct {
 	mu    sync.Mutex
 	kinds map[string]*repeat
-	other func(more int) // logs how many events there were of kinds that are not told apart
-	over  bool           // Run has returned: nobody would log the numbers any more
+	other func(more int) // logs how many events there were of other kinds
+	over  bool           // Run has returned: no later call would log the numbers
 }
 
 // repeat is a kind of event that was logged in the last minute.
@@ -66,7 +66,7 @@ func (r *repeats) minuteOver(kind string) {
 	k.tell(more)
 }
 
-// end logs what was not logged yet, at the end of Run.
+// end logs the numbers that were not logged yet, at the end of Run.
 func (r *repeats) end() {
 	r.mu.Lock()
 	kinds := r.kinds

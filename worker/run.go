@@ -32,8 +32,8 @@ type run struct {
 	outage     *outage        // nil without WithPauseOnFailure
 	crashes    *crashes       // nil without WithCrashLimit
 	collecting turn           // of the slot that collects a batch
-	limiting   turn           // of the slot that takes what waits for the rate limit
-	alive      sync.WaitGroup // the goroutines of slots, and of what they leave behind
+	limiting   turn           // of the slot that takes messages under the rate limit
+	alive      sync.WaitGroup // the goroutines of slots, and those that they leave behind
 
 	rest    rest
 	letters letters
@@ -45,7 +45,7 @@ type run struct {
 	slots     []*slot
 	lost      error          // the Consumer's, or ErrStuck
 	leftBeats []*heartbeat   // of the messages that are left
-	left      map[batch]bool // batches of producers of which a message was left
+	left      map[batch]bool // batches of producers; a message of each was left
 }
 
 func newRun(w *Worker, ctx context.Context) *run {

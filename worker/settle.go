@@ -23,7 +23,7 @@ const ackTimeout = time.Minute
 // maxLetters is how many dead letters of a batch are published at the same time.
 const maxLetters = 100
 
-// settle does what was decided.
+// settle carries out an outcome.
 func (r *run) settle(ctx context.Context, t task, o outcome) {
 	if o.fails() || o.verb == dead && o.because == publishing.MaxDeliveries {
 		r.counts.failed.Add(1)
@@ -55,7 +55,7 @@ func (r *run) succeeded() {
 	r.counts.finished.Add(1)
 }
 
-// forget ends what there is of a task. If it may be one that is left, nothing of its key is to overtake it.
+// forget ends a task. If it may be one that is left, nothing of its key is to overtake it.
 func (r *run) forget(t task) {
 	t.beat.stop()
 	if t.lane != nil && !r.ending() {
@@ -64,7 +64,7 @@ func (r *run) forget(t task) {
 	}
 }
 
-// ending reports whether what is not settled by now is left to the broker.
+// ending reports whether unsettled messages are left to the broker from now on.
 func (r *run) ending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,10 +8,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// This file decides what becomes of a message after its handler has returned: read makes an outcome of the handler's
-// error, and decide makes it final by what is known of the message. Both are pure. settle.go carries the outcome out.
+// This file decides how a message is settled after its handler has returned: read makes an outcome of the handler's
+// error, and decide makes it final by the message's count and the options. Both are pure. settle.go carries the outcome out.
 
-// outcome is what becomes of a message.
+// outcome is how a message is settled.
 type outcome struct {
 	verb    verb
 	delay   time.Duration  // of again and snooze
@@ -43,7 +43,7 @@ const expired = "expired"
 // fails reports whether the message is to be tried again, which counts as an attempt.
 func (o outcome) fails() bool { return o.verb == nack || o.verb == again }
 
-// read returns what a handler's error calls for: the table in the documentation of the package. It panics if a method
+// read returns the outcome that a handler's error asks for: the table in the documentation of the package. It panics if a method
 // of err does.
 func read(err error) outcome {
 	if err == nil {
@@ -101,7 +101,7 @@ func (w *Worker) read(err error) (o outcome) {
 	return o
 }
 
-// attempt is what is known of a message whose handler has returned.
+// attempt describes a message whose handler has returned.
 type attempt struct {
 	local   bool          // the handler is called again first: WithLocalRetries
 	stays   bool          // it is tried again without a nack: an outage keeps it, or its batch is halved
@@ -110,7 +110,7 @@ type attempt struct {
 	last    bool          // no delivery is left
 }
 
-// decide returns what becomes of a message for good.
+// decide returns the final outcome of a message.
 func (o outcome) decide(a attempt) outcome {
 	switch {
 	case !o.fails() && o.verb != snooze: // it is done with

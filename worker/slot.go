@@ -9,7 +9,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/attempts"
 )
 
-// slot is one of the places for what is handled at the same time. It takes messages, calls the handler, and settles
+// slot is one of the places where messages are handled at the same time. It takes messages, calls the handler, and settles
 // them, all in one goroutine, so that a handler that does not return keeps its place.
 type slot struct {
 	*run
@@ -23,8 +23,8 @@ type slot struct {
 	probe    *probe        // the try of a message in an outage; nil for none
 	returned func()        // notes for the crash limit that the handler has returned; nil without a limit
 
-	mu       sync.Mutex // guards what follows, which only the slot changes, except where a comment says otherwise
-	tasks    []task     // that the slot holds; what comes again meanwhile is noted in them by the slot that takes it
+	mu       sync.Mutex // guards the fields below, which only the slot changes, except where a comment says otherwise
+	tasks    []task     // that the slot holds; another slot that takes a redelivery of one notes it here
 	called   int        // how many of them the handler has or had, the first ones
 	stage    stage
 	since    time.Duration           // when the handler was called, by run.now
@@ -117,7 +117,7 @@ func (s *slot) begin(n int) []task {
 	return s.tasks[:n]
 }
 
-// setAckTimeouts renews the ack timeouts of what the handler gets: until its timeout, or, without one, once.
+// setAckTimeouts renews the ack timeouts of the handler's messages: until its timeout, or, without one, once.
 func (s *slot) setAckTimeouts(tasks []task, until time.Time) {
 	for i := range tasks {
 		switch t := &tasks[i]; {
@@ -132,7 +132,7 @@ func (s *slot) setAckTimeouts(tasks []task, until time.Time) {
 	}
 }
 
-// end settles what the handler was called with, or keeps it for another call.
+// end settles the handler's messages, or keeps them for another call.
 func (s *slot) end() {
 	tasks := s.takeBack()
 	if s.returned != nil {
@@ -175,7 +175,7 @@ func (s *slot) measure(n int) (took time.Duration) {
 	return took
 }
 
-// readAll makes outcomes of what the handler returned.
+// readAll makes outcomes of the handler's results.
 func (s *slot) readAll() {
 	s.outcomes = s.outcomes[:0]
 	failed := false
@@ -214,7 +214,7 @@ func (s *slot) decideAll(tasks []task) {
 	}
 }
 
-// stay reports whether what failed is tried again here, without a nack: in an outage, or of a batch that is halved.
+// stay reports whether failed messages are tried again here, without a nack: in an outage, or of a batch that is halved.
 func (s *slot) stay(tasks []task) bool {
 	outcomes := s.outcomes
 	if s.whole {
@@ -254,7 +254,7 @@ func (s *slot) mayHalve(tasks []task) bool {
 	})
 }
 
-// release keeps what is to be handled again, and what was not handled yet.
+// release keeps messages that are to be handled again, and those that were not handled yet.
 func (s *slot) release() {
 	for i, o := range s.outcomes {
 		if o.verb == hold && s.crashes != nil {
@@ -277,13 +277,13 @@ func (s *slot) release() {
 	}
 }
 
-// leaveOwn leaves what the slot has to the broker.
+// leaveOwn leaves the slot's messages to the broker.
 func (s *slot) leaveOwn(why string) {
 	s.leaveAll(s.tasks, why)
 	s.hold()
 }
 
-// renewAll begins to renew the ack timeouts of what the slot has.
+// renewAll begins to renew the ack timeouts of the slot's messages.
 func (s *slot) renewAll() {
 	for i := range s.tasks {
 		_ = s.renew(&s.tasks[i]) // if it is not held any more, settling it shows that

@@ -222,7 +222,7 @@ func (r *run) endOnLoss() {
 // endIfLost ends the context of the handler if all its messages are lost.
 func (s *slot) endIfLost() {
 	s.mu.Lock()
-	if s.stage != handling || s.endCall == nil { // and the slot may be changing what it has
+	if s.stage != handling || s.endCall == nil { // and the slot may be changing its messages
 		s.mu.Unlock()
 		return
 	}

@@ -12,7 +12,7 @@ import (
 type Worker struct {
 	settings
 	consumer *redelivery.Consumer
-	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts what it returns into errs, and says if that is one error for all
+	handle   func(context.Context, []task, []error) (whole bool) // calls the handler, puts its results into errs, and reports whether that is one error for all
 	batch    Batch                                               // zero for a Handler
 	pauser   pauser
 	counts   counts

@@ -16,13 +16,13 @@ import (
 	"github.com/pulsar-redelivery/redelivery/worker/internal/virtual"
 )
 
-// Attempt is one call of the handler, and what became of its message. Each message of a batch has one.
+// Attempt is one call of the handler, and its message's fate. Each message of a batch has one.
 type Attempt struct {
 	Message      *pulsar.ProducerMessage // the one that was published first, of a retry too
 	At           time.Duration           // when the handler was called, since the Subscription was made
 	Worker       int                     // whose handler it was: 0 for the Worker that was started first
 	Redeliveries uint32                  // msg.RedeliveryCount()
-	Err          error                   // what the handler returned, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the message's own error
+	Err          error                   // the handler's error, before WithClassifier; a *worker.PanicError if it panicked; of a worker.BatchError the message's own error
 	Took         time.Duration           // how long the handler took
 	Acked        bool
 	Dead         bool   // the message became a dead letter
@@ -33,7 +33,7 @@ type Attempt struct {
 	Open bool // none of these yet: the handler is at work, or the message waits
 }
 
-// String says what became of the message, after the error if there was one: "acked", "timeout: back after 2s",
+// String describes how the message was settled, after the error if there was one: "acked", "timeout: back after 2s",
 // "timeout: dead letter: timeout", "not settled".
 func (a Attempt) String() string {
 	var s string
@@ -66,13 +66,13 @@ func (a Attempts) Strings() (rows []string) {
 	return rows
 }
 
-// recorder notes what handlers return.
+// recorder notes the results of handlers.
 type recorder struct {
 	began time.Time
 	limit int // of attempts of a message, after which the handler is not called any more; 0 for none
 
 	mu     sync.Mutex
-	outage error // what calls fail with; nil for none
+	outage error // the error of calls in an Outage; nil for none
 	calls  []*call
 	ids    map[string]*message // by the ids that they were published with
 	named  map[string]*message // by ORIGIN_MESSAGE_ID, of those that were published with one: their retries keep it
@@ -128,7 +128,7 @@ func (r *recorder) find(id pulsar.MessageID, properties map[string]string) *mess
 	return cmp.Or(r.ids[id.String()], r.named[origin], r.ids[origin])
 }
 
-// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns what the handler returned.
+// called notes a call of the handler with messages that none is past the limit of, which do makes. It returns the handler's result.
 func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err error) {
 	began := time.Since(r.began)
 	r.mu.Lock()
@@ -167,7 +167,7 @@ func (r *recorder) called(of int, msgs []pulsar.Message, do func() error) (err e
 	return err
 }
 
-// errorOf returns what a handler returned for message i of n. Methods of the error may panic, as those of a nil pointer do.
+// errorOf returns a handler's error for message i of n. Methods of the error may panic, as those of a nil pointer do.
 func errorOf(err error, i, n int) (its error) {
 	defer func() {
 		if recover() != nil {
@@ -206,7 +206,7 @@ func partOf(err error, i, n int) (of error, ok bool) {
 	return of, ok
 }
 
-// end is what became of a message by now.
+// end is the state of a message by now.
 type end struct {
 	acked, dead bool
 	reason      string // of the dead letter
@@ -246,7 +246,7 @@ func (r *recorder) unsettled(broker *virtual.Broker) (left []*message) {
 	return left
 }
 
-// attempts returns the attempts of some calls, with what became of their messages.
+// attempts returns the attempts of some calls, with the fate of their messages.
 func (r *recorder) attempts(calls []*call, ends map[*message]end) (all Attempts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -281,7 +281,7 @@ func (m *message) after(c *call) (at time.Duration, came bool) {
 	return 0, false
 }
 
-// describe says which message it is, and what became of it last, in a line.
+// describe names the message, and how its last attempt ended, in a line.
 func (r *recorder) describe(m *message) string {
 	payload := fmt.Sprintf("%.100q", m.Payload)
 	r.mu.Lock()

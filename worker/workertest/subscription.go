@@ -116,7 +116,7 @@ func (x *Subscription) start(options []worker.Option, employ func(int, *redelive
 	return &Worker{w, stop}
 }
 
-// Outage has all calls of handlers fail with err from now on, without calling the handler, as if what all of them need were down; nil
+// Outage makes all calls of handlers fail with err from now on, without calling the handler, as if a service that all need were down; nil
 // ends it. These calls are Attempts too. For a partial outage let the handler itself fail.
 func (x *Subscription) Outage(err error) { x.recorder.fail(err) }
 
@@ -130,7 +130,7 @@ func (x *Subscription) Elect() {
 	x.broker.Elect()
 }
 
-// Reconnect breaks the connections of all Workers, as the unload of a topic does. The broker sends what is not acknowledged again, to
+// Reconnect breaks the connections of all Workers, as the unload of a topic does. The broker sends unacknowledged messages again, to
 // whichever Worker.
 func (x *Subscription) Reconnect() { x.broker.Reconnect() }
 
@@ -143,7 +143,7 @@ func (x *Subscription) Settle(within time.Duration) {
 	}
 }
 
-// await returns what is not settled in the end.
+// await returns the messages that are not settled in the end.
 func (x *Subscription) await(within time.Duration) (left []*message) {
 	for pause := time.Millisecond; ; pause *= 2 {
 		synctest.Wait()

@@ -1,4 +1,4 @@
-// Package workertest tests handlers of package worker. A test passes in messages, and gets back what became of each at each
+// Package workertest tests handlers of package worker. A test passes in messages, and gets back the fate of each at each
 // delivery.
 //
 //	func TestOrders(t *testing.T) {
@@ -14,7 +14,7 @@
 //		}
 //		if !slices.Equal(got[0].Strings(), want) { ...
 //
-// Setup.Run passes each message by itself. Setup.Subscription is for what happens between messages: batches, poison among good
+// Setup.Run passes each message by itself. Setup.Subscription is for effects between messages: batches, poison among good
 // messages, outages, order per key, several Workers that join and leave.
 //
 //	synctest.Test(t, func(t *testing.T) {

@@ -15,10 +15,10 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// Broker is a client and its broker, with one subscription, of which any number of consumers. The zero value is ready to use; the
+// Broker is a client and its broker, with one subscription and any number of consumers. The zero value is ready to use; the
 // functions, if they are set, are called for each acknowledgement and each publishing, which fails with the error that they return.
 type Broker struct {
-	pulsar.Client // nil: of what tests do not call
+	pulsar.Client // nil: tests do not call its other methods
 	Ack           func(pulsar.MessageID) error
 	Send          func(topic string) error
 
@@ -117,8 +117,8 @@ func (b *Broker) Entry(payload string) int {
 	return slices.IndexFunc(b.entries, func(e *entry) bool { return string(e.msg.Payload) == payload })
 }
 
-// Reconnect breaks the consumers' connections: what is not acknowledged comes again, with a count of 0. Like upstream's, a consumer
-// asks for a backoff, resets it once it is connected, which is before or after the first messages come, in turn, and tells its interceptors of
+// Reconnect breaks the consumers' connections: unacknowledged messages come again, with a count of 0. Like upstream's, a consumer
+// asks for a backoff, resets it once it is connected, which is before or after the first messages come, in turn, and notifies its interceptors of
 // each message that it receives.
 func (b *Broker) Reconnect() {
 	b.reconnects.Lock()
@@ -188,7 +188,7 @@ func (b *Broker) Subscribe(opts pulsar.ConsumerOptions) (pulsar.Consumer, error)
 	return c, nil
 }
 
-// Elect makes the next consumer of a Failover subscription the active one, in turn. What the one before has not acknowledged comes to it.
+// Elect makes the next consumer of a Failover subscription the active one, in turn. Messages that the one before has not acknowledged come to it.
 func (b *Broker) Elect() {
 	b.mu.Lock()
 	if len(b.consumers) < 2 || b.consumers[0].opts.Type != pulsar.Failover {
@@ -205,7 +205,7 @@ func (b *Broker) Elect() {
 	b.deliverAll()
 }
 
-// elected tells the consumers of a Failover subscription which of them is active, if that has changed.
+// elected notifies the consumers of a Failover subscription which of them is active, if that has changed.
 func (b *Broker) elected() {
 	b.mu.Lock()
 	var tell []func()
@@ -229,7 +229,7 @@ func (b *Broker) elected() {
 	}
 }
 
-// deliverAll sends what no consumer has. The caller holds mu.
+// deliverAll sends the messages that no consumer has. The caller holds mu.
 func (b *Broker) deliverAll() {
 	for n := range b.entries {
 		b.deliver(n)

@@ -11,7 +11,7 @@ import (
 )
 
 type consumer struct {
-	pulsar.Consumer // nil: of what tests do not call
+	pulsar.Consumer // nil: tests do not call its other methods
 	broker          *Broker
 	opts            pulsar.ConsumerOptions
 	out             chan pulsar.ConsumerMessage
@@ -22,7 +22,7 @@ type consumer struct {
 
 	// Guarded by the broker's lock:
 	queue        []pulsar.ConsumerMessage
-	told, active bool // of Failover: which it was told to be
+	told, active bool // of Failover: the last notification
 }
 
 // send delivers an entry. The caller holds the broker's lock.
@@ -61,7 +61,7 @@ func (c *consumer) rewinds() bool {
 	return c.opts.Type == pulsar.Exclusive || c.opts.Type == pulsar.Failover
 }
 
-// run hands out what is in the queue.
+// run hands out the messages in the queue.
 func (c *consumer) run() {
 	defer close(c.ended)
 	for {
