@@ -51,14 +51,14 @@ type SessionID uint64
 // String returns 16 hexadecimal digits.
 func (s SessionID) String() string { return fmt.Sprintf("%016x", uint64(s)) }
 
-// Record is what a log has about a message.
+// Record is a message in a log.
 type Record struct {
 	Key
 	Count   uint32    // how often it was delivered
 	Crashes uint32    // how many sessions it has ended; see Log.KeepAlive and Log.Crashes
 	Due     time.Time // when it may be delivered again, by this machine's clock
 	Written time.Time // when the log last got a record of it, by this machine's clock
-	Cause   string    // why it failed; "" if nobody said
+	Cause   string    // why it failed; "" if that is not known
 	Session SessionID // the one that wrote the record
 	Begun   SessionID // the one that has it in a handler, or had it when it ended; 0 for none
 }
@@ -96,7 +96,7 @@ type Options struct {
 	Logger *slog.Logger
 	// Failed is called with each error, from a goroutine of the Log with no lock held. Default: none.
 	Failed func(error)
-	// ReadOnly makes the Log write nothing; it is no session then, and what would write does nothing or returns
+	// ReadOnly makes the Log write nothing; it is no session then, and methods that would write do nothing or return
 	// ErrReadOnly. Ready also waits until it is known which sessions live: if one was silent for its lease by its own
 	// clock, for one lease more. Default: false.
 	ReadOnly bool

@@ -16,7 +16,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/backoff"
 )
 
-// subscription is the log's own: the broker keeps what it has not acknowledged.
+// subscription is the log's own: the broker keeps the messages that it has not acknowledged.
 const subscription = "attempts"
 
 // pauses are those between attempts to reach the topic. Sessions that lost it at once do not all come back at once.
@@ -47,7 +47,7 @@ func (l *Log) run() {
 	}
 }
 
-// safely is session, of which a panic of a client that is not pulsar-client-go's own is an error.
+// safely is session, but a panic of a client other than pulsar-client-go is an error.
 func (l *Log) safely() (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -69,7 +69,7 @@ func (l *Log) isOver() bool {
 	}
 }
 
-// fail notes that the topic could not be reached, read or written, and tells that.
+// fail notes and reports that the topic could not be reached, read or written.
 func (l *Log) fail(err error) {
 	l.mu.Lock()
 	told := l.failure != nil
@@ -85,7 +85,7 @@ func (l *Log) fail(err error) {
 	}
 }
 
-// link is a connection to the topic: what reads it and what writes it.
+// link is a connection to the topic: its reader and its writer.
 type link struct {
 	topic    string
 	reader   pulsar.Reader
@@ -132,7 +132,7 @@ func (l *Log) session() error {
 	return nil
 }
 
-// connect makes what reads and writes the topic. Its reader begins where the last one ended, or where all was copied.
+// connect makes the reader and the writer of the topic. The reader begins where the last one ended, or where all was copied.
 func (l *Log) connect() (c *link, err error) {
 	c = &link{topic: l.o.Topic}
 	partitions, err := l.client.TopicPartitions(l.o.Topic)
@@ -212,7 +212,7 @@ func (l *Log) beginning(topic string) (pulsar.MessageID, error) {
 		if l.life.Err() != nil {
 			return nil, ErrClosed
 		}
-		return pulsar.EarliestMessageID(), nil //nolint:nilerror // it was deleted meanwhile, and what there is is read from its beginning
+		return pulsar.EarliestMessageID(), nil //nolint:nilerror // it was deleted, and the new one is read from its beginning
 	}
 	f, err := decode(msg.Payload())
 	if err != nil || f.checkpoint == (position{}) || !f.checkpoint.before(positionOf(msg.ID())) {
@@ -228,7 +228,7 @@ func (p position) id() pulsar.MessageID { return pulsar.NewMessageID(p.ledger, p
 
 func positionOf(id pulsar.MessageID) position { return position{id.LedgerID(), id.EntryID()} }
 
-// subscribe subscribes to the log's own subscription, which it creates, and calls what is to be done with it. If another session is there
+// subscribe subscribes to the log's own subscription, which it creates, and calls a function with it. If another session is there
 // it does that.
 func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 	c, err := l.client.Subscribe(pulsar.ConsumerOptions{Topic: topic, SubscriptionName: subscription, Type: pulsar.Exclusive,
@@ -247,7 +247,7 @@ func (l *Log) subscribe(topic string, do func(pulsar.Consumer) error) error {
 // awaitConnected waits for one answer of the broker. pulsar-client-go logs errors if a consumer is closed while it asks for messages, which it
 // does first of all, and, but for a zero-queue consumer, with each message.
 func awaitConnected(c pulsar.Consumer) error {
-	_, _ = c.GetLastMessageIDs() // what it is does not matter, nor whether it fails: what follows tells
+	_, _ = c.GetLastMessageIDs() // neither the result matters nor an error: the next call returns that
 	return nil
 }
 

@@ -9,7 +9,7 @@ import (
 
 var errShort = errors.New("it ends early")
 
-// decoder reads what an encoder wrote. After an error it reads zeros.
+// decoder reads the bytes of an encoder. After an error it reads zeros.
 type decoder struct {
 	b   []byte
 	err error
@@ -91,7 +91,7 @@ func (d *decoder) small(limit uint64) uint32 {
 	return uint32(n)
 }
 
-// moment reads a difference of moments, of which two can be added.
+// moment reads a difference of moments; the sum of two does not overflow.
 func (d *decoder) moment() int64 {
 	n := d.int()
 	if n > math.MaxInt64/4 || n < math.MinInt64/4 {

@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // frame is one message of the log's topic. Its records are those of one session, but for copies.
 //
-// Bytes: version, flags, session, number, checkpoint, then what the flags name, tables of strings and of sessions, and the changes. Numbers are
+// Bytes: version, flags, session, number, checkpoint, then the parts that the flags name, tables of strings and of sessions, and the changes. Numbers are
 // varints; ids of messages are differences to the one before. A record takes about ten bytes.
 type frame struct {
 	flags      flags
@@ -23,14 +23,14 @@ type flags uint8
 const (
 	begins flags = 1 << iota // the session
 	ends                     // the session
-	copies                   // of what was written before asOf
+	copies                   // of records written before asOf
 	resets                   // all records go
 	leases                   // the session lives for that long
 )
 
 func (f *frame) has(flag flags) bool { return f.flags&flag != 0 }
 
-// change is what a frame says of one message. Moments are differences to the frame's own time, in milliseconds.
+// change is one message in a frame. Moments are differences to the frame's own time, in milliseconds.
 type change struct {
 	Key
 	removed bool
@@ -52,7 +52,7 @@ type sessionCopy struct {
 
 const version = 1
 
-// What a change has beside its key.
+// The fields of a change beside its key.
 const (
 	hasCrashes = 1 << iota
 	hasBegun

@@ -20,7 +20,7 @@ import (
 )
 
 // Log is one consumer's view of the log of a subscription, a session of it. It is safe for concurrent use. If the topic cannot be
-// reached, the Log goes on with what it knows, buffers what it has to write, reports the failure, and tries again.
+// reached, the Log goes on with the records it has read, buffers its own, reports the failure, and tries again.
 type Log struct {
 	client  pulsar.Client
 	o       Options
@@ -32,13 +32,13 @@ type Log struct {
 
 	life    context.Context
 	end     context.CancelFunc
-	closing chan struct{} // closed when what is left is to be written
+	closing chan struct{} // closed when the rest is to be written
 	once    sync.Once
 	ended   chan struct{} // closed when the goroutines have ended
 	ready   chan struct{} // closed when the log was read to its end the first time
-	wake    chan struct{} // tells the writer that there is something to do
+	wake    chan struct{} // wakes the writer
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards the fields below
 	state    *state
 	own      changes
 	sessions watch
@@ -49,7 +49,7 @@ type Log struct {
 	caughtUp bool
 	failure  error // of the last attempt to reach the topic; nil if it succeeded
 	stats    Stats
-	toldSlow int64 // when it was told that the log lags
+	toldSlow int64 // when it was reported that the log lags
 }
 
 // Stats are the state of a Log, and its counters since Open.
@@ -141,10 +141,10 @@ func (l *Log) isDoubtful() bool {
 	return false
 }
 
-// closeTime is for how long Close waits for what is left to be written, and for pulsar-client-go to close its part.
+// closeTime is for how long Close waits for the rest to be written, and for pulsar-client-go to close its part.
 const closeTime = time.Second
 
-// Close writes what is left and that the session ends, for which it takes a second at most, and closes the Log. A second call does
+// Close writes the rest, and that the session ends, for which it takes a second at most, and closes the Log. A second call does
 // nothing.
 func (l *Log) Close() {
 	l.once.Do(func() {
@@ -180,7 +180,7 @@ func (l *Log) Find(k Key) (Record, bool) {
 	return r.public(k), true
 }
 
-// find returns what the log says, and what it does not say yet. The caller holds mu.
+// find returns the record of a message, with changes that are not written yet. The caller holds mu.
 func (l *Log) find(k Key) (record, bool) {
 	r, ok := l.state.find(k)
 	if n, has := l.state.numbers[k.Topic]; has {
@@ -189,7 +189,7 @@ func (l *Log) find(k Key) (record, bool) {
 			case c.removed:
 				return record{}, false
 			case ok:
-				return join(c.record, r), true // where nothing else tells which is later, this one
+				return join(c.record, r), true // where nothing else says which is later, this one
 			}
 			return c.record, true
 		}
@@ -254,7 +254,7 @@ func (l *Log) count() {
 
 func (l *Log) largest() int { return max(len(l.state.records), len(l.state.removed), len(l.own.of)) }
 
-// fit gives back what the maps took when there was far more in them: they stay as large as they ever were. The caller holds mu.
+// fit gives memory of the maps back after they had far more in them: they stay as large as they ever were. The caller holds mu.
 func (l *Log) fit() {
 	if n := l.largest(); n < l.most/4 {
 		l.state.records, l.state.removed, l.own.of = fitted(l.state.records), fitted(l.state.removed), fitted(l.own.of)
@@ -269,7 +269,7 @@ func fitted[V any](m map[place]V) map[place]V {
 	return fresh
 }
 
-// notify tells the writer that there is something to do.
+// notify wakes the writer.
 func (l *Log) notify() {
 	select {
 	case l.wake <- struct{}{}:

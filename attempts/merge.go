@@ -9,23 +9,23 @@ func (p position) before(other position) bool {
 	return p.ledger < other.ledger || p.ledger == other.ledger && p.entry < other.entry
 }
 
-// record is what a log says of a message. Moments are milliseconds of this machine's clock.
+// record is a message in a log. Moments are milliseconds of this machine's clock.
 type record struct {
 	at      position // where the log says so
 	due     int64
 	written int64
 	session SessionID
-	clock   SessionID // of the session that told these moments: of a copy, not the one that wrote the record
+	clock   SessionID // of the session whose clock these moments are of: of a copy, not the one that wrote the record
 	begun   SessionID
 	cause   string
 	count   uint32
 	crashes uint32
 }
 
-// join returns what two records of a message come to, in whatever order they are read:
+// join merges two records of a message. The order does not matter:
 //   - counts only grow,
 //   - of the same count the later due time holds,
-//   - what else there is to say is said by the record of the higher count, of more crashes, or that was written later.
+//   - all other fields are those of the record with the higher count, or more crashes, or that was written later.
 func join(a, b record) record {
 	if a.isBefore(b) {
 		a, b = b, a

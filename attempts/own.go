@@ -15,7 +15,7 @@ type changes struct {
 	resets bool    // all is to be removed first
 }
 
-// sent is what a frame has.
+// sent has the contents of a frame.
 type sent struct {
 	number uint64
 	since  int64
@@ -31,7 +31,7 @@ type ownChange struct {
 	told    bool          // it was sent, so that the log may have it
 	since   int64         // when it was made
 	from    int64         // when it may be sent; 0 for at once
-	done    chan struct{} // closed when it is written; nil if nobody waits
+	done    chan struct{} // closed when it is written; nil if no caller waits
 }
 
 // put changes the record of a message.
@@ -56,8 +56,8 @@ func (c *changes) remove(p place, r record, from int64) *ownChange {
 	return x
 }
 
-// drop forgets the change of a message of which the log was told nothing, and reports whether there was one: while the log cannot be written,
-// what is settled costs nothing.
+// drop forgets the change of a message if none of it was written, and reports whether there was one: while the log cannot be written,
+// a settled message costs nothing.
 func (c *changes) drop(p place) bool {
 	x := c.of[p]
 	if x == nil || x.told {
@@ -71,7 +71,7 @@ func (c *changes) drop(p place) bool {
 	return true
 }
 
-// next returns what is to say what becomes of a message.
+// next returns the pending change of a message, and creates it if needed.
 func (c *changes) next(p place) *ownChange {
 	x := c.of[p]
 	if x == nil {
@@ -82,7 +82,7 @@ func (c *changes) next(p place) *ownChange {
 	return x
 }
 
-// vainTime is for how long what was settled is written again if it is not read back.
+// vainTime is for how long settled messages are written again if they are not read back.
 const vainTime = time.Minute
 
 func (c *changes) send(p place, x *ownChange) {
@@ -125,7 +125,7 @@ func (x *ownChange) written() {
 	}
 }
 
-// gather returns what is to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for not before something
+// gather returns the changes to be sent by a frame of a number, up to limit of them, and when there will be more; 0 for not before something
 // changes. all has removals sent whose time has not come.
 func (c *changes) gather(number uint64, now int64, limit int, all bool) (places []place, next int64) {
 	for len(c.later) > 0 {
@@ -166,8 +166,8 @@ func (c *changes) gather(number uint64, now int64, limit int, all bool) (places 
 	return places, next
 }
 
-// again has everything sent again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags. What
-// was settled long ago it forgets, unless the log is known to have its record: else this would grow for as long as frames are written in vain.
+// again sends everything again that was not read back: the topic may be another. Of the frames it keeps only since when the log lags. Messages
+// that were settled long ago it forgets, unless the log is known to have their records: else this would grow for as long as frames are written in vain.
 func (c *changes) again(known map[place]record) {
 	long := now() - vainTime.Milliseconds()
 	maps.DeleteFunc(c.of, func(p place, x *ownChange) bool {
@@ -190,7 +190,7 @@ func (c *changes) echoed(number uint64) {
 	for len(c.sent) > 0 && c.sent[0].number <= number {
 		for _, p := range c.sent[0].places {
 			if x := c.of[p]; x != nil && x.number == c.sent[0].number {
-				x.written() // which the broker's answer may tell later
+				x.written() // the broker may have stored it before it answers
 				delete(c.of, p)
 			}
 		}

@@ -19,7 +19,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 			return fmt.Errorf("reading: %w", err)
 		}
 		f, err := decode(msg.Payload())
-		if err != nil { // somebody else's message, or of a later version: the others count all the same
+		if err != nil { // another program's message, or of a later version: the others count all the same
 			l.o.Logger.Warn("attempts: a message of the log cannot be read and is skipped", "topic", c.topic, "message", msg.ID(), "error", err)
 			continue
 		}
@@ -28,7 +28,7 @@ func (l *Log) follow(life context.Context, c *link) error {
 }
 
 // readAt returns a frame as it was read. Milliseconds cut up to one from the time of each frame, and one from this moment: without these two,
-// what the difference says of a clock would make messages early.
+// the difference of the clocks would make messages early.
 func readAt(t time.Time, f frame, msg pulsar.Message) read {
 	r := read{frame: f, at: positionOf(msg.ID()), time: msg.PublishTime().UnixMilli(), now: milliseconds(t) + 2}
 	if t := msg.BrokerPublishTime(); t != nil {
@@ -51,7 +51,7 @@ func (l *Log) take(r read) {
 	r.live = l.caughtUp
 	before := l.state.checkpoint
 	l.state.apply(r)
-	if r.live && before.before(l.state.checkpoint) { // a good time, whoever has tidied
+	if r.live && before.before(l.state.checkpoint) { // a good time, whichever session has tidied
 		l.sweep(r.now)
 		l.fit()
 	}
@@ -81,7 +81,7 @@ func (l *Log) caught() {
 	l.mu.Lock()
 	failed := l.failure != nil
 	l.failure = nil
-	if l.o.ReadOnly && !l.caughtUp { // what comes now was written just now
+	if l.o.ReadOnly && !l.caughtUp { // the next frames were written just now
 		l.caughtUp, l.sessions.followed = true, now()
 	}
 	l.mu.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// watch is what a Log knows of sessions, and says of its own.
+// watch has the sessions that a Log knows, and its own.
 type watch struct {
 	begins  bool  // it is to be said that this one begins
 	lease   int64 // of this one; 0 for none
@@ -34,9 +34,9 @@ const (
 	maxOrphans  = 10000
 
 	// A message that crashed another session at once comes here as any other. So a session is careful as long as that costs little, and
-	// with its first messages and the first after a loss: what a lost session may have had is among them.
+	// with its first messages and the first after a loss: they may be those that a lost session had.
 	carefulEach  = 10 * time.Millisecond  // each message costs this credit
-	carefulMore  = 100 * time.Microsecond // or this for each pair of sessions, if that is more: all of them read what each writes
+	carefulMore  = 100 * time.Microsecond // or this for each pair of sessions, if that is more: all of them read the frames of each
 	carefulWait  = 10                     // times the time that Begin takes is its cost
 	carefulFirst = 2 * time.Minute        // the most credit there is, at first too
 	carefulLast  = time.Second            // the debt that a busy session has
@@ -60,7 +60,7 @@ func (l *Log) KeepAlive() {
 	l.notify()
 }
 
-// adds adds to a frame what is to be said of the session, and returns when the next time is; 0 for not.
+// adds adds to a frame the state of the session, and returns when the next time is; 0 for not.
 func (w *watch) adds(f *frame, name string) (next int64) {
 	if w.begins {
 		f.flags |= begins
@@ -105,7 +105,7 @@ func (w *watch) hears(id SessionID, ends bool) {
 	}
 }
 
-// standing says what is known of a session: whether it is lost, or may be. One that was not heard since the log is followed may live, if
+// standing says whether a session lives, is lost, or may be. One that was not heard since the log is followed may live, if
 // its clock is another. The caller holds mu.
 func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	x, w := l.state.sessions[id], &l.sessions
@@ -126,7 +126,7 @@ func (l *Log) standing(id SessionID, at int64) (lost, doubtful bool) {
 	return lost, !lost // until it was heard once more
 }
 
-// sweep forgets what nothing was heard of for long. The caller holds mu.
+// sweep forgets sessions of which nothing was heard for long. The caller holds mu.
 func (l *Log) sweep(at int64) {
 	l.state.sweep(at, l.o.Retention)
 	for _, known := range []map[SessionID]bool{l.sessions.mourned, l.sessions.live} {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// state is what the frames of a log come to. It takes no lock, reads no clock and calls nobody.
+// state is the sum of the frames of a log. It takes no lock, reads no clock and calls nothing.
 type state struct {
 	topics   []string
 	numbers  map[string]uint32 // of topics
@@ -27,7 +27,7 @@ type place struct {
 	topic         uint32
 }
 
-// session is one that the log tells of.
+// session is one that the log names.
 type session struct {
 	name         string
 	lease        int64
@@ -36,7 +36,7 @@ type session struct {
 	clock        clock // where frames have its time
 }
 
-// clock is what is known of the clock of a machine: what to add for this one's, if something was read as it was written.
+// clock is the clock of a machine: how much to add for this machine's, if a frame was read as it was written.
 type clock struct {
 	shift   int64
 	known   bool
@@ -128,7 +128,7 @@ func (s *state) apply(f read) {
 	at := f.at
 	if f.has(copies) {
 		at = f.asOf
-		if at.before(s.checkpoint) { // another was faster, and what was removed since is not known any more
+		if at.before(s.checkpoint) { // another was faster, and removals since are not known any more
 			f.sessions, f.changes = nil, nil
 		}
 		for _, c := range f.sessions {
@@ -167,7 +167,7 @@ func (s *state) session(id SessionID) *session {
 	return x
 }
 
-// copied takes what another session says of one.
+// copied takes another session's record of a session.
 func (s *state) copied(c sessionCopy, written int64) {
 	x := s.sessions[c.id]
 	if x == nil {
@@ -184,7 +184,7 @@ const (
 )
 
 // learn takes a frame that was read as it was written, a little earlier: the smallest difference is nearest, and no due time comes early by
-// any. It returns by how much moments that were told by this clock move.
+// any. It returns by how much moments of this clock move.
 func (c *clock) learn(difference int64) (by int64) {
 	switch {
 	case !c.known || difference <= c.shift-minShift:
@@ -206,7 +206,7 @@ func (c *clock) learn(difference int64) (by int64) {
 	return by
 }
 
-// adjust returns what to add to the time of a frame.
+// adjust returns how much to add to the time of a frame.
 func (s *state) adjust(f read, x *session) int64 {
 	c, of := &x.clock, func(r record) bool { return r.clock == f.session }
 	if f.broker {
@@ -230,7 +230,7 @@ func (s *state) move(by int64, of func(record) bool) {
 	}
 }
 
-// sweep forgets what nothing was heard of for long.
+// sweep forgets records of which nothing was heard for long.
 func (s *state) sweep(now int64, retention time.Duration) {
 	maps.DeleteFunc(s.records, func(_ place, r record) bool { return r.isStale(now, retention) })
 	maps.DeleteFunc(s.sessions, func(_ SessionID, x *session) bool {

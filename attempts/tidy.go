@@ -8,15 +8,15 @@ import (
 )
 
 // tidying is how the log is kept short: a mark is written; when it was read back, all that is known is written again, as if it stood at the
-// mark; then frames name the mark as where to begin to read, and the log's own subscription moves there, so that the broker deletes what
-// is before it. If several do so at once, each of their marks is as good as another.
+// mark; then frames name the mark as where to begin to read, and the log's own subscription moves there, so that the broker deletes all that
+// stands before it. If several do so at once, each of their marks is as good as another.
 type tidying struct {
 	at     int64    // when to begin; 0 for not
 	number uint64   // of the frame that is the mark; 0 for none
 	mark   position // once it is written
 	todo   []place  // to be copied
 	copied bool     // todo was made
-	forced bool     // the topic may be another, which has nothing of what was written
+	forced bool     // the topic may be another, which has nothing of the frames before
 	since  position // the checkpoint when it was forced
 }
 
@@ -103,7 +103,7 @@ func (l *Log) tidied(c *link, f *frame, id pulsar.MessageID) {
 	l.mu.Unlock()
 }
 
-// trim lets the broker delete what was written before a checkpoint. If that fails the next one will.
+// trim lets the broker delete frames from before a checkpoint. If that fails the next one will.
 func (l *Log) trim(topic string, to position) {
 	err := l.subscribe(topic, func(c pulsar.Consumer) error { return c.AckIDCumulative(to.id()) })
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Log) trim(topic string, to position) {
 	}
 }
 
-// reconnected notes that the topic was away. It may be another by now, if somebody deleted it: what is known is written again, by one of
+// reconnected notes that the topic was away. It may be another by now, if it was deleted: the records are written again, by one of
 // all sessions.
 func (l *Log) reconnected() {
 	l.mu.Lock()

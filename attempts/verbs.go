@@ -47,7 +47,7 @@ func (l *Log) begin(k Key, waits bool) (done <-chan struct{}) {
 	})
 }
 
-// Ended records that a message of which this session recorded that it is in a handler is in none any more, though it is not settled.
+// Ended records that a message has left its handler, though it is not settled. This session had recorded that it is in one.
 func (l *Log) Ended(k Key) { l.leaves(k, false) }
 
 // End is Ended, and returns when the record is written.
@@ -113,8 +113,8 @@ func (l *Log) Flush(ctx context.Context) error {
 	return l.await(ctx, func() bool { return !l.own.unread(before) })
 }
 
-// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget what the
-// log says of them; what they have counted themselves they keep.
+// ForgetAll forgets all messages, and returns when that is written and was read again here. Consumers forget the
+// records of the log; they keep the counts of their own.
 func (l *Log) ForgetAll(ctx context.Context) error {
 	if err := l.refuses(ctx); err != nil {
 		return err
@@ -176,7 +176,7 @@ func (l *Log) Reset() {
 	l.notify()
 }
 
-// change changes what is known of a message, unless how returns false. It returns a channel that is closed when that is written, if somebody
+// change changes the record of a message, unless how returns false. It returns a channel that is closed when that is written, if a caller
 // waits for it and there is a change.
 func (l *Log) change(k Key, waits bool, how func(*record) bool) (done <-chan struct{}) {
 	if l.o.ReadOnly {
@@ -210,7 +210,7 @@ func (l *Log) written(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// writing returns why what is to be written was not in time.
+// writing returns why a change was not written in time.
 func (l *Log) writing(ctx context.Context) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -12,10 +12,10 @@ import (
 
 const (
 	maxChanges = 1000                 // of a frame
-	interval   = 5 * time.Millisecond // between frames that nobody waits for
+	interval   = 5 * time.Millisecond // between frames without a caller that waits
 )
 
-// write writes what changes, and that the session begins and lives, until the Log is closed.
+// write writes changes, and that the session begins and lives, until the Log is closed.
 func (l *Log) write(life context.Context, c *link) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -119,7 +119,7 @@ func until(now int64, moments ...int64) time.Duration {
 	return wait
 }
 
-// maxUnderway is how many frames may wait for the broker's answer. What a killed process has sent the broker still gets.
+// maxUnderway is how many frames may wait for the broker's answer. The broker still gets those that a killed process has sent.
 const maxUnderway = 16
 
 // send sends a frame.
@@ -180,10 +180,10 @@ func (c *link) answered(life context.Context) error {
 	return nil
 }
 
-// slow is how long a frame may take before somebody is told.
+// slow is how long a frame may take before that is reported.
 const slow = 2 * time.Second
 
-// isSlow tells that the log lags, no more than once a minute.
+// isSlow reports that the log lags, no more than once a minute.
 func (l *Log) isSlow(took time.Duration) {
 	l.mu.Lock()
 	tell := now()-l.toldSlow > time.Minute.Milliseconds()
