@@ -6,7 +6,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// maxArrived bounds how long it takes to count what arrived.
+// maxArrived bounds how long it takes to count the copies that arrived.
 const maxArrived = 10_000
 
 // arrived counts the letters that are not part of the run since it had begun, as far as they can be read.

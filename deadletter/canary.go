@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// canary is the first letters of a replay, and what became of them. A consumer that fails on one publishes a copy to the retry topic or
+// canary is the first letters of a replay, and their fate. A consumer that fails on one publishes a copy to the retry topic or
 // the dead letter topic before it acknowledges, and the copy keeps REPLAY_RUN; so when everything with that property is
 // acknowledged, and nothing is in the dead letter topic, all have been processed.
 type canary struct {
@@ -27,7 +27,7 @@ func newCanary(seen int) *canary {
 	return &canary{map[string]*tail{}, map[string]map[position]bool{}, map[string]bool{}, seen}
 }
 
-// watchAgain goes on to look where an interrupted replay did. What it has sent and is not there any more was acknowledged.
+// watchAgain goes on to look where an interrupted replay did. Copies that it has sent and that are gone were acknowledged.
 func (r *replay) watchAgain(ctx context.Context) error {
 	if r.o.Canary == 0 || r.j.sound || len(r.j.tails) == 0 {
 		return nil
@@ -118,7 +118,7 @@ func (r *replay) sing(ctx context.Context) error {
 func (r *replay) listen(ctx context.Context) error {
 	c, begin := r.canary, time.Now()
 	for {
-		// What is acknowledged now has its copies by now.
+		// The copies of letters that are acknowledged now are there by now.
 		acks, err := r.acks(ctx)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func (r *replay) nameOf(l *Letter) string {
 	return "of message " + l.OriginID
 }
 
-// whom says who has to acknowledge what was published to a partition.
+// whom returns the subscriptions that have to acknowledge the messages published to a partition.
 func (t *Topic) whom(ctx context.Context, partition, subscription string) string {
 	topic := topicname.Base(partition)
 	who := fmt.Sprintf("subscription %s of %s", subscription, topic)
@@ -210,13 +210,13 @@ func (t *Topic) whom(ctx context.Context, partition, subscription string) string
 	}
 }
 
-// cursor is what a subscription has acknowledged.
+// cursor is the part of a topic that a subscription has acknowledged.
 type cursor struct {
 	name string
 	*acknowledged
 }
 
-// acks are what the subscriptions have acknowledged that the letters died on, or all if none of these is there.
+// acks are the acknowledgements of the subscriptions that the letters died on, or of all if none of these is there.
 func (r *replay) acks(ctx context.Context) (map[string][]cursor, error) {
 	acks := map[string][]cursor{}
 	for partition, open := range r.canary.open {

@@ -8,7 +8,7 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// over is what became of a letter.
+// over is the outcome of a letter.
 type over struct {
 	e    *entry
 	l    *Letter
@@ -16,7 +16,7 @@ type over struct {
 	seen int // its index
 }
 
-// entry is what is acknowledged as one: a letter, or a batch of them.
+// entry is acknowledged as one: a letter, or a batch of them.
 type entry struct {
 	id     pulsar.MessageID
 	name   string
@@ -66,7 +66,7 @@ type acking struct {
 	written int
 }
 
-// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is done: what is published
+// flush begins to acknowledge the entries that are done, unless it is doing so. It goes on for a while when ctx is done: a letter that is published
 // should not be so again.
 func (w *walk) flush(ctx context.Context) error {
 	if w.acking != nil {

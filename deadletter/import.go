@@ -18,12 +18,12 @@ import (
 
 // ImportOptions configures an Import.
 type ImportOptions struct {
-	// Encryption encrypts what Import publishes. Without it, Import leaves letters out that were exported or purged with keys, so that no
+	// Encryption encrypts the messages that Import publishes. Without it, Import leaves letters out that were exported or purged with keys, so that no
 	// plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// Skip is how many lines to skip. The error of a failed Import says how many lines it has stored. Default: 0.
 	Skip int
-	// DryRun changes nothing: the Report says what an import would do. Default: false.
+	// DryRun changes nothing: the Report is that of an import that would. Default: false.
 	DryRun bool
 	// Progress is called after letters were stored, several times a second, and must not block. Default: none.
 	Progress func(Report)
@@ -67,7 +67,7 @@ func (t *Topic) Import(ctx context.Context, r io.Reader, o ImportOptions) (Repor
 		err = i.settle(ctx, 0)
 	}
 	if err != nil {
-		// What is under way is waited for, or it would not be known which lines are stored.
+		// Wait for messages under way, or it would not be known which lines are stored.
 		finish, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackPatience)
 		defer cancel()
 		for i.pending > 0 && finish.Err() == nil {
@@ -86,7 +86,7 @@ type importer struct {
 	o          ImportOptions
 	report     Report
 	partitions []string
-	unkept     bool // the topic has no subscription, so that the broker would delete what is published
+	unkept     bool // the topic has no subscription, so that the broker would delete the messages
 	producers  map[publisherKey]pulsar.Producer
 	users      map[string]publisherKey // of a partition: who published last
 	line       int                     // that is read
@@ -98,7 +98,7 @@ type importer struct {
 	told       time.Time
 }
 
-// stored is what became of a line.
+// stored is the outcome of a line.
 type stored struct {
 	line, bytes int
 	err         error
@@ -220,7 +220,7 @@ func (i *importer) settle(ctx context.Context, most int) error {
 	return nil
 }
 
-// producer returns one for l. What the one before it on the same partition sent is stored by then, so that the order stays.
+// producer returns one for l. The messages of the one before it on the same partition are stored by then, so that the order stays.
 func (i *importer) producer(ctx context.Context, l *Letter, schema pulsar.Schema) (pulsar.Producer, error) {
 	topic := i.t.o.Topic
 	if n := len(i.partitions); n > 1 || n == 1 && i.partitions[0] != topic {

@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// The journal is a topic beside the dead letter topic. It has what the subscription's cursor cannot remember: the replay that is
+// The journal is a topic beside the dead letter topic. It has the state that the subscription's cursor cannot remember: the replay that is
 // under way, and which letters of a batch are done while others of it are left. It is a log; a record never contradicts an earlier
 // one, so a crash between two of them does no harm. When there is nothing to remember its subscription goes, and the broker
 // deletes the topic.
@@ -25,7 +25,7 @@ import (
 type journal struct {
 	state
 	pending   record // counts in state, and is written before the next record
-	remembers bool   // what is written has a run, or batches that are done in part
+	remembers bool   // the records have a run, or batches that are done in part
 	removed   bool
 
 	t        *Topic
@@ -36,7 +36,7 @@ type journal struct {
 
 func (t *Topic) journalTopic() string { return t.o.Topic + "-" + t.o.Subscription }
 
-// readJournal reads the journal without opening it. There may be none, which only an admin API can tell.
+// readJournal reads the journal without opening it. There may be none, which only an admin API can say.
 func (t *Topic) readJournal(ctx context.Context) (*state, error) {
 	s := &state{}
 	if names, err := t.subscriptions(ctx, t.journalTopic()); errors.Is(err, ErrNoTopic) || err == nil && len(names) == 0 {
@@ -85,7 +85,7 @@ func (t *Topic) loadJournal(ctx context.Context, topic string, s *state) error {
 	}
 	defer tail.reader.Close()
 	return tail.drain(ctx, func(msg pulsar.Message) error {
-		_, letter := msg.Properties()[PropertyReplayRun] // that somebody replayed to here
+		_, letter := msg.Properties()[PropertyReplayRun] // a replay that had this topic as its target
 		var r record
 		if err := json.Unmarshal(msg.Payload(), &r); err == nil && !letter {
 			s.apply(r)
@@ -137,7 +137,7 @@ func (t *Topic) openJournal(ctx context.Context) (*journal, error) {
 	return j, nil
 }
 
-// unhurried returns a context for what is to be undone, also after ctx is done.
+// unhurried returns a context for undoing steps, also after ctx is done.
 func unhurried(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 }
@@ -206,7 +206,7 @@ func (j *journal) write(ctx context.Context, r record) error {
 	return nil
 }
 
-// tidy forgets everything unless what is written has a run that is not over, or a batch that is left in part.
+// tidy forgets everything unless the records have a run that is not over, or a batch that is left in part.
 func (j *journal) tidy(ctx context.Context) error {
 	if err := j.forget(ctx); err != nil || j.remembers || j.removed {
 		return err
@@ -261,7 +261,7 @@ func (j *journal) close() {
 	}
 	j.lock.Close()
 	if base := topicname.Base(j.topic); j.removed && base != j.topic && j.t.o.Admin.URL != "" {
-		// The broker deletes a topic that nobody uses, but only the partitions of a partitioned one. If it is in use again,
+		// The broker deletes an unused topic, but only the partitions of a partitioned one. If it is in use again,
 		// this is refused.
 		ctx, cancel := unhurried(context.Background())
 		defer cancel()

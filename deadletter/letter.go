@@ -110,9 +110,9 @@ func newLetter(dlq string, partition int, msg pulsar.Message) *Letter {
 }
 
 // setOrigin sets where the letter came from, as its own writer says. A message that was forwarded with all of its
-// properties may say of an earlier topic what its first consumer noted for its own retries; ORIGIN_TOPIC and
+// properties may be those that the consumer of an earlier topic noted for its own retries; ORIGIN_TOPIC and
 // DEAD_LETTER_TIME are always those of the dead letter. Only a letter that came from a retry topic says elsewhere which
-// topic that is of. A writer that sets ORIGIN_PUBLISH_TIME has removed what an earlier consumer noted.
+// topic that is of. A writer that sets ORIGIN_PUBLISH_TIME has removed the notes of an earlier consumer.
 func (l *Letter) setOrigin(dlq string) {
 	props := l.Properties
 	real, own := topicname.Base(props[pulsar.SysPropertyRealTopic]), topicname.Base(props[reconsume.PropertyOriginTopic])
@@ -148,7 +148,7 @@ func (l *Letter) weight() int {
 // first returns at most n bytes of text, which any publisher may have written.
 func first(n int, text string) string { return strings.ToValidUTF8(text[:min(n, len(text))], "") }
 
-// message is what is published of a letter. It has everything that the sender set, without the properties about the failure.
+// message is the message that a letter is published as. It has everything that the sender set, without the properties about the failure.
 func (l *Letter) message(run string) *pulsar.ProducerMessage {
 	props := maps.Clone(l.Properties)
 	if props == nil {

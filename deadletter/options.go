@@ -50,12 +50,12 @@ type ReplayOptions struct {
 	// CanaryTimeout is how long Replay waits for the canary. Then it returns ErrUnprocessed with the subscription that it waited for; the
 	// next Replay with the same options waits again. Default: 10 minutes.
 	CanaryTimeout time.Duration
-	// Encryption encrypts what Replay publishes. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
+	// Encryption encrypts the messages that Replay publishes. Required if Options.Decryption is set, so that no plain text leaks. Default: none.
 	Encryption *pulsar.ProducerEncryptionInfo
 	// New begins a new replay although an earlier one is not finished. Letters that it published but did not acknowledge are published
 	// again, and deduplication does not drop them. Default: false.
 	New bool
-	// DryRun changes nothing: the Report says what a replay would do to the letters that Peek sees. Default: false.
+	// DryRun changes nothing: the Report is that of a replay of the letters that Peek sees. Default: false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)
@@ -73,7 +73,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	case o.ToOrigin:
 	case o.Topic != "" && topicname.Want(o.Topic) != "":
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want %s", o.Topic, topicname.Want(o.Topic))
-	case !topicname.IsPersistent(o.Topic): // it stores nothing: what its consumers have no room for would be lost
+	case !topicname.IsPersistent(o.Topic): // it stores nothing: messages would be lost that its consumers have no room for
 		return o, fmt.Errorf("deadletter: ReplayOptions.Topic is %q, want a persistent topic", o.Topic)
 	case o.Topic != "":
 		o.Topic = topicname.In(t.o.Topic, o.Topic)
@@ -104,7 +104,7 @@ func (t *Topic) checked(o ReplayOptions) (ReplayOptions, error) {
 	return o, o.Routing.check()
 }
 
-// same is what has to be the same for a replay to go on: everything that decides what becomes of a letter.
+// same are the options that have to be the same for a replay to go on: all that decide about a letter.
 func (o *ReplayOptions) same() json.RawMessage {
 	var keys []string
 	if o.Encryption != nil {

@@ -41,7 +41,7 @@ func (p position) id(partition int) string {
 	return fmt.Sprintf("%d:%d:%d", p.Ledger, p.Entry, partition)
 }
 
-// acknowledged are the entries of a partition that a subscription has acknowledged, as the broker told at one moment.
+// acknowledged are the entries of a partition that a subscription has acknowledged, at one moment.
 type acknowledged struct {
 	exists bool     // the subscription
 	mark   position // everything up to this entry
@@ -116,7 +116,7 @@ func (t *Topic) acknowledged(ctx context.Context, partition, subscription string
 	return a, nil
 }
 
-// unknown is an error if the subscription exists: then what it has acknowledged is missing, and not nothing. The cause is why.
+// unknown is an error if the subscription exists: then its acknowledgements are missing, not empty. The cause is why.
 func (t *Topic) unknown(ctx context.Context, partition, subscription string, cause error) error {
 	names, err := t.subscriptions(ctx, partition)
 	switch {

@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/publishing"
 )
 
-// publisherKey is what one producer may publish. Deduplication forgets a message that comes after one with a higher sequence id of the
+// publisherKey names the letters that one producer may publish. Deduplication forgets a message that comes after one with a higher sequence id of the
 // same producer's name, so a name is for letters that are published in the order of their ids, and are all left if one is: those of a
 // ledger, with one version of the schema.
 type publisherKey struct {
@@ -95,12 +95,12 @@ func (r *replay) publisher(ctx context.Context, topic string, l *Letter, schema 
 	return r.publishers[key], nil
 }
 
-// aside is what a message has beside its letter's weight, at most: names and what upstream adds.
+// aside is the weight of a message beside its letter, at most: names and properties that upstream adds.
 const aside = 1 << 10
 
 var errTooLarge = errors.New(tooLarge)
 
-// refusal returns why a letter has to stay, if it has no publisher and will not have one unless somebody changes its topic; "" if the replay
+// refusal returns why a letter has to stay, if it has no publisher and will not have one unless its topic changes; "" if the replay
 // cannot go on.
 func (o *ReplayOptions) refusal(err error) string {
 	switch {

@@ -17,7 +17,7 @@ type PurgeOptions struct {
 	// not bring back are not purged: encrypted ones without keys, and those whose key or properties are not UTF-8. Required unless DryRun
 	// is set. With io.Discard all letters are deleted without a copy.
 	Export io.Writer
-	// DryRun changes nothing: the Report says what a purge would do to the letters that Peek sees. Default: false.
+	// DryRun changes nothing: the Report is that of a purge of the letters that Peek sees. Default: false.
 	DryRun bool
 	// Progress is called after letters were acknowledged, several times a second, and must not block. Default: none.
 	Progress func(Report)

@@ -100,7 +100,7 @@ func (t *Topic) read(ctx context.Context, visit func(*Letter) bool) error {
 type tail struct {
 	reader pulsar.Reader
 	quiet  time.Duration
-	at     position // of what was read last
+	at     position // of the message read last
 }
 
 // tail begins after from.

@@ -12,7 +12,7 @@ import (
 type run struct {
 	ID      string              `json:"id"`
 	Started time.Time           `json:"started"`
-	Options json.RawMessage     `json:"options"` // those that decide what becomes of a letter
+	Options json.RawMessage     `json:"options"` // those that decide about a letter
 	Ends    map[string]position `json:"ends"`    // of the partitions: nothing after these belongs to it
 
 	// Tops are where the partitions ended when the run began, if that is elsewhere: it replays a limited number of
@@ -34,7 +34,7 @@ type record struct {
 	Clear  bool                `json:"clear,omitempty"`  // nothing before counts
 }
 
-// state is what the records add up to.
+// state is the sum of the records.
 type state struct {
 	run    *run
 	spread map[string]int

@@ -18,7 +18,7 @@ import (
 // letters that are unacknowledged on the subscription when it begins; later ones are for the next replay. It keeps the order of each
 // partition and of each key.
 //
-// Replay keeps what the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the origin
+// Replay keeps all that the sender set: payload, null value, key, ordering key, event time, schema, and the properties, including the origin
 // and the trace context. It removes EXCEPTION_*, REDELIVERY_COUNT, NACK_COUNT, DEAD_LETTER_TIME, DELAY_LEVEL and DELAY_TIME, sets
 // RECONSUMETIMES to 0, and adds REPLAY_COUNT, REPLAY_RUN and REPLAY_TOPIC. Letters that cannot be published like that are left out and reported.
 //
@@ -79,7 +79,7 @@ func (r *replay) run(ctx context.Context, partitions []string) error {
 	return r.j.tidy(ctx)
 }
 
-// undo ends what a replay that has published nothing has begun, so that it does not stand in the way of the next one:
+// undo ends a replay that has begun and published nothing, so that it does not stand in the way of the next one:
 // its own run, and the subscription if the replay has created it. An earlier run stays.
 func (r *replay) undo(ctx context.Context, created bool) error {
 	ctx, cancel := unhurried(ctx)

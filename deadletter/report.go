@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// Report says what a Replay or a Purge did, or with DryRun what it would do.
+// Report counts the letters of a Replay or a Purge, or with DryRun those that it would have handled.
 type Report struct {
 	Run      string   `json:"run,omitempty"`      // id of the replay
 	Resumed  bool     `json:"resumed,omitempty"`  // the run began earlier
@@ -43,8 +43,8 @@ type Target struct {
 	Subscriptions []string `json:"subscriptions,omitempty"` // the subscriptions that get the messages; needs an admin API
 	Origins       []string `json:"origins,omitempty"`       // the subscriptions that the letters died on
 
-	// Consumers are the connected consumers of each subscription, 0 if nobody would receive the messages now. It is nil if the admin API
-	// does not tell.
+	// Consumers are the connected consumers of each subscription, 0 if none would receive the messages now. It is nil without the admin API
+	// or if that does not say.
 	Consumers map[string]int `json:"consumers,omitempty"`
 }
 

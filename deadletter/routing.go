@@ -23,11 +23,11 @@ const (
 	// SamePartition is the partition that the letter came from. If the letter does not name it, or goes to another topic, it is the partition
 	// of JavaStringHash.
 	SamePartition Routing = ""
-	// JavaStringHash is what producers of the Java client do by default: String.hashCode() & 0x7fffffff.
+	// JavaStringHash is the default of producers of the Java client: String.hashCode() & 0x7fffffff.
 	JavaStringHash Routing = "java"
-	// Murmur3Hash is what producers of the Java client and of pulsar-client-go do with their hashing scheme Murmur3_32Hash.
+	// Murmur3Hash is the hash of producers of the Java client and of pulsar-client-go with their hashing scheme Murmur3_32Hash.
 	Murmur3Hash Routing = "murmur3"
-	// GoStringHash is what producers of pulsar-client-go do by default: the hash of the key's UTF-8 bytes, all 32 bits of it.
+	// GoStringHash is the default of producers of pulsar-client-go: the hash of the key's UTF-8 bytes, all 32 bits of it.
 	GoStringHash Routing = "go"
 )
 

@@ -14,7 +14,7 @@ const (
 	queueSize     = 50               // messages that wait here if their size is not known; the broker's first answer has as many batches
 	maxQueueSize  = 300              // messages that wait here if they are small
 	chunkPatience = 10 * time.Minute // upstream acknowledges chunks whose message is not complete by then: far longer than any wait here
-	lockPatience  = 5 * time.Second  // until somebody else's consumer is one, and not that of a crash
+	lockPatience  = 5 * time.Second  // until another consumer is one in use, and not left by a crash
 	ackPatience   = time.Minute      // for a confirmation, or an acknowledgement, also while the broker is away
 )
 
@@ -101,7 +101,7 @@ func (s *source) close() {
 	}
 }
 
-// next returns nil if there is none within wait, and io.EOF after the last. What the broker sends again is not returned again.
+// next returns nil if there is none within wait, and io.EOF after the last. A letter that the broker sends again is not returned again.
 func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) {
 	if !s.last.before(s.end) {
 		return nil, io.EOF
@@ -139,7 +139,7 @@ func (s *source) next(ctx context.Context, wait time.Duration) (*Letter, error) 
 	}
 }
 
-// maxSilences is how many consumers have to give nothing before the end is believed against what the admin API says.
+// maxSilences is how many consumers have to give nothing before the end is believed, against the admin API.
 const maxSilences = 5
 
 // silent is called when no letter came and none is under way. It waits longer with each consumer, since a large letter takes time. Then it may

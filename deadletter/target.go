@@ -15,7 +15,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// maxTargets bounds the producers, and what letters whose properties are made up can do.
+// maxTargets bounds the producers, and the harm that letters with made-up properties can do.
 const maxTargets = 100
 
 // directed decides whether a replay to the retry topic goes to that of the dead letter topic, or to that which each
@@ -129,8 +129,8 @@ func isInternal(topic string) bool {
 	return strings.HasPrefix(topic[strings.LastIndex(topic, "/")+1:], "__") || strings.HasSuffix(topicname.Base(topic), topicname.AttemptsSuffix)
 }
 
-// keeper is the subscription of a topic that is created with it, should somebody delete it during the replay, and in any case where the
-// admin API cannot tell whether one exists; "" for none.
+// keeper is the subscription of a topic that is created with it, should it be deleted during the replay, and in any case where the
+// admin API cannot say whether one exists; "" for none.
 func (t *Topic) keeper(topic string, l *Letter, r *Report) (string, error) {
 	names := r.target(topic).Subscriptions
 	switch {

@@ -155,7 +155,7 @@ func (t *Topic) subscriptions(ctx context.Context, topic string) ([]string, erro
 	return names, err
 }
 
-// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API does not tell.
+// consumers are how many consumers the subscriptions of a topic have, all partitions together, or nil if the admin API does not say.
 func (t *Topic) consumers(ctx context.Context, topic string) map[string]int {
 	if t.o.Admin.URL == "" {
 		return nil
@@ -196,7 +196,7 @@ func (t *Topic) partitions(ctx context.Context, topic string) ([]string, error) 
 	return within(ctx, func() ([]string, error) { return t.client.TopicPartitions(topic) }, nil)
 }
 
-// within does what takes no context: it lasts for the client's operation timeout at most. What comes too late is dropped.
+// within calls a function that takes no context: it lasts for the client's operation timeout at most. A later result is dropped.
 func within[T any](ctx context.Context, create func() (T, error), drop func(T)) (T, error) {
 	type result struct {
 		made T
@@ -222,8 +222,8 @@ func within[T any](ctx context.Context, create func() (T, error), drop func(T)) 
 	}
 }
 
-// insist tries again while the broker says that somebody else has what is wanted: after a crash it may not know yet that
-// nobody has it any more.
+// insist tries again while the broker says that the name is in use: after a crash it may not know yet that
+// its user is gone.
 func insist[T any](ctx context.Context, patience time.Duration, create func() (T, error), drop func(T)) (T, error) {
 	for begin := time.Now(); ; {
 		made, err := within(ctx, create, drop)

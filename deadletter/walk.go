@@ -16,7 +16,7 @@ const (
 )
 
 // walk goes through the letters of the subscription, has each handled, and acknowledges it after it is done. An entry is
-// acknowledged as a whole: of a batch that is left in part the journal remembers what is done.
+// acknowledged as a whole: of a batch that is left in part the journal remembers which messages are done.
 type walk struct {
 	steps
 	j      *journal
@@ -35,7 +35,7 @@ type walk struct {
 	alone    bool          // the letter that was begun has to be over before the next begins
 }
 
-// steps are what a walk is for. All but handle may be nil.
+// steps are the parts of a walk that its verbs have. All but handle may be nil.
 type steps struct {
 	// handle begins with a letter and has done called, from anywhere, when it is over. Or it returns why the letter is left.
 	handle func(ctx context.Context, l *Letter, done func(error)) (left string, err error)
@@ -53,7 +53,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	defer src.close()
 	err := w.forward(ctx)
 	if err != nil {
-		// What is confirmed by now is acknowledged. The rest is for the next run.
+		// Confirmed letters are acknowledged. The rest is for the next run.
 		w.patience, w.moved = 5*time.Second, time.Now()
 		deadline, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 		defer cancel()
@@ -68,7 +68,7 @@ func (w *walk) through(ctx context.Context, src *source) error {
 	return joined(err, w.flushAll(ctx))
 }
 
-// joined are two errors, or one that came twice: what could not be written cannot be the second time either.
+// joined joins two errors, or is one that came twice: a second attempt to write fails as the first.
 func joined(err, again error) error {
 	if again != nil && errors.Is(err, again) {
 		return err
@@ -168,7 +168,7 @@ func (w *walk) rest(ctx context.Context) error {
 	return err
 }
 
-// settle waits until no more than most letters are under way, and takes what is over.
+// settle waits until no more than most letters are under way, and takes those that are over.
 func (w *walk) settle(ctx context.Context, most int) error {
 	for {
 		select {
@@ -225,7 +225,7 @@ func (w *walk) take(o over) error {
 		return fmt.Errorf("deadletter: letter %s: %w", o.l.ID, o.err)
 	}
 	o.e.done, o.e.fresh = setBit(o.e.done, o.seen), true
-	if w.sync == nil { // else it is not done before what is written is stored
+	if w.sync == nil { // else the message has to be stored before it is done
 		w.report.Done++
 	} else {
 		o.e.written++
