@@ -12,7 +12,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/deadletter"
 )
 
-// browse is "redelivery dlq" alone on a terminal: it asks for a topic, a group of its letters and what to do, and composes the commands, which
+// browse is "redelivery dlq" alone on a terminal: it asks for a topic, a group of its letters and a verb, and composes the commands, which
 // it shows. It needs no more of a terminal than lines.
 type browse struct {
 	in             *bufio.Scanner
@@ -43,7 +43,7 @@ func (b *browse) run() int {
 	}
 }
 
-// topic asks for a group of letters until there is none, or nobody wants one.
+// topic asks for groups of letters until there is none, or the user wants no more.
 func (b *browse) topic(name string) {
 	for {
 		var groups []deadletter.Group
@@ -102,7 +102,7 @@ func (b *browse) do(verb string, args ...string) int {
 	return dlqCommand(append([]string{verb}, args...), strings.NewReader(""), b.stdout, b.stderr)
 }
 
-// get reads what a command says as JSON.
+// get reads a command's output as JSON.
 func (b *browse) get(v any, args ...string) bool {
 	var out bytes.Buffer
 	return dlqCommand(append(args, "-json"), strings.NewReader(""), &out, b.stderr) == 0 && json.Unmarshal(out.Bytes(), v) == nil

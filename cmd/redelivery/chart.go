@@ -153,7 +153,7 @@ func bar(r redelivery, longest seconds, room int) string {
 
 func formatFloat(d time.Duration) string { return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) }
 
-// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for what add cannot tell from longer ones.
+// formatDelay writes delays as 250ms, 11s, 1m30s, 2h, 3d4h, and >106751d for those at the limit of add.
 func formatDelay(s seconds) string {
 	const day = 24 * time.Hour
 	d := time.Duration(s)

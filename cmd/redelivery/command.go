@@ -26,14 +26,14 @@ func parseAll(set *flag.FlagSet, args []string) (others []string, err error) {
 	}
 }
 
-// ending is how the end of a command is told.
+// ending is how the end of a command is printed.
 type ending struct {
 	command, usage string
-	help           string // what -h shows
+	help           string // the text of -h
 	stdout, stderr io.Writer
 }
 
-// exit tells how it ended, and returns the exit code.
+// exit prints how the command ended, and returns the exit code.
 func (e ending) exit(err error) int {
 	var usage errUsage
 	switch {

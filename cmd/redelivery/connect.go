@@ -153,7 +153,7 @@ func authentication(plugin, params string) (pulsar.Authentication, error) {
 	return pulsar.NewAuthentication(plugin, string(data))
 }
 
-// provider is what upstream's authentication can do for the admin API.
+// provider is the part of upstream's authentication that the admin API uses.
 type provider interface {
 	http.RoundTripper
 	Init() error
@@ -162,7 +162,7 @@ type provider interface {
 }
 
 // connect returns a client of the broker and one of its admin API. Both have the same TLS configuration: upstream's own always wants the
-// certificate to name the host, and tells what is wrong with it to its log only.
+// certificate to name the host, and writes its error to the log only.
 func (c *connection) connect(log *slog.Logger) (pulsar.Client, admin.API, error) {
 	api := admin.API{URL: c.adminURL}
 	config := &tls.Config{InsecureSkipVerify: c.insecure} //nolint:gosec // as the user wants it

@@ -91,11 +91,11 @@ func (d *dlq) hint(err error) error {
 	return err
 }
 
-// interrupted says that a verb was interrupted, and what else went wrong.
+// interrupted says that a verb was interrupted, and adds its error.
 func interrupted(verb string, fresh bool, err error) error {
 	said := []string{"interrupted"}
 	switch {
-	case verb == "replay" && fresh: // with -new it would publish again what is under way, and another canary
+	case verb == "replay" && fresh: // with -new it would publish messages under way again, and another canary
 		said = append(said, "the same command without -new goes on from here")
 	case verb == "replay" || verb == "purge":
 		said = append(said, "the same command goes on from here")
@@ -192,7 +192,7 @@ func (d *dlq) run(ctx context.Context, args []string) error {
 	return d.locate(do(d, ctx))
 }
 
-// export writes to a file that is not there yet, or to stdout. What it could not finish it removes.
+// export writes to a file that is not there yet, or to stdout. It removes a file that it could not finish.
 func (d *dlq) export(ctx context.Context) error {
 	w := d.stdout
 	var file *os.File

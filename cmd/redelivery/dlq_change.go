@@ -30,7 +30,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 			found, keeps = true, s.Backlog
 		}
 	}
-	switch { // as Unsubscribe: the plan of what is refused is the refusal
+	switch { // as Unsubscribe: the plan of a refused call is the refusal
 	case !found:
 		return fmt.Errorf("%w: %s has no subscription %s", deadletter.ErrNotSubscribed, d.topic, d.own())
 	case !d.anyTopic && d.own() != defaultSubscription && !strings.HasSuffix(d.topic, pulsar.DlqTopicSuffix):
@@ -61,7 +61,7 @@ func (d *dlq) unsubscribe(ctx context.Context) error {
 	return nil
 }
 
-// imports publishes what export and purge wrote.
+// imports publishes the letters that export and purge wrote.
 func (d *dlq) imports(ctx context.Context) error {
 	file, err := os.Open(d.in)
 	if err != nil {

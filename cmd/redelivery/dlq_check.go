@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/topicname"
 )
 
-// check finds what is wrong without asking a broker.
+// check finds mistakes without asking a broker.
 func (d *dlq) check(verb, topic string) error {
 	switch {
 	case !(d.rate >= 0):

@@ -67,7 +67,7 @@ func elsewhere(r deadletter.Report, err error) error {
 	return errors.Join(errs...)
 }
 
-// finished says what was done, and who still keeps the letters.
+// finished reports the result, and who still keeps the letters.
 func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Report, err error) error {
 	if err := d.done(verb, report, err); err != nil || d.asJSON {
 		return err
@@ -76,7 +76,7 @@ func (d *dlq) finished(ctx context.Context, verb string, report deadletter.Repor
 	return nil
 }
 
-// planned says what would be done.
+// planned reports the result of a dry run.
 func (d *dlq) planned(verb string, plan deadletter.Report) error {
 	if err := d.unchosen(plan); err != nil {
 		return err
@@ -129,7 +129,7 @@ func (d *dlq) ask(ctx context.Context, plan deadletter.Report) error {
 	return nil
 }
 
-// done says what was done, also if it was not all.
+// done reports the result, also of a part.
 func (d *dlq) done(verb string, report deadletter.Report, err error) error {
 	if err == nil {
 		err = d.unchosen(report)
@@ -193,7 +193,7 @@ func consumers(n int) string {
 // progress is a line on a terminal that is written again and again; elsewhere a line every ten seconds.
 type progress struct {
 	w        io.Writer
-	verb     string // what is done to letters
+	verb     string // for letters: replay, purge …
 	terminal bool
 	total    int // entries in the backlog at the start, 0 if that is not known
 	begin    time.Time

@@ -166,7 +166,7 @@ func (d *dlq) peek(ctx context.Context) error {
 	return nil
 }
 
-// table writes rows, of which the first is the heading.
+// table writes rows; the first is the heading.
 func (d *dlq) table(rows [][]string) {
 	if len(rows) == 1 {
 		fmt.Fprintln(d.stdout, "No letters.")
@@ -190,7 +190,7 @@ func decode(s *admin.Schema, l *deadletter.Letter) (value any, ok bool) {
 	case s != nil && s.Type == "AVRO":
 		value, err := decodeAvro(s.Data, l.Payload)
 		return value, err == nil
-	case !utf8.Valid(l.Payload): // of which json.Valid says nothing
+	case !utf8.Valid(l.Payload): // json.Valid accepts such bytes
 		return nil, false
 	case json.Valid(l.Payload):
 		return json.RawMessage(l.Payload), true
@@ -225,7 +225,7 @@ func cause(kind, reason string) string {
 
 func orDash(s string) string { return cmp.Or(s, "-") }
 
-// short is a topic's name without what is the same for all of them.
+// short is a topic's name without the part that all names have.
 func short(topic string) string {
 	return clean(strings.TrimPrefix(strings.TrimPrefix(topic, topicname.Persistent), "public/default/"))
 }

@@ -90,7 +90,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if _, err := file.Options(f.consumer); err != nil { // knows what there is
+		if _, err := file.Options(f.consumer); err != nil { // the error names those that there are
 			return err
 		}
 		f.adopt(file.Consumers[f.consumer])
@@ -122,7 +122,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 			Remedy: strings.ReplaceAll(c.Remedy, "`", ""), Link: doctor.Link(c.Name)})
 	}
 	f.findings = append(f.findings, doctor.Examine(ctx, f.setup)...)
-	if ctx.Err() != nil { // what it found is only that
+	if ctx.Err() != nil { // an interrupted examination found no more than that
 		f.findings = nil
 		return errors.New("interrupted")
 	}
@@ -133,7 +133,7 @@ func (f *doctorFlags) run(ctx context.Context) error {
 	return nil
 }
 
-// write writes a table of what was found, and below each warning why it matters and what helps.
+// write writes a table of the findings, and below each warning why it matters and a remedy.
 func (f *doctorFlags) write() {
 	widest := 0
 	for _, found := range f.findings {
@@ -154,7 +154,7 @@ func (f *doctorFlags) write() {
 		plural(count[doctor.Warning], "warning"), plural(count[doctor.Problem], "problem"))
 }
 
-// wrapTo writes words in lines of a terminal's width, below each other after what the first line begins with.
+// wrapTo writes words in lines of a terminal's width, below each other after the beginning of the first line.
 func wrapTo(w io.Writer, begins, text string) {
 	column := utf8.RuneCountInString(begins)
 	line, at := begins, column

@@ -95,7 +95,7 @@ func fractionInto(n *float64) func(string) error {
 	}
 }
 
-// adopt takes over what a file says about the consumer.
+// adopt takes over a file's options of the consumer.
 func (f *doctorFlags) adopt(c config.Consumer) {
 	s := &f.setup
 	s.Policy = doctor.Policy{Nack: c.NackRedeliveryBackoff, NackRetryTopic: c.NackRetryTopic, AckTimeout: c.AckTimeout,
@@ -117,7 +117,7 @@ func (f *doctorFlags) adopt(c config.Consumer) {
 	}
 }
 
-// workerOf is what a file says about a worker, with the defaults of package worker.
+// workerOf returns a file's options of a worker, with the defaults of package worker.
 func workerOf(w config.Worker) *doctor.Worker {
 	d := &doctor.Worker{Concurrency: w.Concurrency, Timeout: w.Timeout, DrainTimeout: 30 * time.Second,
 		Pauses: w.PauseOnFailureBackoff != nil}

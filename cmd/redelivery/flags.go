@@ -92,7 +92,7 @@ func (f *planFlags) show(stdout, stderr io.Writer) error {
 	}
 }
 
-// durationInto parses a flag as time.ParseDuration does, and says what is missing from a plain number.
+// durationInto parses a flag as time.ParseDuration does. Its error of a plain number asks for a unit.
 func durationInto(d *time.Duration) func(string) error {
 	return func(s string) (err error) {
 		*d, err = time.ParseDuration(s)
@@ -110,7 +110,7 @@ func durationInto(d *time.Duration) func(string) error {
 	}
 }
 
-// tooLong matches what is a duration, but for its length.
+// tooLong matches a duration that is too long.
 var tooLong = regexp.MustCompile(`^([0-9]+(\.[0-9]*)?(ns|us|µs|ms|s|m|h))+$`)
 
 const longestDuration = "2562047h"
@@ -212,7 +212,7 @@ func (f *planFlags) plans(stderr io.Writer) ([]plan, []workerPlan, error) {
 	return plans, workers, nil
 }
 
-// failures is what the flags of a policy ask for.
+// failures are the flags of a policy.
 func (f *planFlags) failures() ([]failure, error) {
 	var policy backoff.RedeliveryBackoff
 	var err error

@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// jsonWriter writes JSON without characters that a terminal acts on: what is not printable becomes \u and four digits, which means the
+// jsonWriter writes JSON without characters that a terminal acts on: one that is not printable becomes \u and four digits, which means the
 // same, since it can only be in a string.
 type jsonWriter struct {
 	w    io.Writer
@@ -39,7 +39,7 @@ func (j *jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// writeJSON writes what a command found, for machines.
+// writeJSON writes the result of a command, for machines.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(&jsonWriter{w: w})
 	e.SetIndent("", "  ")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// lines is a file of letters. What an interrupted purge has written of a last letter is cut off, for it was not acknowledged. That is
+// lines is a file of letters. The rest of a letter that an interrupted purge has begun is cut off, for it was not acknowledged. That is
 // done before the first line, when no other purge of the topic is under way.
 type lines struct {
 	*os.File
@@ -47,7 +47,7 @@ func (l *lines) cut() error {
 		}
 		end = from
 	}
-	const letter = `{"id":"` // what each begins with
+	const letter = `{"id":"` // the beginning of each
 	head := make([]byte, min(int64(len(letter)), info.Size()-end))
 	if _, err := file.ReadAt(head, end); err != nil {
 		return err

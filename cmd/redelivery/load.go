@@ -14,7 +14,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/config"
 )
 
-// unknownDelay is what a policy of a type that only its owner's program knows is taken for.
+// unknownDelay stands for a policy of a type that only its owner's program knows.
 const unknownDelay = time.Minute
 
 // loadFile is config.Load for a file that may have custom policy types. It notes each policy of such a type: its delays are not known here.
@@ -44,7 +44,7 @@ func loadFile(path, command string, stderr io.Writer) (*config.Config, error) {
 type customPolicy struct{ name, kind string }
 
 // customPolicies are those of a type or class that package config does not have. Of a file that cannot be read there are none: config.Load
-// says what is wrong with it.
+// names the mistake.
 func customPolicies(path string) (custom []customPolicy) {
 	var file struct {
 		Policies map[string]struct {

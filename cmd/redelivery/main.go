@@ -43,7 +43,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// output keeps the first error of what is written to it.
+// output keeps the first error of writing to it.
 type output struct {
 	w   io.Writer
 	err error

@@ -36,7 +36,7 @@ type failure struct {
 	unread  bool   // the file names no subscription for dead letters
 }
 
-// fromFile is what a file says about the consumer and the worker of a name, or about all of them; if it has neither, about its policies.
+// fromFile has a file's options of the consumer and the worker of a name, or of all of them; if it has neither, its policies.
 func fromFile(path, only string, stderr io.Writer) ([]failure, []workerPlan, error) {
 	c, err := loadFile(path, "plan", stderr)
 	if err != nil {
@@ -92,10 +92,10 @@ func ofConsumer(name string, c config.Consumer) []failure {
 	return cases
 }
 
-// unread warns of dead letters that nobody has subscribed to: the broker deletes them.
+// unread warns of dead letters without a subscription: the broker deletes them.
 const unread = "no initialSubscriptionName: the broker may delete dead letters"
 
-// plan is what becomes of the message. Its JSON is in seconds.
+// plan is the life of a message. Its JSON is in seconds.
 type plan struct {
 	Name          string       `json:"name,omitempty"`
 	Of            string       `json:"of"` // nack, ackTimeout or reconsume
@@ -103,7 +103,7 @@ type plan struct {
 	Redeliveries  []redelivery `json:"redeliveries"`
 	MaxDeliveries uint64       `json:"maxDeliveries,omitempty"`
 	MaxReconsumes uint64       `json:"maxReconsumes,omitempty"`
-	Dead          *redelivery  `json:"dead,omitempty"` // what comes in place of the next redelivery
+	Dead          *redelivery  `json:"dead,omitempty"` // in place of the next redelivery
 	Warning       string       `json:"warning,omitempty"`
 }
 

@@ -63,7 +63,7 @@ type simulation struct {
 	given                 map[string]bool
 }
 
-// variant is a simulation and what is different in it.
+// variant is a simulation and the option that differs in it.
 type variant struct {
 	Name string `json:"name"`
 	simulate.Result
@@ -187,7 +187,7 @@ func (s *simulation) ignores(w config.Worker) (keys []string) {
 	return keys
 }
 
-// adopt takes over what the file says, and returns what it says about the worker.
+// adopt takes over the file's options, and returns those of the worker.
 func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 	s.Nack, s.Longest = backoff.Fixed(nack.DefaultDelay), max(time.Hour, 4*s.Outage)
 	concurrency := 0
@@ -196,7 +196,7 @@ func (s *simulation) adopt(stderr io.Writer) (w config.Worker, err error) {
 		if err != nil {
 			return w, err
 		}
-		if _, err := file.Options(s.consumer); err != nil { // knows what there is
+		if _, err := file.Options(s.consumer); err != nil { // the error names those that there are
 			return w, err
 		}
 		c := file.Consumers[s.consumer]
@@ -220,7 +220,7 @@ type named struct {
 	simulate.Setup
 }
 
-// variants are what is configured, and what differs from it in one thing.
+// variants are the configuration, and those that differ from it in one thing.
 func (s *simulation) variants() []named {
 	vary := func(name string, change func(*simulate.Setup)) named {
 		v := named{name, s.Setup}

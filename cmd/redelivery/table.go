@@ -15,7 +15,7 @@ import (
 // width is that of a terminal, where it cannot be asked.
 const width = 80
 
-// screen is how wide what is written to w can be: as the terminal, or as COLUMNS says.
+// screen is the width of w: that of the terminal, or COLUMNS.
 func screen(w io.Writer) int {
 	if file, ok := fileOf(w); ok {
 		if n, _, err := term.GetSize(int(file.Fd())); err == nil && n > 0 {
@@ -28,7 +28,7 @@ func screen(w io.Writer) int {
 	return width
 }
 
-// terminal reports whether somebody is looking at what is written to w.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	file, ok := fileOf(w)
 	return ok && term.IsTerminal(int(file.Fd()))
@@ -42,7 +42,7 @@ func fileOf(w io.Writer) (*os.File, bool) {
 	return file, ok
 }
 
-// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has what is left of the screen. A head that
+// writeTable writes rows with columns that are as wide as they have to be, but for the last, which has the rest of the screen. A head that
 // begins with > is of numbers; a row with one cell is a line.
 func writeTable(w io.Writer, rows [][]string) {
 	widths, right := make([]int, len(rows[0])), make([]bool, len(rows[0]))

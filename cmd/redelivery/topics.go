@@ -19,7 +19,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/reconsume"
 )
 
-// topicInfo is what the broker's statistics say about a dead letter or retry topic.
+// topicInfo has the broker's statistics of a dead letter or retry topic.
 type topicInfo struct {
 	Topic         string             `json:"topic"`                // its full name
 	Retry         bool               `json:"retry,omitempty"`      // not a dead letter topic
@@ -29,11 +29,11 @@ type topicInfo struct {
 	Subscriptions []subscriptionInfo `json:"subscriptions"`        // if empty, the broker deletes messages unread
 }
 
-// subscriptionInfo is what the broker's statistics say about a subscription.
+// subscriptionInfo has the broker's statistics of a subscription.
 type subscriptionInfo struct {
 	Name      string    `json:"name"`
 	Backlog   int       `json:"backlog"`         // entries, each a message, a batch or a chunk
-	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog, if the broker tells it
+	Oldest    time.Time `json:"oldest,omitzero"` // publish time of the first entry in the backlog; zero if the broker does not say
 	Consumers int       `json:"consumers"`       // connected now
 }
 

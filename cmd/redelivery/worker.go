@@ -13,7 +13,7 @@ import (
 	"github.com/pulsar-redelivery/redelivery/internal/policies"
 )
 
-// workerPlan is what a file says about a worker. Its JSON is in seconds and bytes; what the file does not say is not there.
+// workerPlan has a file's options of a worker. Its JSON is in seconds and bytes; options that are not in the file are left out.
 type workerPlan struct {
 	Name         string   `json:"name"`
 	Of           string   `json:"of"` // worker
@@ -52,7 +52,7 @@ type outage struct {
 	Pauses []seconds `json:"pauses"` // the first ones, without jitter
 }
 
-// ofWorkers is what a file says about the worker of one name, or about all of them.
+// ofWorkers has a file's options of the worker of one name, or of all of them.
 func ofWorkers(c *config.Config, only string) (plans []workerPlan) {
 	for _, name := range slices.Sorted(maps.Keys(c.Workers)) {
 		if only == "" || name == only {
