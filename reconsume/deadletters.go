@@ -85,7 +85,7 @@ func (t *letterTopic) startWhole(ctx context.Context, msg *pulsar.ProducerMessag
 	}
 }
 
-// of returns what publishes to a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter of a message can go
+// of returns the producers for a topic of DeadLetterTo, by the name that was given and the whole one, or why no letter of a message can go
 // there.
 func (d *deadLetters) of(name, topic string, msg pulsar.Message) (t *letterTopic, err error) {
 	switch want := cmp.Or(topicname.Want(topic), topicname.WantNumber(topic)); {
@@ -121,7 +121,7 @@ func (r *Reconsumer) DeadLetter(ctx context.Context, cm pulsar.ConsumerMessage, 
 	return r.deadLetter(ctx, cm, reason)()
 }
 
-// deadLetter begins what DeadLetter does.
+// deadLetter begins a DeadLetter.
 func (r *Reconsumer) deadLetter(ctx context.Context, cm pulsar.ConsumerMessage, reason error) (wait func() error) {
 	if err := check(ctx, cm); err != nil {
 		return failed(err)
@@ -166,7 +166,7 @@ func (r *Reconsumer) startDeadLetter(ctx context.Context, cm pulsar.ConsumerMess
 	}, cm, props, 0)
 }
 
-// isFinal reports whether a topic will not take a letter later either, unless somebody changes it.
+// isFinal reports whether a topic will not take a letter later either, unless its settings change.
 func isFinal(err error) bool {
 	if err == nil {
 		return false

@@ -12,7 +12,7 @@ import (
 )
 
 // A broker refuses a delay that is longer than the namespace allows, but upstream's producer says nothing of it, and hears of no answer
-// from then on, though the broker publishes what follows. So a delay that is longer than any before has a producer of its own.
+// from then on, though the broker publishes the next messages. So a delay that is longer than any before has a producer of its own.
 const (
 	patience = 5 * time.Second        // before the broker is asked whether it refused a message that has no answer
 	grace    = 100 * time.Millisecond // in which a producer hears that its connection was lost
@@ -20,10 +20,10 @@ const (
 	memory   = time.Minute            // of a refusal
 )
 
-// delays are what is known of the delays that the namespace allows.
+// delays are the delays that the namespace is known to allow, or to refuse.
 type delays struct {
 	mu       sync.Mutex
-	accepted time.Duration // the longest one, of which no message is under way with the producer of its own
+	accepted time.Duration // the longest one; no message with it is under way with the producer of its own
 	answered time.Duration // the longest one
 	untried  int           // messages under way with the producer of its own
 	refused  time.Duration // the shortest one
@@ -63,7 +63,7 @@ func (d *delays) end(delay time.Duration, accepted, refused bool) {
 		}
 	}
 	d.untried--
-	if d.untried == 0 { // what follows may overtake nothing
+	if d.untried == 0 { // later messages may overtake nothing
 		d.accepted, d.answered = max(d.accepted, d.answered), 0
 	}
 }
@@ -120,7 +120,7 @@ func (r *Reconsumer) startHeld(ctx context.Context, msg *pulsar.ProducerMessage)
 	}
 }
 
-// verdict is what becomes known of a producer whose messages have no answer.
+// verdict says whether the broker refused messages of a producer that have no answer.
 type verdict struct {
 	asked   atomic.Bool   // the producer is being closed
 	known   chan struct{} // closed when it is over
@@ -181,15 +181,15 @@ func (v *verdict) of(ctx context.Context, delay time.Duration, err error) error 
 }
 
 // ask finds out whether the broker refused a message that has no answer. It answers the close of a producer after all messages that it
-// took, and the client fails what is left then. So it does where the connection is lost meanwhile, of which the next producer hears, and where
-// the close has no answer in time, as while the broker cannot store what it took.
+// took, and the client fails the others then. So it does where the connection is lost meanwhile, which the next producer notices, and where
+// the close has no answer in time, as while the broker cannot store messages.
 func (p *producer) ask(m *made) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.made != m || p.closed.Err() != nil {
 		return
 	}
-	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // what has no answer was published again
+	if wait := patience - time.Since(time.Unix(0, m.verdict.shaken.Load())); wait > 0 { // messages without an answer were published again
 		time.AfterFunc(wait, func() { p.ask(m) })
 		return
 	}

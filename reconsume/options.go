@@ -64,7 +64,7 @@ type Options struct {
 	// <Topic>-<Subscription>-<ConsumerName>-<five random letters>-DLQ.
 	DeadLetterTopicProducerName string
 	// InitialSubscriptionName is a durable subscription of the dead letter topic. The broker creates it before the first dead letter, so
-	// that none is deleted unread. It keeps the dead letters until somebody acknowledges them there or removes the subscription. Default:
+	// that none is deleted unread. It keeps the dead letters until a consumer acknowledges them there or removes the subscription. Default:
 	// none.
 	InitialSubscriptionName string
 	// Schema is the consumer's schema. Default: none.
@@ -141,7 +141,7 @@ func (o *Options) warnOfShortName(name string) {
 }
 
 // retryProducer returns options for one producer, as does deadLetterProducer: of those of dead letters each has another name. It has the
-// broker create the consumer's subscription with the retry topic, should somebody delete that: what is published before the consumer has
+// broker create the consumer's subscription with the retry topic, should that be deleted: messages published before the consumer has
 // subscribed again would be deleted.
 func (o *Options) retryProducer() pulsar.ProducerOptions {
 	p := o.ProducerOptions
@@ -179,7 +179,7 @@ func (o *Options) deadLetterProducer(topic string) pulsar.ProducerOptions {
 type outlet struct {
 	usual  *producer
 	single *producer // of messages that are large, or empty and not encrypted
-	sealed bool      // they are encrypted: upstream reads what is empty as it was encrypted, unless it is in a batch, as usual
+	sealed bool      // upstream reads an empty payload as an encrypted one, unless it is in a batch, as usual
 }
 
 // standsIn has the usual producer publish in place of others, including its own outlet's, that a limit of producers for a topic keeps from
@@ -194,7 +194,7 @@ func (t *outlet) standsIn(others ...outlet) {
 	}
 }
 
-// newOutlet returns an outlet of which the usual producer passes on what the broker finds too large.
+// newOutlet returns an outlet. The usual producer passes on messages that the broker finds too large.
 func newOutlet(usual, single *producer, sealed bool) outlet {
 	usual.chunks = single
 	return outlet{usual, single, sealed}
@@ -216,7 +216,7 @@ func (t *outlet) of(msg *pulsar.ProducerMessage) *producer {
 	return t.usual
 }
 
-// single publishes without batches, and so in chunks what is too large for one message, and without compression: upstream makes a byte
+// single publishes without batches, and so in chunks if a message is too large, and without compression: upstream makes a byte
 // of an empty payload in no batch.
 func single(options func() pulsar.ProducerOptions) func() pulsar.ProducerOptions {
 	return unnamed(func() pulsar.ProducerOptions {

@@ -6,9 +6,9 @@ import (
 	"github.com/apache/pulsar-client-go/pulsar"
 )
 
-// order has messages of several producers published in the order of the calls: what the producer before sent is stored by then.
+// order publishes messages of several producers in the order of the calls: those of the producer before are stored by then.
 type order struct {
-	turn chan struct{} // full while somebody starts
+	turn chan struct{} // full while a caller starts
 	last *producer
 }
 

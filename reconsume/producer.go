@@ -11,7 +11,7 @@ import (
 )
 
 // After a producer could not be created there is a pause before the next attempt, twice as long each time. Calls in it return the error at
-// once: whoever has a dead letter must not hold up others, and its message has a backoff of its own.
+// once: a dead letter must not hold up others, and its message has a backoff of its own.
 const minPause, maxPause = 100 * time.Millisecond, 10 * time.Second
 
 // producer creates a pulsar.Producer when it is first needed, and another one when that stops working. Creating one takes no
@@ -20,9 +20,9 @@ type producer struct {
 	topic   string
 	pending int // messages without an answer, at most
 	create  func(*verdict) (pulsar.Producer, error)
-	chunks  *producer     // publishes what is too large for this one; nil if there is none
+	chunks  *producer     // publishes messages that are too large for this one; nil if there is none
 	instead *producer     // publishes if a limit keeps this one from being created; nil for none
-	asks    bool          // whether the broker refused what has no answer
+	asks    bool          // whether the broker refused messages that have no answer
 	alone   bool          // one message at a time
 	timeout time.Duration // of create
 	closed  context.Context
@@ -42,11 +42,11 @@ type made struct {
 	ready    chan struct{}  // closed when Producer or err is set
 	calls    sync.WaitGroup // that use it
 	pending  chan struct{}
-	flushing chan struct{} // full while somebody flushes
+	flushing chan struct{} // full while a caller flushes
 	verdict  verdict
 }
 
-// get returns what start may use, and whose calls it has to end. It waits for the attempt to create one, or begins one unless it is too soon.
+// get returns a producer for start, which has to end its calls. It waits for the attempt to create one, or begins one unless it is too soon.
 func (p *producer) get(ctx context.Context) (*made, error) {
 	p.mu.Lock()
 	m, err := p.made, ctx.Err()
@@ -134,7 +134,7 @@ func isFull(err error) bool {
 // that were made at the same moment were once never answered.
 var creating sync.Map
 
-// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; what is created later is closed.
+// createAlone creates a producer, one at a time for a topic. It gives up after the timeout; a producer that is created later is closed.
 func (p *producer) createAlone(v *verdict) (pulsar.Producer, error) {
 	timeout, done := time.After(p.timeout), make(chan struct{})
 	for other, busy := creating.LoadOrStore(p.topic, done); busy; other, busy = creating.LoadOrStore(p.topic, done) {
@@ -187,7 +187,7 @@ func (p *producer) replace(m *made) {
 	})
 }
 
-// close closes what there is; the context that the producer was made with has ended, and with it all calls. It waits a while
+// close closes the producer, if there is one; the context that it was made with has ended, and with it all calls. It waits a while
 // for a producer that is being created: the client may be closed next, and would keep its connection.
 func (p *producer) close() {
 	p.mu.Lock()

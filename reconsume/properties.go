@@ -81,7 +81,7 @@ func millis(d time.Duration) string {
 }
 
 // properties returns a message's own and custom ones, with those of its origin: the first retry sets them, later ones keep
-// them. What another consumer wrote about its own retries and dead letters is left out. They only inform: where a message goes is up to
+// them. Those of another consumer about its own retries and dead letters are left out. They only inform: where a message goes is up to
 // Options.
 func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[string]string {
 	props := make(map[string]string, len(msg.Properties())+len(custom)+10)
@@ -95,7 +95,7 @@ func (o *Options) properties(msg pulsar.Message, custom map[string]string) map[s
 		}
 	}
 	if saysCause(custom) {
-		delete(props, PropertyExceptionMessage) // both tell of one error
+		delete(props, PropertyExceptionMessage) // both are of one error
 		delete(props, PropertyExceptionType)
 	}
 	for name, value := range custom {
@@ -146,7 +146,7 @@ func (o *Options) retryProperties(msg pulsar.Message, r retry) map[string]string
 
 const maxReason = 1024
 
-// setCause sets what the properties say of an error, if there is one.
+// setCause sets the properties of an error, if there is one.
 func (o *Options) setCause(props map[string]string, cause error) {
 	if cause == nil {
 		return

@@ -37,7 +37,7 @@ var (
 	ErrDelayRefused = errors.New("reconsume: the namespace does not allow such a delay, or the topic (maxMessageSize) so large a message")
 
 	errNoMessage = errors.New("reconsume: message or its Consumer is nil, want one that was received")
-	// What is published has the producer's keys, or none, and the original would be acknowledged: nobody could read it ever again.
+	// The copy would have the producer's keys, or none, and the original would be acknowledged: no consumer could read it ever again.
 	errEncrypted = errors.New("reconsume: the message could not be decrypted, and would lose its keys: nothing is published")
 )
 
@@ -150,7 +150,7 @@ func (r *Reconsumer) Later(ctx context.Context, cm pulsar.ConsumerMessage, optio
 	return r.settle(ctx, cm, with(how, options))
 }
 
-// settle publishes a retry, and waits for the outcome unless a callback is told of it.
+// settle publishes a retry, and waits for the outcome unless there is a callback.
 func (r *Reconsumer) settle(ctx context.Context, cm pulsar.ConsumerMessage, how retry) error {
 	wait := r.later(ctx, cm, how, r.startDelayed)
 	if how.Callback == nil {

@@ -22,7 +22,7 @@ type schemas struct {
 }
 
 type known struct {
-	done   chan struct{} // closed when what follows is set
+	done   chan struct{} // closed when the fields below are set
 	schema pulsar.Schema // nil if it is the consumer's
 	err    error
 }
@@ -70,7 +70,7 @@ func (s *schemas) ask(key string, k *known, msg pulsar.Message) {
 	}
 }
 
-// same reports whether payloads of a are those of b. What cannot be read as Avro is not.
+// same reports whether payloads of a are those of b. A schema that cannot be read as Avro is not the same.
 func same(a, b *pulsar.SchemaInfo) bool {
 	read := func(info *pulsar.SchemaInfo) (fingerprint [32]byte, ok bool) {
 		schema, err := avro.ParseBytesWithCache([]byte(info.Schema), "", &avro.SchemaCache{})
@@ -86,9 +86,9 @@ func same(a, b *pulsar.SchemaInfo) bool {
 
 // written begins to publish a message with the schema that it was written with. Upstream says which one it is on batches only, and puts no
 // delayed message into one: a retry with another version than the consumer's has no delay at the broker, and waits in the consumer that
-// gets it. What has no way to be published with its version says so, and is published without.
+// gets it. A message that cannot be published with its version says so, and is published without.
 //
-// KNOWN WINDOW: so is a message whose schema the broker does not tell just then, though it takes messages.
+// KNOWN WINDOW: so is a message whose schema the broker does not return just then, though it takes messages.
 func (r *Reconsumer) written(ctx context.Context, start starter, from pulsar.Message, msg *pulsar.ProducerMessage) (answer func() error) {
 	if r.o.Schema == nil && len(from.SchemaVersion()) > 0 { // nothing is published with a schema
 		msg.Properties[PropertyOriginSchemaVersion] = hex.EncodeToString(from.SchemaVersion())

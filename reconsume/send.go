@@ -16,7 +16,7 @@ var errNoAnswer = errors.New("whether the message was published is unknown: no a
 
 func isRefused(err error) bool { return errors.Is(err, ErrDelayRefused) }
 
-// start hands msg to the producer and returns what waits for the broker's answer. Messages of calls that are made one after the
+// start hands msg to the producer and returns a function that waits for the broker's answer. Messages of calls that are made one after the
 // other are published in that order, but for those that the broker finds too large, with the batch that they were in: they follow in chunks.
 func (p *producer) start(ctx context.Context, msg *pulsar.ProducerMessage) (answer func() error) {
 	answered := p.begin(ctx, msg)

@@ -10,12 +10,12 @@ import (
 // small is how many bytes each topic is taken to allow.
 const small = 4 << 10
 
-// sizes are what is known of the messages that a topic allows. A broker refuses one that is too large (the topic's maxMessageSize) as
-// it refuses a delay. So a message that is larger than any before is published alone, by producers that nothing else is under way with: what
-// has no answer then is what was refused.
+// sizes are the sizes of messages that a topic is known to allow, or to refuse. A broker refuses one that is too large (the topic's maxMessageSize) as
+// it refuses a delay. So a message that is larger than any before is published alone, by producers that nothing else is under way with: if it
+// has no answer, it was refused.
 //
 // KNOWN WINDOW: bytes are counted before compression. A message that compresses worse than a larger one before it is not published alone;
-// if it is refused, what follows it has no answer. So it is with a batch of messages that together are too large.
+// if it is refused, those that follow have no answer. So it is with a batch of messages that together are too large.
 type sizes struct {
 	alone chan struct{} // full while a message is published alone
 
@@ -58,7 +58,7 @@ func (s *sizes) known(delay time.Duration, bytes int) (tried bool, err error) {
 	return false, nil
 }
 
-// end notes what becomes of a message that is published alone, also before its caller asks.
+// end notes the outcome of a message that is published alone, also before its caller asks.
 func (s *sizes) end(delay time.Duration, bytes int, answered func() error) (answer func() error) {
 	outcome := make(chan error, 1)
 	go func() {

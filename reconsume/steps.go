@@ -24,7 +24,7 @@ func (s steps) Level(level int) (publishing.Retry, error) { return s.r.level(lev
 
 func (s steps) StartLater(ctx context.Context, cm pulsar.ConsumerMessage, how publishing.Retry) (wait func() error) {
 	start := s.r.startHeld
-	if how.Nacked || !s.held { // what a nack moves waits in the Consumer anyway
+	if how.Nacked || !s.held { // a nacked message that is moved waits in the Consumer anyway
 		start = s.r.startDelayed
 	}
 	return s.r.later(ctx, cm, how, start)
